@@ -1,0 +1,4 @@
+//! The `starling` command.
+#![forbid(unsafe_code)]
+
+fn main() {}
