@@ -1,0 +1,1 @@
+//! Allocation that reports failure instead of ending the kernel.

@@ -1,0 +1,1 @@
+//! File cache managers - the pages of one file or anonymous object.

@@ -1,0 +1,1 @@
+//! Demand-paged kernel stacks.

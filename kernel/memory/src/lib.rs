@@ -1,0 +1,40 @@
+//! The memory layer: page frames, the kernel heap, kernel stacks, address spaces and the page cache.
+//!
+//! From the bottom up:
+//!
+//! - [`frame`]: physical memory in 4 KiB frames, a buddy allocator in sections of 128 MiB whose metadata is brought
+//!   up only when the memory is first needed, per-CPU lists in front of it, counted handles behind it.
+//! - [`heap`]: size-class slabs with per-CPU magazines behind `GlobalAlloc`; [`fallible`] wraps the allocations that
+//!   user space can make large.
+//! - [`kstack`]: kernel stacks of which only the used pages exist.
+//! - [`file_cache`], [`region`], [`address_space`], [`buffer`]: user memory.
+//! - [`reclaim`], [`oom`], [`statistics`]: what happens when memory runs out, and what can be seen of it.
+//!
+//! Each mechanism states its locks and invariants at the top of its file.
+#![cfg_attr(target_os = "none", no_std)]
+
+extern crate alloc;
+
+pub mod address_space;
+pub mod buffer;
+pub mod fallible;
+pub mod file_cache;
+pub mod frame;
+pub mod heap;
+pub mod kstack;
+pub mod oom;
+pub mod reclaim;
+pub mod region;
+pub mod statistics;
+
+/// An allocation could not be satisfied, even after reclaiming what can be reclaimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+impl core::fmt::Display for OutOfMemory {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.write_str("out of memory")
+    }
+}
+
+impl core::error::Error for OutOfMemory {}

@@ -1,0 +1,1 @@
+//! Caches that can give memory back.

@@ -1,0 +1,1 @@
+//! Regions - ranges of an address space with one protection and one backing object.
