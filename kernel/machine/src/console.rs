@@ -1,0 +1,82 @@
+//! The early console: kernel log lines on the first serial port.
+//!
+//! It works from the first instruction on and in a panic: it takes no lock that a stopped processor could hold
+//! for ever. The log level comes from `log=LEVEL` on the command line (error, warn, info, debug, trace, off);
+//! without it only errors are printed, because each byte costs start-up time.
+
+use crate::{backend, boot};
+use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicBool, Ordering};
+use log::{LevelFilter, Log, Metadata, Record};
+
+/// Longest wait for another processor's line to end, in spins; then the lines mix rather than get lost.
+const LINE_SPINS_MAX: u32 = 1_000_000;
+
+/// True while a processor writes a line. Only keeps lines apart: a writer that waited too long goes ahead.
+static BUSY: AtomicBool = AtomicBool::new(false);
+
+struct Console;
+
+impl Log for Console {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let now_us = crate::time::now_ns() / 1000;
+        print(format_args!(
+            "[{:5}.{:06}] {:<5} {}: {}\n",
+            now_us / 1_000_000,
+            now_us % 1_000_000,
+            record.level(),
+            record.target(),
+            record.args()
+        ));
+    }
+
+    fn flush(&self) {}
+}
+
+/// Makes the console the kernel's log and sets the level from the command line.
+pub fn initialise() {
+    static LOGGER: Console = Console;
+    if log::set_logger(&LOGGER).is_ok() {
+        log::set_max_level(requested_level());
+    }
+}
+
+fn requested_level() -> LevelFilter {
+    boot::info().option("log").and_then(|level| level.parse().ok()).unwrap_or(LevelFilter::Error)
+}
+
+/// Writes bytes as they are.
+pub fn write_bytes(bytes: &[u8]) {
+    backend::console::write_bytes(bytes);
+}
+
+/// Prints formatted text whole, not mixed with other processors' lines.
+pub fn print(arguments: fmt::Arguments<'_>) {
+    let guard = crate::interrupt::disable();
+    let mut spins = 0;
+    while BUSY.swap(true, Ordering::Acquire) && spins < LINE_SPINS_MAX {
+        spins += 1;
+        crate::cpu::relax();
+    }
+    // Writing to the console can't fail.
+    let _ = RawConsole.write_fmt(arguments);
+    // Release: the next line's Acquire orders it after this one's bytes.
+    BUSY.store(false, Ordering::Release);
+    drop(guard);
+}
+
+struct RawConsole;
+
+impl Write for RawConsole {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        write_bytes(text.as_bytes());
+        Ok(())
+    }
+}

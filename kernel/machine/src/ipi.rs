@@ -1,0 +1,50 @@
+//! Interrupts between processors.
+//!
+//! An IPI carries no data: the sender puts what it has to say into memory first, and the send is a full barrier
+//! after it. Sending to oneself is allowed and arrives like any other.
+
+use crate::backend;
+use crate::cpu::CpuId;
+use crate::hook::Hook;
+
+/// What one processor can poke another about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ipi {
+    /// Run the scheduler soon.
+    Reschedule,
+    /// Look into the message boxes.
+    Call,
+}
+
+static RESCHEDULE: Hook = Hook::new();
+static CALL: Hook = Hook::new();
+
+impl Ipi {
+    fn hook(self) -> &'static Hook {
+        match self {
+            Ipi::Reschedule => &RESCHEDULE,
+            Ipi::Call => &CALL,
+        }
+    }
+}
+
+/// Interrupts a processor.
+#[inline]
+pub fn send(target: CpuId, ipi: Ipi) {
+    backend::ipi::send(target, ipi);
+}
+
+/// Sets what the receiving processor runs, on its interrupt stack with interrupts disabled.
+pub fn set_handler(ipi: Ipi, handler: fn()) {
+    ipi.hook().set(handler);
+}
+
+/// Stops all other processors for good, whatever they do, by non-maskable interrupt.
+pub fn stop_other_cpus() {
+    backend::ipi::stop_other_cpus();
+}
+
+/// Runs the handler of an IPI that has arrived; called by the back end.
+pub(crate) fn deliver(ipi: Ipi) {
+    ipi.hook().call();
+}

@@ -1,0 +1,31 @@
+//! The machine: everything that depends on the processor and the platform, behind safe interfaces.
+//!
+//! Two back ends implement the same functions: `x86_64` runs on the bare machine, `hosted` lets processors be
+//! threads of an ordinary process, so that the crates above can be tested natively. The modules here are the
+//! portable front; each calls the back end of the target that is being compiled.
+//!
+//! Order of start-up on the bare machine: entry code (32-bit, PVH) → early page tables → [`boot`] information →
+//! final page tables → per-processor area → interrupt controllers → clock → `kernel_main` of the binary.
+
+#![cfg_attr(target_os = "none", no_std)]
+
+pub mod address;
+pub mod boot;
+pub mod console;
+pub mod cpu;
+mod hook;
+pub mod interrupt;
+pub mod ipi;
+pub mod mmu;
+pub mod panic;
+pub mod power;
+pub mod preempt;
+pub mod random;
+pub mod time;
+
+#[cfg(not(target_os = "none"))]
+#[path = "hosted/mod.rs"]
+mod backend;
+#[cfg(target_os = "none")]
+#[path = "x86_64/mod.rs"]
+mod backend;

@@ -1,0 +1,33 @@
+//! The first serial port, by polling.
+//!
+//! The transmitter is watched only once per FIFO's worth of bytes: when it is empty, 16 bytes go out at once.
+
+use super::port;
+
+const COM1: u16 = 0x3f8;
+const LINE_STATUS: u16 = COM1 + 5;
+const TRANSMITTER_EMPTY: u8 = 1 << 5;
+/// Depth of a 16550's transmit FIFO.
+const FIFO_BYTES: usize = 16;
+/// Longest wait for the transmitter, in polls: a port whose line is stuck loses bytes instead of hanging us.
+const POLLS_MAX: u32 = 100_000;
+
+pub(crate) fn write_bytes(bytes: &[u8]) {
+    for chunk in bytes.chunks(FIFO_BYTES) {
+        wait_until_empty();
+        for byte in chunk {
+            // SAFETY: the transmit register of the port that is ours from boot on.
+            unsafe { port::write_u8(COM1, *byte) };
+        }
+    }
+}
+
+fn wait_until_empty() {
+    for _ in 0..POLLS_MAX {
+        // SAFETY: reading the line status register clears error bits only.
+        if unsafe { port::read_u8(LINE_STATUS) } & TRANSMITTER_EMPTY != 0 {
+            return;
+        }
+        core::hint::spin_loop();
+    }
+}

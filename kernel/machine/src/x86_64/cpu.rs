@@ -1,0 +1,67 @@
+//! Processors: who is running, how many there are, and what each needs before it can run kernel code.
+
+use super::per_cpu::{self, CPU_ID, CURRENT_THREAD, PerCpu};
+use crate::cpu::{AtomicCpuSet, CpuId, CpuSet};
+use core::arch::asm;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// Number of processors in the firmware's tables (capped at [`crate::cpu::MAX_CPUS`]).
+static COUNT: AtomicUsize = AtomicUsize::new(1);
+static ONLINE: AtomicCpuSet = AtomicCpuSet::new(CpuSet::only(CpuId::BOOT));
+/// A `fn(CpuId) -> !`, null until it is set.
+static AP_ENTRY: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+#[inline(always)]
+pub(crate) fn current_index() -> u32 {
+    let index: u32;
+    // SAFETY: reads a constant field of this processor's own area.
+    unsafe {
+        asm!("mov {:e}, gs:[{offset}]", out(reg) index, offset = const CPU_ID,
+            options(nostack, preserves_flags, readonly));
+    }
+    index
+}
+
+pub(crate) fn count() -> usize {
+    COUNT.load(Ordering::Relaxed)
+}
+
+pub(crate) fn online() -> CpuSet {
+    ONLINE.load(Ordering::Acquire)
+}
+
+#[inline(always)]
+pub(crate) fn thread_word() -> usize {
+    let word: usize;
+    // SAFETY: reads a field of this processor's own area.
+    unsafe {
+        asm!("mov {}, gs:[{offset}]", out(reg) word, offset = const CURRENT_THREAD,
+            options(nostack, preserves_flags, readonly));
+    }
+    word
+}
+
+#[inline(always)]
+pub(crate) fn set_thread_word(word: usize) {
+    // SAFETY: writes a field of this processor's own area, which only the scheduler gives a meaning.
+    unsafe {
+        asm!("mov gs:[{offset}], {}", in(reg) word, offset = const CURRENT_THREAD, options(nostack, preserves_flags));
+    }
+}
+
+pub(crate) fn set_ap_entry(entry: fn(CpuId) -> !) {
+    // Release: what was set up before is seen by the processors that enter.
+    AP_ENTRY.store(entry as *mut (), Ordering::Release);
+}
+
+pub(crate) fn start_application_processors() {
+    let _ = per_cpu::boot_area;
+    let _ = PerCpu::current;
+}
+
+pub(crate) fn halt_forever() -> ! {
+    loop {
+        // SAFETY: stops this processor; nothing is expected of it any more.
+        unsafe { asm!("cli", "hlt", options(nomem, nostack)) };
+    }
+}

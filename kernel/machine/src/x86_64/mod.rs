@@ -1,0 +1,16 @@
+//! The bare-metal back end for x86-64 processors.
+
+pub(crate) mod boot;
+pub(crate) mod console;
+pub(crate) mod cpu;
+pub mod gdt;
+pub(crate) mod interrupt;
+pub(crate) mod ipi;
+pub(crate) mod mmu;
+pub mod per_cpu;
+pub(crate) mod port;
+pub(crate) mod power;
+pub(crate) mod preempt;
+pub(crate) mod random;
+pub(crate) mod register;
+pub(crate) mod time;
