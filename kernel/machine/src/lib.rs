@@ -12,7 +12,9 @@
 pub mod address;
 pub mod boot;
 pub mod console;
+pub mod context;
 pub mod cpu;
+pub mod fault;
 mod hook;
 pub mod interrupt;
 pub mod ipi;
@@ -21,7 +23,14 @@ pub mod panic;
 pub mod power;
 pub mod preempt;
 pub mod random;
+pub mod set_once;
 pub mod time;
+pub mod user;
+pub mod user_memory;
+pub mod user_state;
+
+#[cfg(target_os = "none")]
+pub use backend::trap::frame::TrapFrame;
 
 #[cfg(not(target_os = "none"))]
 #[path = "hosted/mod.rs"]
@@ -29,3 +38,7 @@ mod backend;
 #[cfg(target_os = "none")]
 #[path = "x86_64/mod.rs"]
 mod backend;
+
+/// Scripts that play user programs under the hosted back end.
+#[cfg(not(target_os = "none"))]
+pub use backend::user as hosted_user;

@@ -15,3 +15,12 @@ pub fn report_and_stop(info: &PanicInfo<'_>) -> ! {
     }
     crate::cpu::halt_forever()
 }
+
+/// Panics because of a trap that the kernel should never have taken.
+#[cfg(target_os = "none")]
+pub(crate) fn report_trap(what: &str, frame: &crate::TrapFrame, fault_address: Option<u64>) -> ! {
+    match fault_address {
+        Some(address) => panic!("{what} at address {address:#x}: {frame:#x?}"),
+        None => panic!("{what}: {frame:#x?}"),
+    }
+}

@@ -63,7 +63,8 @@ pub fn set_count(count: u32) {
     backend::preempt::set_count(count);
 }
 
-/// Sets what is called when the last guard ends while a switch is wanted and interrupts are enabled.
+/// Sets what is called when the last guard ends while a switch is wanted and interrupts are enabled, and at the end
+/// of an interrupt of preemptible kernel code (then with interrupts disabled).
 pub fn set_schedule_hook(hook: fn()) {
     SCHEDULE.set(hook);
 }
@@ -76,4 +77,12 @@ fn reschedule_if_possible() {
     if interrupt::are_enabled() && !interrupt::in_interrupt() {
         SCHEDULE.call();
     }
+}
+
+/// Runs the scheduler at the end of an interrupt that hit preemptible kernel code; on the interrupted thread's own
+/// stack, interrupts disabled before and after.
+#[cfg(target_os = "none")]
+pub(crate) fn schedule_from_interrupt() {
+    SCHEDULE.call();
+    interrupt::disable_unguarded();
 }

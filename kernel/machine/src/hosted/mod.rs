@@ -3,6 +3,7 @@
 pub(crate) mod boot;
 pub(crate) mod console;
 pub(crate) mod cpu;
+pub(crate) mod fpu;
 pub(crate) mod interrupt;
 pub(crate) mod ipi;
 pub(crate) mod mmu;
@@ -10,3 +11,5 @@ pub(crate) mod power;
 pub(crate) mod preempt;
 pub(crate) mod random;
 pub(crate) mod time;
+pub mod user;
+pub(crate) mod user_memory;

@@ -1,22 +1,23 @@
 //! Segments: the descriptor table and task state segment of each processor.
 //!
-//! The order of the selectors is what `syscall`/`sysret` demand: kernel code, kernel data; and user 32-bit code
-//! (never used), user data, user 64-bit code.
+//! The selectors are Linux's, because programs see theirs in signal frames and debuggers know them; their order is
+//! what `syscall`/`sysret` demand: kernel code, kernel data; and user 32-bit code (never used), user data, user
+//! 64-bit code.
 
 use core::mem::size_of;
 
 /// Kernel code.
-pub const KERNEL_CODE: u16 = 0x08;
+pub const KERNEL_CODE: u16 = 0x10;
 /// Kernel data and stack.
-pub const KERNEL_DATA: u16 = 0x10;
+pub const KERNEL_DATA: u16 = 0x18;
 /// What `sysret` computes the user selectors from.
-pub const USER_BASE: u16 = 0x18 | 3;
+pub const USER_BASE: u16 = 0x20 | 3;
 /// User data and stack.
-pub const USER_DATA: u16 = 0x20 | 3;
+pub const USER_DATA: u16 = 0x28 | 3;
 /// User code.
-pub const USER_CODE: u16 = 0x28 | 3;
+pub const USER_CODE: u16 = 0x30 | 3;
 /// Task state segment.
-pub const TASK_STATE: u16 = 0x30;
+pub const TASK_STATE: u16 = 0x40;
 
 /// The task state segment: stack pointers for entries from user mode and the interrupt stack table.
 #[repr(C, packed(4))]
@@ -34,6 +35,10 @@ pub struct TaskState {
 }
 
 const _: () = assert!(size_of::<TaskState>() == 104);
+const _: () = assert!(USER_DATA == USER_BASE + 8 && USER_CODE == USER_BASE + 16);
+
+/// Byte offset in [`TaskState`] of the #PF stack's pointer (stack 5), which the entry stubs shift.
+pub(crate) const PAGE_FAULT_STACK_OFFSET: usize = core::mem::offset_of!(TaskState, interrupt_stacks) + 4 * 8;
 
 impl TaskState {
     pub(crate) const fn new() -> TaskState {
@@ -52,7 +57,7 @@ impl TaskState {
 /// The global descriptor table.
 #[repr(C, align(16))]
 pub struct DescriptorTable {
-    entries: [u64; 8],
+    entries: [u64; 10],
 }
 
 /// Accessed, present code and data segments with base 0 and limit 4 GiB (ignored in 64-bit mode).
@@ -67,11 +72,13 @@ impl DescriptorTable {
         DescriptorTable {
             entries: [
                 0,
+                0,
                 KERNEL_CODE_ENTRY,
                 KERNEL_DATA_ENTRY,
                 USER_CODE_32_ENTRY,
                 USER_DATA_ENTRY,
                 USER_CODE_ENTRY,
+                0,
                 0,
                 0,
             ],
@@ -81,9 +88,9 @@ impl DescriptorTable {
     fn set_task_state(&mut self, task_state: u64) {
         let limit = size_of::<TaskState>() as u64 - 1;
         // Type 9, present: an available 64-bit task state segment; the base is scattered over both words.
-        self.entries[6] =
+        self.entries[8] =
             limit | (task_state & 0xff_ffff) << 16 | 0x89 << 40 | (task_state >> 24 & 0xff) << 56;
-        self.entries[7] = task_state >> 32;
+        self.entries[9] = task_state >> 32;
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod boot;
 pub(crate) mod console;
 pub(crate) mod cpu;
+pub(crate) mod fpu;
 pub mod gdt;
 pub(crate) mod interrupt;
 pub(crate) mod ipi;
@@ -13,4 +14,7 @@ pub(crate) mod power;
 pub(crate) mod preempt;
 pub(crate) mod random;
 pub(crate) mod register;
+pub(crate) mod smap;
 pub(crate) mod time;
+pub mod trap;
+pub(crate) mod user_memory;

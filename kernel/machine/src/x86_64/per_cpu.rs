@@ -22,8 +22,8 @@ pub struct PerCpu {
     pub preempt_word: AtomicU32,
     /// Word of the scheduler: its current thread.
     pub current_thread: AtomicU64,
-    /// Where the stack pointer starts on `syscall` and on a trap from user mode that continues on the thread's stack.
-    pub kernel_stack_top: AtomicU64,
+    /// The thread's stack pointer while it is in user mode: where a system call or trap continues.
+    pub kernel_stack_pointer: AtomicU64,
     /// The `UserContext` that user mode was entered from.
     pub user_context: AtomicU64,
     /// Room for the entry stubs to put a register while they have no stack.
@@ -41,6 +41,8 @@ pub struct PerCpu {
     reserved: u32,
     /// Physical address of the top-level page table in use.
     pub page_table_root: AtomicU64,
+    /// The #PF stack's top when no fault is in progress.
+    pub page_fault_stack_top: AtomicU64,
     /// Interrupts taken by vector; read by others for statistics.
     pub vector_counts: [AtomicU64; 256],
     /// Global descriptor table.
@@ -57,8 +59,8 @@ pub const CPU_ID: usize = offset_of!(PerCpu, cpu_id);
 pub const PREEMPT_WORD: usize = offset_of!(PerCpu, preempt_word);
 /// Offset of [`PerCpu::current_thread`].
 pub const CURRENT_THREAD: usize = offset_of!(PerCpu, current_thread);
-/// Offset of [`PerCpu::kernel_stack_top`].
-pub const KERNEL_STACK_TOP: usize = offset_of!(PerCpu, kernel_stack_top);
+/// Offset of [`PerCpu::kernel_stack_pointer`].
+pub const KERNEL_STACK_POINTER: usize = offset_of!(PerCpu, kernel_stack_pointer);
 /// Offset of [`PerCpu::user_context`].
 pub const USER_CONTEXT: usize = offset_of!(PerCpu, user_context);
 /// Offset of [`PerCpu::scratch`] (four words).
@@ -71,6 +73,9 @@ pub const ATTENTION: usize = offset_of!(PerCpu, attention);
 pub const INTERRUPT_STACK_TOP: usize = offset_of!(PerCpu, interrupt_stack_top);
 /// Offset of [`PerCpu::page_table_root`].
 pub const PAGE_TABLE_ROOT: usize = offset_of!(PerCpu, page_table_root);
+
+/// Offset of the #PF stack's pointer in [`PerCpu::task_state`].
+pub const PAGE_FAULT_STACK: usize = offset_of!(PerCpu, task_state) + super::gdt::PAGE_FAULT_STACK_OFFSET;
 
 /// Bit 31 of the preemption word: set while no switch is wanted.
 pub const NO_SWITCH_WANTED: u32 = 1 << 31;
@@ -94,7 +99,7 @@ impl PerCpu {
             cpu_id: 0,
             preempt_word: AtomicU32::new(NO_SWITCH_WANTED),
             current_thread: AtomicU64::new(0),
-            kernel_stack_top: AtomicU64::new(0),
+            kernel_stack_pointer: AtomicU64::new(0),
             user_context: AtomicU64::new(0),
             scratch: [const { AtomicU64::new(0) }; 4],
             interrupt_nesting: AtomicU32::new(0),
@@ -103,6 +108,7 @@ impl PerCpu {
             apic_id: 0,
             reserved: 0,
             page_table_root: AtomicU64::new(0),
+            page_fault_stack_top: AtomicU64::new(0),
             vector_counts: [const { AtomicU64::new(0) }; 256],
             descriptors: UnsafeCell::new(DescriptorTable::new()),
             task_state: UnsafeCell::new(TaskState::new()),
@@ -126,6 +132,16 @@ impl PerCpu {
         let pointer = AREAS[cpu.index()].load(Ordering::Acquire);
         // SAFETY: a non-null pointer was published by `prepare` after the area was initialised; areas live for ever.
         unsafe { pointer.as_ref() }
+    }
+
+    /// Page faults (and NMIs) in progress on this processor's #PF stack.
+    pub(crate) fn page_fault_depth(&self) -> u64 {
+        // SAFETY: the stubs change the pointer on this processor only, and always before and after
+        // code that could call this.
+        let task_state = unsafe { &*self.task_state.get() };
+        let stacks = task_state.interrupt_stacks;
+        (self.page_fault_stack_top.load(Ordering::Relaxed) - stacks[4])
+            / super::trap::PAGE_FAULT_SLOT_BYTES as u64
     }
 
     /// The logical number.

@@ -8,7 +8,9 @@ pub(crate) const MSR_TSC_DEADLINE: u32 = 0x6e0;
 /// x2APIC register n (its xAPIC offset divided by 16).
 pub(crate) const MSR_X2APIC: u32 = 0x800;
 pub(crate) const MSR_EFER: u32 = 0xc000_0080;
+pub(crate) const MSR_FS_BASE: u32 = 0xc000_0100;
 pub(crate) const MSR_GS_BASE: u32 = 0xc000_0101;
+pub(crate) const MSR_KERNEL_GS_BASE: u32 = 0xc000_0102;
 
 pub(crate) const EFER_NO_EXECUTE: u64 = 1 << 11;
 

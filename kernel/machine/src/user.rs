@@ -1,0 +1,214 @@
+//! User mode as a function call: run a user program until it needs the kernel.
+//!
+//! A user thread is a kernel thread whose body calls [`UserContext::run`] in a loop. `run` saves the
+//! callee-saved kernel registers on the thread's stack, loads the user registers and enters user
+//! mode; a system call, an exception or an interrupt stores the user registers back into the same
+//! context, and `run` returns what happened. The kernel stack between two calls of `run` is empty
+//! but for the caller's frame, and no register frame is ever pushed on it by the CPU
+//! (specs/kernel-stacks.md M2 consequence (i)).
+//!
+//! Invariants: interrupts are off from the check of the attention flag until user mode is entered,
+//! so a wake-up or signal that arrives in between is delivered as an interrupt in user mode and not
+//! lost. Segment selectors are constants; the stubs never load any from memory.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::fault::Access;
+
+/// User code segment selector, as on Linux.
+pub const USER_CODE_SELECTOR: u16 = 0x33;
+/// User data segment selector, as on Linux.
+pub const USER_DATA_SELECTOR: u16 = 0x2b;
+
+/// General registers of a user thread. The order is a contract with `x86_64/trap/stubs.rs`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are the CPU's registers under their own names")]
+pub struct UserRegisters {
+    pub rax: u64,
+    pub rbx: u64,
+    pub rcx: u64,
+    pub rdx: u64,
+    pub rsi: u64,
+    pub rdi: u64,
+    pub rbp: u64,
+    pub rsp: u64,
+    pub r8: u64,
+    pub r9: u64,
+    pub r10: u64,
+    pub r11: u64,
+    pub r12: u64,
+    pub r13: u64,
+    pub r14: u64,
+    pub r15: u64,
+    pub rip: u64,
+    pub rflags: u64,
+}
+
+/// Registers of a user thread and what it last entered the kernel for.
+#[repr(C)]
+#[derive(Clone, Debug, Default)]
+pub struct UserContext {
+    /// The registers; `run` loads them and stores them back.
+    pub registers: UserRegisters,
+    vector: u64,
+    error_code: u64,
+    fault_address: u64,
+}
+
+/// An exception raised by a user program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// Vector number (0 to 31) as the processor manuals number them.
+    pub vector: u8,
+    /// The CPU's error code, zero for vectors without one.
+    pub error_code: u64,
+    /// CR2 for page faults, else zero.
+    pub fault_address: u64,
+}
+
+impl Exception {
+    /// Vector of the page fault.
+    pub const PAGE_FAULT: u8 = 14;
+
+    /// What a page fault wanted to do, from its error code.
+    pub fn access(&self) -> Access {
+        access_of(self.error_code)
+    }
+}
+
+/// Decodes a page-fault error code.
+pub(crate) fn access_of(error_code: u64) -> Access {
+    if error_code & (1 << 4) != 0 {
+        Access::Execute
+    } else if error_code & (1 << 1) != 0 {
+        Access::Write
+    } else {
+        Access::Read
+    }
+}
+
+/// Why [`UserContext::run`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserEvent {
+    /// The `syscall` instruction: number in rax, arguments in rdi rsi rdx r10 r8 r9.
+    SystemCall,
+    /// An exception.
+    Exception(Exception),
+    /// The thread's attention flag is set, or another thread should run.
+    Interrupted,
+}
+
+/// RFLAGS bits that a user program may have set: CF PF AF ZF SF TF DF OF NT RF AC ID.
+pub const USER_RFLAGS: u64 = 0x0025_4dd5;
+const RFLAGS_FIXED: u64 = (1 << 1) | (1 << 9);
+
+/// What the entry stubs return in rax.
+pub(crate) const EVENT_SYSTEM_CALL: u64 = 0;
+pub(crate) const EVENT_EXCEPTION: u64 = 1;
+
+impl UserContext {
+    /// Where the entry stubs store the vector.
+    #[cfg(target_os = "none")]
+    pub(crate) const VECTOR_OFFSET: usize = core::mem::offset_of!(UserContext, vector);
+    /// Where the entry stubs store the error code.
+    #[cfg(target_os = "none")]
+    pub(crate) const ERROR_CODE_OFFSET: usize = core::mem::offset_of!(UserContext, error_code);
+    /// Where the entry stubs store CR2.
+    #[cfg(target_os = "none")]
+    pub(crate) const FAULT_ADDRESS_OFFSET: usize = core::mem::offset_of!(UserContext, fault_address);
+
+    /// A context that starts at `rip` with stack `rsp` and all other registers zero.
+    pub fn new(rip: u64, rsp: u64) -> Self {
+        Self { registers: UserRegisters { rip, rsp, ..UserRegisters::default() }, ..Self::default() }
+    }
+
+    /// Runs the user program until it needs the kernel. Called with interrupts enabled and
+    /// preemption enabled; returns so.
+    ///
+    /// `attention` is checked with interrupts off right before user mode is entered: whoever sets it
+    /// and then interrupts this CPU is sure to be noticed.
+    #[inline]
+    pub fn run(&mut self, attention: &AtomicBool) -> UserEvent {
+        self.registers.rflags = (self.registers.rflags & USER_RFLAGS) | RFLAGS_FIXED;
+        loop {
+            crate::interrupt::disable_unguarded();
+            // Relaxed: the setter's interrupt orders its store before this CPU takes the interrupt;
+            // without interrupt the flag is seen at the next entry.
+            if attention.load(Ordering::Relaxed) || crate::preempt::need_resched() {
+                crate::interrupt::enable();
+                return UserEvent::Interrupted;
+            }
+            let event = enter(self);
+            crate::interrupt::enable();
+            match event {
+                EVENT_SYSTEM_CALL => return UserEvent::SystemCall,
+                EVENT_EXCEPTION => {
+                    let exception = self.exception();
+                    if !handled_below(&exception) {
+                        return UserEvent::Exception(exception);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn exception(&self) -> Exception {
+        Exception {
+            vector: self.vector as u8,
+            error_code: self.error_code,
+            fault_address: self.fault_address,
+        }
+    }
+}
+
+/// Exceptions that are the machine's own business even in user mode: machine checks and NMIs have
+/// been reported on their stacks already and concern no program.
+fn handled_below(exception: &Exception) -> bool {
+    const NON_MASKABLE: u8 = 2;
+    exception.vector == NON_MASKABLE
+}
+
+#[cfg(target_os = "none")]
+#[inline(always)]
+fn enter(context: &mut UserContext) -> u64 {
+    crate::backend::trap::enter_user(context)
+}
+
+#[cfg(not(target_os = "none"))]
+fn enter(context: &mut UserContext) -> u64 {
+    match crate::backend::user::next_event(&mut context.registers) {
+        UserEvent::SystemCall => EVENT_SYSTEM_CALL,
+        UserEvent::Exception(exception) => {
+            context.vector = exception.vector.into();
+            context.error_code = exception.error_code;
+            context.fault_address = exception.fault_address;
+            EVENT_EXCEPTION
+        }
+        UserEvent::Interrupted => {
+            crate::preempt::set_need_resched(true);
+            2
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_fault_error_codes_decode_to_accesses() {
+        assert_eq!(access_of(0b0_0100), Access::Read);
+        assert_eq!(access_of(0b0_0110), Access::Write);
+        assert_eq!(access_of(0b1_0100), Access::Execute);
+    }
+
+    #[test]
+    fn users_cannot_change_system_flags() {
+        const IOPL: u64 = 3 << 12;
+        const VM: u64 = 1 << 17;
+        const VIF: u64 = 1 << 19;
+        assert_eq!(USER_RFLAGS & (IOPL | VM | VIF), 0);
+    }
+}

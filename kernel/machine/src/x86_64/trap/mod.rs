@@ -1,0 +1,12 @@
+//! Traps: descriptor tables, entry stubs, and what happens before other layers are asked.
+
+mod exception_table;
+mod exceptions;
+pub mod frame;
+pub(crate) mod gates;
+mod interrupts;
+mod page_fault;
+mod report;
+mod stubs;
+
+pub(crate) use stubs::{PAGE_FAULT_SLOT_BYTES, enter_user};
