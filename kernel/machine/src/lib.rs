@@ -19,6 +19,7 @@ mod hook;
 pub mod interrupt;
 pub mod ipi;
 pub mod mmu;
+pub mod page_table;
 pub mod panic;
 pub mod power;
 pub mod preempt;
