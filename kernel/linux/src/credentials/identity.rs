@@ -1,0 +1,283 @@
+//! The credentials of a thread.
+//!
+//! A [`Credentials`] object never changes: a call that changes ids builds a new one and swaps the thread's pointer, so that
+//! reading one's own credentials takes neither lock nor atomic. Rules for capabilities on id changes and on execve are those of
+//! capabilities(7); securebits as in prctl(2).
+
+use alloc::sync::Arc;
+
+use vfs::{Capabilities, Credentials as FileCredentials};
+
+use super::account::UserAccount;
+use crate::errno::Errno;
+
+bitflags::bitflags! {
+    /// `securebits`: switch off the special treatment of user 0.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct SecureBits: u32 {
+        /// User 0 gains no capabilities on execve.
+        const NOROOT = 1 << 0;
+        /// NOROOT can no longer change.
+        const NOROOT_LOCKED = 1 << 1;
+        /// Changes of user ids leave the capabilities alone.
+        const NO_SETUID_FIXUP = 1 << 2;
+        /// NO_SETUID_FIXUP can no longer change.
+        const NO_SETUID_FIXUP_LOCKED = 1 << 3;
+        /// Keep permitted capabilities when the last user id 0 goes.
+        const KEEP_CAPS = 1 << 4;
+        /// KEEP_CAPS can no longer change.
+        const KEEP_CAPS_LOCKED = 1 << 5;
+        /// No ambient capability can be raised.
+        const NO_CAP_AMBIENT_RAISE = 1 << 6;
+        /// NO_CAP_AMBIENT_RAISE can no longer change.
+        const NO_CAP_AMBIENT_RAISE_LOCKED = 1 << 7;
+    }
+}
+
+/// Three ids: real, effective, saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ids {
+    /// Who started it.
+    pub real: u32,
+    /// In whose name it acts.
+    pub effective: u32,
+    /// What the effective id may return to.
+    pub saved: u32,
+}
+
+impl Ids {
+    /// All three the same.
+    pub const fn all(id: u32) -> Ids {
+        Ids { real: id, effective: id, saved: id }
+    }
+
+    /// Whether `id` is one of them.
+    pub const fn holds(&self, id: u32) -> bool {
+        self.real == id || self.effective == id || self.saved == id
+    }
+}
+
+/// Who a thread acts for and what it may do.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// User ids.
+    pub user: Ids,
+    /// Group ids.
+    pub group: Ids,
+    /// File-system ids, supplementary groups and the effective capabilities.
+    pub file: FileCredentials,
+    /// Permitted capabilities.
+    pub permitted: Capabilities,
+    /// Inheritable capabilities.
+    pub inheritable: Capabilities,
+    /// Upper bound of what execve can give.
+    pub bounding: Capabilities,
+    /// Kept over execve of unprivileged programs.
+    pub ambient: Capabilities,
+    /// Exceptions from the rules for user 0.
+    pub secure_bits: SecureBits,
+    /// execve gives no privileges any more.
+    pub no_new_privileges: bool,
+    /// Counts of the real user.
+    pub account: Arc<UserAccount>,
+}
+
+impl Credentials {
+    /// Those of the first process.
+    pub fn root() -> Result<Credentials, Errno> {
+        Ok(Credentials {
+            user: Ids::all(0),
+            group: Ids::all(0),
+            file: FileCredentials::root(),
+            permitted: Capabilities::all(),
+            inheritable: Capabilities::empty(),
+            bounding: Capabilities::all(),
+            ambient: Capabilities::empty(),
+            secure_bits: SecureBits::empty(),
+            no_new_privileges: false,
+            account: UserAccount::of(0)?,
+        })
+    }
+
+    /// Whether the capability is effective.
+    pub fn has(&self, capability: Capabilities) -> bool {
+        self.file.capabilities.contains(capability)
+    }
+
+    /// Fails with EPERM without the capability.
+    pub fn require(&self, capability: Capabilities) -> Result<(), Errno> {
+        if self.has(capability) { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// As permission checks of access(2) see the process: by its real ids.
+    pub fn for_access(&self) -> FileCredentials {
+        let capabilities =
+            if self.user.real == 0 && !self.secure_bits.contains(SecureBits::NO_SETUID_FIXUP) {
+                self.permitted
+            } else if self.secure_bits.contains(SecureBits::NO_SETUID_FIXUP) {
+                self.file.capabilities
+            } else {
+                Capabilities::empty()
+            };
+        FileCredentials {
+            user: self.user.real,
+            group: self.group.real,
+            groups: self.file.groups.clone(),
+            capabilities,
+        }
+    }
+
+    /// Whether a process with these credentials may signal one with those of `target`.
+    pub fn may_signal(&self, target: &Credentials) -> bool {
+        let mine = [self.user.effective, self.user.real];
+        mine.contains(&target.user.saved) || mine.contains(&target.user.real) || self.has(Capabilities::KILL)
+    }
+
+    /// Whether it may look into and change a process with the credentials of `target` (the rule of ptrace(2)).
+    pub fn may_inspect(&self, target: &Credentials) -> bool {
+        let (user, group) = (self.file.user, self.file.group);
+        let same = target.user == Ids::all(user) && target.group == Ids::all(group);
+        (same && self.permitted.contains(target.permitted)) || self.has(Capabilities::SYS_PTRACE)
+    }
+
+    /// Adjusts the capabilities after user ids changed from `old`.
+    pub fn adjust_after_user_change(&mut self, old: &Ids) {
+        if self.secure_bits.contains(SecureBits::NO_SETUID_FIXUP) {
+            return;
+        }
+        let had_root = old.holds(0);
+        if had_root && !self.user.holds(0) {
+            if !self.secure_bits.contains(SecureBits::KEEP_CAPS) {
+                self.permitted = Capabilities::empty();
+                self.file.capabilities = Capabilities::empty();
+            }
+            self.ambient = Capabilities::empty();
+        }
+        if old.effective == 0 && self.user.effective != 0 {
+            self.file.capabilities = Capabilities::empty();
+        }
+        if old.effective != 0 && self.user.effective == 0 {
+            self.file.capabilities = self.permitted;
+        }
+    }
+
+    /// Adjusts the effective file capabilities after the file-system user id changed from `old`.
+    pub fn adjust_after_file_user_change(&mut self, old: u32) {
+        if self.secure_bits.contains(SecureBits::NO_SETUID_FIXUP) {
+            return;
+        }
+        let file = Capabilities::CHOWN
+            | Capabilities::DAC_OVERRIDE
+            | Capabilities::DAC_READ_SEARCH
+            | Capabilities::FOWNER
+            | Capabilities::FSETID
+            | Capabilities::LINUX_IMMUTABLE
+            | Capabilities::MKNOD
+            | Capabilities::MAC_OVERRIDE;
+        if old == 0 && self.file.user != 0 {
+            self.file.capabilities.remove(file);
+        } else if old != 0 && self.file.user == 0 {
+            self.file.capabilities |= self.permitted & file;
+        }
+    }
+
+    /// The credentials after execve of a program whose file has these set-id owners (`None`: bit not set).
+    /// Also says whether the program gained privileges (AT_SECURE).
+    pub fn after_exec(&self, set_user: Option<u32>, set_group: Option<u32>) -> (Credentials, bool) {
+        let mut new = self.clone();
+        if !self.no_new_privileges {
+            if let Some(user) = set_user {
+                new.user.effective = user;
+            }
+            if let Some(group) = set_group {
+                new.group.effective = group;
+            }
+        }
+        let changed_ids = new.user.effective != self.user.real || new.group.effective != self.group.real;
+        let privileged_ids =
+            new.user.effective != self.user.effective || new.group.effective != self.group.effective;
+        new.user.saved = new.user.effective;
+        new.group.saved = new.group.effective;
+        new.file.user = new.user.effective;
+        new.file.group = new.group.effective;
+        let root_counts = !self.secure_bits.contains(SecureBits::NOROOT);
+        let file_gives = root_counts && (new.user.effective == 0 || new.user.real == 0);
+        let file_effective = root_counts && new.user.effective == 0;
+        if file_gives || privileged_ids {
+            new.ambient = Capabilities::empty();
+        }
+        new.permitted = new.ambient;
+        if file_gives {
+            new.permitted |= self.inheritable | self.bounding;
+        }
+        new.file.capabilities = if file_effective { new.permitted } else { new.ambient };
+        new.secure_bits.remove(SecureBits::KEEP_CAPS);
+        (new, changed_ids)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> Credentials {
+        Credentials::root().expect("memory")
+    }
+
+    #[test]
+    fn leaving_user_zero_drops_capabilities_unless_kept() {
+        let mut credentials = root();
+        let old = credentials.user;
+        credentials.user = Ids::all(1000);
+        credentials.adjust_after_user_change(&old);
+        assert!(credentials.permitted.is_empty());
+        assert!(!credentials.has(Capabilities::KILL));
+
+        let mut kept = root();
+        kept.secure_bits |= SecureBits::KEEP_CAPS;
+        kept.user = Ids::all(1000);
+        kept.adjust_after_user_change(&old);
+        assert!(kept.permitted.contains(Capabilities::KILL));
+        assert!(!kept.has(Capabilities::KILL), "the effective set goes in any case");
+    }
+
+    #[test]
+    fn effective_zero_returns_with_its_capabilities() {
+        let mut credentials = root();
+        let old = credentials.user;
+        credentials.user.effective = 1000;
+        credentials.adjust_after_user_change(&old);
+        assert!(!credentials.has(Capabilities::CHOWN));
+        let old = credentials.user;
+        credentials.user.effective = 0;
+        credentials.adjust_after_user_change(&old);
+        assert!(credentials.has(Capabilities::CHOWN));
+    }
+
+    #[test]
+    fn set_user_id_programs_gain_root_and_are_secure() {
+        let mut user = root();
+        let old = user.user;
+        user.user = Ids::all(1000);
+        user.adjust_after_user_change(&old);
+        let (program, secure) = user.after_exec(Some(0), None);
+        assert!(secure);
+        assert_eq!(program.user, Ids { real: 1000, effective: 0, saved: 0 });
+        assert!(program.has(Capabilities::SYS_ADMIN));
+        user.no_new_privileges = true;
+        let (program, secure) = user.after_exec(Some(0), None);
+        assert!(!secure);
+        assert_eq!(program.user.effective, 1000);
+    }
+
+    #[test]
+    fn signals_need_a_common_user_or_the_capability() {
+        let boss = root();
+        let mut user = root();
+        user.user = Ids::all(1000);
+        user.file.capabilities = Capabilities::empty();
+        assert!(boss.may_signal(&user));
+        assert!(!user.may_signal(&boss));
+        assert!(user.may_signal(&user));
+    }
+}

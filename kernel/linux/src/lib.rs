@@ -1,0 +1,12 @@
+//! The Linux personality: what makes a program believe that it runs on Linux.
+//!
+//! A user thread is a kernel thread whose body is [`task`]'s loop: run the program until it needs the kernel, serve the system
+//! call or exception, deliver signals, go back. Everything a system call needs comes with its `&mut Task`; there is no
+//! hidden "current process". Groups of calls have a file each, named as in the manual; `table.rs` lists all of them.
+#![cfg_attr(target_os = "none", no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod abi;
+pub mod errno;
