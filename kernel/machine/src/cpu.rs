@@ -219,7 +219,10 @@ pub fn start_application_processors() -> CpuSet {
 /// Tells the processor that this is a spinning loop.
 #[inline(always)]
 pub fn relax() {
+    #[cfg(target_os = "none")]
     core::hint::spin_loop();
+    #[cfg(not(target_os = "none"))]
+    backend::cpu::relax();
 }
 
 /// Stops this processor for good, interrupts disabled.

@@ -182,6 +182,12 @@ pub fn vector_name(vector: u8) -> Option<&'static str> {
     backend::interrupt::vector_name(vector)
 }
 
+/// Runs the exit hook, for back ends that deliver interrupts without vectors.
+#[cfg(not(target_os = "none"))]
+pub(crate) fn run_exit_hook() {
+    EXIT.call();
+}
+
 /// One external interrupt. Called by the entry stub on the processor's interrupt stack with interrupts disabled.
 pub fn dispatch(vector: u8) {
     backend::interrupt::enter(vector);

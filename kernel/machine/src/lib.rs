@@ -34,8 +34,9 @@ pub mod user_state;
 pub use backend::trap::frame::TrapFrame;
 
 #[cfg(not(target_os = "none"))]
-#[path = "hosted/mod.rs"]
-mod backend;
+pub mod hosted;
+#[cfg(not(target_os = "none"))]
+use hosted as backend;
 #[cfg(target_os = "none")]
 #[path = "x86_64/mod.rs"]
 mod backend;

@@ -1,35 +1,40 @@
-//! Processors of a hosted machine: every thread is on processor 0.
+//! Processors of a hosted machine: the host threads; see the back end's front page.
 
-use crate::cpu::{CpuId, CpuSet};
-use std::cell::Cell;
+use std::sync::atomic::Ordering;
 
-thread_local! {
-    static THREAD_WORD: Cell<usize> = const { Cell::new(0) };
-}
+use super::{interrupt, processor};
+use crate::cpu::{CpuId, CpuSet, MAX_CPUS};
 
 pub(crate) fn current_index() -> u32 {
-    0
+    processor::index()
 }
 
+/// Any number may be in use: tests in parallel have different ones.
 pub(crate) fn count() -> usize {
-    1
+    MAX_CPUS
 }
 
 pub(crate) fn online() -> CpuSet {
-    CpuSet::only(CpuId::BOOT)
+    processor::group().members()
 }
 
 pub(crate) fn thread_word() -> usize {
-    THREAD_WORD.get()
+    processor::this().thread_word.load(Ordering::Relaxed)
 }
 
 pub(crate) fn set_thread_word(word: usize) {
-    THREAD_WORD.set(word);
+    processor::this().thread_word.store(word, Ordering::Relaxed);
 }
 
+/// Hosted processors get their entry from [`super::Machine::boot`].
 pub(crate) fn set_ap_entry(_entry: fn(CpuId) -> !) {}
 
 pub(crate) fn start_application_processors() {}
+
+pub(crate) fn relax() {
+    interrupt::poll();
+    std::thread::yield_now();
+}
 
 pub(crate) fn halt_forever() -> ! {
     std::process::abort()

@@ -1,46 +1,91 @@
-//! Interrupts of a hosted machine: only the flag that masks them.
+//! Interrupts of a hosted processor: a mask, and delivery of what is pending at safe points.
 
+use std::sync::atomic::Ordering;
+
+use super::processor::{self, NEVER};
 use crate::cpu::CpuId;
-use std::cell::Cell;
-
-thread_local! {
-    static ENABLED: Cell<bool> = const { Cell::new(true) };
-    static NESTING: Cell<u32> = const { Cell::new(0) };
-}
+use crate::ipi::Ipi;
 
 pub(crate) fn save_and_disable() -> bool {
-    ENABLED.replace(false)
+    processor::this().interrupts_enabled.swap(false, Ordering::SeqCst)
 }
 
 pub(crate) fn enable() {
-    ENABLED.set(true);
+    processor::this().interrupts_enabled.store(true, Ordering::SeqCst);
+    poll();
 }
 
 pub(crate) fn disable() {
-    ENABLED.set(false);
+    processor::this().interrupts_enabled.store(false, Ordering::SeqCst);
 }
 
 pub(crate) fn are_enabled() -> bool {
-    ENABLED.get()
+    processor::this().interrupts_enabled.load(Ordering::SeqCst)
 }
 
 pub(crate) fn enable_and_halt() {
+    processor::group().halt(processor::index());
     enable();
-    std::thread::yield_now();
 }
 
 pub(crate) fn nesting() -> u32 {
-    NESTING.get()
+    processor::this().nesting.load(Ordering::SeqCst)
 }
 
 pub(crate) fn enter(_vector: u8) {
-    NESTING.set(NESTING.get() + 1);
+    processor::this().nesting.fetch_add(1, Ordering::SeqCst);
 }
 
 pub(crate) fn end(_vector: u8, _handled: bool) {}
 
 pub(crate) fn leave() {
-    NESTING.set(NESTING.get() - 1);
+    processor::this().nesting.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// A safe point: takes the interrupts that are pending, unless they are masked. Ends like an interrupt on the bare
+/// machine: softirqs, then perhaps another thread.
+pub(super) fn poll() {
+    let processor = processor::this();
+    if !processor.interrupts_enabled.load(Ordering::SeqCst)
+        || processor.nesting.load(Ordering::SeqCst) != 0
+        || std::thread::panicking()
+    {
+        return;
+    }
+    let mut taken = false;
+    while take_one() {
+        taken = true;
+    }
+    if taken {
+        drop(crate::preempt::disable());
+    }
+}
+
+/// Takes one pending interrupt; false if there is none.
+fn take_one() -> bool {
+    let processor = processor::this();
+    let group = processor::group();
+    let index = processor::index();
+    if !group.has_pending(index) {
+        return false;
+    }
+    processor.interrupts_enabled.store(false, Ordering::SeqCst);
+    processor.nesting.fetch_add(1, Ordering::SeqCst);
+    let ipis = processor.pending_ipis.swap(0, Ordering::SeqCst);
+    for ipi in [Ipi::Call, Ipi::Reschedule] {
+        if ipis & super::ipi::bit(ipi) != 0 {
+            crate::ipi::deliver(ipi);
+        }
+    }
+    if processor.deadline_ns.load(Ordering::SeqCst) <= group.now_ns() {
+        processor.deadline_ns.store(NEVER, Ordering::SeqCst);
+        crate::time::expired();
+    }
+    crate::interrupt::run_exit_hook();
+    // The exit hook cannot switch threads: this is still the same host thread.
+    processor.nesting.fetch_sub(1, Ordering::SeqCst);
+    processor.interrupts_enabled.store(true, Ordering::SeqCst);
+    true
 }
 
 pub(crate) fn find_isa_line(_irq: u8) -> Option<u32> {

@@ -1,10 +1,25 @@
-//! Interprocessor interrupts of a hosted machine: with one processor they are calls.
+//! Interprocessor interrupts of a hosted machine: a flag of the target, and a poke if it halts.
 
+use std::sync::atomic::Ordering;
+
+use super::processor::{PROCESSORS, lock};
 use crate::cpu::CpuId;
 use crate::ipi::Ipi;
 
-pub(crate) fn send(_target: CpuId, ipi: Ipi) {
-    crate::ipi::deliver(ipi);
+pub(super) const fn bit(ipi: Ipi) -> u32 {
+    match ipi {
+        Ipi::Reschedule => 1,
+        Ipi::Call => 2,
+    }
+}
+
+pub(crate) fn send(target: CpuId, ipi: Ipi) {
+    let processor = &PROCESSORS[target.index()];
+    processor.pending_ipis.fetch_or(bit(ipi), Ordering::SeqCst);
+    let group = lock(&processor.group).clone();
+    if let Some(group) = group {
+        group.notify();
+    }
 }
 
 pub(crate) fn stop_other_cpus() {}

@@ -1,37 +1,44 @@
-//! Preemption count of a hosted thread, in the same encoding as on the bare machine.
+//! Preemption count of a hosted processor, in the same encoding as on the bare machine.
+//!
+//! Increments are sequentially consistent so that [`super::is_preemptible`] can be asked from outside.
 
-use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+use super::{interrupt, processor};
 
 /// Bit 31, set while no switch is wanted.
-const NOT_WANTED: u32 = 1 << 31;
-
-thread_local! {
-    static WORD: Cell<u32> = const { Cell::new(NOT_WANTED) };
-}
+pub(super) const NOT_WANTED: u32 = 1 << 31;
 
 pub(crate) fn increment() {
-    WORD.set(WORD.get() + 1);
+    processor::this().preempt_word.fetch_add(1, Ordering::SeqCst);
 }
 
 pub(crate) fn decrement() -> bool {
-    let word = WORD.get() - 1;
-    WORD.set(word);
+    let word = processor::this().preempt_word.fetch_sub(1, Ordering::SeqCst) - 1;
+    if word & !NOT_WANTED == 0 {
+        interrupt::poll();
+    }
     word == 0
 }
 
 pub(crate) fn count() -> u32 {
-    WORD.get() & !NOT_WANTED
+    processor::this().preempt_word.load(Ordering::SeqCst) & !NOT_WANTED
 }
 
 pub(crate) fn set_count(count: u32) {
-    WORD.set((WORD.get() & NOT_WANTED) | count);
+    let word = &processor::this().preempt_word;
+    word.store((word.load(Ordering::SeqCst) & NOT_WANTED) | count, Ordering::SeqCst);
 }
 
 pub(crate) fn resched_wanted() -> bool {
-    WORD.get() & NOT_WANTED == 0
+    processor::this().preempt_word.load(Ordering::SeqCst) & NOT_WANTED == 0
 }
 
 pub(crate) fn set_resched_wanted(wanted: bool) {
-    let flag = if wanted { 0 } else { NOT_WANTED };
-    WORD.set((WORD.get() & !NOT_WANTED) | flag);
+    let word = &processor::this().preempt_word;
+    if wanted {
+        word.fetch_and(!NOT_WANTED, Ordering::SeqCst);
+    } else {
+        word.fetch_or(NOT_WANTED, Ordering::SeqCst);
+    }
 }

@@ -1,0 +1,203 @@
+//! The lock word behind all spin locks: first come, first served, four bytes.
+//!
+//! Free → held is one compare-exchange. Waiters form an MCS queue: each spins on a node of its own
+//! CPU and is told by its predecessor, so a contended lock bounces one cache line per hand-over and
+//! nobody starves. The nodes live in a static per-CPU array, one per nesting level (a CPU can wait
+//! at most once per level: thread, softirq, interrupt, and once more inside a machine check), so the
+//! lock itself needs no room for them and a held lock owns no node.
+//!
+//! The word is two separate atomics, so that a release is a plain store:
+//! `held` = 0 or 1; `tail` = 1 + index of the queue's last node, 0 when nobody waits.
+//!
+//! Transitions:
+//! - `lock`, nobody holds or waits: `held` 0 → 1 (fast path, one atomic operation).
+//! - `lock`, otherwise: swap in our node as the tail; link behind the old tail and spin on our node
+//!   until we are the head; spin until `held` 0 → 1 succeeds; then clear the tail (we were last) or
+//!   tell our successor that it is the head.
+//! - `unlock`: `held` = 0.
+//!
+//! A CPU takes the fast path only after it saw an empty queue, so each other CPU can overtake the
+//! head of a queue at most once: waits stay bounded.
+//!
+//! Preemption must be off from before `lock` until after `unlock`.
+
+use core::sync::atomic::{AtomicU8, AtomicU16, Ordering, compiler_fence};
+
+use machine::cpu;
+
+use crate::CachePadded;
+
+/// Nesting levels at which one CPU can wait for a lock: thread, softirq, hard interrupt, NMI or
+/// machine check.
+const LEVELS: usize = 4;
+
+struct Node {
+    /// 1 + index of the successor's node, 0 while there is none. Written by the successor.
+    next: AtomicU16,
+    /// 1 when we are the head of the queue. Written by the predecessor.
+    head: AtomicU8,
+}
+
+impl Node {
+    const fn new() -> Self {
+        Self { next: AtomicU16::new(0), head: AtomicU8::new(0) }
+    }
+}
+
+struct CpuNodes {
+    /// Nodes in use by this CPU. Written by this CPU only; an interrupt that nests restores it.
+    depth: AtomicU8,
+    nodes: [Node; LEVELS],
+}
+
+static NODES: [CachePadded<CpuNodes>; cpu::MAX_CPUS] = [const {
+    CachePadded::new(CpuNodes { depth: AtomicU8::new(0), nodes: [const { Node::new() }; LEVELS] })
+}; cpu::MAX_CPUS];
+
+fn node_of_tail(tail: u16) -> &'static Node {
+    let index = tail as usize - 1;
+    &NODES[index / LEVELS].nodes[index % LEVELS]
+}
+
+/// A fair spin lock without data; see the module's theory.
+#[derive(Debug, Default)]
+pub struct QueueLock {
+    held: AtomicU8,
+    tail: AtomicU16,
+}
+
+impl QueueLock {
+    /// A free lock.
+    pub const fn new() -> Self {
+        Self { held: AtomicU8::new(0), tail: AtomicU16::new(0) }
+    }
+
+    /// Takes the lock. Preemption must be off.
+    #[inline(always)]
+    pub fn lock(&self) {
+        if !self.try_lock() {
+            self.lock_queued();
+        }
+    }
+
+    /// Takes the lock if it is free and nobody waits. Preemption must be off.
+    #[inline(always)]
+    pub fn try_lock(&self) -> bool {
+        self.tail.load(Ordering::Relaxed) == 0 && self.take()
+    }
+
+    #[inline(always)]
+    fn take(&self) -> bool {
+        // Acquire: pairs with the Release in `unlock`.
+        self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Releases the lock that this CPU holds.
+    #[inline(always)]
+    pub fn unlock(&self) {
+        debug_assert!(self.is_locked(), "unlock of a free spin lock");
+        // Release: pairs with the Acquire of the next holder.
+        self.held.store(0, Ordering::Release);
+    }
+
+    /// Whether somebody holds the lock; for assertions and statistics.
+    #[inline]
+    pub fn is_locked(&self) -> bool {
+        self.held.load(Ordering::Relaxed) != 0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_queued(&self) {
+        let cpu = cpu::current().index();
+        let nodes = &NODES[cpu];
+        let level = nodes.depth.load(Ordering::Relaxed) as usize;
+        assert!(level < LEVELS, "a CPU waits for spin locks at more levels than there are contexts");
+        nodes.depth.store(level as u8 + 1, Ordering::Relaxed);
+        // An interrupt from here on uses the next level, and is gone before we continue.
+        compiler_fence(Ordering::SeqCst);
+        let node = &nodes.nodes[level];
+        node.next.store(0, Ordering::Relaxed);
+        node.head.store(0, Ordering::Relaxed);
+        let ours = (cpu * LEVELS + level) as u16 + 1;
+
+        // AcqRel: publishes our node's initial state and sees the predecessor's.
+        let before = self.tail.swap(ours, Ordering::AcqRel);
+        if before != 0 {
+            // Release: pairs with the Acquire in `promote_successor`.
+            node_of_tail(before).next.store(ours, Ordering::Release);
+            while node.head.load(Ordering::Acquire) == 0 {
+                machine::cpu::relax();
+            }
+        }
+        while self.is_locked() || !self.take() {
+            machine::cpu::relax();
+        }
+        if self.tail.compare_exchange(ours, 0, Ordering::Release, Ordering::Relaxed).is_err() {
+            promote_successor(node);
+        }
+        compiler_fence(Ordering::SeqCst);
+        nodes.depth.store(level as u8, Ordering::Relaxed);
+    }
+}
+
+/// Tells the next waiter that it is the head; it has swapped the tail but may not have linked
+/// itself behind us yet.
+fn promote_successor(node: &Node) {
+    let mut next = node.next.load(Ordering::Acquire);
+    while next == 0 {
+        machine::cpu::relax();
+        next = node.next.load(Ordering::Acquire);
+    }
+    node_of_tail(next).head.store(1, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::UnsafeCell;
+    use std::sync::Arc;
+
+    struct Shared {
+        lock: QueueLock,
+        value: UnsafeCell<u64>,
+    }
+    // SAFETY: the test touches `value` only while holding `lock`.
+    unsafe impl Sync for Shared {}
+
+    #[test]
+    fn excludes_and_loses_no_increment_under_contention() {
+        let shared = Arc::new(Shared { lock: QueueLock::new(), value: UnsafeCell::new(0) });
+        let workers: Vec<_> = (0..4)
+            .map(|_| {
+                let shared = shared.clone();
+                std::thread::spawn(move || {
+                    for _ in 0..5_000 {
+                        let _guard = machine::preempt::disable();
+                        shared.lock.lock();
+                        // SAFETY: the lock is held.
+                        unsafe { *shared.value.get() += 1 };
+                        shared.lock.unlock();
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        // SAFETY: all workers are done.
+        assert_eq!(unsafe { *shared.value.get() }, 20_000);
+        assert_eq!(shared.lock.tail.load(Ordering::Relaxed), 0, "the queue is empty again");
+    }
+
+    #[test]
+    fn try_lock_fails_while_held() {
+        let lock = QueueLock::new();
+        let _guard = machine::preempt::disable();
+        assert!(lock.try_lock());
+        assert!(!lock.try_lock());
+        lock.unlock();
+        assert!(lock.try_lock());
+        lock.unlock();
+    }
+}
