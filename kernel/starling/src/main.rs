@@ -1,11 +1,27 @@
-//! The kernel binary.
-#![cfg_attr(target_os = "none", no_std, no_main)]
+//! The kernel binary: the order in which the layers come up, and the in-kernel tests.
+//!
+//! On the bare machine the boot processor enters [`kernel_main`] when crate `machine` is ready. Built for the host
+//! the binary does nothing; it exists so that the workspace builds as a whole.
 
-#[cfg(not(target_os = "none"))]
-fn main() {}
+#![cfg_attr(target_os = "none", no_std, no_main)]
+#![forbid(unsafe_code)]
+
+#[cfg(target_os = "none")]
+machine::kernel_main!(kernel_main);
+
+#[cfg(target_os = "none")]
+fn kernel_main() -> ! {
+    log::info!("Starling {}", env!("CARGO_PKG_VERSION"));
+    machine::power::power_off()
+}
 
 #[cfg(target_os = "none")]
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     machine::panic::report_and_stop(info)
+}
+
+#[cfg(not(target_os = "none"))]
+fn main() {
+    println!("The Starling kernel runs on the bare machine; `starling run` starts it in QEMU.");
 }

@@ -63,6 +63,16 @@ pub(crate) fn virt_to_phys(address: VirtAddr) -> Option<PhysAddr> {
     (offset < DIRECT_MAP_BYTES.load(Ordering::Relaxed)).then(|| PhysAddr::new(offset))
 }
 
-pub(crate) fn map_device(_address: PhysAddr, _bytes: usize) -> Option<*mut u8> {
-    None
+pub(crate) fn map_device(address: PhysAddr, bytes: usize) -> Option<*mut u8> {
+    super::paging::map_device(address.as_u64(), bytes)
+}
+
+/// The final tables are in use on this processor.
+pub(crate) fn set_kernel_root(root: u64) {
+    KERNEL_ROOT.store(root, Ordering::Relaxed);
+    PerCpu::current().page_table_root.store(root, Ordering::Relaxed);
+}
+
+pub(crate) fn set_direct_map_bytes(bytes: u64) {
+    DIRECT_MAP_BYTES.store(bytes, Ordering::Relaxed);
 }

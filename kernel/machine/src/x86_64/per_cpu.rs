@@ -154,14 +154,13 @@ impl PerCpu {
 ///
 /// # Safety
 /// `area` points to zeroed, suitably aligned memory for one `PerCpu` that is used for nothing else, for ever.
-pub(crate) unsafe fn prepare(area: *mut PerCpu, cpu: CpuId, apic_id: u32, interrupt_stack_top: u64) {
+pub(crate) unsafe fn prepare(area: *mut PerCpu, cpu: CpuId, apic_id: u32) {
     // SAFETY: the caller gives us the memory; nobody else knows it before the store to AREAS.
     unsafe {
         (&raw mut (*area).self_pointer).write(area as u64);
         (&raw mut (*area).cpu_id).write(cpu.index() as u32);
         (&raw mut (*area).preempt_word).write(AtomicU32::new(NO_SWITCH_WANTED));
         (&raw mut (*area).apic_id).write(apic_id);
-        (&raw mut (*area).interrupt_stack_top).write(interrupt_stack_top);
         (&raw mut (*area).descriptors).write(UnsafeCell::new(DescriptorTable::new()));
         (&raw mut (*area).task_state).write(UnsafeCell::new(TaskState::new()));
     }

@@ -14,6 +14,9 @@ pub(crate) const MSR_KERNEL_GS_BASE: u32 = 0xc000_0102;
 
 pub(crate) const EFER_NO_EXECUTE: u64 = 1 << 11;
 
+/// SMAP, in EBX of CPUID leaf 7.
+pub(crate) const CPUID_7_EBX_SMAP: u32 = 1 << 20;
+
 pub(crate) const CR0_WRITE_PROTECT: u64 = 1 << 16;
 pub(crate) const CR4_PAGE_GLOBAL: u64 = 1 << 7;
 pub(crate) const CR4_UMIP: u64 = 1 << 11;

@@ -17,7 +17,7 @@ pub(crate) fn cycles_per_second() -> u64 {
 }
 
 pub(crate) fn cycles_to_ns_since_boot(cycles: u64) -> u64 {
-    cycles
+    cycles - BOOT_CYCLES.load(core::sync::atomic::Ordering::Relaxed)
 }
 
 pub(crate) fn set_deadline_ns(_deadline_ns: u64) {}
@@ -30,4 +30,11 @@ pub(crate) fn wall_clock_boot_ns() -> u64 {
 
 pub(crate) fn vdso_parameters() -> Option<VdsoParameters> {
     None
+}
+
+static BOOT_CYCLES: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
+
+/// The cycle counter at kernel entry.
+pub(crate) fn set_boot_cycles(cycles: u64) {
+    BOOT_CYCLES.store(cycles, core::sync::atomic::Ordering::Relaxed);
 }
