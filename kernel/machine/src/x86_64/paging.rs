@@ -97,7 +97,9 @@ pub(crate) unsafe fn build() {
     // SAFETY: freshly allocated tables that nobody else knows.
     unsafe {
         let root = table(root_address);
-        for base in [DIRECT_MAP_BASE, DEVICE_MAP_BASE, THREAD_SLOT_BASE, FRAME_METADATA_BASE, KERNEL_IMAGE_BASE] {
+        for base in
+            [DIRECT_MAP_BASE, DEVICE_MAP_BASE, THREAD_SLOT_BASE, FRAME_METADATA_BASE, KERNEL_IMAGE_BASE]
+        {
             next_table(&mut root[index(base, 4)], TABLE);
         }
         map_image(root);
