@@ -1,1 +1,252 @@
 //! Allocation that reports failure instead of ending the kernel.
+//!
+//! What user space can make large is allocated through these functions (or a collection's own `try_reserve`) and ends
+//! in ENOMEM.
+//!
+//! On a hosted machine every allocation through here, and every frame, passes a *failure point*. [`inject`] makes the
+//! n-th of the running thread fail, [`exhaust`] runs a scenario again and again with each of its failure points failing
+//! once; what it prints when the scenario panics is the number that replays it (`STARLING_FAIL_AT=n`).
+
+use alloc::alloc::{alloc, dealloc};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::alloc::Layout;
+
+use crate::OutOfMemory;
+
+#[cfg(not(target_os = "none"))]
+mod injection;
+#[cfg(not(target_os = "none"))]
+pub use injection::{exhaust, inject, stop_injection};
+
+/// An allocation that can be made to fail.
+///
+/// # Errors
+/// When this one is to fail.
+#[cfg(not(target_os = "none"))]
+#[track_caller]
+pub fn fail_point() -> Result<(), OutOfMemory> {
+    injection::fail_point()
+}
+
+/// An allocation that can be made to fail: never on the bare machine.
+///
+/// # Errors
+/// None.
+#[cfg(target_os = "none")]
+#[inline(always)]
+pub fn fail_point() -> Result<(), OutOfMemory> {
+    Ok(())
+}
+
+/// `Box::new`, or an error.
+///
+/// # Errors
+/// When there is no memory; the value is dropped.
+#[inline]
+#[track_caller]
+pub fn try_box<T>(value: T) -> Result<Box<T>, OutOfMemory> {
+    fail_point()?;
+    let layout = Layout::new::<T>();
+    if layout.size() == 0 {
+        return Ok(Box::new(value));
+    }
+    // SAFETY: the layout has a size.
+    let pointer = unsafe { alloc(layout) }.cast::<T>();
+    if pointer.is_null() {
+        return Err(OutOfMemory);
+    }
+    // SAFETY: the memory is fresh, of the value's layout, and allocated by the global allocator, as `Box` demands.
+    unsafe {
+        pointer.write(value);
+        Ok(Box::from_raw(pointer))
+    }
+}
+
+/// Bytes in front of the value in an `Arc`'s allocation: its two counts.
+const ARC_COUNTS: Layout = Layout::new::<[usize; 2]>();
+
+/// `Arc::new`, or an error.
+///
+/// The standard library has no fallible one. So memory of the layout that it will ask for is allocated and freed with
+/// interrupts off: it then lies on top of this CPU's magazine, from where `Arc::new` takes it.
+///
+/// # Errors
+/// When there is no memory; the value is dropped.
+#[inline]
+#[track_caller]
+pub fn try_arc<T>(value: T) -> Result<Arc<T>, OutOfMemory> {
+    fail_point()?;
+    let (layout, _) = ARC_COUNTS.extend(Layout::new::<T>()).map_err(|_| OutOfMemory)?;
+    with_memory_at_hand(layout.pad_to_align(), || Arc::new(value))
+}
+
+/// `Arc::<str>::from`, or an error.
+///
+/// # Errors
+/// When there is no memory, or the text is larger than what one slab object holds.
+#[track_caller]
+pub fn try_arc_str(text: &str) -> Result<Arc<str>, OutOfMemory> {
+    try_arc_bytes(text.as_bytes())?;
+    let (layout, _) = ARC_COUNTS.extend(Layout::for_value(text)).map_err(|_| OutOfMemory)?;
+    with_memory_at_hand(layout.pad_to_align(), || Arc::from(text))
+}
+
+/// `Arc::<[u8]>::from`, or an error.
+///
+/// # Errors
+/// When there is no memory, or there are more bytes than one slab object holds.
+#[track_caller]
+pub fn try_arc_bytes(bytes: &[u8]) -> Result<Arc<[u8]>, OutOfMemory> {
+    fail_point()?;
+    let (layout, _) = ARC_COUNTS.extend(Layout::for_value(bytes)).map_err(|_| OutOfMemory)?;
+    with_memory_at_hand(layout.pad_to_align(), || Arc::from(bytes))
+}
+
+/// Runs `make`, whose one allocation has the given layout, when it cannot fail.
+#[inline]
+fn with_memory_at_hand<R>(layout: Layout, make: impl FnOnce() -> R) -> Result<R, OutOfMemory> {
+    if layout.size() > crate::heap::MAX_SLAB_OBJECT {
+        return Err(OutOfMemory);
+    }
+    // Reclaiming needs interrupts on, so the memory is fetched before they go off, and again if another thread of this
+    // CPU took it in between.
+    for _ in 0..RACES_MAX {
+        // SAFETY: the layout has a size, that of two counts at least.
+        let pointer = unsafe { alloc(layout) };
+        if pointer.is_null() {
+            return Err(OutOfMemory);
+        }
+        let interrupts_off = machine::interrupt::disable();
+        // SAFETY: allocated above with this layout.
+        unsafe { dealloc(pointer, layout) };
+        if crate::heap::is_at_hand(layout) {
+            return Ok(make());
+        }
+        drop(interrupts_off);
+    }
+    Err(OutOfMemory)
+}
+
+/// How often [`with_memory_at_hand`] tries. Freeing leaves an object in the magazine, so the first try succeeds.
+const RACES_MAX: u32 = 4;
+
+/// An empty vector with room for `capacity` elements, or an error.
+///
+/// # Errors
+/// When there is no memory.
+#[inline]
+#[track_caller]
+pub fn try_vec<T>(capacity: usize) -> Result<Vec<T>, OutOfMemory> {
+    fail_point()?;
+    let mut vector = Vec::new();
+    vector.try_reserve_exact(capacity).map_err(|_| OutOfMemory)?;
+    Ok(vector)
+}
+
+/// A vector of `length` clones of `value`, or an error.
+///
+/// # Errors
+/// When there is no memory.
+#[track_caller]
+pub fn try_vec_of<T: Clone>(value: T, length: usize) -> Result<Vec<T>, OutOfMemory> {
+    let mut vector = try_vec(length)?;
+    vector.resize(length, value);
+    Ok(vector)
+}
+
+/// Room for `additional` more elements, or an error.
+///
+/// # Errors
+/// When there is no memory; the vector is unchanged.
+#[inline]
+#[track_caller]
+pub fn try_reserve<T>(vector: &mut Vec<T>, additional: usize) -> Result<(), OutOfMemory> {
+    if vector.capacity() - vector.len() < additional {
+        fail_point()?;
+    }
+    vector.try_reserve(additional).map_err(|_| OutOfMemory)
+}
+
+/// `Vec::push`, or an error.
+///
+/// # Errors
+/// When there is no memory; the vector is unchanged.
+#[inline]
+#[track_caller]
+pub fn try_push<T>(vector: &mut Vec<T>, value: T) -> Result<(), OutOfMemory> {
+    try_reserve(vector, 1)?;
+    vector.push(value);
+    Ok(())
+}
+
+/// A copy of the bytes, or an error.
+///
+/// # Errors
+/// When there is no memory.
+#[inline]
+#[track_caller]
+pub fn try_copy(bytes: &[u8]) -> Result<Vec<u8>, OutOfMemory> {
+    let mut vector = try_vec(bytes.len())?;
+    vector.extend_from_slice(bytes);
+    Ok(vector)
+}
+
+/// A copy of the text, or an error.
+///
+/// # Errors
+/// When there is no memory.
+#[inline]
+#[track_caller]
+pub fn try_string(text: &str) -> Result<String, OutOfMemory> {
+    fail_point()?;
+    let mut string = String::new();
+    string.try_reserve_exact(text.len()).map_err(|_| OutOfMemory)?;
+    string.push_str(text);
+    Ok(string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arc_takes_exactly_the_memory_that_was_put_at_hand() {
+        #[repr(align(64))]
+        struct Aligned(u8);
+        let first = try_arc([7u64; 20]).expect("nothing is injected");
+        assert_eq!(first[19], 7);
+        let second = try_arc(Aligned(3)).expect("nothing is injected");
+        assert_eq!((&raw const *second).addr() % 64, 0);
+        assert_eq!(second.0, 3);
+        assert_eq!(&*try_arc_str("starling").expect("nothing is injected"), "starling");
+    }
+
+    #[test]
+    fn every_failure_point_fails_once() {
+        let mut outcomes = Vec::new();
+        exhaust("three allocations", || {
+            let outcome = (|| {
+                let one = try_box(1u8)?;
+                let mut two = try_vec(2)?;
+                two.push(*one);
+                try_arc(two)
+            })();
+            outcomes.push(outcome.is_ok());
+        });
+        assert_eq!(outcomes, [false, false, false, true]);
+    }
+
+    #[test]
+    fn zero_sized_values_need_no_memory() {
+        assert!(try_box(()).is_ok());
+        assert!(try_vec::<u64>(0).is_ok());
+    }
+
+    #[test]
+    fn a_vector_too_large_for_memory_is_an_error() {
+        assert_eq!(try_vec::<u64>(usize::MAX / 16).err(), Some(OutOfMemory));
+    }
+}

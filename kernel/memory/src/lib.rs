@@ -21,7 +21,10 @@ pub mod fallible;
 pub mod file_cache;
 pub mod frame;
 pub mod heap;
+#[cfg(target_os = "none")]
+mod kernel_map;
 pub mod kstack;
+mod local;
 pub mod oom;
 pub mod reclaim;
 pub mod region;

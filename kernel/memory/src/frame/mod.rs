@@ -1,1 +1,65 @@
-//! Page frames.
+//! Page frames: physical memory in units of 4 KiB.
+//!
+//! [`Frame`] is a counted handle of one, [`Block`] owns a contiguous run. The parts, from the bottom up: `metadata`
+//! (what is known of each), `untouched` (memory that nobody needed yet), `buddy` (free blocks), `pool` (both, with
+//! watermarks), `per_cpu` (what a CPU has at hand), `allocate` (the way through all of them).
+
+pub(crate) mod allocate;
+mod block;
+mod buddy;
+pub(crate) mod contents;
+mod handle;
+#[cfg(not(target_os = "none"))]
+mod hosted;
+pub(crate) mod metadata;
+pub(crate) mod number;
+pub(crate) mod per_cpu;
+mod poison;
+pub(crate) mod pool;
+mod purpose;
+pub(crate) mod table;
+#[cfg(test)]
+mod tests;
+mod untouched;
+mod watermark;
+
+pub use allocate::zero_ahead;
+pub use block::Block;
+pub use buddy::{MAX_ORDER, ORDERS};
+pub use handle::{Frame, from_boot};
+pub use purpose::Purpose;
+pub use watermark::{Urgency, Watermarks};
+
+/// Whether an allocated frame has to be zeroed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zeroed {
+    /// All zeros.
+    Yes,
+    /// Whatever it holds: the caller overwrites it.
+    No,
+}
+
+/// Gives back what CPUs have at hand, so that blocks can form; the number of frames is returned. The caller may wait.
+pub fn drain_all_cpus() -> usize {
+    use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    fn drain(total: usize) {
+        let total: *const AtomicUsize = core::ptr::with_exposed_provenance(total);
+        // SAFETY: the address of `total` below, which outlives the remote call.
+        unsafe { &*total }.fetch_add(allocate::drain_this_cpu(), Relaxed);
+    }
+    let total = AtomicUsize::new(0);
+    sync::remote::call(machine::cpu::online(), drain, (&raw const total).expose_provenance());
+    total.load(Relaxed)
+}
+
+/// Hands all memory of the machine to the pool.
+pub(crate) fn initialize() {
+    let managed = {
+        let mut pool = pool::lock();
+        if pool.statistics().managed == 0 {
+            pool.fill(machine::boot::hand_over());
+        }
+        pool.statistics().managed
+    };
+    allocate::set_limits(managed);
+}

@@ -1,1 +1,3 @@
 //! Demand-paged kernel stacks.
+
+mod geometry;

@@ -1,0 +1,86 @@
+//! Making allocations fail on purpose, each once.
+//!
+//! Each thread counts its own failure points, so tests that run side by side do not disturb each other.
+
+use std::cell::Cell;
+use std::panic::Location;
+
+use crate::OutOfMemory;
+
+/// No failure point has this number.
+const NEVER: u64 = u64::MAX;
+
+/// A scenario with more failure points than this does not end.
+const POINTS_MAX: u64 = 1_000_000;
+
+thread_local! {
+    /// Failure points passed since the last `inject`.
+    static PASSED: Cell<u64> = const { Cell::new(0) };
+    /// The number of the one that fails.
+    static FAILING: Cell<u64> = const { Cell::new(NEVER) };
+    /// Where it was.
+    static FAILED_AT: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
+}
+
+#[track_caller]
+pub(super) fn fail_point() -> Result<(), OutOfMemory> {
+    let number = PASSED.get();
+    PASSED.set(number + 1);
+    if number == FAILING.get() {
+        FAILED_AT.set(Some(Location::caller()));
+        return Err(OutOfMemory);
+    }
+    Ok(())
+}
+
+/// Makes the `number`-th failure point from now on fail, counted from 0, in this thread.
+pub fn inject(number: u64) {
+    PASSED.set(0);
+    FAILING.set(number);
+    FAILED_AT.set(None);
+}
+
+/// Lets everything succeed again; the place that failed is returned, if one did.
+pub fn stop_injection() -> Option<&'static Location<'static>> {
+    FAILING.set(NEVER);
+    FAILED_AT.take()
+}
+
+/// Names the failure point when the scenario panics.
+struct Reporter<'a> {
+    scenario: &'a str,
+    number: u64,
+}
+
+impl Drop for Reporter<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let place = FAILED_AT.get().map_or_else(|| "not reached".to_owned(), ToString::to_string);
+            eprintln!(
+                "scenario '{}' broke with failure point {} failing ({place}); replay with STARLING_FAIL_AT={}",
+                self.scenario, self.number, self.number
+            );
+            FAILING.set(NEVER);
+        }
+    }
+}
+
+/// Runs the scenario once for each of its failure points, with that one failing, and once more without a failure.
+/// `STARLING_FAIL_AT=n` in the environment runs it with point n only.
+///
+/// # Panics
+/// When the scenario does; or when it has no end of failure points.
+pub fn exhaust(scenario: &str, mut run: impl FnMut()) {
+    let only = std::env::var("STARLING_FAIL_AT").ok().and_then(|number| number.parse().ok());
+    for number in only.unwrap_or(0)..POINTS_MAX {
+        let reporter = Reporter { scenario, number };
+        inject(number);
+        run();
+        let reached = stop_injection().is_some();
+        drop(reporter);
+        if !reached || only.is_some() {
+            return;
+        }
+    }
+    panic!("scenario '{scenario}' has more than {POINTS_MAX} failure points");
+}

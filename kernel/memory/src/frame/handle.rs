@@ -1,0 +1,259 @@
+//! Counted handles of single frames.
+
+use core::mem::ManuallyDrop;
+use core::num::NonZeroU32;
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
+
+use machine::address::{PAGE_SIZE, PhysAddr, UserAddr};
+use machine::fault::Fault;
+use machine::user_memory;
+
+use super::metadata::State;
+use super::number::FrameNumber;
+use super::purpose::Purpose;
+use super::table::{self, metadata};
+use super::watermark::Urgency;
+use super::{Zeroed, allocate, contents};
+use crate::OutOfMemory;
+
+/// A counted handle of one 4 KiB frame: a clone is one more reference, the last one to go frees the frame.
+///
+/// Its bytes may be mapped into programs and change at any time; they are copied in and out, never borrowed. Four
+/// bytes, and so is an `Option` of it.
+#[derive(PartialEq, Eq)]
+pub struct Frame(NonZeroU32);
+
+impl Frame {
+    /// Allocates a frame; reclaims memory if there is none and the caller may wait.
+    ///
+    /// # Errors
+    /// When there is no memory even so.
+    #[inline]
+    #[track_caller]
+    pub fn allocate(purpose: Purpose, zeroed: Zeroed) -> Result<Self, OutOfMemory> {
+        Self::allocate_urgent(purpose, zeroed, Urgency::Normal)
+    }
+
+    /// Allocates a frame without waiting, from the reserve if need be: for interrupt handlers and under spin locks.
+    ///
+    /// # Errors
+    /// When half of the reserve is used up.
+    #[inline]
+    #[track_caller]
+    pub fn allocate_atomic(purpose: Purpose, zeroed: Zeroed) -> Result<Self, OutOfMemory> {
+        Self::allocate_urgent(purpose, zeroed, Urgency::Atomic)
+    }
+
+    /// Allocates a frame with the given urgency.
+    ///
+    /// # Errors
+    /// When free memory is below what the urgency may use.
+    #[inline]
+    #[track_caller]
+    pub fn allocate_urgent(purpose: Purpose, zeroed: Zeroed, urgency: Urgency) -> Result<Self, OutOfMemory> {
+        allocate::allocate(purpose, zeroed, urgency).map(Self::of_allocated)
+    }
+
+    fn of_allocated(frame: FrameNumber) -> Self {
+        Self(NonZeroU32::new(frame.index()).expect("frame 0 is not managed"))
+    }
+
+    pub(crate) const fn number(&self) -> FrameNumber {
+        FrameNumber::new(self.0.get())
+    }
+
+    /// The physical address of the frame's first byte.
+    #[inline]
+    pub fn physical(&self) -> PhysAddr {
+        self.number().physical()
+    }
+
+    /// How many handles (page-table entries that hold one included) there are. True only while nobody else can clone
+    /// or drop one.
+    #[inline]
+    pub fn references(&self) -> u32 {
+        // Acquire: who sees 1 sees what former holders wrote.
+        metadata(self.number()).references.load(Acquire)
+    }
+
+    /// What the frame is used for.
+    pub fn purpose(&self) -> Purpose {
+        metadata(self.number()).purpose()
+    }
+
+    /// Changes what the frame is counted as. The caller is the only one that does so at this time.
+    pub fn set_purpose(&self, purpose: Purpose) {
+        let known = metadata(self.number());
+        let former = known.purpose();
+        known.set_state(State::Allocated { purpose, order: 0 });
+        crate::local::local(|cpu| {
+            cpu.frames.count(former, -1);
+            cpu.frames.count(purpose, 1);
+        });
+    }
+
+    /// A word for the frame's owner (the page cache keeps its tags there). Undefined after allocation.
+    #[inline]
+    pub fn private(&self) -> &AtomicU64 {
+        &metadata(self.number()).private
+    }
+
+    /// Another word for the frame's owner. Undefined after allocation.
+    #[inline]
+    pub fn marks(&self) -> &AtomicU64 {
+        &metadata(self.number()).marks
+    }
+
+    /// Copies bytes out of the frame.
+    ///
+    /// # Panics
+    /// When they reach beyond the frame.
+    #[inline]
+    pub fn read(&self, offset: usize, into: &mut [u8]) {
+        contents::read(self.number(), PAGE_SIZE, offset, into);
+    }
+
+    /// Copies bytes into the frame.
+    ///
+    /// # Panics
+    /// When they reach beyond the frame.
+    #[inline]
+    pub fn write(&self, offset: usize, from: &[u8]) {
+        contents::write(self.number(), PAGE_SIZE, offset, from);
+    }
+
+    /// Fills the frame with zeros.
+    pub fn zero(&self) {
+        contents::zero(self.number());
+    }
+
+    /// Fills a part of the frame with zeros.
+    ///
+    /// # Panics
+    /// When it reaches beyond the frame.
+    pub fn zero_range(&self, offset: usize, bytes: usize) {
+        let start = contents::range(self.number(), PAGE_SIZE, offset, bytes);
+        // SAFETY: the range was checked to lie within the frame, whose bytes nobody borrows.
+        unsafe { start.write_bytes(0, bytes) };
+    }
+
+    /// Copies another frame's bytes into this one.
+    pub fn copy_from(&self, other: &Self) {
+        if self != other {
+            contents::copy(self.number(), other.number());
+        }
+    }
+
+    /// Copies bytes of the frame to the running program, without a buffer between.
+    ///
+    /// # Errors
+    /// When a byte of the program's range cannot be written.
+    ///
+    /// # Panics
+    /// When the range reaches beyond the frame.
+    pub fn to_user(&self, offset: usize, to: UserAddr, bytes: usize) -> Result<(), Fault> {
+        let from = contents::range(self.number(), PAGE_SIZE, offset, bytes);
+        // SAFETY: the range lies within the frame, which lives as long as the handle. The bytes may change meanwhile
+        // (another mapping); the slice goes straight into the assembly of the copy, which takes them as they come.
+        user_memory::write(to, unsafe { core::slice::from_raw_parts(from, bytes) })
+    }
+
+    /// Copies bytes of the running program into the frame, without a buffer between.
+    ///
+    /// # Errors
+    /// When a byte of the program's range cannot be read; the part of the frame then holds a mixture.
+    ///
+    /// # Panics
+    /// When the range reaches beyond the frame.
+    pub fn from_user(&self, offset: usize, from: UserAddr, bytes: usize) -> Result<(), Fault> {
+        let to = contents::range(self.number(), PAGE_SIZE, offset, bytes);
+        // SAFETY: as in `to_user`; the copy writes through the slice's pointer only.
+        user_memory::read(unsafe { core::slice::from_raw_parts_mut(to, bytes) }, from)
+    }
+
+    /// Turns the handle into an address, for a page-table entry; [`Frame::from_physical`] turns it back.
+    #[inline]
+    pub fn into_physical(self) -> PhysAddr {
+        ManuallyDrop::new(self).physical()
+    }
+
+    /// Takes back what [`Frame::into_physical`] gave away.
+    ///
+    /// # Safety
+    /// The address came from `into_physical` (or a clone's), and is turned back only once.
+    #[inline]
+    pub unsafe fn from_physical(address: PhysAddr) -> Self {
+        let frame = FrameNumber::containing(address).expect("the address was a frame's");
+        Self::of_allocated(frame)
+    }
+
+    /// One more handle of the frame at this address, if it is allocated and has holders: for lookups that hold no
+    /// reference themselves (page cache under RCU). The caller checks afterwards that it is the frame it wanted.
+    pub fn try_from_physical(address: PhysAddr) -> Option<Self> {
+        let frame =
+            FrameNumber::containing(address).filter(|frame| table::chunk_is_present(frame.chunk()))?;
+        let known = metadata(frame);
+        if !matches!(known.state(), State::Allocated { purpose, order: 0 } if purpose.found_by_lookup()) {
+            return None;
+        }
+        let grown = known.references.fetch_update(Acquire, Relaxed, |count| (count > 0).then_some(count + 1));
+        grown.is_ok().then(|| Self::of_allocated(frame))
+    }
+}
+
+impl Clone for Frame {
+    #[inline]
+    fn clone(&self) -> Self {
+        let former = metadata(self.number()).references.fetch_add(1, Relaxed);
+        debug_assert!(former > 0, "a handle keeps its frame alive");
+        // Each page-table entry costs 8 bytes, so 2^31 references would take 16 GiB of page tables to the same frame.
+        assert!(former < u32::MAX / 2, "too many references to one frame");
+        Self(self.0)
+    }
+}
+
+impl Drop for Frame {
+    #[inline]
+    fn drop(&mut self) {
+        allocate::release(self.number());
+    }
+}
+
+impl core::fmt::Debug for Frame {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(formatter, "Frame({:?})", self.physical())
+    }
+}
+
+/// Adopts a frame that the boot loader filled (the initramfs): it becomes an ordinary frame, freed when dropped.
+/// `None` when the address is not that of memory outside the pool, as on the second call for it.
+pub fn from_boot(address: PhysAddr, purpose: Purpose) -> Option<Frame> {
+    let frame = FrameNumber::containing(address).filter(|frame| frame.index() != 0)?;
+    {
+        let mut pool = super::pool::lock();
+        // A frame that was adopted never reads as reserved again, whatever becomes of it.
+        if !is_boot_memory(address)
+            || !pool.ensure_metadata(frame)
+            || metadata(frame).state() != State::Reserved
+        {
+            return None;
+        }
+        pool.adopt();
+        metadata(frame).set_state(State::Allocated { purpose, order: 0 });
+    }
+    metadata(frame).references.store(1, Relaxed);
+    crate::local::local(|cpu| cpu.frames.count(purpose, 1));
+    Some(Frame::of_allocated(frame))
+}
+
+/// Whether the address lies in whole pages of the initramfs. Its last page may be shared with something else only if
+/// the boot loader put that there, so a partial page at either end stays where it is.
+fn is_boot_memory(address: PhysAddr) -> bool {
+    machine::boot::info().initramfs.is_some_and(|range| {
+        let page = address.page_floor().as_u64();
+        page >= range.start.as_u64() && page + PAGE_SIZE as u64 <= range.end.as_u64()
+    })
+}
