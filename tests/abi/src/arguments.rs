@@ -1,0 +1,100 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use crate::cases::Case;
+
+/// What `--help` and a usage error print.
+pub(crate) const USAGE: &str = "\
+usage: abi-tests [OPTIONS] [FILTER...]
+  --long             also run the cases that take minutes
+  --list             print the names of the cases and stop
+  --self-check       compare the host with itself: are the programs deterministic?
+  --cpus LIST        numbers of CPUs to run with (default 1,2,4)
+  --memory SIZE      memory of the VM (default 512M)
+  --machine NAME     q35 or microvm (default: the tool's)
+  --image-only DIR   write the image to DIR and stop; run one case by hand with
+                     ./starling run DIR -- /abi/bin/NAME
+  --starling PATH    the command to run (default: ./starling at the top of the project)
+  --repeat N         run every chosen case N times
+A FILTER chooses the cases whose name contains it; =NAME chooses exactly one.";
+
+/// The parsed command line.
+#[derive(Debug, Default)]
+pub(crate) struct Arguments {
+    pub(crate) long: bool,
+    pub(crate) list: bool,
+    pub(crate) self_check: bool,
+    pub(crate) cpus: Vec<u32>,
+    pub(crate) memory: String,
+    pub(crate) machine: Option<String>,
+    pub(crate) image_only: Option<PathBuf>,
+    pub(crate) starling: Option<PathBuf>,
+    pub(crate) repeat: u32,
+    filters: Vec<String>,
+}
+
+impl Arguments {
+    /// Reads the arguments after the program's name.
+    pub(crate) fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut parsed =
+            Self { cpus: vec![1, 2, 4], memory: String::from("512M"), repeat: 1, ..Self::default() };
+        let mut words = words;
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or(format!("{word} needs a value"));
+            match word.as_str() {
+                "--long" => parsed.long = true,
+                "--list" => parsed.list = true,
+                "--self-check" => parsed.self_check = true,
+                "--cpus" => parsed.cpus = numbers(&value()?)?,
+                "--memory" => parsed.memory = value()?,
+                "--machine" => parsed.machine = Some(value()?),
+                "--image-only" => parsed.image_only = Some(PathBuf::from(value()?)),
+                "--starling" => parsed.starling = Some(PathBuf::from(value()?)),
+                "--repeat" => parsed.repeat = value()?.parse().map_err(|_| "--repeat needs a number")?,
+                _ if word.starts_with("--") => return Err(format!("unknown option {word}")),
+                _ => parsed.filters.push(word),
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// Whether the command line chooses this case.
+    pub(crate) fn wants(&self, case: &Case) -> bool {
+        let exact = self.filters.iter().any(|filter| filter.strip_prefix('=') == Some(&case.name));
+        (exact || !case.long || self.long) && self.wants_name(&case.name)
+    }
+
+    /// Whether the filters choose this name.
+    pub(crate) fn wants_name(&self, name: &str) -> bool {
+        self.filters.is_empty()
+            || self.filters.iter().any(|filter| match filter.strip_prefix('=') {
+                Some(exact) => exact == name,
+                None => name.contains(filter.as_str()),
+            })
+    }
+}
+
+fn numbers(list: &str) -> Result<Vec<u32>, String> {
+    list.split(',').map(|word| word.parse().map_err(|_| format!("not a number of CPUs: {word}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_and_filters_are_told_apart() {
+        let words = ["--cpus", "1,4", "pipe", "--long"].map(String::from);
+        let parsed = Arguments::parse(words.into_iter()).unwrap();
+        assert_eq!(parsed.cpus, [1, 4]);
+        assert!(parsed.long);
+        assert!(parsed.wants_name("pipe_splice"));
+        assert!(!parsed.wants_name("futex"));
+    }
+
+    #[test]
+    fn an_unknown_option_is_refused() {
+        assert!(Arguments::parse(["--nonsense".to_string()].into_iter()).is_err());
+    }
+}
