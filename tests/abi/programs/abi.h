@@ -44,6 +44,7 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
+#include <sys/sysmacros.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
 #include <sys/times.h>
@@ -59,47 +60,59 @@
 
 #define ERRNO_NAME(number) (strerrorname_np(number) ? strerrorname_np(number) : "?")
 
-#define SHOW(expr)                                                                                                     \
+#define SHOW(...)                                                                                                      \
     do {                                                                                                               \
         errno = 0;                                                                                                     \
-        long result_ = (long)(expr);                                                                                   \
+        long result_ = (long)(__VA_ARGS__);                                                                                   \
         int error_ = errno;                                                                                            \
         if (result_ == -1)                                                                                             \
-            printf("%s = -1 %s\n", #expr, ERRNO_NAME(error_));                                                         \
+            printf("%s = -1 %s\n", #__VA_ARGS__, ERRNO_NAME(error_));                                                         \
         else                                                                                                           \
-            printf("%s = %ld\n", #expr, result_);                                                                      \
+            printf("%s = %ld\n", #__VA_ARGS__, result_);                                                                      \
     } while (0)
 
-#define OK(expr)                                                                                                       \
+#define OK(...)                                                                                                        \
     do {                                                                                                               \
         errno = 0;                                                                                                     \
-        long result_ = (long)(expr);                                                                                   \
+        long result_ = (long)(__VA_ARGS__);                                                                                   \
         int error_ = errno;                                                                                            \
-        printf("%s: %s\n", #expr, result_ == -1 ? ERRNO_NAME(error_) : "ok");                                          \
+        printf("%s: %s\n", #__VA_ARGS__, result_ == -1 ? ERRNO_NAME(error_) : "ok");                                          \
     } while (0)
 
-#define TRUE(expr) printf("%s: %s\n", #expr, (expr) ? "yes" : "no")
+#define TRUE(...) printf("%s: %s\n", #__VA_ARGS__, (__VA_ARGS__) ? "yes" : "no")
 
 /* A call whose result is an error number (pthread functions). */
-#define CODE(expr)                                                                                                     \
+#define CODE(...)                                                                                                      \
     do {                                                                                                               \
-        int code_ = (expr);                                                                                            \
-        printf("%s: %s\n", #expr, code_ ? ERRNO_NAME(code_) : "ok");                                                   \
+        int code_ = (__VA_ARGS__);                                                                                            \
+        printf("%s: %s\n", #__VA_ARGS__, code_ ? ERRNO_NAME(code_) : "ok");                                                   \
     } while (0)
 
-#define CHILD(body)                                                                                                    \
+#define CHILD(...)                                                                                                     \
     ({                                                                                                                 \
         fflush(stdout);                                                                                                \
         pid_t child_ = fork();                                                                                         \
         if (child_ == 0) {                                                                                             \
-            body;                                                                                                      \
+            __VA_ARGS__;                                                                                                      \
             fflush(stdout);                                                                                            \
             _exit(0);                                                                                                  \
         }                                                                                                              \
         child_;                                                                                                        \
     })
 
-#define REAP(pid) reap_(#pid, pid)
+#define REAP(...) reap_(#__VA_ARGS__, __VA_ARGS__)
+
+static inline const char *signal_name(int number)
+{
+    static char text[4][24];
+    static int turn;
+    char *name = text[turn++ % 4];
+    if (sigabbrev_np(number))
+        snprintf(name, sizeof text[0], "SIG%s", sigabbrev_np(number));
+    else
+        snprintf(name, sizeof text[0], "signal %d", number);
+    return name;
+}
 
 static inline const char *how_ended(int status)
 {
@@ -107,10 +120,10 @@ static inline const char *how_ended(int status)
     if (WIFEXITED(status))
         snprintf(text, sizeof text, "exited %d", WEXITSTATUS(status));
     else if (WIFSIGNALED(status))
-        snprintf(text, sizeof text, "killed by SIG%s%s", sigabbrev_np(WTERMSIG(status)) ?: "?",
+        snprintf(text, sizeof text, "killed by %s%s", signal_name(WTERMSIG(status)),
                  WCOREDUMP(status) ? " (core)" : "");
     else if (WIFSTOPPED(status))
-        snprintf(text, sizeof text, "stopped by SIG%s", sigabbrev_np(WSTOPSIG(status)) ?: "?");
+        snprintf(text, sizeof text, "stopped by %s", signal_name(WSTOPSIG(status)));
     else if (WIFCONTINUED(status))
         snprintf(text, sizeof text, "continued");
     else
@@ -126,9 +139,9 @@ static inline void reap_(const char *words, pid_t pid)
         found = waitpid(pid, &status, 0);
     while (found < 0 && errno == EINTR);
     if (found < 0)
-        printf("%s: %s\n", words, ERRNO_NAME(errno));
+        printf("%.70s: %s\n", words, ERRNO_NAME(errno));
     else
-        printf("%s: %s\n", words, how_ended(status));
+        printf("%.70s: %s\n", words, how_ended(status));
 }
 
 /* A pause for another thread or process to get somewhere; never what a result depends on being long enough. */

@@ -10,6 +10,7 @@ usage: abi-tests [OPTIONS] [FILTER...]
   --long             also run the cases that take minutes
   --list             print the names of the cases and stop
   --self-check       compare the host with itself: are the programs deterministic?
+  --show             print what the host's Linux prints and stop
   --cpus LIST        numbers of CPUs to run with (default 1,2,4)
   --memory SIZE      memory of the VM (default 512M)
   --machine NAME     q35 or microvm (default: the tool's)
@@ -25,6 +26,7 @@ pub(crate) struct Arguments {
     pub(crate) long: bool,
     pub(crate) list: bool,
     pub(crate) self_check: bool,
+    pub(crate) show: bool,
     pub(crate) cpus: Vec<u32>,
     pub(crate) memory: String,
     pub(crate) machine: Option<String>,
@@ -46,6 +48,7 @@ impl Arguments {
                 "--long" => parsed.long = true,
                 "--list" => parsed.list = true,
                 "--self-check" => parsed.self_check = true,
+                "--show" => parsed.show = true,
                 "--cpus" => parsed.cpus = numbers(&value()?)?,
                 "--memory" => parsed.memory = value()?,
                 "--machine" => parsed.machine = Some(value()?),

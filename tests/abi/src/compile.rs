@@ -43,7 +43,9 @@ pub(crate) fn build(place: &Place, cases: &[Case]) -> Result<(Programs, Vec<(Str
     link_multi_call(place, &objects, &mut programs)?;
     let mut steps = Vec::new();
     let mut skipped = Vec::new();
-    for (name, flags) in [("runner", &C_FLAGS[..]), ("hello", &C_FLAGS[..]), ("tiny", &["-O2", "-nostdlib", "-static"])] {
+    for (name, flags) in
+        [("runner", &C_FLAGS[..]), ("hello", &C_FLAGS[..]), ("tiny", &["-O2", "-nostdlib", "-static"])]
+    {
         let source = place.user().join("separate").join(format!("{name}.c"));
         let output = place.built().join(format!("{name}-{:016x}", hash(&[&source], flags)?));
         let mut command = Command::new("gcc");
@@ -124,7 +126,13 @@ fn link_multi_call(place: &Place, objects: &[PathBuf], programs: &mut Programs) 
 
 /// A static program of Rust's standard library on glibc.
 fn rust_step(place: &Place, case: &Case) -> Result<Step, String> {
-    let flags = ["--edition=2024", "-O", "-Cstrip=symbols", "-Ctarget-feature=+crt-static", "-Crelocation-model=static"];
+    let flags = [
+        "--edition=2024",
+        "-O",
+        "-Cstrip=symbols",
+        "-Ctarget-feature=+crt-static",
+        "-Crelocation-model=static",
+    ];
     let output = place.built().join(format!("{}-{:016x}", case.name, hash(&[&case.source], &flags)?));
     let mut command = Command::new("rustc");
     command.args(flags).arg("--target").arg("x86_64-unknown-linux-gnu");
@@ -175,7 +183,8 @@ fn perform(steps: Vec<Step>) -> Result<(), String> {
 /// Runs one step and gives its output its name.
 fn finish(mut step: Step) -> Result<(), String> {
     let name = step.output.display().to_string();
-    let output = step.command.output().map_err(|error| format!("{:?}: {error}\n", step.command.get_program()))?;
+    let output =
+        step.command.output().map_err(|error| format!("{:?}: {error}\n", step.command.get_program()))?;
     if !output.status.success() {
         return Err(format!("{name}:\n{}\n", String::from_utf8_lossy(&output.stderr)));
     }

@@ -89,11 +89,19 @@ fn boot(place: &Place, arguments: &Arguments, cpus: u32, cases: &[&Case]) -> Res
     thread::sleep(Duration::from_millis(50));
     let report = stream::read(&out.lock().expect("the reader does not panic"));
     let seconds = started.elapsed().as_secs_f32();
-    eprintln!("abi-tests: VM with {cpus} CPUs: {} of {} cases, {seconds:.1} s", report.outcomes.len(), cases.len());
+    eprintln!(
+        "abi-tests: VM with {cpus} CPUs: {} of {} cases, {seconds:.1} s",
+        report.outcomes.len(),
+        cases.len()
+    );
     if stalled || report.unfinished.is_some() || report.outcomes.is_empty() {
         let what = if stalled { "hung" } else { "ended" };
         let name = report.unfinished.as_deref().unwrap_or("(no case)");
-        eprintln!("abi-tests: the VM {what} in {name}: status {:?}, signal {:?}", status.code(), status.signal());
+        eprintln!(
+            "abi-tests: the VM {what} in {name}: status {:?}, signal {:?}",
+            status.code(),
+            status.signal()
+        );
         let text = String::from_utf8_lossy(&err.lock().expect("the reader does not panic")).into_owned();
         let lines: Vec<&str> = text.lines().collect();
         for line in &lines[lines.len().saturating_sub(KEPT_LINES)..] {
@@ -106,7 +114,8 @@ fn boot(place: &Place, arguments: &Arguments, cpus: u32, cases: &[&Case]) -> Res
 /// `./starling run ... IMAGE -- /abi/runner NAME...`, in a process group of its own.
 fn command(place: &Place, arguments: &Arguments, cpus: u32, cases: &[&Case]) -> Command {
     let program = arguments.starling.clone().unwrap_or_else(|| place.root().join("starling"));
-    let memory = cases.iter().find_map(|case| case.memory.clone()).unwrap_or_else(|| arguments.memory.clone());
+    let memory =
+        cases.iter().find_map(|case| case.memory.clone()).unwrap_or_else(|| arguments.memory.clone());
     let mut command = Command::new(program);
     command.arg("run").arg("--cpus").arg(cpus.to_string()).arg("--memory").arg(memory);
     if let Some(machine) = &arguments.machine {

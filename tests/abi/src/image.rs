@@ -69,7 +69,9 @@ pub(crate) fn build(place: &Place, cases: &[Case]) -> Result<Vec<(String, String
     let (programs, skipped) = compile::build(place, cases)?;
     let new = place.built().join("image.new");
     remove(&new)?;
-    for folder in ["bin", "abi/bin", "dev", "etc", "home", "mnt", "proc", "root", "run", "sys", "tmp", "var/tmp"] {
+    for folder in
+        ["bin", "abi/bin", "dev", "etc", "home", "mnt", "proc", "root", "run", "sys", "tmp", "var/tmp"]
+    {
         let path = new.join(folder);
         fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
@@ -86,7 +88,10 @@ pub(crate) fn build(place: &Place, cases: &[Case]) -> Result<Vec<(String, String
     }
     copy(&place.busybox_script(), &new.join("abi/busybox.sh"))?;
     write(&new.join("abi/cases"), &table(cases))?;
-    write(&new.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n")?;
+    write(
+        &new.join("etc/passwd"),
+        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+    )?;
     write(&new.join("etc/group"), "root:x:0:\ntty:x:5:\nusers:x:100:\nnogroup:x:65534:\n")?;
     write(&new.join("etc/hostname"), "starling\n")?;
     remove(&place.image())?;
@@ -105,7 +110,10 @@ pub(crate) fn copy_to(place: &Place, directory: &Path) -> Result<(), String> {
 
 /// The table the runner reads: `NAME LIMIT WORD...` a line.
 fn table(cases: &[Case]) -> String {
-    cases.iter().map(|case| format!("{} {} {}\n", case.name, case.limit_seconds, case.command.join(" "))).collect()
+    cases
+        .iter()
+        .map(|case| format!("{} {} {}\n", case.name, case.limit_seconds, case.command.join(" ")))
+        .collect()
 }
 
 /// Puts busybox and a link for each of its applets into `bin`.
@@ -116,7 +124,8 @@ fn install_busybox(image: &Path) -> Result<(), String> {
         .find(|path| path.exists())
         .ok_or("no /bin/busybox: install busybox-static")?;
     copy(busybox, &image.join("bin/busybox"))?;
-    let list = Command::new(busybox).arg("--list").output().map_err(|error| format!("busybox --list: {error}"))?;
+    let list =
+        Command::new(busybox).arg("--list").output().map_err(|error| format!("busybox --list: {error}"))?;
     for applet in String::from_utf8_lossy(&list.stdout).lines().filter(|applet| *applet != "busybox") {
         link("busybox", &image.join("bin").join(applet))?;
     }
@@ -143,7 +152,9 @@ fn set_mode(path: &Path, mode: u32) -> Result<(), String> {
 
 fn remove(path: &Path) -> Result<(), String> {
     match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {error}", path.display())),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("{}: {error}", path.display()))
+        }
         _ => Ok(()),
     }
 }

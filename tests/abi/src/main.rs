@@ -66,7 +66,8 @@ fn run(arguments: &Arguments) -> Result<Tally, String> {
     for (name, reason) in &skipped {
         println!("test {name} ... skipped: {reason}");
     }
-    let chosen: Vec<_> = chosen.into_iter().filter(|case| skipped.iter().all(|(name, _)| *name != case.name)).collect();
+    let chosen: Vec<_> =
+        chosen.into_iter().filter(|case| skipped.iter().all(|(name, _)| *name != case.name)).collect();
     if let Some(directory) = &arguments.image_only {
         image::copy_to(&place, directory)?;
         println!("the image is in {}", directory.display());
@@ -74,6 +75,13 @@ fn run(arguments: &Arguments) -> Result<Tally, String> {
     }
     let compared: Vec<_> = chosen.iter().filter(|case| case.kind == cases::Kind::Compared).cloned().collect();
     let expected = oracle::run(&place, &compared)?;
+    if arguments.show {
+        for (name, outcome) in &expected {
+            println!("---- {name}: {} in {} ms", outcome.status, outcome.milliseconds);
+            print!("{}{}", String::from_utf8_lossy(&outcome.out), String::from_utf8_lossy(&outcome.err));
+        }
+        return Ok(tally);
+    }
     if arguments.self_check {
         let again = oracle::run(&place, &compared)?;
         for case in &compared {
@@ -85,7 +93,9 @@ fn run(arguments: &Arguments) -> Result<Tally, String> {
         let here: Vec<_> = chosen.iter().filter(|case| case.runs_on(*cpus)).cloned().collect();
         let label = format!("cpus {cpus}");
         guest::run(&place, arguments, *cpus, &here, |case, found| match case.kind {
-            cases::Kind::Compared => verdict::compare(case, &label, expected.get(&case.name), found, &mut tally),
+            cases::Kind::Compared => {
+                verdict::compare(case, &label, expected.get(&case.name), found, &mut tally)
+            }
             cases::Kind::Guest => verdict::judge(case, &label, found, &mut tally),
         })?;
     }

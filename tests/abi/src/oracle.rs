@@ -39,7 +39,7 @@ tty 5 0
 END
 hostname starling
 cd "$root"
-exec env -i PATH=/bin:/abi/bin HOME=/root TERM=linux chroot . /abi/runner "$@" </dev/null
+exec env -i PATH=/bin:/abi/bin HOME=/root TERM=linux "$(command -v chroot)" . /abi/runner "$@" </dev/null
 "#;
 
 /// Runs the cases on the host.

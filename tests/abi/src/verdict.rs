@@ -36,7 +36,13 @@ impl Tally {
 }
 
 /// Compares a case with the host's outcome.
-pub(crate) fn compare(case: &Case, label: &str, host: Option<&Outcome>, found: Option<&Outcome>, tally: &mut Tally) {
+pub(crate) fn compare(
+    case: &Case,
+    label: &str,
+    host: Option<&Outcome>,
+    found: Option<&Outcome>,
+    tally: &mut Tally,
+) {
     assert_eq!(case.kind, Kind::Compared);
     let Some(host) = host else {
         return tally.record(&case.name, label, "the host has no result for it");
@@ -83,7 +89,9 @@ fn compare_parts(case: &Case, label: &str, host: &Outcome, found: &Outcome, tall
         let full_name = format!("{}/{name}", case.name);
         match here.iter().find(|(found_name, _)| found_name == name) {
             Some((_, found_text)) => tally.record(&full_name, label, &difference("output", text, found_text)),
-            None => tally.record(&full_name, label, &format!("it was not reached (script: {})", found.status)),
+            None => {
+                tally.record(&full_name, label, &format!("it was not reached (script: {})", found.status))
+            }
         }
     }
     if host.status != found.status || host.err != found.err {
