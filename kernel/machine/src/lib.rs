@@ -15,6 +15,11 @@ pub mod console;
 pub mod context;
 pub mod cpu;
 pub mod fault;
+#[cfg_attr(
+    not(target_os = "none"),
+    allow(dead_code, reason = "the hosted machine has no firmware; only its tests read tables")
+)]
+mod firmware;
 mod hook;
 pub mod interrupt;
 pub mod ipi;

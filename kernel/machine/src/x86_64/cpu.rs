@@ -1,6 +1,6 @@
 //! Processors: who is running, how many there are, and what each needs before it can run kernel code.
 
-use super::per_cpu::{self, CPU_ID, CURRENT_THREAD, PerCpu};
+use super::per_cpu::{CPU_ID, CURRENT_THREAD};
 use crate::cpu::{AtomicCpuSet, CpuId, CpuSet};
 use core::arch::asm;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -55,8 +55,23 @@ pub(crate) fn set_ap_entry(entry: fn(CpuId) -> !) {
 }
 
 pub(crate) fn start_application_processors() {
-    let _ = per_cpu::boot_area;
-    let _ = PerCpu::current;
+    super::processors::start();
+}
+
+pub(crate) fn set_count(count: usize) {
+    COUNT.store(count, Ordering::Relaxed);
+}
+
+/// The end of an application processor's start-up: it is online, and enters the upper layers.
+pub(crate) fn set_online_and_enter(cpu: CpuId) -> ! {
+    let entry = AP_ENTRY.load(Ordering::Acquire);
+    ONLINE.insert(cpu, Ordering::AcqRel);
+    if entry.is_null() {
+        halt_forever();
+    }
+    // SAFETY: a non-null pointer was made from a `fn(CpuId) -> !` in `set_ap_entry`, the only writer.
+    let entry = unsafe { core::mem::transmute::<*mut (), fn(CpuId) -> !>(entry) };
+    entry(cpu)
 }
 
 pub(crate) fn halt_forever() -> ! {

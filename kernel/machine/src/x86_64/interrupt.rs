@@ -1,9 +1,14 @@
 //! The interrupt flag, nesting, counts, and the routing of device lines.
 
 use super::per_cpu::{INTERRUPT_NESTING, PerCpu};
+use super::{apic, io_apic};
 use crate::cpu::CpuId;
+use crate::firmware::Override;
 use core::arch::asm;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Interrupts that came on a vector without a handler.
+static UNHANDLED: AtomicU64 = AtomicU64::new(0);
 
 const FLAG_INTERRUPTS: u64 = 1 << 9;
 
@@ -65,7 +70,14 @@ pub(crate) fn enter(vector: u8) {
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-pub(crate) fn end(_vector: u8, _handled: bool) {}
+pub(crate) fn end(vector: u8, handled: bool) {
+    if vector != apic::VECTOR_SPURIOUS {
+        apic::end_of_interrupt();
+    }
+    if !handled {
+        UNHANDLED.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 #[inline(always)]
 pub(crate) fn leave() {
@@ -73,16 +85,48 @@ pub(crate) fn leave() {
     area.interrupt_nesting.store(area.interrupt_nesting.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
 }
 
-pub(crate) fn find_isa_line(_irq: u8) -> Option<u32> {
-    None
+pub(crate) fn find_isa_line(irq: u8) -> Option<Override> {
+    io_apic::isa_line(irq)
 }
 
-pub(crate) fn route_line(_line: u32, _vector: u8) {}
+pub(crate) fn route_line(line: Override, vector: u8) {
+    if let Some(boot) = PerCpu::of(CpuId::BOOT) {
+        io_apic::route(line, vector, boot.apic_id);
+    }
+}
+
+/// Address and data that a device writes to interrupt this processor.
+pub(crate) fn message(cpu: CpuId, vector: u8) -> Option<(u64, u32)> {
+    const WINDOW: u64 = 0xfee0_0000;
+    let apic_id = PerCpu::of(cpu)?.apic_id;
+    (apic_id < 0xff).then_some((WINDOW | u64::from(apic_id) << 12, u32::from(vector)))
+}
 
 pub(crate) fn vector_count(cpu: CpuId, vector: u8) -> u64 {
     PerCpu::of(cpu).map_or(0, |area| area.vector_counts[usize::from(vector)].load(Ordering::Relaxed))
 }
 
-pub(crate) fn vector_name(_vector: u8) -> Option<&'static str> {
-    None
+pub(crate) fn vector_name(vector: u8) -> Option<&'static str> {
+    match vector {
+        apic::VECTOR_TIMER => Some("Local timer interrupts"),
+        apic::VECTOR_RESCHEDULE => Some("Rescheduling interrupts"),
+        apic::VECTOR_CALL => Some("Function call interrupts"),
+        apic::VECTOR_ERROR => Some("APIC errors"),
+        apic::VECTOR_SPURIOUS => Some("Spurious interrupts"),
+        _ => None,
+    }
+}
+
+/// Takes the local controller's error vector, which is only counted.
+pub(crate) fn initialise() {
+    crate::interrupt::connect_local(apic::VECTOR_ERROR, |_| (), 0);
+    crate::interrupt::connect_local(apic::VECTOR_SPURIOUS, |_| (), 0);
+}
+
+/// Masks the lines of the two old interrupt controllers, which nobody listens to.
+pub(crate) fn silence_legacy_controllers() {
+    for port in [0x21, 0xa1] {
+        // SAFETY: the mask registers of the 8259 controllers; where there are none the write does nothing.
+        unsafe { super::port::write_u8(port, 0xff) };
+    }
 }

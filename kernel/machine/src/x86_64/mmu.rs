@@ -70,7 +70,12 @@ pub(crate) fn map_device(address: PhysAddr, bytes: usize) -> Option<*mut u8> {
 /// The final tables are in use on this processor.
 pub(crate) fn set_kernel_root(root: u64) {
     KERNEL_ROOT.store(root, Ordering::Relaxed);
-    PerCpu::current().page_table_root.store(root, Ordering::Relaxed);
+    set_active_root(PhysAddr::new(root));
+}
+
+/// Remembers which tables this processor uses, when they were not loaded by [`activate`].
+pub(crate) fn set_active_root(root: PhysAddr) {
+    PerCpu::current().page_table_root.store(root.as_u64(), Ordering::Relaxed);
 }
 
 pub(crate) fn set_direct_map_bytes(bytes: u64) {

@@ -1,13 +1,18 @@
 //! The bare-metal back end for x86-64 processors.
 
+mod apic;
 pub(crate) mod boot;
+mod calibration;
 pub(crate) mod console;
 pub(crate) mod cpu;
 mod entry;
+mod firmware_memory;
 pub(crate) mod fpu;
 pub mod gdt;
 pub(crate) mod interrupt;
+mod io_apic;
 pub(crate) mod ipi;
+mod kvm_clock;
 pub(crate) mod mmu;
 pub(crate) mod paging;
 pub mod per_cpu;
@@ -15,7 +20,9 @@ pub(crate) mod platform;
 pub(crate) mod port;
 pub(crate) mod power;
 pub(crate) mod preempt;
+mod processors;
 pub(crate) mod random;
+mod real_time_clock;
 pub(crate) mod register;
 pub(crate) mod smap;
 pub(crate) mod stacks;

@@ -265,3 +265,24 @@ pub(crate) unsafe fn map_early(address: usize, physical: u64) {
         *page = physical | DATA;
     }
 }
+
+/// Whether the direct map shows this range.
+pub(crate) fn direct_map_shows(physical: u64, bytes: usize) -> bool {
+    let first = physical & !(LARGE_PAGE - 1);
+    let last = physical.saturating_add(bytes as u64);
+    (first..last).step_by(LARGE_PAGE as usize).all(|address| {
+        let Some(slot) = DIRECT_MAP_BASE.checked_add(address as usize) else { return false };
+        if address >= (ENTRIES as u64) << 30 {
+            return false;
+        }
+        // SAFETY: the direct map's upper tables are not changed after start-up; they are only read here.
+        unsafe {
+            let root = table(mmu::kernel_root().as_u64());
+            let gigabyte = table(root[index(slot, 4)] & ADDRESS_MASK)[index(slot, 3)];
+            if gigabyte & PRESENT == 0 {
+                return false;
+            }
+            gigabyte & LARGE != 0 || table(gigabyte & ADDRESS_MASK)[index(slot, 2)] & PRESENT != 0
+        }
+    })
+}

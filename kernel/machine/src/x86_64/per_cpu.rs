@@ -90,7 +90,12 @@ unsafe impl Sync for PerCpu {}
 static AREAS: [AtomicPtr<PerCpu>; MAX_CPUS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
 
 /// Area of the boot processor: part of the image, so that it exists from the first instruction on.
-static BOOT_AREA: PerCpu = PerCpu::new();
+static BOOT_AREA: BootArea = BootArea(UnsafeCell::new(PerCpu::new()));
+
+struct BootArea(UnsafeCell<PerCpu>);
+
+// SAFETY: as for `PerCpu`; changed as a whole only by `prepare`, while the boot processor is alone.
+unsafe impl Sync for BootArea {}
 
 impl PerCpu {
     const fn new() -> PerCpu {
@@ -170,7 +175,7 @@ pub(crate) unsafe fn prepare(area: *mut PerCpu, cpu: CpuId, apic_id: u32) {
 
 /// The boot processor's area, to be prepared and installed first of all.
 pub(crate) fn boot_area() -> *mut PerCpu {
-    (&raw const BOOT_AREA).cast_mut()
+    BOOT_AREA.0.get()
 }
 
 /// Makes the area this processor's: sets the GS base.
@@ -180,4 +185,18 @@ pub(crate) fn boot_area() -> *mut PerCpu {
 pub(crate) unsafe fn install(area: *const PerCpu) {
     // SAFETY: the GS base may hold any address; the caller says that it is this processor's area.
     unsafe { super::register::write_msr(super::register::MSR_GS_BASE, area as u64) };
+}
+
+/// The prepared area of a processor.
+pub(crate) fn area_pointer(cpu: CpuId) -> *mut PerCpu {
+    AREAS[cpu.index()].load(Ordering::Acquire)
+}
+
+/// Sets the boot processor's hardware id, which is known only when its APIC is.
+///
+/// # Safety
+/// On the boot processor while it is alone.
+pub(crate) unsafe fn set_boot_apic_id(apic_id: u32) {
+    // SAFETY: see the function's contract; nobody holds a reference across this call.
+    unsafe { (&raw mut (*boot_area()).apic_id).write(apic_id) };
 }

@@ -25,11 +25,16 @@ pub(crate) struct Stacks {
     /// Interrupt stack table entries 1 to 7.
     traps: [u64; 7],
     /// The interrupt stack.
-    pub(crate) interrupt: u64,
+    interrupt: u64,
+    /// What the processor starts on, until the scheduler gives it a thread.
+    pub(crate) boot: u64,
 }
 
+/// Bytes of the stack that an application processor starts on.
+const BOOT_STACK_BYTES: usize = 16 * 1024;
+
 const fn window_use() -> usize {
-    let mut bytes = PAGE_SIZE + INTERRUPT_STACK_BYTES;
+    let mut bytes = 2 * PAGE_SIZE + INTERRUPT_STACK_BYTES + BOOT_STACK_BYTES;
     let mut index = 0;
     while index < STACK_BYTES.len() {
         bytes += PAGE_SIZE + STACK_BYTES[index];
@@ -59,7 +64,10 @@ pub(crate) unsafe fn allocate(cpu: CpuId) -> Option<Stacks> {
     for (top, bytes) in traps.iter_mut().zip(STACK_BYTES) {
         *top = map(bytes)?;
     }
-    Some(Stacks { traps, interrupt: map(INTERRUPT_STACK_BYTES)? })
+    let interrupt = map(INTERRUPT_STACK_BYTES)?;
+    // The boot processor has its boot stack in the image.
+    let boot = if cpu == CpuId::BOOT { 0 } else { map(BOOT_STACK_BYTES)? };
+    Some(Stacks { traps, interrupt, boot })
 }
 
 /// Puts the stacks into a processor's area.
@@ -82,7 +90,7 @@ pub(crate) unsafe fn install(area: *mut PerCpu, stacks: &Stacks) {
 pub(crate) unsafe fn install_early(area: *mut PerCpu, boot_stack_bottom: u64) {
     let top = boot_stack_bottom + EARLY_TRAP_BYTES;
     // SAFETY: see the function's contract.
-    unsafe { install(area, &Stacks { traps: [top; 7], interrupt: top }) };
+    unsafe { install(area, &Stacks { traps: [top; 7], interrupt: top, boot: 0 }) };
 }
 
 /// # Safety

@@ -66,6 +66,11 @@ pub(crate) fn image_end() -> u64 {
     boot::image_physical((&raw const __symbols_start).addr()) + super::symbols::table_bytes()
 }
 
+/// Physical address of something in the kernel image.
+pub(crate) fn image_physical_of(pointer: *const u8) -> u64 {
+    boot::image_physical(pointer.addr())
+}
+
 /// Called by the entry code: the boot processor's way to `kernel_main`.
 pub(crate) extern "C" fn start(start_info: u64, entry_cycles: u64) -> ! {
     time::set_boot_cycles(entry_cycles);
