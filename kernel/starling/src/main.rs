@@ -12,6 +12,14 @@ machine::kernel_main!(kernel_main);
 #[cfg(target_os = "none")]
 fn kernel_main() -> ! {
     log::info!("Starling {}", env!("CARGO_PKG_VERSION"));
+    machine::cpu::set_ap_entry(|_| machine::cpu::halt_forever());
+    let online = machine::cpu::start_application_processors();
+    machine::boot::trace("processors");
+    log::info!("{online:?} online");
+    for mark in machine::boot::trace_marks() {
+        log::info!("{:>10} ns {}", mark.at_ns, mark.name);
+    }
+    log::info!("hz {} wall {}", machine::time::cycles_per_second(), machine::time::wall_clock_boot_ns());
     machine::power::power_off()
 }
 
