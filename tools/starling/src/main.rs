@@ -1,4 +1,71 @@
-//! The `starling` command.
+//! The `starling` command: builds, runs and tests the kernel.
+//!
+//! `./starling` at the top of the repository builds this program and starts it. Where to start reading:
+//!
+//! * [`run`]: `starling run`, from options to exit status
+//! * [`image`]: root file systems, from whatever form they come in to an initramfs
+//! * [`machine`]: the kernel's build, the accelerator, QEMU
+//! * [`session`]: the loop between the host's streams and the guest
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod cache;
+mod failure;
+mod image;
+mod machine;
+mod progress;
+mod run;
+mod session;
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::failure::{Failure, Outcome, STATUS_OURS};
+
+/// Runs Linux programs on the Starling kernel.
+#[derive(Parser, Debug)]
+#[command(name = "starling", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Run(Box<run::RunArguments>),
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage(&error),
+    };
+    let result = match arguments.command {
+        Command::Run(arguments) => run::run(&arguments),
+    };
+    exit_code(result)
+}
+
+fn exit_code(result: Outcome<u8>) -> ExitCode {
+    match result {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            eprintln!("starling: {failure}");
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+/// Help that was asked for, or one line about what is wrong.
+fn usage(error: &clap::Error) -> ExitCode {
+    let asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    if asked_for || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // A closed standard output is no reason to fail.
+        let _ = error.print();
+        return if asked_for { ExitCode::SUCCESS } else { ExitCode::from(STATUS_OURS) };
+    }
+    let text = error.render().to_string();
+    let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    exit_code(Err(Failure::ours(format!("{first} (see starling run --help)"))))
+}

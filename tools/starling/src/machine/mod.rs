@@ -1,0 +1,12 @@
+//! The virtual machine: the kernel it boots, the accelerator it runs on, and QEMU.
+
+mod accelerator;
+mod kernel_image;
+mod probe_guest;
+mod qemu;
+mod repository;
+
+pub(crate) use accelerator::Accelerator;
+pub(crate) use kernel_image::build as build_kernel;
+pub(crate) use qemu::{Configuration, VirtualMachine};
+pub(crate) use repository::Repository;

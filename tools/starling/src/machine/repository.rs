@@ -1,0 +1,68 @@
+//! Where the checkout is, and how cargo is called in it.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::{Failure, Outcome};
+
+/// The script sets this to the checkout it lies in.
+const ROOT_VARIABLE: &str = "STARLING_ROOT";
+/// The target that the kernel is built for.
+pub(crate) const BARE_TARGET: &str = "x86_64-unknown-none";
+
+/// A checkout of Starling.
+#[derive(Clone, Debug)]
+pub(crate) struct Repository {
+    root: PathBuf,
+    /// The toolchain has no library for the bare target, so cargo must build it.
+    build_std: bool,
+}
+
+impl Repository {
+    /// The checkout that this tool belongs to.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn find() -> Outcome<Self> {
+        let named = env::var_os(ROOT_VARIABLE).map(PathBuf::from);
+        let compiled = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(Path::to_path_buf);
+        let root = named.into_iter().chain(compiled).find(|root| root.join("kernel").is_dir());
+        let root = root.ok_or_else(|| {
+            Failure::ours("the Starling repository is not where it was: run its ./starling")
+        })?;
+        let build_std = env::var_os("STARLING_BUILD_STD").is_some();
+        Ok(Self { root, build_std })
+    }
+
+    /// Its top directory.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where cargo puts what it builds.
+    pub(crate) fn target_directory(&self) -> PathBuf {
+        match env::var_os("CARGO_TARGET_DIR") {
+            Some(directory) => self.root.join(directory),
+            None => self.root.join("target"),
+        }
+    }
+
+    /// A call of cargo in the checkout.
+    pub(crate) fn cargo(&self, subcommand: &str) -> Command {
+        let mut command = Command::new("cargo");
+        command.current_dir(&self.root).arg(subcommand);
+        command
+    }
+
+    /// A call of cargo for the bare target.
+    pub(crate) fn bare_cargo(&self, subcommand: &str) -> Command {
+        let mut command = self.cargo(subcommand);
+        command.args(["--target", BARE_TARGET]);
+        if self.build_std {
+            // Debian's Rust has the sources of the library but not its build for this target.
+            command.env("RUSTC_BOOTSTRAP", "1").arg("-Zbuild-std=core,alloc,compiler_builtins");
+        }
+        command
+    }
+}

@@ -1,0 +1,108 @@
+//! The options of `starling run`, named and meant as those of `docker run` where both have them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::quantity;
+
+/// Run a command, or a shell, on the Starling kernel in a virtual machine of its own.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Without COMMAND: an interactive shell. The exit status is the command's (128+n when signal n killed it), or
+124 when --timeout ran out, 125 for a fault of starling or its usage, 126 when the command cannot be executed,
+127 when it does not exist. On a terminal, Ctrl-] pressed three times ends the virtual machine.")]
+pub(crate) struct RunArguments {
+    /// Root file system: a directory, a .tar, .tar.gz or .cpio archive [default: BusyBox]
+    pub(crate) image: Option<PathBuf>,
+
+    /// The command to run in the guest and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+
+    /// Number of processors, 1 to 64 [default: the host's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) cpus: Option<u32>,
+
+    /// Memory, with a suffix b, k, m or g
+    #[arg(short, long, value_name = "SIZE", default_value = "512M", value_parser = quantity::memory)]
+    pub(crate) memory: u64,
+
+    /// Kind of virtual machine
+    #[arg(long, value_enum, default_value = "microvm")]
+    pub(crate) machine: MachineKind,
+
+    /// What executes the guest's instructions; auto takes KVM if it runs a guest at speed
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) accel: AcceleratorChoice,
+
+    /// Set an environment variable; without a value it is taken from the host's environment
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<OsString>,
+
+    /// Working directory of the command
+    #[arg(short, long, value_name = "DIRECTORY", value_parser = quantity::absolute_path)]
+    pub(crate) workdir: Option<String>,
+
+    /// User the command runs as, by number or by a name that the image knows
+    #[arg(short, long, value_name = "USER[:GROUP]")]
+    pub(crate) user: Option<String>,
+
+    /// Host name of the guest
+    #[arg(long, value_name = "NAME", default_value = "starling", value_parser = quantity::host_name)]
+    pub(crate) hostname: String,
+
+    /// End the run after so many seconds, with exit status 124
+    #[arg(long, value_name = "SECONDS", value_parser = quantity::seconds)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// Give the command a terminal
+    #[arg(short, long)]
+    pub(crate) tty: bool,
+
+    /// Forward standard input (it always is; accepted because docker wants it)
+    #[arg(short, long)]
+    pub(crate) interactive: bool,
+
+    /// Print the kernel log to standard error
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+
+    /// Wait for a debugger on this TCP port of the local host
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "1234")]
+    pub(crate) gdb: Option<u16>,
+
+    /// Append a word to the kernel command line
+    #[arg(long, value_name = "WORD", value_parser = quantity::kernel_word, allow_hyphen_values = true)]
+    pub(crate) kernel_arg: Vec<String>,
+
+    /// Print to standard error where the time went between the start of QEMU and the command's first instruction
+    #[arg(long)]
+    pub(crate) boot_trace: bool,
+
+    /// Boot this kernel instead of building the one in this repository
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kernel: Option<PathBuf>,
+}
+
+/// The virtual machines that the kernel knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MachineKind {
+    /// A PC with PCI Express
+    Q35,
+    /// The smallest machine: starts fastest, has no PCI bus
+    Microvm,
+}
+
+/// What the user wants to execute the guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AcceleratorChoice {
+    /// KVM if it runs a guest at speed, else TCG
+    Auto,
+    /// The host's processors
+    Kvm,
+    /// QEMU's translator
+    Tcg,
+}

@@ -1,0 +1,184 @@
+//! `starling run`: from the options to the exit status.
+
+mod arguments;
+mod quantity;
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+pub(crate) use arguments::{AcceleratorChoice, MachineKind, RunArguments};
+use hostlink_protocol::ExitKind;
+
+use crate::failure::{
+    Failure, Outcome, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_OURS, STATUS_SIGNAL_BASE,
+    STATUS_TIMEOUT,
+};
+use crate::image::{self, Initramfs, RunRequest, Tree, UserId};
+use crate::machine::{self, Accelerator, Configuration, Repository, VirtualMachine};
+use crate::progress::Progress;
+use crate::session::{self, Conclusion, Options, Proxy};
+
+const ENOENT: u16 = 2;
+/// The size of a terminal that does not say.
+const USUAL_TERMINAL: (u16, u16) = (24, 80);
+/// The search path of a command, unless `--env` says otherwise.
+const SEARCH_PATH: &[u8] = b"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Runs the command and returns the exit status of the tool.
+///
+/// # Errors
+/// For whatever is not the command's own failure.
+pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
+    let (terminal, input) = streams(arguments)?;
+    let progress = Progress::new();
+    let tree = image::open(arguments.image.as_deref(), &progress)?;
+    let request = request(arguments, &tree, terminal)?;
+    let initramfs = Initramfs::build(&tree, Some(&request), &progress)?;
+    if initramfs.bytes >= arguments.memory {
+        let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+        return Err(Failure::ours(format!(
+            "the image ({}M) does not fit into the memory ({}M): see --memory",
+            mebibytes(initramfs.bytes),
+            mebibytes(arguments.memory)
+        )));
+    }
+    let kernel = match &arguments.kernel {
+        Some(kernel) => kernel.clone(),
+        None => machine::build_kernel(&Repository::find()?, &progress)?,
+    };
+    if !kernel.is_file() {
+        return Err(Failure::ours(format!("kernel {}: no such file", kernel.display())));
+    }
+    let accelerator = accelerator(arguments.accel, &progress)?;
+    progress.finish();
+    let machine = VirtualMachine::start(&Configuration {
+        machine: arguments.machine,
+        accelerator,
+        cpus: arguments.cpus.unwrap_or_else(host_processors),
+        memory: arguments.memory,
+        kernel: &kernel,
+        kernel_arguments: &arguments.kernel_arg,
+        initramfs: &initramfs.file,
+        gdb: arguments.gdb,
+    })?;
+    drop(initramfs);
+    if let Some(port) = arguments.gdb {
+        eprintln!("starling: waiting for: gdb -ex 'target remote localhost:{port}' {}", kernel.display());
+    }
+    let options = Options {
+        terminal,
+        input,
+        verbose: arguments.verbose,
+        timeout: arguments.timeout,
+        boot_trace: arguments.boot_trace,
+    };
+    let end = Proxy::run(machine, options)?;
+    if matches!(end.conclusion, Conclusion::Broken(_)) && !arguments.verbose {
+        eprint!("{}", String::from_utf8_lossy(&end.log));
+    }
+    status(end.conclusion, arguments)
+}
+
+/// Whether the command gets a terminal, and whether standard input is forwarded to it.
+fn streams(arguments: &RunArguments) -> Outcome<(bool, bool)> {
+    let on_terminal = session::is_terminal();
+    let terminal = arguments.tty || (arguments.command.is_empty() && on_terminal);
+    if terminal && arguments.interactive && !on_terminal {
+        return Err(Failure::ours("--tty and --interactive together want a terminal as standard input"));
+    }
+    Ok((terminal, !terminal || on_terminal))
+}
+
+fn host_processors() -> u32 {
+    /// What the kernel supports.
+    const MOST: usize = 64;
+    let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MOST);
+    u32::try_from(count).unwrap_or(1)
+}
+
+fn accelerator(choice: AcceleratorChoice, progress: &Progress) -> Outcome<Accelerator> {
+    match choice {
+        AcceleratorChoice::Auto => Accelerator::detect(progress),
+        AcceleratorChoice::Kvm => Ok(Accelerator::Kvm),
+        AcceleratorChoice::Tcg => Ok(Accelerator::Tcg),
+    }
+}
+
+fn request(arguments: &RunArguments, tree: &Tree, terminal: bool) -> Outcome<RunRequest> {
+    let user = arguments.user.as_deref().map_or(Ok(UserId::ROOT), |user| UserId::parse(user, tree))?;
+    let size = || session::terminal_size().unwrap_or(USUAL_TERMINAL);
+    Ok(RunRequest {
+        arguments: arguments.command.iter().map(|word| word.clone().into_vec()).collect(),
+        environment: environment(arguments, user, terminal)?,
+        working_directory: arguments.workdir.clone().unwrap_or_else(|| "/".into()),
+        terminal: terminal.then(size),
+        user,
+        host_name: arguments.hostname.clone(),
+    })
+}
+
+/// The command's environment: what docker sets, then what the user sets.
+fn environment(arguments: &RunArguments, user: UserId, terminal: bool) -> Outcome<Vec<Vec<u8>>> {
+    let mut variables = vec![SEARCH_PATH.to_vec(), format!("HOSTNAME={}", arguments.hostname).into_bytes()];
+    variables.push(if user == UserId::ROOT { b"HOME=/root".to_vec() } else { b"HOME=/".to_vec() });
+    if terminal {
+        let kind = std::env::var_os("TERM").unwrap_or_else(|| "linux".into());
+        variables.push([b"TERM=", kind.as_bytes()].concat());
+    }
+    for setting in &arguments.env {
+        let (name, value) = split_setting(setting)?;
+        let Some(value) = value.or_else(|| std::env::var_os(&name).map(OsStringExt::into_vec)) else {
+            continue;
+        };
+        let start = [name.as_bytes(), b"="].concat();
+        variables.retain(|variable| !variable.starts_with(&start));
+        variables.push([start, value].concat());
+    }
+    Ok(variables)
+}
+
+fn split_setting(setting: &OsString) -> Outcome<(OsString, Option<Vec<u8>>)> {
+    let bytes = setting.as_bytes();
+    let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
+        Some(end) => (&bytes[..end], Some(bytes[end + 1..].to_vec())),
+        None => (bytes, None),
+    };
+    if name.is_empty() {
+        return Err(Failure::ours(format!("--env {}: no name", setting.display())));
+    }
+    Ok((OsString::from_vec(name.to_vec()), value))
+}
+
+/// The exit status that says how the session ended, as docker's do.
+fn status(conclusion: Conclusion, arguments: &RunArguments) -> Outcome<u8> {
+    match conclusion {
+        Conclusion::Exit(ExitKind::Exited(status)) => Ok(status),
+        Conclusion::Exit(ExitKind::Killed(signal)) | Conclusion::Interrupted(signal) => {
+            Ok(STATUS_SIGNAL_BASE.saturating_add(signal))
+        }
+        Conclusion::TimedOut => {
+            Err(Failure::with_status(STATUS_TIMEOUT, format!("timed out after {}", seconds(arguments))))
+        }
+        Conclusion::StartFailed(errno, text) => {
+            let status = match errno {
+                _ if text.starts_with("workdir") => STATUS_OURS,
+                ENOENT => STATUS_NOT_FOUND,
+                _ => STATUS_NOT_EXECUTABLE,
+            };
+            let command = arguments.command.first().map_or("/bin/sh".into(), |word| word.to_string_lossy());
+            let mut message = if text.is_empty() { command.into_owned() } else { text };
+            if message.is_empty() || !message.contains(':') {
+                let reason = std::io::Error::from_raw_os_error(errno.into()).to_string();
+                let _ = write!(message, ": {}", reason.split(" (os error").next().unwrap_or(&reason));
+            }
+            Err(Failure::with_status(status, message))
+        }
+        Conclusion::Broken(how) => Err(Failure::ours(how)),
+        Conclusion::Panicked => Err(Failure::ours("the kernel panicked")),
+    }
+}
+
+fn seconds(arguments: &RunArguments) -> String {
+    arguments.timeout.map_or_else(String::new, |timeout| format!("{} s", timeout.as_secs_f64()))
+}

@@ -1,0 +1,17 @@
+//! A session: everything between the start of a virtual machine and the exit status.
+//!
+//! * [`proxy`]: the loop that moves bytes and frames between the guest and the host's streams
+//! * [`output`], [`input`], [`log`]: the streams
+//! * [`terminal`], [`signals`]: what the host's terminal and kernel have to say
+//! * [`boot_trace`]: where the time went before the command's first instruction
+
+mod boot_trace;
+mod input;
+mod log;
+mod output;
+mod proxy;
+mod signals;
+mod terminal;
+
+pub(crate) use proxy::{Conclusion, Options, Proxy};
+pub(crate) use terminal::{is_terminal, size as terminal_size};

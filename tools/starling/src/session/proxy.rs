@@ -1,0 +1,466 @@
+//! The loop that moves bytes between the host's streams and the guest.
+//!
+//! One thread, one `poll`; nothing blocks and nothing spins. The states of a session:
+//!
+//! 1. *booting*: until `HELLO` nothing is sent to the guest (its UART is not set up yet). A signal ends the session.
+//! 2. *running*: frames are carried out, input is sent within the guest's credit, signals are passed on.
+//! 3. *concluded*: it is known how the session ends. The virtual machine is ended, and what has arrived is written out.
+//!
+//! Backpressure: when [`Output`] is full the link is not read, so QEMU stops taking bytes from the guest's UART and the
+//! guest's writers sleep.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use hostlink_protocol::{Channel, Deframer, ExitKind, GuestFrame, HostFrame, MAX_FRAME, VERSION};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use signal_hook::consts::{SIGHUP, SIGKILL, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH};
+use signal_hook::low_level::emulate_default_handler;
+
+use super::boot_trace::BootTrace;
+use super::input::{Input, Read as InputRead};
+use super::log::{self, Drained, Log};
+use super::output::{Output, Stream};
+use super::signals::Signals;
+use super::terminal::{self, RawTerminal};
+use crate::failure::{Context, Outcome};
+use crate::machine::VirtualMachine;
+
+/// With more than this waiting for the guest, input is not read.
+const TO_GUEST_FULL: usize = 1 << 16;
+/// So many signals that ask for an end, and the virtual machine is ended without asking the command.
+const PATIENCE: u32 = 3;
+/// How often to look whether a session in the background of its terminal has come to the foreground.
+const BACKGROUND_INTERVAL: Duration = Duration::from_millis(250);
+/// After a report that begins with this, the kernel does nothing more. It gets this long to finish the log.
+const PANIC: &[u8] = b"panic";
+const PANIC_GRACE: Duration = Duration::from_secs(2);
+
+/// How a session is run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    /// The command has a terminal in the guest.
+    pub(crate) terminal: bool,
+    /// Standard input is forwarded.
+    pub(crate) input: bool,
+    /// The kernel log is shown as it comes.
+    pub(crate) verbose: bool,
+    /// The time since the start of QEMU after which the session is ended.
+    pub(crate) timeout: Option<Duration>,
+    /// The boot trace is shown at the end.
+    pub(crate) boot_trace: bool,
+}
+
+/// How a session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Conclusion {
+    /// The command exited or was killed.
+    Exit(ExitKind),
+    /// The command could not be started.
+    StartFailed(u16, String),
+    /// The timeout ran out.
+    TimedOut,
+    /// A signal, or the user, ended the session from this side.
+    Interrupted(u8),
+    /// The virtual machine ended without a word from the guest, or went wrong. The text says how.
+    Broken(String),
+    /// The kernel panicked.
+    Panicked,
+}
+
+/// What is left of a session.
+#[derive(Debug)]
+pub(crate) struct End {
+    /// How it ended.
+    pub(crate) conclusion: Conclusion,
+    /// The kernel log.
+    pub(crate) log: Vec<u8>,
+}
+
+/// A session in progress.
+pub(crate) struct Proxy {
+    machine: VirtualMachine,
+    link_open: bool,
+    log_open: bool,
+    complaints_open: bool,
+    complaints: Vec<u8>,
+    options: Options,
+    deframer: Box<Deframer>,
+    to_guest: VecDeque<u8>,
+    standard_output: Output,
+    standard_error: Output,
+    input: Input,
+    log: Log,
+    signals: Signals,
+    raw: Option<RawTerminal>,
+    greeted: bool,
+    interruptions: u32,
+    panic_deadline: Option<Instant>,
+    trace: BootTrace,
+    conclusion: Option<Conclusion>,
+}
+
+/// What a polled descriptor belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Signals,
+    Link,
+    Log,
+    Complaints,
+    Input,
+    Output(Stream),
+}
+
+impl Proxy {
+    /// Runs a session to its end.
+    ///
+    /// # Errors
+    /// When the host's terminal or signals cannot be set up.
+    pub(crate) fn run(machine: VirtualMachine, options: Options) -> Outcome<End> {
+        let signals = Signals::take_over(options.terminal)?;
+        let raw = if options.terminal && options.input { Some(RawTerminal::enter()?) } else { None };
+        let channel = if options.terminal { Channel::TtyInput } else { Channel::Stdin };
+        let mut proxy = Self {
+            link_open: true,
+            log_open: true,
+            complaints_open: true,
+            complaints: Vec::new(),
+            options,
+            deframer: Box::default(),
+            to_guest: VecDeque::new(),
+            standard_output: Output::new(Stream::Out),
+            standard_error: Output::new(Stream::Error),
+            input: Input::new(channel, options.input),
+            log: Log::new(options.verbose, raw.is_some()),
+            signals,
+            raw,
+            greeted: false,
+            interruptions: 0,
+            panic_deadline: None,
+            trace: BootTrace::default(),
+            conclusion: None,
+            machine,
+        };
+        while !proxy.is_finished() {
+            proxy.step()?;
+        }
+        Ok(proxy.finish())
+    }
+
+    fn is_finished(&self) -> bool {
+        let arriving = self.log_open || self.complaints_open;
+        let leaving = self.standard_output.is_waiting() || self.standard_error.is_waiting();
+        self.conclusion.is_some() && !arriving && !leaving
+    }
+
+    /// Waits until something can be done, and does it.
+    fn step(&mut self) -> Outcome<()> {
+        for (source, flags) in self.wait()? {
+            match source {
+                Source::Signals => self.signals.take().into_iter().for_each(|signal| self.signal(signal)),
+                Source::Link => self.exchange(flags),
+                Source::Log => self.read_log(),
+                Source::Complaints => self.read_complaints(),
+                Source::Input => self.read_input(),
+                Source::Output(stream) => self.write_output(stream)?,
+            }
+        }
+        if self.options.timeout.is_some_and(|timeout| self.machine.started.elapsed() >= timeout) {
+            self.time_out();
+        }
+        if self.panic_deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            self.conclude(Conclusion::Panicked);
+        }
+        Ok(())
+    }
+
+    /// The descriptors that are ready.
+    fn wait(&self) -> Outcome<Vec<(Source, PollFlags)>> {
+        let running = self.conclusion.is_none();
+        let mut wanted = vec![want(Source::Signals, self.signals.arrivals().as_fd(), PollFlags::IN)];
+        let link = self.link_interest();
+        if running && self.link_open && !link.is_empty() {
+            wanted.push(want(Source::Link, self.machine.link.as_fd(), link));
+        }
+        if self.log_open && !self.standard_error.is_full() {
+            wanted.push(want(Source::Log, self.machine.log.as_fd(), PollFlags::IN));
+        }
+        if self.complaints_open && !self.standard_error.is_full() {
+            wanted.push(want(Source::Complaints, self.machine.complaints.as_fd(), PollFlags::IN));
+        }
+        let mut background = false;
+        if running && self.greeted && self.input.is_wanted() && self.to_guest.len() < TO_GUEST_FULL {
+            background = self.input.would_stop();
+            if !background {
+                wanted.push(want(Source::Input, rustix::stdio::stdin(), PollFlags::IN));
+            }
+        }
+        for output in [&self.standard_output, &self.standard_error] {
+            if output.is_waiting() {
+                wanted.push(want(Source::Output(output.stream()), output.descriptor(), PollFlags::OUT));
+            }
+        }
+        let (sources, mut descriptors): (Vec<_>, Vec<_>) = wanted.into_iter().unzip();
+        let limit = self.time_limit(background).map(|limit| Timespec {
+            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: limit.subsec_nanos().into(),
+        });
+        match rustix::event::poll(&mut descriptors, limit.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context(|| "poll".into()),
+        }
+        let ready = sources.into_iter().zip(descriptors.iter().map(PollFd::revents));
+        Ok(ready.filter(|(_, flags)| !flags.is_empty()).collect())
+    }
+
+    fn link_interest(&self) -> PollFlags {
+        let mut interest = PollFlags::empty();
+        interest.set(PollFlags::IN, !self.standard_output.is_full() && !self.standard_error.is_full());
+        interest.set(PollFlags::OUT, !self.to_guest.is_empty());
+        interest
+    }
+
+    /// How long to wait at most.
+    fn time_limit(&self, background: bool) -> Option<Duration> {
+        let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+        let timeout =
+            self.options.timeout.map(|timeout| timeout.saturating_sub(self.machine.started.elapsed()));
+        let limits = [timeout, self.panic_deadline.map(left), background.then_some(BACKGROUND_INTERVAL)];
+        limits.into_iter().flatten().min()
+    }
+
+    /// Ends the session. The first conclusion counts.
+    fn conclude(&mut self, conclusion: Conclusion) {
+        if self.conclusion.is_none() {
+            self.conclusion = Some(conclusion);
+            self.panic_deadline = None;
+            // What it has written to the log and the link before is still there to be read.
+            let _ = self.machine.end();
+        }
+    }
+
+    /// The timeout has run out: what still waits for a reader is given up.
+    fn time_out(&mut self) {
+        self.conclude(Conclusion::TimedOut);
+        self.abandon(Conclusion::TimedOut);
+    }
+
+    /// Ends the session at once, whatever it was about to do.
+    fn abandon(&mut self, conclusion: Conclusion) {
+        self.conclude(conclusion.clone());
+        self.conclusion = Some(conclusion);
+        (self.log_open, self.complaints_open) = (false, false);
+        self.options.timeout = None;
+        self.standard_output.give_up();
+        self.standard_error.give_up();
+    }
+
+    /// Reads from and writes to the link.
+    fn exchange(&mut self, flags: PollFlags) {
+        if flags.intersects(PollFlags::OUT) {
+            self.send_waiting();
+        }
+        if flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+            match log::drain(&mut &self.machine.link) {
+                Drained::Bytes(bytes) => self.receive(&bytes),
+                Drained::Nothing => {}
+                Drained::End => self.link_ended(),
+            }
+        }
+    }
+
+    fn send_waiting(&mut self) {
+        let (front, _) = self.to_guest.as_slices();
+        match (&self.machine.link).write(front) {
+            Ok(count) => drop(self.to_guest.drain(..count)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            // That QEMU has gone is seen when reading, after all that it had to say.
+            Err(_) => self.to_guest.clear(),
+        }
+    }
+
+    fn send(&mut self, frame: HostFrame<'_>) {
+        let mut bytes = [0; MAX_FRAME];
+        match frame.encode(&mut bytes) {
+            Ok(length) => self.to_guest.extend(&bytes[..length]),
+            Err(error) => self.conclude(Conclusion::Broken(format!("host link: {error}"))),
+        }
+    }
+
+    /// Takes bytes from the guest apart and carries out the frames in them.
+    fn receive(&mut self, mut bytes: &[u8]) {
+        let mut deframer = std::mem::take(&mut self.deframer);
+        while !bytes.is_empty() && self.conclusion.is_none() {
+            match deframer.feed(bytes) {
+                Ok((taken, frame)) => {
+                    bytes = &bytes[taken..];
+                    let frame = frame.map(|(kind, payload)| GuestFrame::decode(kind, payload));
+                    match frame {
+                        Some(Ok(frame)) => self.carry_out(frame),
+                        Some(Err(error)) => self.broken_protocol(error),
+                        None => {}
+                    }
+                }
+                Err(error) => self.broken_protocol(error),
+            }
+        }
+        self.deframer = deframer;
+    }
+
+    fn broken_protocol(&mut self, error: hostlink_protocol::FrameError) {
+        self.conclude(Conclusion::Broken(format!("the guest broke the host link protocol: {error}")));
+    }
+
+    fn carry_out(&mut self, frame: GuestFrame<'_>) {
+        match frame {
+            GuestFrame::Hello { version: VERSION, nanoseconds } => {
+                self.greeted = true;
+                self.trace.hello(self.machine.started.elapsed(), nanoseconds);
+                self.send_window();
+            }
+            GuestFrame::Hello { version, .. } => {
+                let text =
+                    format!("the kernel speaks version {version} of the host link protocol, not {VERSION}");
+                self.conclude(Conclusion::Broken(text));
+            }
+            GuestFrame::Stdout(bytes) | GuestFrame::Tty(bytes) => self.standard_output.append(bytes),
+            GuestFrame::Stderr(bytes) => self.standard_error.append(bytes),
+            GuestFrame::Credit { channel, bytes } => self.input.grant(channel, bytes),
+            GuestFrame::Exit(kind) => self.conclude(Conclusion::Exit(kind)),
+            GuestFrame::StartFailed { errno, text } => {
+                self.conclude(Conclusion::StartFailed(errno, String::from_utf8_lossy(text).into_owned()));
+            }
+            GuestFrame::Bug(text) => self.bug(text),
+            GuestFrame::BootTrace(records) => self.trace.records(records),
+            GuestFrame::FirstUser { nanoseconds } => self.trace.first_user(nanoseconds),
+        }
+    }
+
+    fn bug(&mut self, text: &[u8]) {
+        self.log.show(&mut self.standard_error);
+        let line = format!("starling: the kernel reports a bug: {}\n", String::from_utf8_lossy(text));
+        log::show(line.as_bytes(), self.raw.is_some(), &mut self.standard_error);
+        if text.starts_with(PANIC) {
+            self.panic_deadline.get_or_insert(Instant::now() + PANIC_GRACE);
+        }
+    }
+
+    /// QEMU has closed the link: it has ended, or is about to.
+    fn link_ended(&mut self) {
+        self.link_open = false;
+        if self.panic_deadline.is_some() {
+            return self.conclude(Conclusion::Panicked);
+        }
+        let how = match self.machine.end() {
+            Ok(status) => {
+                format!("the virtual machine ended without an exit status of the command (QEMU: {status})")
+            }
+            Err(error) => format!("the virtual machine is lost: {error}"),
+        };
+        self.conclude(Conclusion::Broken(how));
+    }
+
+    fn read_log(&mut self) {
+        match log::drain(&mut &self.machine.log) {
+            Drained::Bytes(bytes) => self.log.append(&bytes, &mut self.standard_error),
+            Drained::Nothing => {}
+            Drained::End => self.log_open = false,
+        }
+    }
+
+    fn read_complaints(&mut self) {
+        match log::drain(&mut self.machine.complaints) {
+            Drained::Bytes(bytes) => {
+                self.complaints.extend(&bytes);
+                self.complaints.truncate(TO_GUEST_FULL);
+                if self.options.verbose {
+                    log::show(&bytes, self.raw.is_some(), &mut self.standard_error);
+                }
+            }
+            Drained::Nothing => {}
+            Drained::End => self.complaints_open = false,
+        }
+    }
+
+    fn read_input(&mut self) {
+        match self.input.read() {
+            InputRead::Bytes(bytes) => self.send(self.input.frame(&bytes)),
+            // The terminal has been closed.
+            InputRead::End if self.options.terminal => self.interrupted(SIGHUP),
+            InputRead::End => self.send(HostFrame::StdinEof),
+            InputRead::Escape => self.interrupted(SIGKILL),
+            InputRead::Nothing => {}
+        }
+    }
+
+    fn write_output(&mut self, stream: Stream) -> Outcome<()> {
+        let (output, kind, name) = match stream {
+            Stream::Out => (&mut self.standard_output, GuestFrame::STDOUT, "standard output"),
+            Stream::Error => (&mut self.standard_error, GuestFrame::STDERR, "standard error"),
+        };
+        let reader_gone = output.write_piece().context(|| format!("writing {name}"))?;
+        if reader_gone && self.conclusion.is_none() && !self.options.terminal {
+            self.send(HostFrame::OutputClosed(kind));
+        }
+        Ok(())
+    }
+
+    fn send_window(&mut self) {
+        if let (true, Some((rows, columns))) = (self.options.terminal && self.greeted, terminal::size()) {
+            self.send(HostFrame::Window { rows, columns });
+        }
+    }
+
+    fn signal(&mut self, signal: i32) {
+        match signal {
+            SIGWINCH => self.send_window(),
+            SIGTSTP => self.suspend(),
+            SIGHUP if self.options.terminal => self.interrupted(SIGHUP),
+            SIGUSR1 | SIGUSR2 => self.pass_on(signal),
+            _ if !self.greeted || self.conclusion.is_some() => self.interrupted(signal),
+            _ => {
+                self.interruptions += 1;
+                self.pass_on(signal);
+                if self.interruptions >= PATIENCE {
+                    self.interrupted(signal);
+                }
+            }
+        }
+    }
+
+    fn interrupted(&mut self, signal: i32) {
+        self.abandon(Conclusion::Interrupted(u8::try_from(signal).unwrap_or(0)));
+    }
+
+    fn pass_on(&mut self, signal: i32) {
+        if let (true, Ok(number)) = (self.greeted, u8::try_from(signal)) {
+            self.send(HostFrame::Signal(number));
+        }
+    }
+
+    /// Stops this process as its default action would, with the terminal as it was; goes on when it is continued.
+    fn suspend(&mut self) {
+        let was_raw = self.raw.take().is_some();
+        let _ = emulate_default_handler(SIGTSTP);
+        if was_raw {
+            self.raw = RawTerminal::enter().ok();
+            self.send_window();
+        }
+    }
+
+    /// Puts the terminal back and tells what is left to tell.
+    fn finish(mut self) -> End {
+        drop(self.raw.take());
+        let conclusion = self.conclusion.take().unwrap_or_else(|| Conclusion::Broken("not concluded".into()));
+        if self.options.boot_trace {
+            eprint!("{}", self.trace);
+        }
+        End { conclusion, log: self.log.into_bytes() }
+    }
+}
+
+fn want(source: Source, descriptor: BorrowedFd<'_>, flags: PollFlags) -> (Source, PollFd<'_>) {
+    (source, PollFd::from_borrowed_fd(descriptor, flags))
+}
