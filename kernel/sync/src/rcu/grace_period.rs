@@ -136,12 +136,16 @@ pub fn idle_enter() {
     quiescent();
 }
 
-/// Tells that this CPU is no longer idle.
+/// Tells that this CPU is no longer idle, or takes an interrupt that may read under RCU. Cheap if it
+/// was not idle.
 #[inline]
 pub fn idle_exit() {
-    // SeqCst read-modify-write: a full barrier, so whoever still saw us idle has published what our
-    // later reads see.
-    IDLE.this().swap(false, Ordering::SeqCst);
+    let idle = IDLE.this();
+    if idle.load(Ordering::Relaxed) {
+        // SeqCst read-modify-write: a full barrier, so whoever still saw us idle has published what
+        // our later reads see.
+        idle.swap(false, Ordering::SeqCst);
+    }
 }
 
 /// Hurries the running grace period: reports idle CPUs on their behalf and interrupts the others.

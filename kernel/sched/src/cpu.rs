@@ -1,0 +1,93 @@
+//! What the scheduler keeps for each CPU.
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use machine::cpu::{self, CpuId, CpuSet};
+use machine::ipi::{self, Ipi};
+use machine::preempt;
+use sync::{IrqSpinLock, PerCpu, per_cpu};
+
+use crate::run_queue::{NO_SLICE_END, RunQueue};
+use crate::thread::Thread;
+
+/// Run the dispatcher.
+pub(crate) const REQUEST_RESCHEDULE: u32 = 1;
+/// Look at the deadlines again: a slice has begun.
+pub(crate) const REQUEST_ARM: u32 = 2;
+
+/// One CPU's scheduling data.
+pub(crate) struct Cpu {
+    pub(crate) queue: IrqSpinLock<RunQueue>,
+    /// Copy of the queue's thread count, for others to look at without locking. Written under the queue's lock.
+    pub(crate) running: AtomicU32,
+    /// Copy of the queue's slice end, for arming the timer. Written under the queue's lock.
+    pub(crate) slice_end_ns: AtomicU64,
+    /// What other CPUs want this one to do. They set bits, it takes them.
+    pub(crate) requests: AtomicU32,
+    /// The thread that was just switched away from. Written by this CPU during a switch.
+    pub(crate) previous: AtomicPtr<Thread>,
+    /// Threads whose uninterruptible sleep began here minus those that a waker on this CPU ended.
+    pub(crate) uninterruptible: AtomicU32,
+    /// Switches made. Written by this CPU.
+    pub(crate) switches: AtomicU64,
+    /// Cycles spent in user mode. Written by this CPU.
+    pub(crate) user_cycles: AtomicU64,
+}
+
+static CPUS: PerCpu<Cpu> = per_cpu!(Cpu {
+    queue: IrqSpinLock::new(RunQueue::new()),
+    running: AtomicU32::new(0),
+    slice_end_ns: AtomicU64::new(NO_SLICE_END),
+    requests: AtomicU32::new(0),
+    previous: AtomicPtr::new(core::ptr::null_mut()),
+    uninterruptible: AtomicU32::new(0),
+    switches: AtomicU64::new(0),
+    user_cycles: AtomicU64::new(0),
+});
+
+impl Cpu {
+    /// That CPU's data.
+    #[inline(always)]
+    pub(crate) fn of(cpu: CpuId) -> &'static Cpu {
+        CPUS.of(cpu)
+    }
+
+    /// This CPU's data; the caller cannot migrate.
+    #[inline(always)]
+    pub(crate) fn this() -> &'static Cpu {
+        CPUS.this()
+    }
+
+    /// The data of all CPUs that may have any.
+    pub(crate) fn all() -> impl Iterator<Item = &'static Cpu> {
+        CPUS.iter()
+    }
+
+    /// Publishes the queue's thread count and slice end; under the queue's lock.
+    #[inline(always)]
+    pub(crate) fn publish(&self, queue: &RunQueue) {
+        self.running.store(queue.count(), Ordering::Relaxed);
+        self.slice_end_ns.store(queue.slice_end_ns(), Ordering::Relaxed);
+    }
+}
+
+/// Asks a CPU to do something soon; directly if it is this one. The caller cannot migrate.
+pub(crate) fn request(target: CpuId, what: u32) {
+    if target == cpu::current() {
+        if what & REQUEST_RESCHEDULE != 0 {
+            preempt::set_need_resched(true);
+        }
+        if what & REQUEST_ARM != 0 {
+            crate::deadline::arm();
+        }
+        return;
+    }
+    // Release: the handler sees what the caller did before. One interrupt serves all bits that it finds.
+    let before = Cpu::of(target).requests.fetch_or(what, Ordering::Release);
+    if before & what != what {
+        ipi::send(target, Ipi::Reschedule);
+    }
+}
+
+/// The CPUs that run their idle thread: a hint for placing threads. A waker that takes a CPU's bit has it for itself.
+pub(crate) static IDLE: cpu::AtomicCpuSet = cpu::AtomicCpuSet::new(CpuSet::EMPTY);

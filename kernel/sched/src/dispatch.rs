@@ -1,0 +1,249 @@
+//! The switch from one thread to the next.
+//!
+//! [`schedule`] is the voluntary switch: a thread that has announced a sleep (see `state`) leaves its run queue unless it
+//! was woken meanwhile. [`preempt_hook`] is the involuntary one: from the end of the last atomic section, or from the end
+//! of an interrupt of preemptible code, when the CPU was asked to reschedule.
+//!
+//! A switch, on one CPU: preemption off, interrupts off → lock the run queue → account → choose → change address space and user
+//! registers → change stacks → *on the new stack*: mark the old thread as no longer executing, unlock. The lock is thus
+//! taken by one thread and released by the next, and a waker that wants to put the old thread on this same queue
+//! waits until its state is saved. Every switched-out thread has preemption count 1, the dispatcher's own guard.
+//!
+//! Cost without contention: one run-queue lock, one clock reading, the callee-saved registers; a tree operation for each of the
+//! two threads only if it stays or was queued. No allocation, no reference count.
+
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use machine::{context, cpu, interrupt, preempt, time};
+use sync::rcu;
+
+use crate::cpu::{Cpu, REQUEST_ARM, REQUEST_RESCHEDULE};
+use crate::run_queue::{Activation, RunQueue};
+use crate::thread::{Thread, ThreadRef, current};
+use crate::{balance, deadline, idle, placement, softirq, statistics};
+
+/// Runs another thread if there is one that should. The current thread stays runnable unless it has announced that it
+/// sleeps; wait functions do that, use them instead.
+pub fn schedule() {
+    debug_assert!(preempt::count() == 0, "a thread in an atomic section must not sleep");
+    debug_assert!(!interrupt::in_interrupt(), "interrupt handlers must not sleep");
+    dispatch(Reason::Voluntary);
+    while preempt::need_resched() {
+        dispatch(Reason::Preempted);
+    }
+}
+
+/// Lets the other runnable threads of this CPU go first.
+pub fn yield_now() {
+    {
+        let _preemption = preempt::disable();
+        let _interrupts = interrupt::disable();
+        let mut queue = Cpu::this().queue.lock();
+        queue.update_current(time::now_ns());
+        queue.yield_current();
+    }
+    dispatch(Reason::Preempted);
+}
+
+/// Runs another thread if there is one that should; the current one stays runnable.
+pub(crate) fn reschedule() {
+    dispatch(Reason::Preempted);
+}
+
+/// Called when preemption becomes possible while a switch or a softirq is wanted; see [`preempt::set_schedule_hook`].
+pub(crate) fn preempt_hook() {
+    softirq::run_deferred();
+    while preempt::need_resched() {
+        dispatch(Reason::Preempted);
+    }
+}
+
+/// What another CPU's request or its own slice end makes a CPU do; the handler of the reschedule interrupt.
+pub(crate) fn reschedule_interrupt() {
+    rcu::idle_exit();
+    let requests = Cpu::this().requests.swap(0, Ordering::Acquire);
+    if requests & REQUEST_RESCHEDULE != 0 {
+        preempt::set_need_resched(true);
+    }
+    if requests & REQUEST_ARM != 0 {
+        deadline::arm();
+    }
+    note_quiescence();
+}
+
+/// An interrupt that finds preemption enabled has interrupted no read section.
+pub(crate) fn note_quiescence() {
+    if preempt::count() == 0 {
+        rcu::quiescent();
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    Voluntary,
+    Preempted,
+}
+
+fn dispatch(reason: Reason) {
+    let preemption = preempt::disable();
+    let interrupts = interrupt::disable();
+    let cpu = Cpu::this();
+    cpu.queue.raw().lock();
+    // SAFETY: the lock is held, and released in `finish_switch` after the last use.
+    let queue = unsafe { &mut *cpu.queue.as_ptr() };
+    preempt::set_need_resched(false);
+    rcu::quiescent();
+    let now_ns = time::now_ns();
+    queue.update_current(now_ns);
+    // SAFETY: the running thread is alive.
+    let previous = unsafe { &*queue.current() };
+    let stays = keep_previous(cpu, queue, previous, reason);
+    let next = choose(queue, stays);
+    if ptr::eq(next, previous) {
+        if queue.slice_end_ns() <= now_ns {
+            queue.start_slice(now_ns);
+        }
+        cpu.publish(queue);
+        cpu.queue.raw().unlock();
+        deadline::arm();
+    } else {
+        switch(cpu, queue, previous, next, now_ns);
+    }
+    // In this order: with interrupts off the end of the guard switches nothing; the callers look again.
+    drop(preemption);
+    drop(interrupts);
+}
+
+/// Decides whether the running thread stays runnable here; takes it off the queue's books if not.
+fn keep_previous(cpu: &Cpu, queue: &mut RunQueue, previous: &Thread, reason: Reason) -> bool {
+    if queue.is_idle() {
+        return false;
+    }
+    if reason == Reason::Voluntary
+        && let Some(blocked) = previous.state.block()
+    {
+        if blocked.uninterruptible {
+            cpu.uninterruptible.fetch_add(1, Ordering::Relaxed);
+        }
+        queue.deactivate_current();
+        return false;
+    }
+    if !placement::allowed_cpus(previous).contains(cpu::current()) && previous.state.begin_move() {
+        queue.deactivate_current();
+        return false;
+    }
+    true
+}
+
+fn choose(queue: &mut RunQueue, stays: bool) -> &'static Thread {
+    let mut next = queue.pick(stays);
+    if next.is_none() && balance::pull_when_idle(queue) {
+        next = queue.pick(false);
+    }
+    let next = next.unwrap_or(queue.idle());
+    // SAFETY: a runnable thread and the idle thread are alive.
+    unsafe { &*next }
+}
+
+fn switch(cpu: &'static Cpu, queue: &mut RunQueue, previous: &Thread, next: &Thread, now_ns: u64) {
+    let was_idle = queue.is_idle();
+    queue.set_current(next, now_ns);
+    cpu.publish(queue);
+    if was_idle {
+        idle::leave();
+    }
+    next.on_cpu.store(true, Ordering::Relaxed);
+    next.entity.switches.store(next.entity.switches.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    cpu.switches.store(cpu.switches.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    deadline::arm();
+    statistics::sample_load(now_ns);
+    next.space.activate();
+    let (save, restore) = (previous.user_state_pointer(), next.user_state_pointer());
+    if !save.is_null() {
+        // SAFETY: the state belongs to the thread that this CPU executes; interrupts are off.
+        unsafe { (*save).save() };
+    }
+    if !restore.is_null() {
+        // SAFETY: the state belongs to the thread that this CPU is about to execute; interrupts are off.
+        unsafe { (*restore).restore() };
+    }
+    cpu.previous.store(ptr::from_ref(previous).cast_mut(), Ordering::Relaxed);
+    cpu::set_thread_word(ptr::from_ref(next) as usize);
+    // SAFETY: interrupts are off; the contexts belong to the thread that runs and to one that runs nowhere (its
+    // `on_cpu` was false under this queue's lock); both stacks are alive.
+    unsafe { context::switch(previous.context.get(), next.context.get()) };
+    finish_switch();
+}
+
+/// On the new thread's stack: completes the old thread's way out.
+fn finish_switch() {
+    let cpu = Cpu::this();
+    let previous = cpu.previous.load(Ordering::Relaxed);
+    // SAFETY: the thread that was switched away from is alive: if dead, its last reference is dropped below.
+    let thread = unsafe { &*previous };
+    let moving = thread.state.is_moving();
+    let dead = thread.state.is_dead();
+    // Release: pairs with the Acquire in `placement::enqueue`; the context is saved.
+    thread.on_cpu.store(false, Ordering::Release);
+    cpu.queue.raw().unlock();
+    if moving {
+        placement::enqueue(thread, Activation::Moved, false);
+        balance::moved();
+    }
+    if dead && !thread.is_abandoned() {
+        // SAFETY: the thread is dead and was switched away from, which happens once.
+        unsafe { Thread::finish(previous) };
+    }
+}
+
+/// The first code of a new thread: what `dispatch` does after its switch.
+pub(crate) fn finish_first_switch() {
+    finish_switch();
+    preempt::set_count(0);
+    interrupt::enable();
+    if preempt::need_resched() {
+        preempt_hook();
+    }
+}
+
+/// Ends the running thread. Nothing on its stack is dropped: its body should rather return.
+pub fn exit_current() -> ! {
+    let thread = current();
+    assert!(preempt::count() == 0, "a thread in an atomic section must not end");
+    drop(thread.set_address_space(None));
+    thread.state.die();
+    dispatch(Reason::Voluntary);
+    unreachable!("a dead thread is never chosen");
+}
+
+/// A [`set_death_hook`] function, null while there is none.
+static DEATH_HOOK: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+
+/// Registers what is told, by a work queue, about a thread that was abandoned.
+pub fn set_death_hook(hook: fn(ThreadRef)) {
+    DEATH_HOOK.store(hook as *mut (), Ordering::Release);
+}
+
+/// Never runs the current thread again (its kernel stack has overflowed, say). Its stack is kept, because
+/// wait queues and locks may point into it; the registered hook gets to know from a work queue. May be called with interrupts
+/// off and from an exception stack.
+pub fn abandon_current() -> ! {
+    interrupt::disable_unguarded();
+    preempt::set_count(0);
+    let thread = current();
+    thread.abandon();
+    crate::work::queue_abandoned(thread.to_ref());
+    thread.state.die();
+    dispatch(Reason::Voluntary);
+    unreachable!("a dead thread is never chosen");
+}
+
+/// Calls the registered death hook.
+pub(crate) fn report_death(thread: ThreadRef) {
+    let hook = DEATH_HOOK.load(Ordering::Acquire);
+    if !hook.is_null() {
+        // SAFETY: a non-null pointer was stored from a `fn(ThreadRef)` in `set_death_hook`.
+        unsafe { core::mem::transmute::<*mut (), fn(ThreadRef)>(hook)(thread) };
+    }
+}

@@ -1,0 +1,35 @@
+//! What a CPU does when no thread is runnable.
+//!
+//! The idle thread halts until an interrupt. It announces itself in the idle set first, so that wakers come here, and
+//! tells RCU that it reads nothing. There is no tick: the CPU wakes for its next timer or for what others send. An
+//! interrupt that makes a thread runnable switches to it at once from its end; [`leave`] undoes the announcements.
+
+use core::sync::atomic::Ordering;
+
+use machine::{cpu, interrupt, preempt};
+use sync::rcu;
+
+use crate::cpu::{Cpu, IDLE};
+
+/// The body of each CPU's idle thread.
+pub(crate) fn run() -> ! {
+    loop {
+        interrupt::disable_unguarded();
+        // SeqCst: the announcement is before the look at the queue; a waker enqueues before it looks for idle CPUs.
+        IDLE.insert(cpu::current(), Ordering::SeqCst);
+        rcu::idle_enter();
+        if Cpu::this().running.load(Ordering::SeqCst) == 0 && !preempt::need_resched() {
+            interrupt::enable_and_halt();
+        }
+        interrupt::disable_unguarded();
+        leave();
+        interrupt::enable();
+        crate::dispatch::schedule();
+    }
+}
+
+/// This CPU is no longer idle. Interrupts are off.
+pub(crate) fn leave() {
+    rcu::idle_exit();
+    IDLE.remove(cpu::current(), Ordering::Relaxed);
+}

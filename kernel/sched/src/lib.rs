@@ -1,0 +1,59 @@
+//! Threads and everything that sleeps.
+//!
+//! | module | what it decides |
+//! |---|---|
+//! | [`thread`] | what a thread is, how it is made, ends and is looked at |
+//! | `state` | the sleep/wake protocol: no wake-up is lost, none takes a lock in vain |
+//! | `run_queue` | which runnable thread of a CPU is next: real-time, fair, idle |
+//! | `dispatch` | the switch itself, preemption, the idle loop |
+//! | `placement`, `balance` | which CPU a thread goes to |
+//! | [`timer`] | deadlines, per CPU, without a tick |
+//! | [`softirq`], [`work`] | what is put off: to the end of the interrupt, to a thread |
+//! | [`WaitQueue`], [`Mutex`], [`RwLock`], [`Completion`] | waiting for conditions, locks and events |
+//! | [`statistics`] | what `/proc/stat`, `/proc/loadavg` and `/proc/schedstat` show |
+//!
+//! # Contexts
+//! *Thread*: preemption on; may sleep. *Atomic*: preemption off (a spin lock, RCU); may not. *Softirq*: runs with
+//! preemption off, never inside an atomic section of its CPU, so plain spin locks may be shared with it. *Hard
+//! interrupt*: interrupts off; takes [`sync::IrqSpinLock`]s only. Wake-ups ([`Thread::wake`], [`WaitQueue`]) work
+//! everywhere.
+#![cfg_attr(target_os = "none", no_std)]
+
+extern crate alloc;
+
+mod balance;
+mod completion;
+mod cpu;
+mod deadline;
+mod dispatch;
+mod idle;
+mod mutex;
+mod placement;
+mod policy;
+mod rcu_driver;
+mod run_queue;
+mod rw_lock;
+pub mod softirq;
+mod space;
+mod stack;
+mod start;
+mod state;
+pub mod statistics;
+#[cfg(test)]
+mod tests;
+pub mod thread;
+pub mod timer;
+mod wait;
+mod wait_queue;
+pub mod work;
+
+pub use completion::Completion;
+pub use dispatch::{abandon_current, exit_current, schedule, set_death_hook, yield_now};
+pub use mutex::{Mutex, MutexGuard};
+pub use policy::{Nice, Policy};
+pub use rw_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use start::{enter_application_processor, initialize};
+pub use state::RunState;
+pub use thread::{Builder, Current, NewThread, Thread, ThreadRef, UserStart, current, spawn};
+pub use wait::{Interrupted, WaitError, block_interruptible, block_uninterruptible};
+pub use wait_queue::{Registration, WaitQueue, Waker};

@@ -1,0 +1,129 @@
+//! Which CPU a thread that becomes runnable goes to, and the wake-up itself.
+//!
+//! A waking thread goes to its previous CPU if that idles, else to any idle CPU of its affinity, else back to its
+//! previous CPU. A waker that is about to sleep says so (a *synchronous* wake-up): if it is alone on its CPU the thread
+//! comes there, which saves the interrupt and the other CPU's way out of idling. A new thread goes to an idle CPU, else to the
+//! one with fewest threads.
+//!
+//! An idle CPU is claimed by taking its bit out of the idle set, so that n wake-ups in a row find n different CPUs.
+//!
+//! Cost of a wake-up: one run-queue lock (the target's), no allocation, no reference count.
+
+use core::sync::atomic::Ordering;
+
+use machine::cpu::{self, CpuId, CpuSet};
+use machine::{preempt, time};
+
+use crate::cpu::{Cpu, IDLE, REQUEST_ARM, REQUEST_RESCHEDULE, request};
+use crate::run_queue::{Activation, NO_SLICE_END};
+use crate::state::WakeClaim;
+use crate::thread::Thread;
+
+/// How a thread is woken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WakeMode {
+    /// Leave uninterruptible sleepers alone.
+    pub(crate) interruptible_only: bool,
+    /// The waker is about to sleep.
+    pub(crate) synchronous: bool,
+}
+
+/// Wakes the thread if it sleeps; returns whether it did.
+pub(crate) fn wake(thread: &Thread, mode: WakeMode) -> bool {
+    match thread.state.claim_wake(mode.interruptible_only) {
+        WakeClaim::Nothing => false,
+        WakeClaim::Kept => true,
+        WakeClaim::Enqueue { uninterruptible } => {
+            let _preemption = preempt::disable();
+            if uninterruptible {
+                Cpu::this().uninterruptible.fetch_sub(1, Ordering::Relaxed);
+            }
+            enqueue(thread, Activation::Wakeup, mode.synchronous);
+            true
+        }
+    }
+}
+
+/// Puts a thread that the caller has claimed on a run queue. The caller cannot migrate.
+pub(crate) fn enqueue(thread: &Thread, reason: Activation, synchronous: bool) {
+    let allowed = allowed_cpus(thread);
+    let last = thread.cpu();
+    // Acquire: pairs with the Release at the end of the thread's last switch.
+    let target = if thread.on_cpu.load(Ordering::Acquire) && allowed.contains(last) {
+        // It is still on its way out of that CPU: the lock makes us wait until its state is saved.
+        last
+    } else {
+        while thread.on_cpu.load(Ordering::Acquire) {
+            cpu::relax();
+        }
+        match reason {
+            Activation::New => place_new(allowed),
+            _ => place_woken(last, allowed, synchronous),
+        }
+    };
+    activate_on(thread, target, reason);
+}
+
+/// The CPUs of the thread's affinity that are online; all online ones if there is none such.
+pub(crate) fn allowed_cpus(thread: &Thread) -> CpuSet {
+    let online = cpu::online();
+    let allowed = thread.affinity().intersection(online);
+    if allowed.is_empty() { online } else { allowed }
+}
+
+fn claim_idle(cpu: CpuId) -> bool {
+    IDLE.remove(cpu, Ordering::Relaxed)
+}
+
+fn claim_any_idle(candidates: CpuSet) -> Option<CpuId> {
+    let idle = IDLE.load(Ordering::Relaxed).intersection(candidates);
+    idle.iter().find(|&cpu| claim_idle(cpu))
+}
+
+fn place_woken(last: CpuId, allowed: CpuSet, synchronous: bool) -> CpuId {
+    let this = cpu::current();
+    if synchronous && allowed.contains(this) && Cpu::of(this).running.load(Ordering::Relaxed) <= 1 {
+        return this;
+    }
+    if allowed.contains(last) {
+        if IDLE.contains(last, Ordering::Relaxed) && claim_idle(last) {
+            return last;
+        }
+        return claim_any_idle(allowed).unwrap_or(last);
+    }
+    claim_any_idle(allowed).unwrap_or_else(|| least_loaded(allowed))
+}
+
+fn place_new(allowed: CpuSet) -> CpuId {
+    claim_any_idle(allowed).unwrap_or_else(|| least_loaded(allowed))
+}
+
+/// The CPU with fewest threads; this one among equals, for its warm caches.
+fn least_loaded(allowed: CpuSet) -> CpuId {
+    let this = cpu::current();
+    let load = |cpu: CpuId| (Cpu::of(cpu).running.load(Ordering::Relaxed), cpu != this);
+    allowed.iter().min_by_key(|&cpu| load(cpu)).expect("some CPU is online")
+}
+
+/// Puts a claimed thread on the run queue of `target` and tells that CPU what follows.
+pub(crate) fn activate_on(thread: &Thread, target: CpuId, reason: Activation) {
+    let cpu = Cpu::of(target);
+    let mut queue = cpu.queue.lock();
+    thread.set_cpu(target);
+    thread.state.enqueued();
+    let now_ns = time::now_ns();
+    queue.update_current(now_ns);
+    let preempts = queue.activate(thread, reason);
+    let wanted = if preempts {
+        REQUEST_RESCHEDULE
+    } else if queue.slice_end_ns() == NO_SLICE_END && queue.start_slice(now_ns) {
+        REQUEST_ARM
+    } else {
+        0
+    };
+    cpu.publish(&queue);
+    // Still under the lock: this CPU must be the one that the request is judged on.
+    if wanted != 0 {
+        request(target, wanted);
+    }
+}

@@ -1,0 +1,154 @@
+//! What a run queue knows of a thread.
+//!
+//! All fields but the counters are written under the lock of the run queue that the thread belongs to
+//! (`Thread::cpu`), or by the one waker that claimed it while it belongs to none. They are atomics only so that
+//! the thread can be shared; every access is relaxed and costs what a plain one does.
+
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use intrusive_collections::RBTreeAtomicLink;
+
+use crate::policy::{self, Nice, Policy, WEIGHT_NORMAL};
+
+/// The scheduling entity of a thread.
+pub(crate) struct Entity {
+    /// Links the thread into a run queue's tree while it is runnable and not running.
+    pub(super) link: RBTreeAtomicLink,
+    /// Order in the tree: virtual runtime (ns at weight 1024), or real-time rank.
+    key: AtomicU64,
+    /// Virtual runtime relative to its queue's, while it belongs to none.
+    lag: AtomicI64,
+    weight: AtomicU32,
+    /// Encoded policy and nice value.
+    policy: AtomicU32,
+    /// Whether `link` is in a tree.
+    queued: AtomicBool,
+    /// When the running thread's account was last brought up to date.
+    started_ns: AtomicU64,
+    runtime_ns: AtomicU64,
+    /// How often it was switched to.
+    pub(crate) switches: AtomicU64,
+}
+
+impl Entity {
+    pub(crate) fn new(policy: Policy, nice: Nice) -> Self {
+        let entity = Self {
+            link: RBTreeAtomicLink::new(),
+            key: AtomicU64::new(0),
+            lag: AtomicI64::new(0),
+            weight: AtomicU32::new(WEIGHT_NORMAL as u32),
+            policy: AtomicU32::new(0),
+            queued: AtomicBool::new(false),
+            started_ns: AtomicU64::new(0),
+            runtime_ns: AtomicU64::new(0),
+            switches: AtomicU64::new(0),
+        };
+        entity.set_policy(policy, nice);
+        entity
+    }
+
+    /// Changes the policy; the thread must not be counted in a queue's load meanwhile.
+    pub(crate) fn set_policy(&self, policy: Policy, nice: Nice) {
+        let kind = match policy {
+            Policy::Normal => 0,
+            Policy::Batch => 1,
+            Policy::Idle => 2,
+            Policy::Fifo(_) => 3,
+            Policy::RoundRobin(_) => 4,
+        };
+        let encoded = kind | u32::from(policy.priority()) << 8 | ((nice.value() + 20) as u32) << 16;
+        self.policy.store(encoded, Ordering::Relaxed);
+        self.weight.store(policy::weight(policy, nice) as u32, Ordering::Relaxed);
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        let encoded = self.policy.load(Ordering::Relaxed);
+        let priority = (encoded >> 8) as u8;
+        match encoded & 0xff {
+            0 => Policy::Normal,
+            1 => Policy::Batch,
+            2 => Policy::Idle,
+            3 => Policy::Fifo(priority),
+            _ => Policy::RoundRobin(priority),
+        }
+    }
+
+    pub(crate) fn nice(&self) -> Nice {
+        Nice::clamped((self.policy.load(Ordering::Relaxed) >> 16) as i32 - 20)
+    }
+
+    /// Nanoseconds it has run, up to its last account.
+    pub(crate) fn runtime_ns(&self) -> u64 {
+        self.runtime_ns.load(Ordering::Relaxed)
+    }
+
+    /// When its account was last brought up to date, while it runs.
+    pub(crate) fn started_ns(&self) -> u64 {
+        self.started_ns.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_started_ns(&self, now_ns: u64) {
+        self.started_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_runtime(&self, nanoseconds: u64) {
+        self.runtime_ns.store(self.runtime_ns() + nanoseconds, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn key(&self) -> u64 {
+        self.key.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn set_key(&self, key: u64) {
+        self.key.store(key, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn lag(&self) -> i64 {
+        self.lag.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_lag(&self, lag: i64) {
+        self.lag.store(lag, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn weight(&self) -> u64 {
+        u64::from(self.weight.load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_queued(&self) -> bool {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_queued(&self, queued: bool) {
+        self.queued.store(queued, Ordering::Relaxed);
+    }
+
+    /// Real time to virtual time.
+    #[inline(always)]
+    pub(super) fn virtual_ns(&self, real_ns: u64) -> u64 {
+        match self.weight() {
+            WEIGHT_NORMAL => real_ns,
+            weight => real_ns * WEIGHT_NORMAL / weight,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policy_survives_its_encoding() {
+        for policy in [Policy::Normal, Policy::Batch, Policy::Idle, Policy::Fifo(99), Policy::RoundRobin(1)] {
+            for nice in [Nice::MIN, Nice::default(), Nice::MAX] {
+                let entity = Entity::new(policy, nice);
+                assert_eq!((entity.policy(), entity.nice()), (policy, nice));
+            }
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! The run queue of one CPU.
+//!
+//! Two trees hold the threads that are runnable and not running; the running thread is in none. Real-time
+//! threads are ordered by priority, then by when they came; fair threads by virtual runtime: real runtime divided by
+//! weight. The next thread is the first real-time one, else the fair one that has had least, else the idle thread.
+//! Insertion and removal cost O(log n) and allocate nothing: the links are in the threads.
+//!
+//! Fairness: `min_virtual_ns` is the virtual time of the queue; it follows the least runtime of all fair threads and
+//! never goes back. A thread that leaves takes its distance from it along ([`Entity::lag`]), so that queues whose
+//! virtual times differ can exchange threads. A thread that slept comes back at most [`WAKEUP_BONUS_NS`] behind the
+//! queue's time: soon, but not for all the time it slept.
+//!
+//! A thread's slice ends the later the more the others of its queue weigh; there is a slice only while somebody else
+//! waits for the CPU, so a thread that is alone runs without ticks.
+//!
+//! Invariants (under the queue's lock): `count` = threads in the trees + 1 if the running thread is not the idle one;
+//! `load` = sum of their weights (fair ones only); a thread in a tree is not running on any CPU.
+
+use intrusive_collections::{KeyAdapter, RBTree, UnsafeRef, intrusive_adapter};
+
+use super::Entity;
+use crate::policy::Policy;
+use crate::thread::Thread;
+
+/// Within this time every fair thread of a queue gets its turn, as long as slices stay above the minimum.
+const LATENCY_NS: u64 = 6_000_000;
+/// No slice is shorter: a switch costs some microseconds with all its cache misses.
+const MINIMUM_SLICE_NS: u64 = 750_000;
+/// How far behind the queue's virtual time a thread may wake up.
+const WAKEUP_BONUS_NS: i64 = 3_000_000;
+/// By how much less a waking thread must have had to preempt the running one.
+const WAKEUP_GRANULARITY_NS: u64 = 1_000_000;
+/// Where a new thread starts behind the queue's time: forking is not a way to get more.
+const NEWCOMER_DEBIT_NS: i64 = 3_000_000;
+/// Turn of a round-robin real-time thread, as Linux's default.
+const ROUND_ROBIN_SLICE_NS: u64 = 100_000_000;
+/// The slice end of a thread that nobody waits for.
+pub(crate) const NO_SLICE_END: u64 = u64::MAX;
+
+intrusive_adapter!(Ordered = UnsafeRef<Thread>: Thread { entity.link => intrusive_collections::RBTreeAtomicLink });
+
+impl<'a> KeyAdapter<'a> for Ordered {
+    type Key = u64;
+    fn get_key(&self, thread: &'a Thread) -> u64 {
+        thread.entity.key()
+    }
+}
+
+/// Why a thread comes to a run queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activation {
+    /// It is new.
+    New,
+    /// It slept.
+    Wakeup,
+    /// It was runnable on another CPU, or its policy changed.
+    Moved,
+}
+
+/// The runnable threads of one CPU. Guarded by `Cpu::queue`.
+pub(crate) struct RunQueue {
+    realtime: RBTree<Ordered>,
+    fair: RBTree<Ordered>,
+    current: *const Thread,
+    idle: *const Thread,
+    count: u32,
+    realtime_count: u32,
+    load: u64,
+    min_virtual_ns: u64,
+    /// Source of real-time ranks: first come, first served within a priority.
+    sequence: u64,
+    slice_end_ns: u64,
+}
+
+// SAFETY: the raw pointers are to threads, which are Sync; a thread outlives its stay in a queue because it holds a
+// reference to itself until it is dead and switched away from.
+unsafe impl Send for RunQueue {}
+
+impl RunQueue {
+    pub(crate) const fn new() -> Self {
+        Self {
+            realtime: RBTree::new(Ordered::NEW),
+            fair: RBTree::new(Ordered::NEW),
+            current: core::ptr::null(),
+            idle: core::ptr::null(),
+            count: 0,
+            realtime_count: 0,
+            load: 0,
+            min_virtual_ns: 0,
+            sequence: 0,
+            slice_end_ns: NO_SLICE_END,
+        }
+    }
+
+    /// The CPU starts with this running thread and idle thread.
+    pub(crate) fn start(&mut self, current: &Thread, idle: *const Thread, now_ns: u64) {
+        self.idle = idle;
+        self.current = current;
+        current.entity.set_started_ns(now_ns);
+        if !core::ptr::eq(current, idle) {
+            self.count_in(&current.entity);
+            current.entity.set_key(self.min_virtual_ns);
+        }
+    }
+
+    pub(crate) fn current(&self) -> *const Thread {
+        self.current
+    }
+
+    pub(crate) fn idle(&self) -> *const Thread {
+        self.idle
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        core::ptr::eq(self.current, self.idle)
+    }
+
+    /// Runnable threads, the running one included, the idle thread not.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) fn slice_end_ns(&self) -> u64 {
+        self.slice_end_ns
+    }
+
+    /// The running thread.
+    fn running(&self) -> Option<&Thread> {
+        // SAFETY: the running thread is alive: it can die only by switching away, under this queue's lock.
+        unsafe { self.current.as_ref() }
+    }
+
+    fn count_in(&mut self, entity: &Entity) {
+        self.count += 1;
+        if entity.policy().is_realtime() {
+            self.realtime_count += 1;
+        } else {
+            self.load += entity.weight();
+        }
+    }
+
+    fn count_out(&mut self, entity: &Entity) {
+        debug_assert!(self.count > 0, "a thread leaves a queue that it was counted in");
+        self.count -= 1;
+        if entity.policy().is_realtime() {
+            self.realtime_count -= 1;
+        } else {
+            self.load -= entity.weight();
+        }
+    }
+
+    /// Brings the running thread's account up to date.
+    pub(crate) fn update_current(&mut self, now_ns: u64) {
+        let Some(thread) = self.running() else { return };
+        let entity = &thread.entity;
+        let ran_ns = now_ns.saturating_sub(entity.started_ns());
+        entity.add_runtime(ran_ns);
+        entity.set_started_ns(now_ns);
+        if self.is_idle() || entity.policy().is_realtime() {
+            return;
+        }
+        entity.set_key(entity.key() + entity.virtual_ns(ran_ns));
+        let key = entity.key();
+        let least = self.fair.front().get().map_or(key, |first| first.entity.key().min(key));
+        self.min_virtual_ns = self.min_virtual_ns.max(least);
+    }
+
+    /// Adds a thread that belongs to no queue. Returns whether it should run instead of the running one.
+    pub(crate) fn activate(&mut self, thread: &Thread, reason: Activation) -> bool {
+        let entity = &thread.entity;
+        debug_assert!(!entity.is_queued(), "a thread is in one queue at a time");
+        if entity.policy().is_realtime() {
+            self.rank(thread);
+        } else {
+            let lag = match reason {
+                Activation::New => entity.virtual_ns(NEWCOMER_DEBIT_NS as u64) as i64,
+                Activation::Wakeup | Activation::Moved => entity.lag().max(-WAKEUP_BONUS_NS),
+            };
+            entity.set_key(self.min_virtual_ns.saturating_add_signed(lag));
+        }
+        self.count_in(entity);
+        self.insert(thread);
+        self.preempts(thread)
+    }
+
+    /// Gives a real-time thread the last rank of its priority.
+    fn rank(&mut self, thread: &Thread) {
+        const PRIORITY_SHIFT: u32 = 56;
+        const HIGHEST: u64 = 99;
+        self.sequence += 1;
+        let priority = u64::from(thread.entity.policy().priority());
+        thread.entity.set_key((HIGHEST.saturating_sub(priority)) << PRIORITY_SHIFT | self.sequence);
+    }
+
+    /// The running thread stops being runnable here.
+    pub(crate) fn deactivate_current(&mut self) {
+        if let Some(thread) = self.running() {
+            let entity = &thread.entity;
+            Self::take_lag(self.min_virtual_ns, entity);
+            // SAFETY: as in `running`; the borrow ends before `count_out` changes the queue.
+            let entity = unsafe { &(*self.current).entity };
+            self.count_out(entity);
+        }
+    }
+
+    /// The running thread, which was deactivated, is runnable here again.
+    pub(crate) fn readmit_current(&mut self) {
+        // SAFETY: as in `running`.
+        let Some(thread) = (unsafe { self.current.as_ref() }) else { return };
+        if thread.entity.policy().is_realtime() {
+            self.rank(thread);
+        } else {
+            thread.entity.set_key(self.min_virtual_ns.saturating_add_signed(thread.entity.lag()));
+        }
+        self.count_in(&thread.entity);
+    }
+
+    /// Time that the CPU has spent without a runnable thread, up to the last account.
+    pub(crate) fn idle_ns(&self) -> u64 {
+        // SAFETY: idle threads are never freed.
+        unsafe { self.idle.as_ref() }.map_or(0, |idle| idle.entity.runtime_ns())
+    }
+
+    /// Takes a thread that waits in this queue out of it.
+    pub(crate) fn deactivate_waiting(&mut self, thread: &Thread) {
+        self.remove(thread);
+        Self::take_lag(self.min_virtual_ns, &thread.entity);
+        self.count_out(&thread.entity);
+    }
+
+    fn take_lag(min_virtual_ns: u64, entity: &Entity) {
+        if !entity.policy().is_realtime() {
+            entity.set_lag(entity.key().wrapping_sub(min_virtual_ns) as i64);
+        }
+    }
+
+    fn insert(&mut self, thread: &Thread) {
+        // SAFETY: the thread stays alive while it is queued (it is not dead, and holds a reference to itself until
+        // then), and it is removed before anything else links it.
+        let link = unsafe { UnsafeRef::from_raw(thread) };
+        thread.entity.set_queued(true);
+        if thread.entity.policy().is_realtime() {
+            self.realtime.insert(link);
+        } else {
+            self.fair.insert(link);
+        }
+    }
+
+    fn remove(&mut self, thread: &Thread) {
+        debug_assert!(thread.entity.is_queued(), "only a waiting thread is in a tree");
+        let tree = if thread.entity.policy().is_realtime() { &mut self.realtime } else { &mut self.fair };
+        // SAFETY: the thread is queued, under this queue's lock and in the tree of its class.
+        let removed = unsafe { tree.cursor_mut_from_ptr(thread) }.remove();
+        debug_assert!(removed.is_some(), "a queued thread is in its tree");
+        thread.entity.set_queued(false);
+    }
+
+    /// Chooses the next thread. The running one competes if `current_runs_on`; afterwards it is in a tree unless it
+    /// was chosen. None when nobody is runnable.
+    pub(crate) fn pick(&mut self, current_runs_on: bool) -> Option<*const Thread> {
+        let current = self.current;
+        let competitor = if current_runs_on && !self.is_idle() { self.running() } else { None };
+        let first = self.realtime.front().clone_pointer().or_else(|| self.fair.front().clone_pointer());
+        let Some(first) = first else { return competitor.map(core::ptr::from_ref) };
+        if let Some(running) = competitor {
+            let realtime = (running.entity.policy().is_realtime(), first.entity.policy().is_realtime());
+            let stays = match realtime {
+                (true, false) => true,
+                (false, true) => false,
+                _ => running.entity.key() <= first.entity.key(),
+            };
+            if stays {
+                return Some(current);
+            }
+            // SAFETY: the running thread is alive, see `running`.
+            self.insert(unsafe { &*current });
+        }
+        let first: *const Thread = &*first;
+        // SAFETY: a queued thread is alive.
+        self.remove(unsafe { &*first });
+        Some(first)
+    }
+
+    /// Makes the chosen thread the running one.
+    pub(crate) fn set_current(&mut self, thread: &Thread, now_ns: u64) {
+        self.current = thread;
+        thread.entity.set_started_ns(now_ns);
+        self.start_slice(now_ns);
+    }
+
+    /// Starts the running thread's slice, if somebody waits for the CPU. Returns whether there is one.
+    pub(crate) fn start_slice(&mut self, now_ns: u64) -> bool {
+        self.slice_end_ns = match self.running() {
+            Some(thread) if !self.is_idle() && self.count > 1 => {
+                self.slice_ns(thread).map_or(NO_SLICE_END, |slice| now_ns + slice)
+            }
+            _ => NO_SLICE_END,
+        };
+        self.slice_end_ns != NO_SLICE_END
+    }
+
+    fn slice_ns(&self, thread: &Thread) -> Option<u64> {
+        match thread.entity.policy() {
+            Policy::Fifo(_) => None,
+            Policy::RoundRobin(_) => (self.realtime_count > 1).then_some(ROUND_ROBIN_SLICE_NS),
+            _ => Some((LATENCY_NS * thread.entity.weight() / self.load.max(1)).max(MINIMUM_SLICE_NS)),
+        }
+    }
+
+    /// The running thread's slice is over: it goes behind its equals. Returns whether another one should run.
+    pub(crate) fn end_slice(&mut self) -> bool {
+        let Some(thread) = self.running() else { return false };
+        match thread.entity.policy() {
+            Policy::Fifo(_) => !self.realtime.is_empty(),
+            Policy::RoundRobin(_) => {
+                // SAFETY: as in `running`; the borrow ends before the queue changes.
+                let thread = unsafe { &*self.current };
+                self.rank(thread);
+                !self.realtime.is_empty()
+            }
+            _ => self.count > 1,
+        }
+    }
+
+    /// The running thread yields: the one that is next now goes first.
+    pub(crate) fn yield_current(&mut self) {
+        // SAFETY: the running thread is alive, see `running`.
+        let Some(thread) = (unsafe { self.current.as_ref() }) else { return };
+        if thread.entity.policy().is_realtime() {
+            self.rank(thread);
+        } else if let Some(first) = self.fair.front().get() {
+            let key = thread.entity.key().max(first.entity.key() + 1);
+            thread.entity.set_key(key);
+        }
+    }
+
+    /// Whether a thread that has just become runnable should run at once.
+    fn preempts(&self, thread: &Thread) -> bool {
+        let Some(running) = self.running() else { return true };
+        if self.is_idle() {
+            return true;
+        }
+        let (new, old) = (thread.entity.policy(), running.entity.policy());
+        if new.is_realtime() {
+            return new.priority() > old.priority();
+        }
+        match (old, new) {
+            (Policy::Fifo(_) | Policy::RoundRobin(_), _) | (_, Policy::Idle | Policy::Batch) => false,
+            (Policy::Idle, _) => true,
+            _ => thread.entity.key() + thread.entity.virtual_ns(WAKEUP_GRANULARITY_NS) < running.entity.key(),
+        }
+    }
+
+    /// The last waiting thread that may run on another CPU: the one that would wait longest. Real-time threads first.
+    pub(crate) fn find_movable(&self, may_move: impl Fn(&Thread) -> bool) -> Option<*const Thread> {
+        /// Threads looked at under the lock; the others have the same chance next time.
+        const SEARCH_LIMIT: usize = 32;
+        for tree in [&self.realtime, &self.fair] {
+            let mut cursor = tree.back();
+            for _ in 0..SEARCH_LIMIT {
+                let Some(thread) = cursor.get() else { break };
+                if may_move(thread) {
+                    return Some(thread);
+                }
+                cursor.move_prev();
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,218 @@
+//! A sleeping lock that many readers or one writer hold. A waiting writer stops new readers, and what a writer leaves goes to
+//! the readers that wait first: neither side starves the other.
+//!
+//! The word: WRITER, or readers × READER; PENDING = a writer waits. An uncontended read costs one atomic operation each way.
+
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::WaitQueue;
+
+const WRITER: u32 = 1;
+/// Writers that wait, counted from here.
+const PENDING: u32 = 1 << 1;
+const PENDING_MASK: u32 = 0xfffe;
+/// Readers that hold the lock, counted from here.
+const READER: u32 = 1 << 16;
+
+/// A sleeping reader-writer lock around a value.
+pub struct RwLock<T: ?Sized> {
+    word: AtomicU32,
+    readers: WaitQueue,
+    writers: WaitQueue,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: readers share `&T` (needs Sync), a writer alone has `&mut T` (needs Send).
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
+// SAFETY: the lock owns its value.
+unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
+
+impl<T> RwLock<T> {
+    /// A free lock around the value.
+    pub const fn new(value: T) -> Self {
+        Self {
+            word: AtomicU32::new(0),
+            readers: WaitQueue::new(),
+            writers: WaitQueue::new(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// The value, when the lock is no longer shared.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    /// Takes the lock for reading; sleeps while a writer has it or waits for it.
+    #[inline]
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        if !self.take_read(WRITER | PENDING_MASK) {
+            self.read_slowly();
+        }
+        RwLockReadGuard { lock: self, _not_send: PhantomData }
+    }
+
+    /// Takes the lock for reading if no writer has it or waits for it.
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        self.take_read(WRITER | PENDING_MASK).then_some(())?;
+        Some(RwLockReadGuard { lock: self, _not_send: PhantomData })
+    }
+
+    /// Takes the lock for writing; sleeps while anybody has it.
+    #[inline]
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        if !self.take_write(0) {
+            self.write_slowly();
+        }
+        RwLockWriteGuard { lock: self, _not_send: PhantomData }
+    }
+
+    /// Takes the lock for writing if nobody has it.
+    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+        self.take_write(0).then_some(())?;
+        Some(RwLockWriteGuard { lock: self, _not_send: PhantomData })
+    }
+
+    #[inline(always)]
+    fn take_read(&self, obstacles: u32) -> bool {
+        let mut word = self.word.load(Ordering::Relaxed);
+        while word & obstacles == 0 {
+            // Acquire: pairs with the Release of the last writer.
+            match self.word.compare_exchange_weak(word, word + READER, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    #[inline(always)]
+    fn take_write(&self, waits: u32) -> bool {
+        let mut word = self.word.load(Ordering::Relaxed);
+        while word & !PENDING_MASK == 0 {
+            // Acquire: pairs with the Release of the last holder.
+            match self.word.compare_exchange_weak(
+                word,
+                (word | WRITER) - waits,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_slowly(&self) {
+        // A reader that has been woken since it began to wait had its turn announced by a writer's release: it goes
+        // before the writers that wait.
+        let mut tries = 0;
+        self.readers.wait_until(|| {
+            tries += 1;
+            self.take_read(if tries > 2 { WRITER } else { WRITER | PENDING_MASK })
+        });
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_slowly(&self) {
+        self.word.fetch_add(PENDING, Ordering::Relaxed);
+        self.writers.wait_until_exclusive(|| self.take_write(PENDING));
+    }
+
+    #[inline(always)]
+    fn release_read(&self) {
+        // Release: pairs with the Acquire of the next writer.
+        let before = self.word.fetch_sub(READER, Ordering::Release);
+        if before < 2 * READER && before & PENDING_MASK != 0 {
+            self.writers.wake_one();
+        }
+    }
+
+    #[inline(always)]
+    fn release_write(&self) {
+        // Release: pairs with the Acquire of the next holder.
+        let before = self.word.fetch_and(!WRITER, Ordering::Release);
+        self.readers.wake_all();
+        if before & PENDING_MASK != 0 {
+            self.writers.wake_one();
+        }
+    }
+
+    /// The value, without locking: `&mut` proves that nobody else has the lock.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}
+
+impl<T: Default> Default for RwLock<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: ?Sized> core::fmt::Debug for RwLock<T> {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.debug_struct("RwLock").field("word", &self.word).finish_non_exhaustive()
+    }
+}
+
+/// Proof that a [`RwLock`] is held for reading.
+pub struct RwLockReadGuard<'a, T: ?Sized> {
+    lock: &'a RwLock<T>,
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: no writer exists while a reader's guard does.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.lock.release_read();
+    }
+}
+
+/// Proof that a [`RwLock`] is held for writing.
+pub struct RwLockWriteGuard<'a, T: ?Sized> {
+    lock: &'a RwLock<T>,
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the writer is alone.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the writer is alone, and the guard is borrowed exclusively.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.lock.release_write();
+    }
+}

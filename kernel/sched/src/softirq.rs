@@ -1,0 +1,217 @@
+//! Softirqs: work that interrupt handlers put off to the end of the interrupt.
+//!
+//! A raised softirq runs on the CPU that raised it, with interrupts on and preemption off, at the first of: the end of the
+//! outermost interrupt, if that interrupted neither an atomic section nor a softirq; the end of the atomic section
+//! otherwise. So a softirq never runs inside an atomic section of its CPU, and what it shares with threads needs plain spin locks
+//! only. Leaving a softirq run is a quiescent state for RCU.
+//!
+//! Budget: a run handles at most [`ROUNDS`] rounds and [`BUDGET_NS`]; what is raised after that is left to the CPU's
+//! `ksoftirqd` thread, which competes with user programs as an ordinary thread. While it is at it, interrupts raise without
+//! running. So no flood of packets starves user programs (specs/scalability.md §I).
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use machine::cpu::{self, CpuId, CpuSet};
+use machine::{interrupt, preempt, time};
+use memory::OutOfMemory;
+use sync::{PerCpu, per_cpu, rcu};
+
+use crate::thread::{Builder, ThreadRef, current};
+use crate::wait;
+
+/// Rounds over the pending softirqs before the rest is left to the thread.
+const ROUNDS: u32 = 10;
+/// Time after which the rest is left to the thread.
+const BUDGET_NS: u64 = 2_000_000;
+
+/// The softirqs, in the order in which they run, under the names of `/proc/softirqs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Softirq {
+    High,
+    Timer,
+    NetworkTransmit,
+    NetworkReceive,
+    Block,
+    Tasklet,
+    Sched,
+    Rcu,
+}
+
+/// How many softirqs there are.
+pub const COUNT: usize = 8;
+/// Their names in `/proc/softirqs`.
+pub const NAMES: [&str; COUNT] = ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "TASKLET", "SCHED", "RCU"];
+
+struct Local {
+    /// Bit n: softirq n is raised. Written by this CPU only, also from its interrupts.
+    pending: AtomicU32,
+    /// Whether a run is going on.
+    running: AtomicBool,
+    /// Whether the thread has taken over.
+    handed_over: AtomicBool,
+    counts: [AtomicU64; COUNT],
+    busy_ns: AtomicU64,
+    /// This CPU's `ksoftirqd`, null before it exists.
+    thread: AtomicPtr<crate::Thread>,
+}
+
+static LOCAL: PerCpu<Local> = per_cpu!(Local {
+    pending: AtomicU32::new(0),
+    running: AtomicBool::new(false),
+    handed_over: AtomicBool::new(false),
+    counts: [const { AtomicU64::new(0) }; COUNT],
+    busy_ns: AtomicU64::new(0),
+    thread: AtomicPtr::new(core::ptr::null_mut()),
+});
+
+fn nothing() {}
+
+/// `fn()`s.
+static HANDLERS: [AtomicPtr<()>; COUNT] = [const { AtomicPtr::new(nothing as fn() as *mut ()) }; COUNT];
+
+/// Sets what a softirq does: a function that must not sleep.
+pub fn register(softirq: Softirq, handler: fn()) {
+    // Release: pairs with the Acquire in `run_pending`.
+    HANDLERS[softirq as usize].store(handler as *mut (), Ordering::Release);
+}
+
+/// Makes the softirq run soon on this CPU. From any context.
+pub fn raise(softirq: Softirq) {
+    let _preemption = preempt::disable();
+    let local = LOCAL.this();
+    local.pending.fetch_or(1 << softirq as u32, Ordering::Relaxed);
+    if !interrupt::in_interrupt() && !local.running.load(Ordering::Relaxed) {
+        // The end of the atomic section runs it: of the guard above, if nothing else.
+        preempt::set_need_resched(true);
+    }
+}
+
+/// Runs what is pending at the end of the outermost interrupt; interrupts are off.
+pub(crate) fn interrupt_exit() {
+    let local = LOCAL.this();
+    if local.pending.load(Ordering::Relaxed) == 0 || local.running.load(Ordering::Relaxed) {
+        return;
+    }
+    if preempt::count() != 0 {
+        preempt::set_need_resched(true);
+        return;
+    }
+    rcu::idle_exit();
+    run(local);
+}
+
+/// Runs what is pending where preemption has just become possible.
+pub(crate) fn run_deferred() {
+    let local = LOCAL.of(cpu::current());
+    if local.pending.load(Ordering::Relaxed) != 0 && !interrupt::in_interrupt() {
+        let _preemption = preempt::disable();
+        let local = LOCAL.this();
+        if !local.running.load(Ordering::Relaxed) {
+            let _interrupts = interrupt::disable();
+            run(local);
+        }
+    }
+}
+
+/// Handles pending softirqs within the budget; interrupts are off before and after, and on meanwhile.
+fn run(local: &Local) {
+    if local.handed_over.load(Ordering::Relaxed) {
+        return;
+    }
+    let _preemption = preempt::disable();
+    let start_ns = time::now_ns();
+    let mut rounds = 0;
+    while local.pending.load(Ordering::Relaxed) != 0 {
+        if rounds == ROUNDS || time::now_ns() - start_ns > BUDGET_NS {
+            hand_over(local);
+            break;
+        }
+        run_pending(local);
+        rounds += 1;
+    }
+    local.busy_ns.fetch_add(time::now_ns() - start_ns, Ordering::Relaxed);
+    // Whoever needs rescheduling is told by the end of the interrupt or section, unless that was a raise only.
+}
+
+/// One round. Interrupts are off before and after, and on meanwhile.
+fn run_pending(local: &Local) {
+    let pending = local.pending.swap(0, Ordering::Relaxed);
+    local.running.store(true, Ordering::Relaxed);
+    interrupt::enable();
+    for (number, handler) in HANDLERS.iter().enumerate() {
+        if pending & (1 << number) != 0 {
+            local.counts[number].fetch_add(1, Ordering::Relaxed);
+            let handler = handler.load(Ordering::Acquire);
+            // SAFETY: the slots hold `fn()`s only, see `register`.
+            let handler = unsafe { core::mem::transmute::<*mut (), fn()>(handler) };
+            handler();
+        }
+    }
+    interrupt::disable_unguarded();
+    local.running.store(false, Ordering::Relaxed);
+}
+
+fn hand_over(local: &Local) {
+    let thread = local.thread.load(Ordering::Acquire);
+    // SAFETY: a `ksoftirqd` never ends.
+    if let Some(thread) = unsafe { thread.as_ref() } {
+        local.handed_over.store(true, Ordering::Relaxed);
+        thread.wake();
+    }
+}
+
+/// Makes this CPU's `ksoftirqd`.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub(crate) fn start_thread(cpu: CpuId) -> Result<(), OutOfMemory> {
+    let local = LOCAL.of(cpu);
+    if !local.thread.load(Ordering::Relaxed).is_null() {
+        return Ok(());
+    }
+    let mut name = *b"ksoftirqd/\0\0\0\0\0\0";
+    write_number(&mut name[10..], cpu.index());
+    let builder = Builder { name, affinity: CpuSet::only(cpu), ..Builder::new("") };
+    let new = builder.prepare(alloc::boxed::Box::new(move || thread_body(LOCAL.of(cpu))))?;
+    let thread: ThreadRef = new.thread().clone();
+    local.thread.store(alloc::sync::Arc::into_raw(thread).cast_mut(), Ordering::Release);
+    new.start();
+    Ok(())
+}
+
+fn write_number(into: &mut [u8], number: usize) {
+    let digits = [(number / 10) as u8 + b'0', (number % 10) as u8 + b'0'];
+    let digits = if number < 10 { &digits[1..] } else { &digits[..] };
+    into[..digits.len()].copy_from_slice(digits);
+}
+
+fn thread_body(local: &Local) {
+    debug_assert!(!current().name().as_bytes().is_empty());
+    loop {
+        let _woken = wait::block_uninterruptible_idle(|| local.handed_over.load(Ordering::Relaxed));
+        while local.pending.load(Ordering::Relaxed) != 0 {
+            {
+                let _preemption = preempt::disable();
+                let _interrupts = interrupt::disable();
+                run_pending(local);
+            }
+            // The end of the sections above lets others run; this makes the round a quiescent state even if none wants to.
+            crate::dispatch::schedule();
+        }
+        local.handed_over.store(false, Ordering::Relaxed);
+        if local.pending.load(Ordering::Relaxed) != 0 {
+            preempt::set_need_resched(true);
+        }
+    }
+}
+
+/// How often a CPU has run a softirq.
+pub fn count(cpu: CpuId, softirq: usize) -> u64 {
+    LOCAL.of(cpu).counts[softirq].load(Ordering::Relaxed)
+}
+
+/// Time a CPU has spent in softirqs.
+pub fn busy_ns(cpu: CpuId) -> u64 {
+    LOCAL.of(cpu).busy_ns.load(Ordering::Relaxed)
+}

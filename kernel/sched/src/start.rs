@@ -1,0 +1,128 @@
+//! Starting the scheduler on each CPU.
+//!
+//! The boot CPU calls [`initialize`]: its boot code becomes an ordinary thread that may sleep, and the CPU gets an idle thread.
+//! Application processors call [`enter_application_processor`]: their boot code becomes their idle thread.
+//! On the hosted machine a host thread becomes a thread of its CPU by its first use of the scheduler.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use machine::cpu::{self, CpuId, CpuSet};
+use machine::ipi::{self, Ipi};
+use machine::{interrupt, preempt, time};
+use sync::{Once, PerCpu, per_cpu};
+
+use crate::cpu::Cpu;
+use crate::thread::{Builder, Thread, ThreadRef};
+use crate::{deadline, dispatch, idle, rcu_driver, softirq, statistics, timer, work};
+
+/// Idle threads take interrupts and softirqs on other stacks; their own holds a few frames.
+const IDLE_STACK_PAGES: usize = 2;
+
+/// The idle thread of each CPU, null before it exists.
+static IDLE_THREADS: PerCpu<AtomicPtr<Thread>> = per_cpu!(AtomicPtr::new(core::ptr::null_mut()));
+static HOOKS: Once<()> = Once::new();
+
+/// Starts the scheduler on the boot CPU; the caller becomes a thread bound to it.
+///
+/// # Panics
+/// When there is no memory for the first threads.
+pub fn initialize() {
+    set_hooks();
+    let thread = start_cpu_with_thread("boot");
+    debug_assert_eq!(thread.cpu(), cpu::current());
+    start_helpers();
+}
+
+/// Starts the scheduler on an application processor; the caller becomes its idle thread.
+pub fn enter_application_processor() -> ! {
+    let this = cpu::current();
+    let thread = Thread::adopt_current("idle", CpuSet::only(this));
+    let pointer = Arc::into_raw(thread).cast_mut();
+    IDLE_THREADS.of(this).store(pointer, Ordering::Release);
+    // SAFETY: idle threads are never freed.
+    begin(unsafe { &*pointer }, pointer);
+    interrupt::enable();
+    if let Err(memory::OutOfMemory) = softirq::start_thread(this) {
+        log::warn!("no memory for ksoftirqd/{this}");
+    }
+    idle::run()
+}
+
+fn set_hooks() {
+    HOOKS.call_once(|| {
+        preempt::set_schedule_hook(dispatch::preempt_hook);
+        interrupt::set_exit_hook(softirq::interrupt_exit);
+        ipi::set_handler(Ipi::Reschedule, dispatch::reschedule_interrupt);
+        time::set_handler(deadline::interrupt);
+        softirq::register(softirq::Softirq::Timer, timer::run_due);
+        sync::remote::initialize();
+        rcu_driver::initialize();
+        statistics::initialize();
+    });
+}
+
+fn start_helpers() {
+    let this = cpu::current();
+    softirq::start_thread(this).expect("memory for the boot CPU's threads");
+    work::start();
+}
+
+/// The running context becomes a thread of this CPU, which gets an idle thread.
+fn start_cpu_with_thread(name: &str) -> ThreadRef {
+    let this = cpu::current();
+    let thread = Thread::adopt_current(name, CpuSet::only(this));
+    // The reference that every thread holds to itself.
+    let _ = Arc::into_raw(thread.clone());
+    let idle = idle_thread(this);
+    begin(&thread, idle);
+    thread
+}
+
+/// This CPU's idle thread, made if there is none.
+fn idle_thread(this: CpuId) -> *const Thread {
+    let slot = IDLE_THREADS.of(this);
+    let existing = slot.load(Ordering::Acquire);
+    if !existing.is_null() {
+        return existing;
+    }
+    let affinity = CpuSet::only(this);
+    let builder = Builder { affinity, stack_pages: IDLE_STACK_PAGES, ..Builder::new("idle") };
+    let new = builder.prepare(Box::new(|| idle::run())).expect("memory for an idle thread");
+    let idle = Arc::into_raw(new.into_idle()).cast_mut();
+    slot.store(idle, Ordering::Release);
+    idle
+}
+
+fn begin(current: &Thread, idle: *const Thread) {
+    let _interrupts = interrupt::disable();
+    let cpu = Cpu::of(cpu::current());
+    deadline::reset();
+    cpu::set_thread_word(core::ptr::from_ref(current) as usize);
+    let mut queue = cpu.queue.lock();
+    queue.start(current, idle, time::now_ns());
+    cpu.publish(&queue);
+}
+
+/// Runs a new thread's body. On the host a panic in it is printed and ends the process: it would otherwise unwind off the stack.
+pub(crate) fn run_body(body: Box<dyn FnOnce() + Send>) {
+    #[cfg(target_os = "none")]
+    body();
+    #[cfg(not(target_os = "none"))]
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
+        eprintln!("a kernel thread panicked; see above");
+        std::process::abort();
+    }
+}
+
+/// A host thread uses the scheduler for the first time.
+#[cfg(not(target_os = "none"))]
+#[cold]
+#[inline(never)]
+pub(crate) fn adopt_host_thread() -> usize {
+    set_hooks();
+    let thread = start_cpu_with_thread("host");
+    start_helpers();
+    Arc::as_ptr(&thread) as usize
+}

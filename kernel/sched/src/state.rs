@@ -1,0 +1,231 @@
+//! The sleep/wake protocol.
+//!
+//! States of a thread, one atomic word:
+//!
+//! | state | meaning | on a run queue or running |
+//! |---|---|---|
+//! | RUNNING | runs or is runnable | yes |
+//! | PREPARING | runs and has announced that it will sleep | yes |
+//! | BLOCKED | sleeps | no |
+//! | WAKING | a waker is bringing it to a run queue | no |
+//! | MOVING | runnable, and on its way to a CPU of its affinity | no |
+//! | DEAD | never runs again | no |
+//!
+//! PREPARING and BLOCKED come in two kinds: interruptible (attention wakes it) and uninterruptible.
+//!
+//! Transitions:
+//! - RUNNING → PREPARING: the thread itself, [`StateWord::prepare`], before it checks its condition;
+//! - PREPARING → RUNNING: the thread itself when the condition holds ([`StateWord::cancel`]), or a waker
+//!   ([`StateWord::claim_wake`]): then the thread stays on its CPU and no run queue is touched;
+//! - PREPARING → BLOCKED: the dispatcher, under the run-queue lock ([`StateWord::block`]);
+//! - BLOCKED → WAKING: exactly one waker wins; it alone then enqueues the thread, which makes it RUNNING;
+//! - RUNNING → MOVING: the dispatcher ([`StateWord::begin_move`]), which enqueues the thread elsewhere after the switch;
+//! - RUNNING → DEAD: the thread itself.
+//!
+//! Why no wake-up is lost: the sleeper stores PREPARING and then reads its condition; the waker makes the condition
+//! true and then reads the state, both sequentially consistent. So either the sleeper sees the condition or the
+//! waker sees PREPARING or BLOCKED. A preempted thread that is PREPARING is not blocked: only a voluntary switch does that.
+
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+
+const RUNNING: u32 = 0;
+const PREPARING: u32 = 1;
+const BLOCKED: u32 = 2;
+const WAKING: u32 = 3;
+const DEAD: u32 = 4;
+/// Like WAKING, on the way from a CPU that its affinity no longer allows.
+const MOVING: u32 = 5;
+const KIND: u32 = 0xff;
+const INTERRUPTIBLE: u32 = 0x100;
+
+/// What a thread is doing, as others see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// Runs or is runnable.
+    Running,
+    /// Sleeps and can be woken by a signal.
+    Sleeping,
+    /// Sleeps and cannot be interrupted.
+    Uninterruptible,
+    /// Has ended.
+    Dead,
+}
+
+/// What a waker has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WakeClaim {
+    /// Nothing: the thread is not asleep, or not in the way asked for.
+    Nothing,
+    /// Nothing more: the thread had not gone to sleep yet and won't.
+    Kept,
+    /// Enqueue it: this waker alone does. Says whether it slept uninterruptibly.
+    Enqueue {
+        /// Whether the sleep was uninterruptible.
+        uninterruptible: bool,
+    },
+}
+
+/// The state word of one thread.
+pub(crate) struct StateWord(AtomicU32);
+
+impl StateWord {
+    /// A new thread: as if a waker had claimed it, for its first enqueueing.
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU32::new(WAKING))
+    }
+
+    /// A thread that runs already.
+    pub(crate) const fn running() -> Self {
+        Self(AtomicU32::new(RUNNING))
+    }
+
+    /// Announces a sleep; called by the thread itself, before it checks what it waits for.
+    #[inline]
+    pub(crate) fn prepare(&self, interruptible: bool) {
+        debug_assert_ne!(
+            self.0.load(Ordering::Relaxed) & KIND,
+            BLOCKED,
+            "only a running thread prepares to sleep"
+        );
+        let flag = if interruptible { INTERRUPTIBLE } else { 0 };
+        // SeqCst read-modify-write: the announcement is before the check of the condition.
+        self.0.swap(PREPARING | flag, Ordering::SeqCst);
+    }
+
+    /// Takes the announcement back.
+    #[inline]
+    pub(crate) fn cancel(&self) {
+        // A waker's PREPARING → RUNNING may come at the same time; both mean RUNNING.
+        self.0.store(RUNNING, Ordering::Relaxed);
+    }
+
+    /// A voluntary switch: goes to sleep unless woken meanwhile. Under the run-queue lock. Returns whether the
+    /// thread leaves the run queue, and if so whether uninterruptibly.
+    #[inline]
+    pub(crate) fn block(&self) -> Option<Blocked> {
+        let state = self.0.load(Ordering::Relaxed);
+        match state & KIND {
+            PREPARING => {
+                let blocked = BLOCKED | (state & INTERRUPTIBLE);
+                // Release: what the thread did before is visible to its waker.
+                self.0.compare_exchange(state, blocked, Ordering::Release, Ordering::Relaxed).ok()?;
+                Some(Blocked { uninterruptible: state & INTERRUPTIBLE == 0, dead: false })
+            }
+            DEAD => Some(Blocked { uninterruptible: false, dead: true }),
+            _ => None,
+        }
+    }
+
+    /// Tries to wake the thread; `interruptible_only` leaves uninterruptible sleeps alone.
+    #[inline]
+    pub(crate) fn claim_wake(&self, interruptible_only: bool) -> WakeClaim {
+        // The condition that the waker made true is before the look at the state.
+        fence(Ordering::SeqCst);
+        let mut state = self.0.load(Ordering::Relaxed);
+        loop {
+            if interruptible_only && state & INTERRUPTIBLE == 0 {
+                return WakeClaim::Nothing;
+            }
+            let (new, claim) = match state & KIND {
+                PREPARING => (RUNNING, WakeClaim::Kept),
+                BLOCKED => (WAKING, WakeClaim::Enqueue { uninterruptible: state & INTERRUPTIBLE == 0 }),
+                _ => return WakeClaim::Nothing,
+            };
+            // Acquire: pairs with the Release in `block`.
+            match self.0.compare_exchange_weak(state, new, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return claim,
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// A thread that stays runnable leaves its run queue for another CPU. Under the run-queue lock. False if it
+    /// has announced a sleep: then it moves when it wakes.
+    pub(crate) fn begin_move(&self) -> bool {
+        self.0.compare_exchange(RUNNING, MOVING, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    pub(crate) fn is_moving(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == MOVING
+    }
+
+    /// The waker has put the thread on a run queue; under that queue's lock.
+    #[inline]
+    pub(crate) fn enqueued(&self) {
+        debug_assert!(
+            matches!(self.0.load(Ordering::Relaxed), WAKING | MOVING),
+            "only who has claimed the thread enqueues it"
+        );
+        self.0.store(RUNNING, Ordering::Relaxed);
+    }
+
+    /// The thread ends; called by itself.
+    pub(crate) fn die(&self) {
+        self.0.store(DEAD, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == DEAD
+    }
+
+    pub(crate) fn get(&self) -> RunState {
+        let state = self.0.load(Ordering::Relaxed);
+        match state & KIND {
+            DEAD => RunState::Dead,
+            BLOCKED if state & INTERRUPTIBLE != 0 => RunState::Sleeping,
+            BLOCKED => RunState::Uninterruptible,
+            _ => RunState::Running,
+        }
+    }
+}
+
+/// A thread that has just left its run queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Blocked {
+    pub(crate) uninterruptible: bool,
+    pub(crate) dead: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wake_before_the_switch_keeps_the_thread_running() {
+        let state = StateWord::running();
+        state.prepare(true);
+        assert_eq!(state.claim_wake(false), WakeClaim::Kept);
+        assert_eq!(state.block(), None);
+    }
+
+    #[test]
+    fn only_one_waker_enqueues() {
+        let state = StateWord::running();
+        state.prepare(false);
+        assert!(state.block().is_some());
+        assert_eq!(state.claim_wake(false), WakeClaim::Enqueue { uninterruptible: true });
+        assert_eq!(state.claim_wake(false), WakeClaim::Nothing);
+        state.enqueued();
+        assert_eq!(state.get(), RunState::Running);
+    }
+
+    #[test]
+    fn attention_leaves_uninterruptible_sleepers_alone() {
+        let state = StateWord::running();
+        state.prepare(false);
+        assert_eq!(state.claim_wake(true), WakeClaim::Nothing);
+        assert!(state.block().is_some());
+        assert_eq!(state.claim_wake(true), WakeClaim::Nothing);
+        assert_eq!(state.get(), RunState::Uninterruptible);
+    }
+
+    #[test]
+    fn preparing_twice_is_harmless() {
+        let state = StateWord::running();
+        state.prepare(true);
+        assert_eq!(state.claim_wake(false), WakeClaim::Kept);
+        state.prepare(true);
+        state.cancel();
+        assert_eq!(state.block(), None);
+    }
+}

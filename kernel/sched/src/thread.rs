@@ -1,0 +1,572 @@
+//! Threads: what they are, how they are made and looked at.
+//!
+//! Life: [`Builder::prepare`] allocates everything (so only it can fail) → [`NewThread::start`] puts it on a run
+//! queue → it runs its body → it returns from the body or calls [`crate::exit_current`] → the CPU that switches away from it for
+//! the last time frees its stack, and the last [`ThreadRef`] frees the rest.
+//!
+//! References: a started thread holds one reference to itself until it is dead and switched away from, so run queues,
+//! timers and wakers of live threads use plain pointers. A sleeping thread costs its control block and one page of stack,
+//! at whose top the user registers that only a user thread has are kept.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use machine::context::KernelContext;
+use machine::cpu::{self, AtomicCpuSet, CpuId, CpuSet};
+use machine::user::{UserContext, UserEvent};
+use machine::user_state::UserState;
+use machine::{interrupt, preempt, time};
+use memory::OutOfMemory;
+use sync::SpinLock;
+
+use crate::cpu::{Cpu, REQUEST_RESCHEDULE, request};
+use crate::placement::{self, WakeMode};
+use crate::policy::{Nice, Policy};
+use crate::run_queue::{Activation, Entity};
+use crate::space::{AddressSpace, SpaceSlot};
+use crate::stack::Stack;
+use crate::state::{RunState, StateWord};
+
+/// A counted reference to a thread.
+pub type ThreadRef = Arc<Thread>;
+
+/// Bytes of a thread's name, as in Linux (15 and a terminator).
+pub const NAME_BYTES: usize = 15;
+/// Pages that a thread's stack may grow to unless its builder says otherwise.
+const DEFAULT_STACK_PAGES: usize = 4;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+type Body = Box<dyn FnOnce() + Send>;
+
+/// A kernel thread; a user thread is one whose body runs a user program.
+pub struct Thread {
+    /// Where it continues. Written by its CPU when it switches away; read by the CPU that switches to it.
+    pub(crate) context: UnsafeCell<KernelContext>,
+    pub(crate) state: StateWord,
+    /// The CPU whose run queue it is or was last on. Written under that queue's lock.
+    cpu: AtomicU32,
+    /// Whether a CPU executes it, until its state is saved. Written by that CPU under its queue's lock.
+    pub(crate) on_cpu: AtomicBool,
+    /// See [`Thread::set_attention`].
+    attention: AtomicBool,
+    kill: AtomicBool,
+    /// Whether it died by `abandon_current`: its stack is kept.
+    abandoned: AtomicBool,
+    /// Link in the list of abandoned threads that wait to be reported.
+    next_abandoned: AtomicPtr<Thread>,
+    /// Whether it is in user mode, for accounting. Written by the thread.
+    in_user: AtomicBool,
+    pub(crate) entity: Entity,
+    affinity: AtomicCpuSet,
+    /// User registers at the top of the stack; null for kernel threads. Set at creation.
+    user_state: *mut UserState,
+    pub(crate) space: SpaceSlot,
+    /// Cycles spent in user mode. Written by the thread.
+    user_cycles: AtomicU64,
+    user_since: AtomicU64,
+    id: u64,
+    name: SpinLock<[u8; NAME_BYTES + 1]>,
+    /// Taken by the thread when it starts.
+    body: UnsafeCell<Option<Body>>,
+    /// Taken by the CPU that switched away from it when it was dead.
+    stack: UnsafeCell<Option<Stack>>,
+}
+
+// SAFETY: the fields with interior mutability are atomics, locks, or have one accessor at a time by protocol:
+// `context`, `stack` and what `user_state` points to belong to the CPU that executes or switches the thread (`on_cpu`
+// and the run-queue lock hand them over), `body` to the thread itself.
+unsafe impl Sync for Thread {}
+// SAFETY: see above; nothing in a thread is bound to a CPU.
+unsafe impl Send for Thread {}
+
+/// What user registers a new thread has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UserStart {
+    /// None: a kernel thread.
+    #[default]
+    None,
+    /// Those a program starts with.
+    Fresh,
+    /// A copy of the calling thread's (fork, clone).
+    CopyOfCurrent,
+}
+
+/// What a new thread shall be.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    /// Its name; longer ones are cut.
+    pub name: [u8; NAME_BYTES + 1],
+    /// Pages its stack may grow to.
+    pub stack_pages: usize,
+    /// The CPUs it may run on.
+    pub affinity: CpuSet,
+    /// How it competes for them.
+    pub policy: Policy,
+    /// Its nice value.
+    pub nice: Nice,
+    /// Its user registers.
+    pub user: UserStart,
+    /// The FS base it starts with, if not the one that `user` says.
+    pub fs_base: Option<u64>,
+    /// Its address space, if it has one.
+    pub address_space: Option<Arc<AddressSpace>>,
+}
+
+impl Builder {
+    /// A kernel thread of that name with everything else as usual.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name_bytes(name.as_bytes()),
+            stack_pages: DEFAULT_STACK_PAGES,
+            affinity: CpuSet::ALL,
+            policy: Policy::Normal,
+            nice: Nice::default(),
+            user: UserStart::None,
+            fs_base: None,
+            address_space: None,
+        }
+    }
+
+    /// Allocates the thread without starting it.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn prepare(self, body: Body) -> Result<NewThread, OutOfMemory> {
+        let mut stack = Stack::allocate(self.stack_pages)?;
+        let user_state = match self.user {
+            UserStart::None => core::ptr::null_mut(),
+            UserStart::Fresh => stack.place_user_state(UserState::new),
+            UserStart::CopyOfCurrent => {
+                current().save_user_state();
+                stack.place_user_state(|| current().user_state().cloned().unwrap_or_default())
+            }
+        };
+        if let (Some(fs_base), false) = (self.fs_base, user_state.is_null()) {
+            // SAFETY: the state was placed above, on a stack that nobody else knows of yet.
+            unsafe { (*user_state).set_fs_base(fs_base) };
+        }
+        let thread = Thread {
+            context: UnsafeCell::new(KernelContext::default()),
+            state: StateWord::new(),
+            cpu: AtomicU32::new(cpu::current().index() as u32),
+            on_cpu: AtomicBool::new(false),
+            attention: AtomicBool::new(false),
+            kill: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            next_abandoned: AtomicPtr::new(core::ptr::null_mut()),
+            in_user: AtomicBool::new(false),
+            entity: Entity::new(self.policy, self.nice),
+            affinity: AtomicCpuSet::new(self.affinity),
+            user_state,
+            space: SpaceSlot::new(self.address_space),
+            user_cycles: AtomicU64::new(0),
+            user_since: AtomicU64::new(0),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            name: SpinLock::new(self.name),
+            body: UnsafeCell::new(Some(body)),
+            stack: UnsafeCell::new(None),
+        };
+        let thread = crate::stack::try_arc(thread)?;
+        // SAFETY: the stack's top is free below the user state, and lives until the thread is dead.
+        let context =
+            unsafe { KernelContext::new(stack.start(), thread_main, Arc::as_ptr(&thread) as usize) };
+        // SAFETY: nobody else knows the thread yet.
+        unsafe {
+            *thread.context.get() = context;
+            *thread.stack.get() = Some(stack);
+        }
+        Ok(NewThread(thread))
+    }
+}
+
+/// Makes and starts a thread.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn spawn(builder: Builder, body: Body) -> Result<ThreadRef, OutOfMemory> {
+    Ok(builder.prepare(body)?.start())
+}
+
+fn name_bytes(name: &[u8]) -> [u8; NAME_BYTES + 1] {
+    let mut bytes = [0; NAME_BYTES + 1];
+    let length = name.len().min(NAME_BYTES);
+    bytes[..length].copy_from_slice(&name[..length]);
+    bytes
+}
+
+/// A thread that has everything it needs and has not started.
+pub struct NewThread(ThreadRef);
+
+impl NewThread {
+    /// The thread.
+    pub fn thread(&self) -> &ThreadRef {
+        &self.0
+    }
+
+    /// The thread as a CPU's idle thread, which is never on a run queue.
+    pub(crate) fn into_idle(self) -> ThreadRef {
+        self.0
+    }
+
+    /// Lets it run.
+    pub fn start(self) -> ThreadRef {
+        let thread = self.0;
+        // The reference that the thread holds to itself; released in `Thread::finish`.
+        let _ = Arc::into_raw(thread.clone());
+        let _preemption = preempt::disable();
+        crate::statistics::count_fork();
+        placement::enqueue(&thread, Activation::New, false);
+        thread
+    }
+}
+
+/// First function of every thread, reached by its first switch: interrupts are off, preemption count 1.
+extern "C" fn thread_main(argument: usize) -> ! {
+    crate::dispatch::finish_first_switch();
+    let thread = argument as *const Thread;
+    // SAFETY: the running thread is alive, and only it takes its body, once.
+    let body = unsafe { (*(*thread).body.get()).take() };
+    let body = body.expect("a thread starts once");
+    crate::start::run_body(body);
+    crate::exit_current()
+}
+
+impl Thread {
+    /// A thread for the context that the caller is already in: a CPU's boot stack, a test.
+    pub(crate) fn adopt_current(name: &str, affinity: CpuSet) -> ThreadRef {
+        Arc::new(Thread {
+            context: UnsafeCell::new(KernelContext::default()),
+            state: StateWord::running(),
+            cpu: AtomicU32::new(cpu::current().index() as u32),
+            on_cpu: AtomicBool::new(true),
+            attention: AtomicBool::new(false),
+            kill: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            next_abandoned: AtomicPtr::new(core::ptr::null_mut()),
+            in_user: AtomicBool::new(false),
+            entity: Entity::new(Policy::Normal, Nice::default()),
+            affinity: AtomicCpuSet::new(affinity),
+            user_state: core::ptr::null_mut(),
+            space: SpaceSlot::new(None),
+            user_cycles: AtomicU64::new(0),
+            user_since: AtomicU64::new(0),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            name: SpinLock::new(name_bytes(name.as_bytes())),
+            body: UnsafeCell::new(None),
+            stack: UnsafeCell::new(None),
+        })
+    }
+
+    /// A number that no other thread has or had.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its name, without the padding.
+    pub fn name(&self) -> ThreadName {
+        ThreadName(*self.name.lock())
+    }
+
+    /// Renames it; longer names are cut.
+    pub fn set_name(&self, name: &[u8]) {
+        *self.name.lock() = name_bytes(name);
+    }
+
+    /// Wakes it if it sleeps; returns whether it did.
+    #[inline]
+    pub fn wake(&self) -> bool {
+        placement::wake(self, WakeMode::default())
+    }
+
+    /// Like [`Thread::wake`] by a thread that is about to sleep itself.
+    #[inline]
+    pub fn wake_synchronous(&self) -> bool {
+        placement::wake(self, WakeMode { synchronous: true, ..WakeMode::default() })
+    }
+
+    /// Sets or clears the thread's attention flag. While it is set, interruptible waits end with
+    /// [`crate::Interrupted`] and user mode is left (a signal is pending, the thread shall stop or die).
+    pub fn set_attention(&self, wanted: bool) {
+        // SeqCst: pairs with the look at the flag after `StateWord::prepare`.
+        self.attention.store(wanted, Ordering::SeqCst);
+        if wanted {
+            let _preemption = preempt::disable();
+            placement::wake(self, WakeMode { interruptible_only: true, ..WakeMode::default() });
+            if self.on_cpu.load(Ordering::SeqCst) && self.cpu() != cpu::current() {
+                // It may be in user mode: the interrupt makes it look.
+                request(self.cpu(), REQUEST_RESCHEDULE);
+            }
+        }
+    }
+
+    /// Whether the attention flag is set.
+    #[inline(always)]
+    pub fn attention(&self) -> bool {
+        self.attention.load(Ordering::SeqCst)
+    }
+
+    /// Marks it to end as soon as it is about to return to user mode. Uninterruptible waits are not cut short.
+    pub fn kill(&self) {
+        self.kill.store(true, Ordering::Relaxed);
+        self.set_attention(true);
+    }
+
+    /// Whether it is marked to end.
+    pub fn is_killed(&self) -> bool {
+        self.kill.load(Ordering::Relaxed)
+    }
+
+    /// What it is doing.
+    pub fn state(&self) -> RunState {
+        self.state.get()
+    }
+
+    /// The CPU it runs or ran last on.
+    #[inline(always)]
+    pub fn cpu(&self) -> CpuId {
+        CpuId::from_index(self.cpu.load(Ordering::Relaxed) as usize)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_cpu(&self, cpu: CpuId) {
+        self.cpu.store(cpu.index() as u32, Ordering::Relaxed);
+    }
+
+    /// The CPUs it may run on.
+    pub fn affinity(&self) -> CpuSet {
+        self.affinity.load(Ordering::Relaxed)
+    }
+
+    /// Restricts it to these CPUs; when this returns it runs on no other one. A set without any online CPU leaves
+    /// the thread where it can run.
+    pub fn set_affinity(&self, cpus: CpuSet) {
+        self.affinity.store(cpus, Ordering::SeqCst);
+        crate::balance::enforce_affinity(self);
+    }
+
+    /// How it competes for its CPU.
+    pub fn policy(&self) -> Policy {
+        self.entity.policy()
+    }
+
+    /// Changes how it competes.
+    pub fn set_policy(&self, policy: Policy) {
+        crate::balance::change_entity(self, |entity| entity.set_policy(policy, entity.nice()));
+    }
+
+    /// Its nice value.
+    pub fn nice(&self) -> Nice {
+        self.entity.nice()
+    }
+
+    /// Changes its nice value.
+    pub fn set_nice(&self, nice: Nice) {
+        crate::balance::change_entity(self, |entity| entity.set_policy(entity.policy(), nice));
+    }
+
+    /// The CPU time it has used.
+    pub fn runtime(&self) -> Runtime {
+        let mut total_ns = self.entity.runtime_ns();
+        if self.on_cpu.load(Ordering::Relaxed) {
+            total_ns += time::now_ns().saturating_sub(self.entity.started_ns());
+        }
+        let mut cycles = self.user_cycles.load(Ordering::Relaxed);
+        if self.in_user.load(Ordering::Relaxed) {
+            cycles += time::cycles().saturating_sub(self.user_since.load(Ordering::Relaxed));
+        }
+        let user_ns = crate::statistics::cycles_to_ns(cycles).min(total_ns);
+        Runtime { total_ns, user_ns }
+    }
+
+    /// How often it was switched to.
+    pub fn switches(&self) -> u64 {
+        self.entity.switches.load(Ordering::Relaxed)
+    }
+
+    /// Its address space, if it has one.
+    pub fn address_space(&self) -> Option<Arc<AddressSpace>> {
+        self.space.get()
+    }
+
+    /// User registers kept for it while it does not run; the caller is the thread, or holds it off every CPU.
+    pub(crate) fn user_state_pointer(&self) -> *mut UserState {
+        self.user_state
+    }
+
+    /// Marks the running thread as one that stops where it is.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_next_abandoned(&self, next: *mut Thread) {
+        self.next_abandoned.store(next, Ordering::Relaxed);
+    }
+
+    pub(crate) fn next_abandoned(&self) -> *mut Thread {
+        self.next_abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Gives up what an abandoned thread owns, except its stack: other threads' lists may point into it.
+    pub(crate) fn finish_abandoned(self: &Arc<Self>) {
+        debug_assert!(self.is_abandoned(), "other threads finish themselves");
+        while self.on_cpu.load(Ordering::Acquire) {
+            cpu::relax();
+        }
+        drop(self.space.take());
+        // SAFETY: the thread is dead and runs nowhere; this takes the place of `finish`, which skips abandoned threads.
+        unsafe {
+            core::mem::forget((*self.stack.get()).take());
+            drop(Arc::from_raw(Arc::as_ptr(self)));
+        }
+    }
+
+    /// The thread is dead and no CPU executes it: frees its stack and drops the reference it holds to itself.
+    ///
+    /// # Safety
+    /// Called once, by the CPU that switched away from the dead thread.
+    pub(crate) unsafe fn finish(thread: *const Thread) {
+        // SAFETY: the self-reference made in `NewThread::start` is still there; nobody executes on the stack.
+        unsafe {
+            drop((*(*thread).stack.get()).take());
+            drop(Arc::from_raw(thread));
+        }
+    }
+}
+
+impl core::fmt::Debug for Thread {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter
+            .debug_struct("Thread")
+            .field("id", &self.id)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// CPU time of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Runtime {
+    /// All of it.
+    pub total_ns: u64,
+    /// The part in user mode.
+    pub user_ns: u64,
+}
+
+impl Runtime {
+    /// The part in the kernel.
+    pub fn system_ns(&self) -> u64 {
+        self.total_ns - self.user_ns
+    }
+}
+
+/// A thread's name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ThreadName([u8; NAME_BYTES + 1]);
+
+impl ThreadName {
+    /// The name's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        let length = self.0.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
+        &self.0[..length]
+    }
+}
+
+impl core::fmt::Debug for ThreadName {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(formatter, "{:?}", alloc::string::String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+/// The running thread, for itself: no reference is counted, and it cannot be given to another thread.
+#[derive(Clone, Copy)]
+pub struct Current {
+    thread: *const Thread,
+    _not_send: PhantomData<*mut ()>,
+}
+
+/// The running thread.
+#[inline(always)]
+pub fn current() -> Current {
+    let word = cpu::thread_word();
+    #[cfg(not(target_os = "none"))]
+    let word = if word == 0 { crate::start::adopt_host_thread() } else { word };
+    debug_assert_ne!(word, 0, "the scheduler has been started on this CPU");
+    Current { thread: word as *const Thread, _not_send: PhantomData }
+}
+
+impl Deref for Current {
+    type Target = Thread;
+    #[inline(always)]
+    fn deref(&self) -> &Thread {
+        // SAFETY: the running thread holds a reference to itself, and `Current` never leaves it.
+        unsafe { &*self.thread }
+    }
+}
+
+impl Current {
+    /// A counted reference to the running thread.
+    pub fn to_ref(&self) -> ThreadRef {
+        // SAFETY: every thread lives in an Arc, and the running one is alive.
+        unsafe {
+            Arc::increment_strong_count(self.thread);
+            Arc::from_raw(self.thread)
+        }
+    }
+
+    /// Runs the thread's user program until it needs the kernel, and accounts its time.
+    #[inline]
+    pub fn run_user(&self, context: &mut UserContext) -> UserEvent {
+        let start = time::cycles();
+        self.user_since.store(start, Ordering::Relaxed);
+        self.in_user.store(true, Ordering::Relaxed);
+        let event = context.run(&self.attention);
+        self.in_user.store(false, Ordering::Relaxed);
+        let spent = time::cycles().wrapping_sub(start);
+        self.user_cycles.store(self.user_cycles.load(Ordering::Relaxed) + spent, Ordering::Relaxed);
+        let cpu = Cpu::of(cpu::current());
+        cpu.user_cycles.store(cpu.user_cycles.load(Ordering::Relaxed) + spent, Ordering::Relaxed);
+        event
+    }
+
+    fn save_user_state(&self) {
+        if !self.user_state.is_null() {
+            let _interrupts = interrupt::disable();
+            // SAFETY: the state belongs to the running thread, which is the caller.
+            unsafe { (*self.user_state).save() };
+        }
+    }
+
+    fn user_state(&self) -> Option<&UserState> {
+        // SAFETY: the state belongs to the running thread, which is the caller; it lives as long as the stack.
+        unsafe { self.user_state.as_ref() }
+    }
+
+    /// Lets the closure see and change the thread's user registers: what the CPU holds is stored first and loaded
+    /// after. None for kernel threads. The closure must not sleep.
+    pub fn with_user_state<R>(&self, change: impl FnOnce(&mut UserState) -> R) -> Option<R> {
+        if self.user_state.is_null() {
+            return None;
+        }
+        let _interrupts = interrupt::disable();
+        // SAFETY: the state belongs to the running thread, which is the caller, and interrupts are off.
+        let state = unsafe { &mut *self.user_state };
+        state.save();
+        let result = change(state);
+        state.restore();
+        Some(result)
+    }
+
+    /// Replaces the thread's address space; the old one is dropped by the caller.
+    pub fn set_address_space(&self, space: Option<Arc<AddressSpace>>) -> Option<Arc<AddressSpace>> {
+        self.space.replace_current(space)
+    }
+}
