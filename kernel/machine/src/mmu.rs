@@ -55,3 +55,49 @@ pub fn virt_to_phys(address: VirtAddr) -> Option<PhysAddr> {
 pub fn map_device(address: PhysAddr, bytes: usize) -> Option<*mut u8> {
     backend::mmu::map_device(address, bytes)
 }
+
+/// The rights of a piece of the kernel's address space.
+#[cfg(target_os = "none")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mapping {
+    /// What it shows.
+    pub physical: PhysAddr,
+    /// Size of the page.
+    pub bytes: usize,
+    /// May be written.
+    pub writable: bool,
+    /// May be executed.
+    pub executable: bool,
+    /// User mode may use it.
+    pub user: bool,
+}
+
+/// What the processor enforces.
+#[cfg(target_os = "none")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Protection {
+    /// Read-only pages hold for the kernel too.
+    pub write_protect: bool,
+    /// Pages can forbid execution.
+    pub no_execute: bool,
+    /// Bits of CR4 that the processor has for protection but that are off.
+    pub missing_features: u64,
+}
+
+/// How the kernel's page tables map an address.
+#[cfg(target_os = "none")]
+pub fn kernel_mapping(address: VirtAddr) -> Option<Mapping> {
+    backend::inspection::mapping(address)
+}
+
+/// Visits every mapping of the kernel's page tables in ascending order.
+#[cfg(target_os = "none")]
+pub fn for_each_kernel_mapping(mut visit: impl FnMut(VirtAddr, Mapping)) {
+    backend::inspection::for_each(&mut visit);
+}
+
+/// What this processor enforces.
+#[cfg(target_os = "none")]
+pub fn protection() -> Protection {
+    backend::inspection::protection()
+}

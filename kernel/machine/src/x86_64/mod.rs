@@ -9,6 +9,7 @@ mod entry;
 mod firmware_memory;
 pub(crate) mod fpu;
 pub mod gdt;
+pub(crate) mod inspection;
 pub(crate) mod interrupt;
 mod io_apic;
 pub(crate) mod ipi;

@@ -203,21 +203,27 @@ unsafe fn map_device_table(root: &mut Table) {
     }
 }
 
-/// Turns on what keeps the kernel from executing data, writing constants and using user memory by accident, as far
-/// as the processor has it. Run by each processor.
-pub(crate) fn enable_protection() {
+/// The protection bits of CR4 that this processor has.
+pub(crate) fn protection_features() -> u64 {
     let features = cpuid(7, 0);
-    let mut control = register::read_cr4() | register::CR4_PAGE_GLOBAL;
+    let mut bits = 0;
     for (present, bit) in [
         (features.ebx & 1 << 0, register::CR4_FSGSBASE),
         (features.ebx & 1 << 7, register::CR4_SMEP),
-        (features.ebx & 1 << 20, register::CR4_SMAP),
+        (features.ebx & register::CPUID_7_EBX_SMAP, register::CR4_SMAP),
         (features.ecx & 1 << 2, register::CR4_UMIP),
     ] {
         if present != 0 {
-            control |= bit;
+            bits |= bit;
         }
     }
+    bits
+}
+
+/// Turns on what keeps the kernel from executing data, writing constants and using user memory by accident, as far
+/// as the processor has it. Run by each processor.
+pub(crate) fn enable_protection() {
+    let control = register::read_cr4() | register::CR4_PAGE_GLOBAL | protection_features();
     // SAFETY: every x86-64 processor this kernel supports has no-execute and global pages; the other bits are set
     // only where CPUID has them. The kernel executes no user page and touches none without the access flag.
     unsafe {
