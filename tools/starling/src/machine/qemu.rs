@@ -112,10 +112,12 @@ impl VirtualMachine {
         Ok(Self { child, started, link, log: log.into(), complaints })
     }
 
-    /// Ends QEMU and waits until it is gone.
+    /// Ends QEMU, unless it has ended by itself, and waits until it is gone.
     pub(crate) fn end(&mut self) -> io::Result<ExitStatus> {
-        // Fails only when it has ended by itself.
-        let _ = self.child.kill();
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(status);
+        }
+        self.child.kill()?;
         self.child.wait()
     }
 }

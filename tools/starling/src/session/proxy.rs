@@ -34,9 +34,10 @@ const TO_GUEST_FULL: usize = 1 << 16;
 const PATIENCE: u32 = 3;
 /// How often to look whether a session in the background of its terminal has come to the foreground.
 const BACKGROUND_INTERVAL: Duration = Duration::from_millis(250);
-/// After a report that begins with this, the kernel does nothing more. It gets this long to finish the log.
+/// After a report that begins with this, the kernel does nothing more.
 const PANIC: &[u8] = b"panic";
-const PANIC_GRACE: Duration = Duration::from_secs(2);
+/// How long the log may go on after a panic, and QEMU after it has closed the link.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// How a session is run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,7 +98,8 @@ pub(crate) struct Proxy {
     raw: Option<RawTerminal>,
     greeted: bool,
     interruptions: u32,
-    panic_deadline: Option<Instant>,
+    /// How the session ends at that time, unless it ends before.
+    verdict: Option<(Instant, Conclusion)>,
     trace: BootTrace,
     conclusion: Option<Conclusion>,
 }
@@ -138,7 +140,7 @@ impl Proxy {
             raw,
             greeted: false,
             interruptions: 0,
-            panic_deadline: None,
+            verdict: None,
             trace: BootTrace::default(),
             conclusion: None,
             machine,
@@ -170,8 +172,8 @@ impl Proxy {
         if self.options.timeout.is_some_and(|timeout| self.machine.started.elapsed() >= timeout) {
             self.time_out();
         }
-        if self.panic_deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            self.conclude(Conclusion::Panicked);
+        if let Some((_, conclusion)) = self.verdict.take_if(|(deadline, _)| Instant::now() >= *deadline) {
+            self.conclude(conclusion);
         }
         Ok(())
     }
@@ -227,7 +229,11 @@ impl Proxy {
         let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
         let timeout =
             self.options.timeout.map(|timeout| timeout.saturating_sub(self.machine.started.elapsed()));
-        let limits = [timeout, self.panic_deadline.map(left), background.then_some(BACKGROUND_INTERVAL)];
+        let limits = [
+            timeout,
+            self.verdict.as_ref().map(|(deadline, _)| left(*deadline)),
+            background.then_some(BACKGROUND_INTERVAL),
+        ];
         limits.into_iter().flatten().min()
     }
 
@@ -235,7 +241,7 @@ impl Proxy {
     fn conclude(&mut self, conclusion: Conclusion) {
         if self.conclusion.is_none() {
             self.conclusion = Some(conclusion);
-            self.panic_deadline = None;
+            self.verdict = None;
             // What it has written to the log and the link before is still there to be read.
             let _ = self.machine.end();
         }
@@ -343,23 +349,30 @@ impl Proxy {
         let line = format!("starling: the kernel reports a bug: {}\n", String::from_utf8_lossy(text));
         log::show(line.as_bytes(), self.raw.is_some(), &mut self.standard_error);
         if text.starts_with(PANIC) {
-            self.panic_deadline.get_or_insert(Instant::now() + PANIC_GRACE);
+            self.verdict.get_or_insert((Instant::now() + GRACE, Conclusion::Panicked));
         }
     }
 
-    /// QEMU has closed the link: it has ended, or is about to.
+    /// QEMU has closed the link: it is about to end. The end of its messages is the end of the process.
     fn link_ended(&mut self) {
         self.link_open = false;
-        if self.panic_deadline.is_some() {
+        let lost = Conclusion::Broken("the virtual machine has closed the host link".into());
+        self.verdict.get_or_insert((Instant::now() + GRACE, lost));
+        if !self.complaints_open {
+            self.ended();
+        }
+    }
+
+    /// QEMU has ended by itself.
+    fn ended(&mut self) {
+        if let Some((_, Conclusion::Panicked)) = self.verdict {
             return self.conclude(Conclusion::Panicked);
         }
-        let how = match self.machine.end() {
-            Ok(status) => {
-                format!("the virtual machine ended without an exit status of the command (QEMU: {status})")
-            }
-            Err(error) => format!("the virtual machine is lost: {error}"),
-        };
-        self.conclude(Conclusion::Broken(how));
+        let status = self.machine.end().map_or_else(|error| error.to_string(), |status| status.to_string());
+        let complaints = String::from_utf8_lossy(&self.complaints);
+        let first = complaints.lines().find(|line| line.contains(": ")).map(str::to_owned);
+        let how = format!("the virtual machine ended without an exit status of the command (QEMU: {status})");
+        self.conclude(Conclusion::Broken(first.unwrap_or(how)));
     }
 
     fn read_log(&mut self) {
@@ -380,7 +393,12 @@ impl Proxy {
                 }
             }
             Drained::Nothing => {}
-            Drained::End => self.complaints_open = false,
+            Drained::End => {
+                self.complaints_open = false;
+                if !self.link_open && self.conclusion.is_none() {
+                    self.ended();
+                }
+            }
         }
     }
 

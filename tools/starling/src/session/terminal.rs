@@ -29,9 +29,10 @@ pub(crate) fn size() -> Option<(u16, u16)> {
     (size.ws_row > 0 && size.ws_col > 0).then_some((size.ws_row, size.ws_col))
 }
 
-/// Whether this process may read from the terminal now, or would be stopped for being in the background.
+/// Whether this process may read from the terminal now, or would be stopped for being in the background. A terminal that
+/// does not control this process does not stop it either.
 pub(super) fn in_foreground() -> bool {
-    termios::tcgetpgrp(stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
+    termios::tcgetpgrp(stdin()).map_or(true, |group| group == rustix::process::getpgrp())
 }
 
 /// The terminal in raw mode.
