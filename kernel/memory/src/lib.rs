@@ -25,6 +25,7 @@ pub mod heap;
 mod kernel_map;
 pub mod kstack;
 mod local;
+mod number_stack;
 pub mod oom;
 pub mod reclaim;
 pub mod region;
@@ -41,3 +42,29 @@ impl core::fmt::Display for OutOfMemory {
 }
 
 impl core::error::Error for OutOfMemory {}
+
+/// Start-up on the boot processor: hands all memory to the frame allocator and prepares the kernel stacks. From here on
+/// everything in this crate works. Later calls do nothing.
+pub fn initialize() {
+    static ONCE: sync::Once<()> = sync::Once::new();
+    ONCE.call_once(|| {
+        frame::initialize();
+        kstack::initialize();
+    });
+}
+
+/// Prepares a processor that is about to start, on the boot processor; it may only be started on success.
+///
+/// # Errors
+/// When there is not enough memory for another processor.
+pub fn initialize_cpu(cpu: machine::cpu::CpuId) -> Result<(), OutOfMemory> {
+    if local::of(cpu).is_some() {
+        return Ok(());
+    }
+    let memory = local::make()?;
+    if !kstack::prepare(&memory.stacks) {
+        return Err(OutOfMemory);
+    }
+    local::publish(cpu, memory);
+    Ok(())
+}

@@ -14,19 +14,23 @@ use core::sync::atomic::{
 
 use machine::cpu::{self, CpuId, MAX_CPUS};
 
+use crate::OutOfMemory;
 use crate::frame::per_cpu::CpuFrames;
+use crate::frame::{Frame, Purpose, Zeroed};
+use crate::kstack::CpuStacks;
 
 /// See the theory of this file.
 #[repr(C, align(64))]
 pub(crate) struct CpuMemory {
     pub(crate) frames: CpuFrames,
+    pub(crate) stacks: CpuStacks,
 }
 
 const _: () = assert!(size_of::<CpuMemory>() <= 4096, "a CPU's part of the memory layer fits a frame");
 
 impl CpuMemory {
     pub(crate) const fn new() -> Self {
-        Self { frames: CpuFrames::new() }
+        Self { frames: CpuFrames::new(), stacks: CpuStacks::new() }
     }
 }
 
@@ -55,6 +59,17 @@ pub(crate) fn all() -> impl Iterator<Item = &'static CpuMemory> {
 pub(crate) fn publish(cpu: CpuId, memory: &'static CpuMemory) {
     // Release: pairs with the Acquire in `of`.
     CPUS[cpu.index()].store((&raw const *memory).cast_mut(), Release);
+}
+
+/// Memory for one more processor; it is never freed.
+pub(crate) fn make() -> Result<&'static CpuMemory, OutOfMemory> {
+    let frame = Frame::allocate(Purpose::PerCpu, Zeroed::Yes)?;
+    let pointer = machine::mmu::phys_to_virt(frame.into_physical()).cast::<CpuMemory>();
+    // SAFETY: the frame is ours for ever, and the structure fits it, as is checked above.
+    Ok(unsafe {
+        pointer.write(CpuMemory::new());
+        &*pointer
+    })
 }
 
 /// Calls the closure with this CPU's structure, with interrupts off.

@@ -61,3 +61,15 @@ impl FrameNumber {
         self.0 / CHUNK_FRAMES
     }
 }
+
+impl From<u32> for FrameNumber {
+    fn from(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+impl From<FrameNumber> for u32 {
+    fn from(frame: FrameNumber) -> Self {
+        frame.0
+    }
+}

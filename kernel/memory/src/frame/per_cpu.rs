@@ -8,12 +8,13 @@
 //! stores; the pool's lock is taken once in [`BATCH`] allocations at most.
 
 use core::sync::atomic::{
-    AtomicI64, AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    AtomicI64, AtomicU64,
+    Ordering::Relaxed,
 };
 
 use super::number::FrameNumber;
 use super::purpose::Purpose;
+use crate::number_stack::NumberStack;
 
 /// Frames moved between a CPU and the pool at once.
 pub(crate) const BATCH: usize = 32;
@@ -23,45 +24,6 @@ pub(crate) const READY_CAPACITY: usize = 3 * BATCH;
 
 /// Zeroed frames that a CPU keeps at most.
 pub(crate) const ZEROED_CAPACITY: usize = 32;
-
-/// A bounded stack of frame numbers.
-pub(crate) struct Stack<const CAPACITY: usize> {
-    count: AtomicU32,
-    frames: [AtomicU32; CAPACITY],
-}
-
-impl<const CAPACITY: usize> Stack<CAPACITY> {
-    pub(crate) const fn new() -> Self {
-        Self { count: AtomicU32::new(0), frames: [const { AtomicU32::new(0) }; CAPACITY] }
-    }
-
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        // Acquire: pairs with the Release in `push`, for a CPU that looks at another's numbers.
-        self.count.load(Acquire) as usize
-    }
-
-    #[inline]
-    pub(crate) fn pop(&self) -> Option<FrameNumber> {
-        let count = self.count.load(Relaxed) as usize;
-        let frame = self.frames.get(count.wrapping_sub(1))?.load(Relaxed);
-        self.count.store(count as u32 - 1, Relaxed);
-        Some(FrameNumber::new(frame))
-    }
-
-    /// Adds a frame; the caller has checked that there is room.
-    #[inline]
-    pub(crate) fn push(&self, frame: FrameNumber) {
-        let count = self.count.load(Relaxed) as usize;
-        self.frames[count].store(frame.index(), Relaxed);
-        self.count.store(count as u32 + 1, Release);
-    }
-
-    #[inline]
-    pub(crate) fn is_full(&self) -> bool {
-        self.count.load(Relaxed) as usize == CAPACITY
-    }
-}
 
 /// What a CPU counts.
 #[derive(Default)]
@@ -90,16 +52,16 @@ pub(crate) fn bump(counter: &AtomicU64, amount: u64) {
 
 /// The frames at hand of one CPU.
 pub(crate) struct CpuFrames {
-    pub(crate) ready: Stack<READY_CAPACITY>,
-    pub(crate) zeroed: Stack<ZEROED_CAPACITY>,
+    pub(crate) ready: NumberStack<FrameNumber, READY_CAPACITY>,
+    pub(crate) zeroed: NumberStack<FrameNumber, ZEROED_CAPACITY>,
     pub(crate) counters: Counters,
 }
 
 impl CpuFrames {
     pub(crate) const fn new() -> Self {
         Self {
-            ready: Stack::new(),
-            zeroed: Stack::new(),
+            ready: NumberStack::new(),
+            zeroed: NumberStack::new(),
             counters: Counters {
                 used: [const { AtomicI64::new(0) }; Purpose::COUNT],
                 allocated: AtomicU64::new(0),
@@ -126,22 +88,6 @@ impl CpuFrames {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_stack_returns_what_was_pushed_last_and_stops_at_its_ends() {
-        let stack = Stack::<3>::new();
-        assert!(stack.pop().is_none());
-        for number in 1..=3 {
-            assert!(!stack.is_full());
-            stack.push(FrameNumber::new(number));
-        }
-        assert!(stack.is_full());
-        for number in (1..=3).rev() {
-            assert_eq!(stack.pop(), Some(FrameNumber::new(number)));
-        }
-        assert!(stack.pop().is_none());
-        assert_eq!(stack.len(), 0);
-    }
 
     #[test]
     fn counts_follow_frames_in_use() {

@@ -1,3 +1,79 @@
-//! Demand-paged kernel stacks.
+//! Kernel stacks of which only the used pages exist (specs/kernel-stacks.md, part M).
+//!
+//! A [`KernelStack`] has a window of virtual pages; the top one is mapped from the start, the others when they are
+//! touched, by a page fault that takes a frame from a reserve of the CPU. The parts:
+//!
+//! - `geometry`: where stacks lie, and what a fault address means (pure).
+//! - `admission`: why growing never fails (pure); `trim`: what a stack can do without (pure).
+//! - `parameters`: the boot parameters and sysctls; `statistics`: what can be seen.
+//! - `mapped`: the real stacks; `hosted`: plain memory in their place.
+//! - `exercise`: deep recursion on purpose, for tests and the test device.
+//!
+//! The dispatcher's part is in the theory of `mapped::switch`: [`admit`], switch, [`left`]. A thread, `kstackd`, calls
+//! [`service`] when woken ([`set_service_wakeup`]) and [`trim`] every [`trim_secs`] seconds; the idle loop calls
+//! [`refill`].
 
-mod geometry;
+mod admission;
+mod exercise;
+pub mod geometry;
+#[cfg(not(target_os = "none"))]
+mod hosted;
+#[cfg(target_os = "none")]
+mod mapped;
+mod parameters;
+mod per_cpu;
+mod statistics;
+mod trim;
+
+use core::sync::atomic::{
+    AtomicPtr,
+    Ordering::{Acquire, Release},
+};
+
+#[cfg(not(target_os = "none"))]
+use hosted as backend;
+#[cfg(target_os = "none")]
+use mapped as backend;
+
+pub use backend::{
+    KernelStack, admit, ensure, free_unused, left, left_start_up_stack, refill, service, set_kill_hook, set_name_hook,
+    trim,
+};
+pub(crate) use backend::{prepare, totals, write_windows};
+pub use exercise::{Exercise, exercise};
+pub use parameters::{
+    Mode, OverflowPolicy, Parameters, mode, overflow_policy, parameters, set_overflow_policy, set_trim_secs, trim_secs,
+};
+pub(crate) use per_cpu::CpuStacks;
+pub use statistics::{DEPTH_NAMES, Totals, mapped_kib, write_report};
+
+/// A `fn()`, or null.
+static SERVICE_WAKEUP: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Sets what wakes the thread that calls [`service`]. Called in any context.
+pub fn set_service_wakeup(wakeup: fn()) {
+    // Release: pairs with the Acquire in `wake_service`.
+    SERVICE_WAKEUP.store(wakeup as *mut (), Release);
+}
+
+/// Asks for [`service`].
+#[cfg_attr(not(target_os = "none"), allow(dead_code, reason = "stacks of a hosted machine need no service"))]
+pub(crate) fn wake_service() {
+    let pointer = SERVICE_WAKEUP.load(Acquire);
+    if !pointer.is_null() {
+        // SAFETY: a non-null pointer was made from a `fn()` in `set_service_wakeup`, the only writer.
+        let wakeup = unsafe { core::mem::transmute::<*mut (), fn()>(pointer) };
+        wakeup();
+    }
+}
+
+/// Sums over all CPUs.
+pub fn statistics() -> Totals {
+    totals()
+}
+
+/// Start-up on the boot processor, once there are frames.
+pub(crate) fn initialize() {
+    parameters::set(Parameters::parse(|key| machine::boot::info().option(key)));
+    backend::initialize();
+}

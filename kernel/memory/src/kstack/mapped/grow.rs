@@ -1,0 +1,112 @@
+//! Growing the running thread's stack (specs/kernel-stacks.md §M5 step 3).
+//!
+//! [`grow`] runs on the page-fault stack, with interrupts off, at any instruction of the running thread: also while it
+//! holds spin locks or is inside the allocator. It takes no lock, allocates nothing and logs nothing: it pops frames
+//! from the CPU's reserve, writes page-table entries and counts. All that it touches is mapped for good.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use machine::address::VirtAddr;
+use machine::fault::StackFault;
+
+use super::super::geometry::{FaultClass, PAGE_BYTES, Place, Window, classify, slot_of};
+use super::super::per_cpu::{CpuStacks, NO_SLOT};
+use super::{descriptor, slots};
+use crate::frame::per_cpu::bump;
+use crate::kernel_map;
+use crate::local;
+
+/// The fault hook: see the theory of this file.
+pub(crate) fn grow(fault: VirtAddr, stack_pointer: VirtAddr) -> StackFault {
+    let address = fault.as_u64();
+    if slot_of(address).is_none() {
+        return StackFault::NotStack;
+    }
+    let Some(memory) = local::of(machine::cpu::current()) else {
+        return StackFault::Foreign;
+    };
+    let stacks = &memory.stacks;
+    let slot = owner_slot(stacks, address);
+    let window = (slot != NO_SLOT).then(|| descriptor::at(slot).window(slot));
+    match classify(0, address, stack_pointer.as_u64(), window.as_ref()) {
+        FaultClass::NotAStack => StackFault::NotStack,
+        FaultClass::Overflow => StackFault::Overflow,
+        FaultClass::ForeignStack => StackFault::Foreign,
+        FaultClass::Grow { last, .. } => {
+            if !back_to(stacks, slot, last) {
+                bump(&stacks.counters.without_frame, 1);
+                return StackFault::Overflow;
+            }
+            let known = descriptor::at(slot);
+            known.faults.store(known.faults.load(Relaxed).wrapping_add(1), Relaxed);
+            bump(&stacks.counters.faults, 1);
+            stacks.remember(address, slots::entry_value(address & !(PAGE_BYTES - 1)));
+            StackFault::Grown
+        }
+    }
+}
+
+/// The stack of this CPU that an address belongs to: the one that runs, or, for the moment of a switch, the one that
+/// is being left.
+fn owner_slot(stacks: &CpuStacks, address: u64) -> u32 {
+    let leaving = stacks.leaving.load(Relaxed);
+    if leaving != NO_SLOT && descriptor::at(leaving).window(leaving).contains(address) {
+        return leaving;
+    }
+    stacks.running.load(Relaxed)
+}
+
+/// Backs the pages of a stack of this CPU down to page `last`; false when the reserve is too small. Interrupts are off.
+fn back_to(stacks: &CpuStacks, slot: u32, last: u32) -> bool {
+    let known = descriptor::at(slot);
+    let window = known.window(slot);
+    for page in window.mapped..=last {
+        let Some(frame) = stacks.reserve.pop() else { return false };
+        slots::map_page(window.page_address(page), frame, kernel_map::DATA);
+        known.set_mapped(page + 1);
+    }
+    let pages = u64::from(last + 1 - window.mapped);
+    bump(&stacks.counters.pages_grown, pages);
+    let mapped = &stacks.counters.mapped;
+    mapped.store(mapped.load(Relaxed) + pages as i64, Relaxed);
+    true
+}
+
+/// Backs the running thread's stack down to an address, from the reserve. Addresses that are not in its window are none
+/// of our business: start-up code runs on other stacks, and an overflow is met when the page is touched.
+///
+/// For callers on another stack, with interrupts off: the page-fault code, before it moves a frame to the thread's
+/// stack. Code on the stack itself uses [`touch_down_to`].
+pub(crate) fn ensure(address: u64) {
+    let Some(memory) = local::of(machine::cpu::current()) else { return };
+    let Some((slot, window)) = running_window(&memory.stacks, address) else { return };
+    if let Place::Unbacked(page) = window.place(address)
+        && !back_to(&memory.stacks, slot, page)
+    {
+        bump(&memory.stacks.counters.without_frame, 1);
+    }
+}
+
+fn running_window(stacks: &CpuStacks, address: u64) -> Option<(u32, Window)> {
+    slot_of(address)?;
+    let slot = stacks.running.load(Relaxed);
+    if slot == NO_SLOT {
+        return None;
+    }
+    let window = descriptor::at(slot).window(slot);
+    window.contains(address).then_some((slot, window))
+}
+
+/// Backs the caller's own stack down to an address, by touching it. Touching rather than taking frames from the
+/// reserve, because the code that does the latter may itself grow the stack at any instruction.
+#[inline]
+pub(crate) fn touch_down_to(address: u64) {
+    let Some(memory) = local::of(machine::cpu::current()) else { return };
+    let Some((_, window)) = running_window(&memory.stacks, address) else { return };
+    if let Place::Unbacked(_) = window.place(address) {
+        let pointer: *const u8 = core::ptr::with_exposed_provenance(address as usize);
+        // SAFETY: the address lies in the window of the stack that this code runs on, below what is in use. The fault
+        // that the access raises backs it; what is read there does not matter.
+        let _ = unsafe { pointer.read_volatile() };
+    }
+}

@@ -1,0 +1,83 @@
+//! Kernel stacks of the bare machine, in the region of thread slots.
+
+mod descriptor;
+mod grow;
+mod overflow;
+mod release;
+mod reserve;
+mod slots;
+mod stack;
+mod statistics;
+mod switch;
+
+use machine::address::VirtAddr;
+use machine::fault::StackHooks;
+
+use super::geometry::{REGION_BASE, TABLE_BASE};
+use super::per_cpu::CpuStacks;
+use crate::frame::{Purpose, Urgency, Zeroed, allocate};
+use crate::{kernel_map, reclaim};
+
+pub use overflow::{set_kill_hook, set_name_hook};
+pub use stack::KernelStack;
+pub(crate) use stack::initial_pages;
+pub(crate) use statistics::{totals, write_window, write_windows};
+pub use switch::{admit, left, left_start_up_stack};
+
+/// Backs the running thread's stack down to an address; for the trap code, from another stack.
+pub fn ensure(address: VirtAddr) {
+    grow::ensure(address.as_u64());
+}
+
+/// Keeps this CPU's reserve at its target; for idle moments and after growth.
+pub fn refill() {
+    reserve::balance();
+}
+
+/// Does what waits to be done in a thread: frees the pages of ended threads, fills the emergency stash.
+pub fn service() -> usize {
+    reserve::fill_stash();
+    reserve::balance();
+    release::free_retired()
+}
+
+/// Takes from sleeping threads' stacks what lies below their stack pointers; returns the number of pages.
+pub fn trim() -> usize {
+    release::trim_sleepers()
+}
+
+/// Frees all pages of stacks that no thread has, those kept for new threads too.
+pub fn free_unused() -> usize {
+    release::free_cached()
+}
+
+struct StackReclaimer;
+
+impl reclaim::Reclaimer for StackReclaimer {
+    fn name(&self) -> &'static str {
+        "kernel stacks"
+    }
+
+    fn reclaim(&self, frames: usize) -> usize {
+        let freed = release::free_cached();
+        if freed < frames { freed + release::trim_sleepers() } else { freed }
+    }
+}
+
+/// Start-up on the boot processor, once there are frames.
+pub(crate) fn initialize() {
+    let mut supply = || allocate::allocate(Purpose::PageTable, Zeroed::Yes, Urgency::Atomic).ok();
+    for address in [REGION_BASE, TABLE_BASE] {
+        let made = kernel_map::reserve_top_level(VirtAddr::new(address), &mut supply);
+        assert!(made, "there is memory for the first page tables");
+    }
+    reserve::fill_stash();
+    reserve::balance();
+    reclaim::register(&StackReclaimer);
+    machine::fault::set_stack_hooks(StackHooks { grow: grow::grow, ensure, overflow: overflow::overflow });
+}
+
+/// Fills the reserve of a processor that is about to start.
+pub(crate) fn prepare(stacks: &CpuStacks) -> bool {
+    reserve::fill_for(stacks)
+}

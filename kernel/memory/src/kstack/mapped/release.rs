@@ -1,0 +1,196 @@
+//! Taking pages from stacks: after exits, and from threads that sleep (specs/kernel-stacks.md §M9).
+//!
+//! Translations of stack pages are global, and any CPU may have cached them by speculation. So a frame taken from a
+//! stack is freed only after all CPUs have flushed its page, and a slot is given out, or its thread runs again, only
+//! then too. That is worth an interrupt to all CPUs for many pages at once: they are collected in a [`Batch`].
+//!
+//! Locking: [`BATCH`] is held while pages are collected and flushed, with interrupts on: CPUs that wait for it serve
+//! remote calls. Under it the lists' and the pool's locks are taken. Trimming holds stacks BUSY meanwhile, for the time
+//! of one round of interrupts; the dispatcher runs other threads.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use machine::address::VirtAddr;
+use machine::{cpu, mmu};
+use sync::{SpinLock, remote};
+
+use super::super::geometry::Window;
+use super::super::per_cpu::NO_SLOT;
+use super::super::{trim, wake_service};
+use super::descriptor::{self, PINNED};
+use super::slots;
+use crate::frame::allocate;
+use crate::frame::number::FrameNumber;
+use crate::frame::per_cpu::bump;
+use crate::frame::Purpose;
+use crate::local::local;
+
+/// Pages in a round of flushing.
+pub(crate) const BATCH_PAGES: usize = 64;
+
+/// Pages beyond which a CPU drops all translations rather than one by one.
+const SINGLE_FLUSHES_MAX: usize = 32;
+
+/// Pages taken from stacks that have not been flushed yet.
+struct Batch {
+    pages: [(u64, FrameNumber); BATCH_PAGES],
+    length: usize,
+    /// Stacks held BUSY until the flush.
+    busy: [u32; BATCH_PAGES],
+    busy_length: usize,
+}
+
+static BATCH: SpinLock<Batch> = SpinLock::new(Batch {
+    pages: [(0, FrameNumber::new(0)); BATCH_PAGES],
+    length: 0,
+    busy: [NO_SLOT; BATCH_PAGES],
+    busy_length: 0,
+});
+
+impl Batch {
+    /// Takes a page from a stack; flushes when the batch is full.
+    fn take_page(&mut self, address: u64) {
+        let Some(frame) = slots::unmap_page(address) else { return };
+        self.pages[self.length] = (address, frame);
+        self.length += 1;
+        if self.length == BATCH_PAGES {
+            self.flush();
+        }
+    }
+
+    /// Takes the pages of a stack from `keep` on, counted from the top, and the bottom one if nothing is kept.
+    fn take_pages(&mut self, window: &Window, keep: u32) {
+        let known = descriptor::at(window.slot);
+        let bottom = if keep == 0 { window.layout.bottom_pages() } else { 0 };
+        for page in (keep..window.mapped).chain(window.pages - bottom..window.pages) {
+            self.take_page(window.page_address(page));
+        }
+        known.mapped.store(keep, Relaxed);
+        let taken = i64::from(window.mapped - keep + bottom);
+        local(|memory| {
+            let mapped = &memory.stacks.counters.mapped;
+            mapped.store(mapped.load(Relaxed) - taken, Relaxed);
+        });
+    }
+
+    /// Makes all CPUs forget the pages, then frees the frames and lets go of the stacks.
+    fn flush(&mut self) {
+        if self.length > 0 {
+            remote::call(cpu::online(), flush_on_this_cpu, (&raw const *self).expose_provenance());
+            for (_, frame) in &self.pages[..self.length] {
+                allocate::free(*frame, Purpose::KernelStack);
+            }
+            self.length = 0;
+        }
+        for slot in &self.busy[..self.busy_length] {
+            descriptor::at(*slot).end_trim();
+        }
+        self.busy_length = 0;
+    }
+}
+
+fn flush_on_this_cpu(batch: usize) {
+    let batch: *const Batch = core::ptr::with_exposed_provenance(batch);
+    // SAFETY: the caller of the remote call holds the batch, unchanged, until all CPUs have answered.
+    let pages = unsafe { &(&(*batch).pages)[..(*batch).length] };
+    if pages.len() > SINGLE_FLUSHES_MAX {
+        mmu::flush_all();
+    } else {
+        for (address, _) in pages {
+            mmu::flush_page(VirtAddr::new(*address));
+        }
+    }
+}
+
+/// The stack's thread is gone: keeps the stack for the next one if it is as new ones are, else sets it aside.
+pub(crate) fn release(slot: u32) {
+    let known = descriptor::at(slot);
+    known.set_free();
+    let window = known.window(slot);
+    let reusable = known.mapped.load(Relaxed) == super::initial_pages(window.pages, false)
+        && window.pages == super::super::parameters().pages;
+    let kept = local(|memory| {
+        let stacks = &memory.stacks;
+        let depth = super::super::per_cpu::depth_index(known.high_water.load(Relaxed));
+        bump(&stacks.counters.depths[depth], 1);
+        stacks.counters.stacks.store(stacks.counters.stacks.load(Relaxed) - 1, Relaxed);
+        let keep = reusable && !stacks.cache.is_full();
+        if keep {
+            stacks.cache.push(slot);
+        }
+        keep
+    });
+    if !kept {
+        slots::retire(slot);
+        if slots::retired_pages() as usize >= BATCH_PAGES {
+            wake_service();
+        }
+    }
+}
+
+/// Frees the pages of all retired stacks; returns how many. The caller may wait.
+pub(crate) fn free_retired() -> usize {
+    let Some(mut batch) = BATCH.try_lock() else { return 0 };
+    let list = slots::take_all_retired();
+    let mut freed = 0;
+    let mut slot = list;
+    while slot != NO_SLOT {
+        let known = descriptor::at(slot);
+        let window = known.window(slot);
+        freed += (window.mapped + window.layout.bottom_pages()) as usize;
+        batch.take_pages(&window, 0);
+        slot = known.next.load(Relaxed);
+    }
+    batch.flush();
+    drop(batch);
+    let mut slot = list;
+    while slot != NO_SLOT {
+        let known = descriptor::at(slot);
+        let next = known.next.load(Relaxed);
+        slots::put_bare(slot, known.window(slot).order);
+        slot = next;
+    }
+    freed
+}
+
+/// Takes from sleeping threads' stacks what lies below their stack pointers; returns the number of pages. The caller
+/// may wait.
+pub(crate) fn trim_sleepers() -> usize {
+    let Some(mut batch) = BATCH.try_lock() else { return 0 };
+    let mut trimmed = 0;
+    for slot in 0..slots::slots_made() {
+        let known = descriptor::at(slot);
+        if known.mapped.load(Relaxed) <= 1 || known.has_flag(PINNED) || !known.is_off() || !known.start_trim() {
+            continue;
+        }
+        if batch.busy_length == BATCH_PAGES {
+            batch.flush();
+        }
+        let length = batch.busy_length;
+        batch.busy[length] = slot;
+        batch.busy_length += 1;
+        let window = known.window(slot);
+        let keep = trim::pages_to_keep(&window, known.saved_pointer.load(Relaxed));
+        if keep < window.mapped && !known.has_flag(PINNED) {
+            batch.take_pages(&window, keep);
+            known.trims.store(known.trims.load(Relaxed) + 1, Relaxed);
+            trimmed += (window.mapped - keep) as usize;
+        }
+    }
+    batch.flush();
+    drop(batch);
+    local(|memory| bump(&memory.stacks.counters.trimmed, trimmed as u64));
+    trimmed
+}
+
+/// Gives the stacks that CPUs keep for new threads back too, before freeing the pages of all retired ones: the last
+/// resort, and the start of a test that counts frames.
+pub(crate) fn free_cached() -> usize {
+    fn retire_cache(_: usize) {
+        while let Some(slot) = local(|memory| memory.stacks.cache.pop()) {
+            slots::retire(slot);
+        }
+    }
+    remote::call(cpu::online(), retire_cache, 0);
+    free_retired()
+}
