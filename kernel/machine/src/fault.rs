@@ -10,6 +10,9 @@ use crate::address::{UserAddr, VirtAddr};
 use crate::backend::trap::frame::TrapFrame;
 use crate::set_once::SetOnce;
 
+#[cfg(target_os = "none")]
+pub use crate::backend::trap::continue_on_fresh_stack;
+
 /// What the faulting access wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -96,4 +99,10 @@ pub fn resolve_user_fault(address: UserAddr, access: Access) -> Result<(), Fault
 /// The registered kernel-stack hooks.
 pub fn stack_hooks() -> Option<&'static StackHooks> {
     STACK.get_ref()
+}
+
+/// Panics because of a page fault that must not happen.
+#[cfg(target_os = "none")]
+pub fn report_kernel_bug(what: &str, frame: &TrapFrame, address: VirtAddr) -> ! {
+    crate::panic::report_trap(what, frame, Some(address.as_u64()))
 }

@@ -7,10 +7,7 @@
 //! fields are atomics used with plain loads and stores. A pop costs a load of the count, a load of the number and two
 //! stores; the pool's lock is taken once in [`BATCH`] allocations at most.
 
-use core::sync::atomic::{
-    AtomicI64, AtomicU64,
-    Ordering::Relaxed,
-};
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use super::number::FrameNumber;
 use super::purpose::Purpose;

@@ -74,7 +74,13 @@ impl KernelStack {
 
     /// Where the stack would lie on the bare machine, and how much of it would be there.
     pub fn window(&self) -> Window {
-        Window { slot: 0, order: slot_order(self.pages), pages: self.pages, mapped: self.pages, layout: Layout::B }
+        Window {
+            slot: 0,
+            order: slot_order(self.pages),
+            pages: self.pages,
+            mapped: self.pages,
+            layout: Layout::B,
+        }
     }
 
     /// The address above the stack's first byte, 16-byte aligned.
@@ -85,9 +91,12 @@ impl KernelStack {
     /// Room for a thread's control block at the top of the stack, and the address beneath it where the stack begins.
     ///
     /// # Panics
-    /// When the layout takes more than a quarter of a page: the rest is the stack of a sleeping thread.
+    /// When the layout takes more than [`CONTROL_BLOCK_BYTES_MAX`](super::CONTROL_BLOCK_BYTES_MAX).
     pub fn control_block(&self, layout: MemoryLayout) -> (NonNull<u8>, VirtAddr) {
-        assert!(layout.size() <= 1024 && layout.align() <= 1024, "a control block is small");
+        assert!(
+            layout.size() <= super::CONTROL_BLOCK_BYTES_MAX && layout.align() <= 64,
+            "a control block is small"
+        );
         let start = (self.top().as_usize() - layout.size()) & !(layout.align().max(16) - 1);
         let pointer = core::ptr::with_exposed_provenance_mut(start);
         (NonNull::new(pointer).expect("memory is not at 0"), VirtAddr::new(start as u64))

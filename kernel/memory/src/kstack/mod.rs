@@ -36,16 +36,20 @@ use hosted as backend;
 use mapped as backend;
 
 pub use backend::{
-    KernelStack, admit, ensure, free_unused, left, left_start_up_stack, refill, service, set_kill_hook, set_name_hook,
-    trim,
+    KernelStack, admit, ensure, free_unused, left, left_start_up_stack, refill, service, set_kill_hook,
+    set_name_hook, trim,
 };
 pub(crate) use backend::{prepare, totals, write_windows};
 pub use exercise::{Exercise, exercise};
 pub use parameters::{
-    Mode, OverflowPolicy, Parameters, mode, overflow_policy, parameters, set_overflow_policy, set_trim_secs, trim_secs,
+    Mode, OverflowPolicy, Parameters, mode, overflow_policy, parameters, set_overflow_policy, set_trim_secs,
+    trim_secs,
 };
 pub(crate) use per_cpu::CpuStacks;
 pub use statistics::{DEPTH_NAMES, Totals, mapped_kib, write_report};
+
+/// A control block at the top of a stack takes at most this: the rest of the page is the stack of a sleeping thread.
+pub const CONTROL_BLOCK_BYTES_MAX: usize = 3072;
 
 /// A `fn()`, or null.
 static SERVICE_WAKEUP: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());

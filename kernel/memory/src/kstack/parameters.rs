@@ -9,10 +9,7 @@
 //! | `kstack.trim_secs=` | seconds between trims of sleeping threads' stacks, 0 for never | 60 |
 //! | `kstack.fail_reserve=` | every n-th fetch of a frame for a reserve fails (a test) | 0: none |
 
-use core::sync::atomic::{
-    AtomicU8, AtomicU32,
-    Ordering::Relaxed,
-};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use super::geometry::{Layout, MAX_PAGES};
 
@@ -139,7 +136,10 @@ pub(crate) fn set(parameters: Parameters) {
 pub fn parameters() -> Parameters {
     let mode = IN_FORCE.mode.load(Relaxed);
     Parameters {
-        mode: [Mode::Fault, Mode::Fixed, Mode::Lend].into_iter().find(|m| *m as u8 == mode).unwrap_or_default(),
+        mode: [Mode::Fault, Mode::Fixed, Mode::Lend]
+            .into_iter()
+            .find(|m| *m as u8 == mode)
+            .unwrap_or_default(),
         pages: IN_FORCE.pages.load(Relaxed),
         layout: if IN_FORCE.layout.load(Relaxed) == Layout::A as u8 { Layout::A } else { Layout::B },
         overflow: overflow_policy(),
@@ -218,7 +218,10 @@ mod tests {
 
     #[test]
     fn nonsense_leaves_the_defaults() {
-        assert_eq!(parse(&[("kstack", "elastic"), ("kstack.pages", "4000"), ("kstack.layout", "C")]), Parameters::DEFAULT);
+        assert_eq!(
+            parse(&[("kstack", "elastic"), ("kstack.pages", "4000"), ("kstack.layout", "C")]),
+            Parameters::DEFAULT
+        );
         assert_eq!(parse(&[("kstack.pages", "0")]).pages, 1);
     }
 }

@@ -99,7 +99,8 @@ impl CpuStacks {
                 overflows: AtomicU64::new(0),
                 depths: [const { AtomicU64::new(0) }; DEPTHS],
             },
-            trace: [const { TraceEntry { address: AtomicU64::new(0), entry: AtomicU64::new(0) } }; TRACE_CAPACITY],
+            trace: [const { TraceEntry { address: AtomicU64::new(0), entry: AtomicU64::new(0) } };
+                TRACE_CAPACITY],
             trace_length: AtomicU32::new(0),
         }
     }

@@ -14,7 +14,7 @@ use core::sync::atomic::{
 
 use machine::address::VirtAddr;
 use machine::console;
-use machine::fault::{self, TrapFrame};
+use machine::{TrapFrame, fault};
 
 use super::super::geometry::Window;
 use super::super::parameters::{OverflowPolicy, overflow_policy};
@@ -67,7 +67,7 @@ pub(crate) fn overflow(frame: &TrapFrame, fault: VirtAddr) -> ! {
     let kill = unsafe { core::mem::transmute::<*mut (), fn() -> !>(kill) };
     // SAFETY: the interrupted thread owns the stack and never returns to the frames that are overwritten; the top page
     // is always mapped.
-    unsafe { fault::continue_on_fresh_stack(VirtAddr::new(window.top()), kill) }
+    unsafe { fault::continue_on_fresh_stack(known.stack_start(slot), kill) }
 }
 
 /// Whether the thread can end here without taking anything with it that others wait for.
@@ -95,7 +95,34 @@ impl fmt::Display for Report<'_> {
         }
         let depth = window.top().saturating_sub(self.frame.rsp);
         writeln!(out, ", {depth} bytes deep, address {:#x}", self.fault.as_u64())?;
-        machine::panic::write_backtrace(out, self.frame)?;
+        self.write_backtrace(out)?;
         write_window(out, window)
+    }
+}
+
+/// Frames of the report's backtrace.
+const BACKTRACE_FRAMES_MAX: usize = 24;
+
+impl Report<'_> {
+    /// The functions on the stack, innermost first, found by the chain of frame pointers as far as it stays within the
+    /// mapped part of the window.
+    fn write_backtrace(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "  at {:#x}", self.frame.rip)?;
+        let mut frame_pointer = self.frame.rbp;
+        let lowest = self.window.top() - u64::from(self.window.mapped) * super::super::geometry::PAGE_BYTES;
+        for _ in 0..BACKTRACE_FRAMES_MAX {
+            if frame_pointer < lowest || frame_pointer > self.window.top() - 16 || frame_pointer % 8 != 0 {
+                break;
+            }
+            let words: *const [u64; 2] = core::ptr::with_exposed_provenance(frame_pointer as usize);
+            // SAFETY: the two words lie in mapped pages of this CPU's running stack.
+            let [next, return_address] = unsafe { words.read() };
+            writeln!(out, "  by {return_address:#x}")?;
+            if next <= frame_pointer {
+                break;
+            }
+            frame_pointer = next;
+        }
+        Ok(())
     }
 }

@@ -19,10 +19,10 @@ use super::super::per_cpu::NO_SLOT;
 use super::super::{trim, wake_service};
 use super::descriptor::{self, PINNED};
 use super::slots;
+use crate::frame::Purpose;
 use crate::frame::allocate;
 use crate::frame::number::FrameNumber;
 use crate::frame::per_cpu::bump;
-use crate::frame::Purpose;
 use crate::local::local;
 
 /// Pages in a round of flushing.
@@ -160,7 +160,8 @@ pub(crate) fn trim_sleepers() -> usize {
     let mut trimmed = 0;
     for slot in 0..slots::slots_made() {
         let known = descriptor::at(slot);
-        if known.mapped.load(Relaxed) <= 1 || known.has_flag(PINNED) || !known.is_off() || !known.start_trim() {
+        if known.mapped.load(Relaxed) <= 1 || known.has_flag(PINNED) || !known.is_off() || !known.start_trim()
+        {
             continue;
         }
         if batch.busy_length == BATCH_PAGES {

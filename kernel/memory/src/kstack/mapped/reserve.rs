@@ -100,7 +100,9 @@ fn take_stash() -> Option<FrameNumber> {
 pub(crate) fn fill_stash() {
     let wanted = 8 + 2 * machine::cpu::count();
     while STASH.lock().len() < wanted {
-        let Ok(frame) = allocate::allocate(Purpose::KernelStack, Zeroed::Yes, Urgency::Atomic) else { return };
+        let Ok(frame) = allocate::allocate(Purpose::KernelStack, Zeroed::Yes, Urgency::Atomic) else {
+            return;
+        };
         let stash = STASH.lock();
         if stash.is_full() {
             drop(stash);
@@ -130,7 +132,9 @@ fn take_surplus(stacks: &CpuStacks) -> Option<FrameNumber> {
 /// Fills the reserve of a CPU that has not started yet; false when there is not enough memory for it.
 pub(crate) fn fill_for(stacks: &CpuStacks) -> bool {
     while (stacks.reserve.len() as u32) < target().max(admission::RESERVE_MIN) {
-        let Ok(frame) = allocate::allocate(Purpose::KernelStack, Zeroed::Yes, Urgency::Atomic) else { return false };
+        let Ok(frame) = allocate::allocate(Purpose::KernelStack, Zeroed::Yes, Urgency::Atomic) else {
+            return false;
+        };
         stacks.reserve.push(frame);
     }
     true

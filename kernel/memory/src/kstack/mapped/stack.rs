@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use machine::address::VirtAddr;
 
+use super::super::CONTROL_BLOCK_BYTES_MAX;
 use super::super::geometry::{MAX_PAGES, Window, slot_order};
 use super::super::parameters::{Mode, mode, parameters};
 use super::descriptor::{self, Descriptor, PINNED};
@@ -27,7 +28,11 @@ pub struct KernelStack {
 
 /// Pages, counted from the top, that a stack has from the start.
 pub(crate) fn initial_pages(pages: u32, pinned: bool) -> u32 {
-    if pinned || mode() == Mode::Fixed { pages - parameters().layout.bottom_pages().min(pages - 1) } else { 1 }
+    if pinned || mode() == Mode::Fixed {
+        pages - parameters().layout.bottom_pages().min(pages - 1)
+    } else {
+        1
+    }
 }
 
 impl KernelStack {
@@ -176,10 +181,11 @@ impl KernelStack {
     /// Room for a thread's control block at the top of the stack, and the address beneath it where the stack begins.
     ///
     /// # Panics
-    /// When the layout takes more than a quarter of a page: the rest is the stack of a sleeping thread.
+    /// When the layout takes more than [`CONTROL_BLOCK_BYTES_MAX`].
     pub fn control_block(&self, layout: MemoryLayout) -> (NonNull<u8>, VirtAddr) {
-        assert!(layout.size() <= 1024 && layout.align() <= 1024, "a control block is small");
+        assert!(layout.size() <= CONTROL_BLOCK_BYTES_MAX && layout.align() <= 64, "a control block is small");
         let start = (self.window().top() - layout.size() as u64) & !(layout.align().max(16) as u64 - 1);
+        self.descriptor().head_bytes.store((self.window().top() - start) as u32, Relaxed);
         let pointer = core::ptr::with_exposed_provenance_mut(start as usize);
         (NonNull::new(pointer).expect("the region is not at 0"), VirtAddr::new(start))
     }
