@@ -27,6 +27,7 @@ pub mod kstack;
 mod local;
 mod number_stack;
 pub mod oom;
+pub mod parking;
 pub mod reclaim;
 pub mod region;
 pub mod statistics;

@@ -174,6 +174,42 @@ impl Frame {
         user_memory::read(unsafe { core::slice::from_raw_parts_mut(to, bytes) }, from)
     }
 
+    /// As [`Frame::to_user`], as far as it goes.
+    ///
+    /// # Errors
+    /// The number of bytes that could be copied.
+    ///
+    /// # Panics
+    /// When the range reaches beyond the frame.
+    pub fn to_user_partial(
+        &self,
+        offset: usize,
+        to: UserAddr,
+        bytes: usize,
+    ) -> Result<(), user_memory::Partial> {
+        let from = contents::range(self.number(), PAGE_SIZE, offset, bytes);
+        // SAFETY: as in `to_user`.
+        user_memory::write_partial(to, unsafe { core::slice::from_raw_parts(from, bytes) })
+    }
+
+    /// As [`Frame::from_user`], as far as it goes.
+    ///
+    /// # Errors
+    /// The number of bytes that could be copied.
+    ///
+    /// # Panics
+    /// When the range reaches beyond the frame.
+    pub fn from_user_partial(
+        &self,
+        offset: usize,
+        from: UserAddr,
+        bytes: usize,
+    ) -> Result<(), user_memory::Partial> {
+        let to = contents::range(self.number(), PAGE_SIZE, offset, bytes);
+        // SAFETY: as in `from_user`.
+        user_memory::read_partial(unsafe { core::slice::from_raw_parts_mut(to, bytes) }, from)
+    }
+
     /// Turns the handle into an address, for a page-table entry; [`Frame::from_physical`] turns it back.
     #[inline]
     pub fn into_physical(self) -> PhysAddr {

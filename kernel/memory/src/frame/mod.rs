@@ -52,6 +52,12 @@ pub fn drain_all_cpus() -> usize {
     total.load(Relaxed)
 }
 
+/// Frames that the pool manages, free or not.
+#[must_use]
+pub fn total_frames() -> u64 {
+    pool::lock().statistics().managed
+}
+
 /// Hands all memory of the machine to the pool.
 pub(crate) fn initialize() {
     let managed = {

@@ -1,0 +1,148 @@
+//! Copying an address space (fork).
+//!
+//! Regions are copied as values. Of the pages, only private ones are shared: their entries lose the permission to store
+//! in the parent and are copied into the child's tables with one more reference to the frame; whoever stores first makes
+//! a copy, and the last one to hold the frame keeps it. Pages of files and of shared memory are not copied at all: the
+//! child finds them in their caches, sixteen at a fault. Ranges that never were writable are skipped without a look.
+
+use super::account;
+use super::entry::{PRIVATE, borrow_frame};
+use super::error::MapError;
+use super::space::{AddressSpace, Layout};
+use crate::region::{Region, RegionFlags};
+use alloc::sync::Arc;
+use core::mem::ManuallyDrop;
+use core::ops::ControlFlow;
+use core::sync::atomic::Ordering;
+use machine::address::PAGE_SIZE;
+use machine::page_table::EntryFlags;
+
+impl AddressSpace {
+    /// A copy of the address space for a new process. Its registers' view of memory is the parent's at this moment.
+    ///
+    /// # Errors
+    /// When there is no memory, or not enough may be committed; the parent is as before then.
+    pub fn fork(&self) -> Result<Arc<AddressSpace>, MapError> {
+        let layout = self.change.lock();
+        let child_layout = Layout { lock_future: RegionFlags::empty(), ..*layout };
+        let tree = self.regions.read().try_clone(inherited)?;
+        let committed = tree
+            .iter()
+            .filter(|region| region.flags().contains(RegionFlags::ACCOUNTED))
+            .map(Region::pages)
+            .sum();
+        account::charge(committed)?;
+        let child = match AddressSpace::with_regions(tree, child_layout, self.limits()) {
+            Ok(child) => child,
+            Err(error) => {
+                account::release(committed);
+                return Err(error.into());
+            }
+        };
+        self.set_copying(true);
+        let copied = self.share_private_pages(&child);
+        self.set_copying(false);
+        drop(layout);
+        copied.map(|()| child)
+    }
+
+    /// Faults that begin after this see the new state; none is left that saw the old one.
+    fn set_copying(&self, copying: bool) {
+        let _regions = self.regions.write();
+        self.copying.store(copying, Ordering::Release);
+    }
+
+    /// Shares all private pages with the child. On failure the child has some of them, and the parent is merely
+    /// write-protected more than necessary.
+    fn share_private_pages(&self, child: &AddressSpace) -> Result<(), MapError> {
+        let mut protected = false;
+        let mut shared = 0;
+        let mut result = Ok(());
+        let mut address = 0;
+        // The child is not known to anybody who could change its regions, and `change` keeps the parent's as they are.
+        while let Some((start, end)) = next_private(child, address) {
+            address = end;
+            result = self.share_range(child, start, end, &mut protected, &mut shared);
+            if result.is_err() {
+                break;
+            }
+        }
+        child.resident.private.fetch_add(shared, Ordering::Relaxed);
+        child.resident.note_peak();
+        if protected {
+            self.tables.forget(0, super::space::USER_TOP, false);
+        }
+        result
+    }
+
+    fn share_range(
+        &self,
+        child: &AddressSpace,
+        start: u64,
+        end: u64,
+        protected: &mut bool,
+        shared: &mut i64,
+    ) -> Result<(), MapError> {
+        // SAFETY: `change` is held, so the parent's tables stay; the child's are only known here.
+        let walked = unsafe {
+            self.tables.tree().for_each_leaf(start..end, |base, cells| {
+                let mut target = None;
+                for (number, cell) in cells.iter().enumerate() {
+                    let entry = cell.load();
+                    if !entry.contains(PRIVATE) {
+                        continue;
+                    }
+                    let table = match target {
+                        Some(table) => table,
+                        None => {
+                            let tables = &*child.tables;
+                            let Some(table) = tables.tree().leaf_or_create(base, tables) else {
+                                return ControlFlow::Break(MapError::OutOfMemory);
+                            };
+                            *target.insert(table)
+                        }
+                    };
+                    if entry.contains(EntryFlags::WRITABLE) {
+                        cell.update(|entry| Some(entry.without(EntryFlags::WRITABLE)));
+                        *protected = true;
+                    }
+                    // One more reference for the child's entry. While `copying` is set nobody replaces a private page.
+                    let _ = ManuallyDrop::new((*borrow_frame(entry)).clone());
+                    let slot = (base as usize / PAGE_SIZE + number) % table.len();
+                    table[slot].store(entry.without(EntryFlags::WRITABLE));
+                    *shared += 1;
+                }
+                ControlFlow::Continue(())
+            })
+        };
+        match walked {
+            ControlFlow::Break(error) => Err(error),
+            ControlFlow::Continue(()) => Ok(()),
+        }
+    }
+}
+
+/// What the child has of a region.
+fn inherited(region: &Region) -> Option<Region> {
+    if region.flags.contains(RegionFlags::DONT_FORK) {
+        return None;
+    }
+    let mut copy = region.clone();
+    copy.flags.remove(RegionFlags::LOCKED | RegionFlags::LOCK_ON_FAULT);
+    Some(copy)
+}
+
+/// The next range at or after `address` whose private pages the child gets.
+fn next_private(child: &AddressSpace, address: u64) -> Option<(u64, u64)> {
+    let regions = child.regions.read();
+    let mut position = regions.locate(address);
+    while let Some(current) = position {
+        let region = regions.at(current);
+        let flags = region.flags();
+        if flags.contains(RegionFlags::MAY_HAVE_PRIVATE) && !flags.contains(RegionFlags::WIPE_ON_FORK) {
+            return Some((region.start(), region.end()));
+        }
+        position = regions.next(current);
+    }
+    None
+}

@@ -1,0 +1,147 @@
+//! Frames on their way out: kept until no processor has a translation to them.
+//!
+//! Entries are cleared first, the frames collected here; when the batch is full or the operation ends, the translations
+//! of the range are forgotten once and the frames freed. A batch is a few words on the stack, and one frame borrowed as
+//! an array when those don't suffice; without memory for that the small batch just fills more often.
+
+use super::tables::Tables;
+use crate::frame::{Frame, Purpose, Urgency, Zeroed};
+use arrayvec::ArrayVec;
+use core::ops::Range;
+use machine::address::{PAGE_SIZE, PhysAddr};
+use machine::mmu;
+use machine::page_table::TableFrames;
+
+const FEW: usize = 12;
+const MANY: usize = PAGE_SIZE / size_of::<u64>();
+
+/// See the theory of this file.
+pub(super) struct Gather<'a> {
+    tables: &'a Tables,
+    /// What must be forgotten; empty when start is not below end.
+    start: u64,
+    end: u64,
+    freed_tables: bool,
+    /// Something has happened since the last flush.
+    pending: bool,
+    /// Nobody has the tables loaded: nothing must be forgotten, nothing need be kept.
+    unloaded: bool,
+    few: ArrayVec<u64, FEW>,
+    many: Option<Frame>,
+    many_used: usize,
+    many_failed: bool,
+}
+
+impl<'a> Gather<'a> {
+    pub(super) fn new(tables: &'a Tables) -> Gather<'a> {
+        Gather {
+            tables,
+            start: u64::MAX,
+            end: 0,
+            freed_tables: false,
+            pending: false,
+            unloaded: false,
+            few: ArrayVec::new_const(),
+            many: None,
+            many_used: 0,
+            many_failed: false,
+        }
+    }
+
+    /// For tables that no processor has loaded.
+    pub(super) fn for_unloaded(tables: &'a Tables) -> Gather<'a> {
+        let mut gather = Gather::new(tables);
+        gather.unloaded = true;
+        gather
+    }
+
+    /// Whether entries may be changed without regard to hardware.
+    pub(super) fn is_unloaded(&self) -> bool {
+        self.unloaded
+    }
+
+    /// Translations of this range must be forgotten.
+    #[inline]
+    pub(super) fn changed(&mut self, range: Range<u64>) {
+        self.start = self.start.min(range.start);
+        self.end = self.end.max(range.end);
+        self.pending = true;
+    }
+
+    /// Takes over the reference of a cleared entry. The range it was in must have been announced.
+    ///
+    /// # Safety
+    /// The entry's reference is given once.
+    #[inline]
+    pub(super) unsafe fn release(&mut self, frame: PhysAddr) {
+        self.pending = true;
+        if self.unloaded {
+            // SAFETY: the reference is the caller's gift, and no processor can reach the frame through the tables.
+            drop(unsafe { Frame::from_physical(frame) });
+        } else if self.few.try_push(frame.as_u64()).is_err() {
+            self.keep_among_many(frame);
+        }
+    }
+
+    /// Takes over a table that was taken out of the tree.
+    ///
+    /// # Safety
+    /// The table is given once.
+    pub(super) unsafe fn release_table(&mut self, table: PhysAddr) {
+        if self.unloaded {
+            self.tables.free(table);
+            return;
+        }
+        self.freed_tables = true;
+        self.tables.table_left();
+        // SAFETY: a table's frame is a counted frame like any other.
+        unsafe { self.release(table) };
+    }
+
+    #[inline(never)]
+    fn keep_among_many(&mut self, frame: PhysAddr) {
+        if self.many.is_none() && !self.many_failed {
+            self.many = Frame::allocate_urgent(Purpose::Kernel, Zeroed::No, Urgency::Emergency).ok();
+            self.many_failed = self.many.is_none();
+        }
+        if self.many.is_none() || self.many_used == MANY {
+            self.flush();
+        }
+        if let Some(many) = &self.many {
+            many.write(self.many_used * size_of::<u64>(), &frame.as_u64().to_ne_bytes());
+            self.many_used += 1;
+        } else {
+            self.few.push(frame.as_u64());
+        }
+    }
+
+    /// Makes all processors forget, and frees what was kept.
+    pub(super) fn flush(&mut self) {
+        if !self.pending {
+            return;
+        }
+        if self.start < self.end && !self.unloaded {
+            self.tables.forget(self.start, self.end, self.freed_tables);
+        }
+        (self.pending, self.freed_tables) = (false, false);
+        for frame in self.few.drain(..) {
+            // SAFETY: the reference was given to the batch, which gives it up here.
+            drop(unsafe { Frame::from_physical(PhysAddr::new(frame)) });
+        }
+        if let Some(many) = &self.many {
+            let kept = mmu::phys_to_virt(many.physical()).cast::<u64>();
+            for slot in 0..self.many_used {
+                // SAFETY: the frame is ours alone and holds `many_used` references given to the batch, each of which is
+                // given up here.
+                drop(unsafe { Frame::from_physical(PhysAddr::new(kept.add(slot).read())) });
+            }
+            self.many_used = 0;
+        }
+    }
+}
+
+impl Drop for Gather<'_> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

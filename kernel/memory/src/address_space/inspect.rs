@@ -1,0 +1,62 @@
+//! Looking at an address space: regions for `/proc/PID/maps`, residency for mincore.
+
+use super::error::MapError;
+use super::map::cache_of;
+use super::space::AddressSpace;
+use super::unmap::page_range;
+use crate::region::Region;
+use machine::address::{PAGE_SIZE, UserAddr};
+
+impl AddressSpace {
+    /// A copy of the region that contains the address, or of the next one above.
+    pub fn region_at_or_after(&self, address: UserAddr) -> Option<Region> {
+        let regions = self.regions.read();
+        regions.locate(address.as_u64()).map(|position| regions.at(position).clone())
+    }
+
+    /// Calls `visit` with a copy of each region in ascending order. No lock is held meanwhile, so the picture may be one
+    /// of a moving object.
+    pub fn for_each_region(&self, mut visit: impl FnMut(&Region)) {
+        let mut address = 0;
+        while let Some(region) = self.region_at_or_after(UserAddr::new(address)) {
+            visit(&region);
+            address = region.end();
+        }
+    }
+
+    /// Number of regions.
+    pub fn region_count(&self) -> usize {
+        self.regions.read().count()
+    }
+
+    /// Says for each page of a range whether it is in memory (mincore).
+    ///
+    /// # Errors
+    /// As mincore(2): ENOMEM for a hole.
+    pub fn resident(
+        &self,
+        start: UserAddr,
+        length: u64,
+        mut report: impl FnMut(bool),
+    ) -> Result<(), MapError> {
+        let range = page_range(start, length)
+            .map_err(|error| if start.page_offset() == 0 { MapError::OutOfMemory } else { error })?;
+        let mut expected = range.start;
+        self.each_piece(range, |piece| {
+            if piece.start() != expected {
+                return Err(MapError::OutOfMemory);
+            }
+            expected = piece.end();
+            let mut address = piece.start();
+            while address < piece.end() {
+                let mapped = self.has_page(address);
+                let cached = || {
+                    cache_of(piece.backing()).is_some_and(|cache| cache.is_resident(piece.page_of(address)))
+                };
+                report(mapped || cached());
+                address += PAGE_SIZE as u64;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! Making pages present before they are touched.
+
+use super::space::AddressSpace;
+use crate::region::RegionFlags;
+use core::ops::Range;
+use machine::address::{PAGE_SIZE, UserAddr};
+use machine::fault::{Access, FaultError};
+
+impl AddressSpace {
+    /// Touches all pages of a range as the program could: for writing where that is allowed and stays private (or
+    /// `write` demands it nowhere else), else for reading. Holes and inaccessible regions end it.
+    pub(super) fn populate(&self, range: Range<u64>, locking: bool) -> Result<(), FaultError> {
+        let mut address = range.start;
+        while address < range.end {
+            let (end, flags) = {
+                let regions = self.regions.read();
+                let region = regions.find(address).ok_or(FaultError::NotMapped)?;
+                (region.end().min(range.end), region.flags())
+            };
+            if locking && flags.contains(RegionFlags::LOCK_ON_FAULT) {
+                address = end;
+                continue;
+            }
+            let access = if flags.contains(RegionFlags::WRITE) && !flags.contains(RegionFlags::SHARED) {
+                Access::Write
+            } else {
+                Access::Read
+            };
+            self.touch(address..end, access)?;
+            address = end;
+        }
+        Ok(())
+    }
+
+    /// Touches all pages of a range with one kind of access.
+    pub(super) fn touch(&self, range: Range<u64>, access: Access) -> Result<(), FaultError> {
+        let mut address = range.start;
+        while address < range.end {
+            self.fault(UserAddr::new(address), access)?;
+            address += PAGE_SIZE as u64;
+        }
+        Ok(())
+    }
+}

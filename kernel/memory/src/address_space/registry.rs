@@ -1,0 +1,165 @@
+//! All address spaces there are, for the rare operations that must find the mappings of a file.
+//!
+//! A file cache does not know who maps it: that would cost a list operation for each region that is mapped, cut or
+//! forked. Truncating a *mapped* file looks through the address spaces instead. Each is entered on creation into the
+//! list of the processor it was made on, so there is no lock that all forks share.
+
+use super::gather::Gather;
+use super::request::MapBacking;
+use super::space::AddressSpace;
+use super::unmap;
+use crate::OutOfMemory;
+use crate::file_cache::FileCache;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::ops::Range;
+use machine::address::PAGE_SHIFT;
+use machine::cpu;
+use machine::page_table::EntryFlags;
+use sync::{PerCpu, SpinLock, per_cpu};
+
+/// The spaces made on one processor; free places are chained.
+struct Shard {
+    places: Vec<Place>,
+    free: Option<u32>,
+}
+
+enum Place {
+    Taken(Weak<AddressSpace>),
+    Free { next: Option<u32> },
+}
+
+static SHARDS: PerCpu<SpinLock<Shard>> = per_cpu!(SpinLock::new(Shard { places: Vec::new(), free: None }));
+
+/// An address space's place in the list. Reserved before the space exists, so that publishing can't fail.
+pub(super) struct Registration {
+    cpu: cpu::CpuId,
+    place: u32,
+}
+
+impl Registration {
+    pub(super) fn reserve() -> Result<Registration, OutOfMemory> {
+        let cpu = cpu::current();
+        let mut shard = SHARDS.of(cpu).lock();
+        let place = match shard.free {
+            Some(place) => {
+                let Place::Free { next } = shard.places[place as usize] else {
+                    unreachable!("the chain leads through free places")
+                };
+                shard.free = next;
+                shard.places[place as usize] = Place::Taken(Weak::new());
+                place
+            }
+            None => {
+                shard.places.try_reserve(1).map_err(|_| OutOfMemory)?;
+                shard.places.push(Place::Taken(Weak::new()));
+                u32::try_from(shard.places.len() - 1).map_err(|_| OutOfMemory)?
+            }
+        };
+        Ok(Registration { cpu, place })
+    }
+
+    pub(super) fn publish(&self, space: &Arc<AddressSpace>) {
+        SHARDS.of(self.cpu).lock().places[self.place as usize] = Place::Taken(Arc::downgrade(space));
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut shard = SHARDS.of(self.cpu).lock();
+        let free = Place::Free { next: shard.free };
+        let former = core::mem::replace(&mut shard.places[self.place as usize], free);
+        shard.free = Some(self.place);
+        drop(shard);
+        drop(former);
+    }
+}
+
+/// Calls `visit` with every address space. No lock is held meanwhile.
+pub(super) fn for_each(mut visit: impl FnMut(&Arc<AddressSpace>)) {
+    for shard in SHARDS.iter() {
+        let mut number = 0;
+        loop {
+            let found = {
+                let shard = shard.lock();
+                match shard.places.get(number) {
+                    None => break,
+                    Some(Place::Taken(space)) => space.upgrade(),
+                    Some(Place::Free { .. }) => None,
+                }
+            };
+            if let Some(space) = found {
+                visit(&space);
+            }
+            number += 1;
+        }
+    }
+}
+
+/// Undoes all mappings of a file's pages, private copies included. The cache's `change` may be held.
+pub(crate) fn unmap_file_pages(cache: &FileCache, pages: Range<u64>) {
+    for_each(|space| {
+        for_each_mapping(space, cache, &pages, |range| {
+            let mut gather = Gather::new(&space.tables);
+            let zapped = unmap::zap(&space.tables, range, &mut gather);
+            space.subtract_resident(zapped);
+        });
+    });
+}
+
+/// Takes the permission to store from all mappings of a page, so that the next store is noticed.
+pub(crate) fn write_protect_file_page(cache: &FileCache, page: u64) {
+    if !cache.is_mapped() {
+        return;
+    }
+    for_each(|space| {
+        for_each_mapping(space, cache, &(page..page + 1), |range| {
+            // SAFETY: `change` is held, so the table stays.
+            let Some(cell) = (unsafe { space.tables.tree().find(range.start) }) else { return };
+            let changed = cell.update(|entry| {
+                let shared = entry.contains(EntryFlags::WRITABLE) && !entry.contains(super::entry::PRIVATE);
+                shared.then(|| entry.without(EntryFlags::WRITABLE))
+            });
+            if changed.is_some() {
+                space.tables.forget(range.start, range.end, false);
+            }
+        });
+    });
+}
+
+/// Calls `visit` with each range of the space that shows some of the pages, under the space's `change`. Faults that saw
+/// an older state of the file have ended.
+fn for_each_mapping(
+    space: &AddressSpace,
+    cache: &FileCache,
+    pages: &Range<u64>,
+    mut visit: impl FnMut(Range<u64>),
+) {
+    let _change = space.change.lock();
+    let mut address = 0;
+    loop {
+        let found = {
+            // For writing: whoever began a fault before now is through with it.
+            let regions = space.regions.write();
+            let mut position = regions.locate(address);
+            loop {
+                let Some(current) = position else { break None };
+                let region = regions.at(current);
+                if let MapBacking::File(mapping) = region.backing()
+                    && core::ptr::eq(Arc::as_ptr(mapping.cache()), cache)
+                {
+                    let first = pages.start.max(region.page_offset);
+                    let end = pages.end.min(region.page_offset + region.pages());
+                    if first < end {
+                        let start = region.start() + ((first - region.page_offset) << PAGE_SHIFT);
+                        break Some((start..start + ((end - first) << PAGE_SHIFT), region.end()));
+                    }
+                }
+                position = regions.next(current);
+            }
+        };
+        let Some((range, next)) = found else { return };
+        visit(range);
+        address = next;
+    }
+}

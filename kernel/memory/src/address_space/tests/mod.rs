@@ -1,0 +1,1 @@
+//! Address spaces against simple models.

@@ -1,0 +1,308 @@
+//! The file cache: state, size, creation and end.
+//!
+//! **A page** is absent, *filling* (in the index with [`FILLING`] set; one thread fills it, others wait) or present.
+//! The index owns one reference of each frame; every user takes another one and works without a lock.
+//!
+//! **Locks**, in this order:
+//! 1. `change` (sleeps): held by whoever changes the size or needs it constant: extending writes, truncation, holes.
+//! 2. `index` (spins): held for the moment of a look-up or an edit, never while bytes are copied or a representative is
+//!    called. A batch of pages is looked up under one hold.
+//!
+//! **Size.** The size only shrinks under `change`; a reader takes it once for each batch. Bytes of the last page beyond
+//! the size are zero, with one exception: pages adopted from the boot archive may have the archive's next bytes there
+//! until the page is first shown whole ([`TAIL_UNCLEAN`]).
+//!
+//! **Mappings.** `mappings` counts the [`crate::region::FileMapping`]s. While it is zero nobody maps a page, so that
+//! truncation looks for mapped pages only where there can be any.
+
+use super::index::PageIndex;
+use super::representative::FileRepresentative;
+use crate::OutOfMemory;
+use crate::frame::{Frame, Purpose};
+use crate::parking::SleepLock;
+use alloc::sync::Arc;
+use core::num::NonZeroU64;
+use core::ops::ControlFlow;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use machine::address::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
+use machine::fault::Fault;
+use sync::RwSpinLock;
+
+/// The largest size of a file.
+pub const MAX_FILE_BYTES: u64 = i64::MAX as u64;
+
+/// In an index word: the frame is being filled.
+pub(super) const FILLING: u64 = 1;
+
+/// In `flags`: the last page has foreign bytes beyond the size.
+pub(super) const TAIL_UNCLEAN: u32 = 1;
+
+/// Why an operation on a file cache fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheError {
+    /// EFAULT: the program's buffer can't be accessed.
+    BadAddress,
+    /// ENOMEM.
+    OutOfMemory,
+    /// ENOSPC: the file system's budget is used up.
+    NoSpace,
+    /// EFBIG: beyond the largest size.
+    TooBig,
+    /// EIO.
+    InputOutput,
+}
+
+impl From<OutOfMemory> for CacheError {
+    fn from(_: OutOfMemory) -> CacheError {
+        CacheError::OutOfMemory
+    }
+}
+
+impl From<Fault> for CacheError {
+    fn from(_: Fault) -> CacheError {
+        CacheError::BadAddress
+    }
+}
+
+/// What kind of pages a cache has; decides how they are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheKind {
+    /// Pages of files.
+    File,
+    /// Pages of tmpfs files and of shared anonymous memory, which have no other home.
+    SharedMemory,
+}
+
+/// A limit on pages that several caches share (the size of a tmpfs).
+pub trait PageBudget: Send + Sync {
+    /// Takes pages from the budget; false when there are not that many.
+    fn charge(&self, pages: u64) -> bool;
+    /// Gives pages back.
+    fn release(&self, pages: u64);
+}
+
+/// The pages of one file. See the theory of this file.
+pub struct FileCache {
+    pub(super) index: RwSpinLock<PageIndex>,
+    /// Bytes; written under `change`.
+    pub(super) size: AtomicU64,
+    /// Pages in the index; written under its lock.
+    pub(super) present: AtomicU64,
+    /// File mappings that exist.
+    mappings: AtomicU32,
+    pub(super) flags: AtomicU32,
+    pub(super) change: SleepLock<()>,
+    kind: CacheKind,
+    pub(super) representative: Option<Arc<dyn FileRepresentative>>,
+    pub(super) budget: Option<Arc<dyn PageBudget>>,
+}
+
+const _: () = assert!(size_of::<FileCache>() <= 128, "every file in memory has one");
+
+impl FileCache {
+    /// An empty cache whose pages have no other home.
+    #[must_use]
+    pub const fn new(kind: CacheKind) -> FileCache {
+        FileCache {
+            index: RwSpinLock::new(PageIndex::new()),
+            size: AtomicU64::new(0),
+            present: AtomicU64::new(0),
+            mappings: AtomicU32::new(0),
+            flags: AtomicU32::new(0),
+            change: SleepLock::new(()),
+            kind,
+            representative: None,
+            budget: None,
+        }
+    }
+
+    /// The same, limited by a budget.
+    #[must_use]
+    pub fn with_budget(kind: CacheKind, budget: Arc<dyn PageBudget>) -> FileCache {
+        let mut cache = FileCache::new(kind);
+        cache.budget = Some(budget);
+        cache
+    }
+
+    /// A cache of a file of `size` bytes whose pages a representative brings.
+    #[must_use]
+    pub fn with_representative(size: u64, representative: Arc<dyn FileRepresentative>) -> FileCache {
+        let mut cache = FileCache::new(CacheKind::File);
+        cache.size = AtomicU64::new(size);
+        cache.representative = Some(representative);
+        cache
+    }
+
+    /// The size in bytes.
+    #[inline]
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        // Acquire: pairs with the Release of whoever grew the file after filling its pages.
+        self.size.load(Ordering::Acquire)
+    }
+
+    /// Pages up to the size.
+    #[inline]
+    pub(crate) fn size_in_pages(&self) -> u64 {
+        self.size().div_ceil(PAGE_SIZE as u64)
+    }
+
+    /// How the pages are counted.
+    #[must_use]
+    pub fn kind(&self) -> CacheKind {
+        self.kind
+    }
+
+    pub(super) fn purpose(&self) -> Purpose {
+        match self.kind {
+            CacheKind::File => Purpose::FileCache,
+            CacheKind::SharedMemory => Purpose::Shmem,
+        }
+    }
+
+    /// Whether stores must be noticed, because somebody will want the bytes.
+    #[inline]
+    pub(crate) fn has_representative(&self) -> bool {
+        self.representative.is_some()
+    }
+
+    /// Pages in memory.
+    #[must_use]
+    pub fn resident_pages(&self) -> u64 {
+        self.present.load(Ordering::Relaxed)
+    }
+
+    /// A number that no other living cache has: half of a futex's name.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        core::ptr::from_ref(self).addr() as u64
+    }
+
+    /// Whether some address space may map pages.
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
+        self.mappings.load(Ordering::Acquire) > 0
+    }
+
+    pub(crate) fn mapping_added(&self) {
+        self.mappings.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn mapping_removed(&self) {
+        let former = self.mappings.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(former > 0);
+    }
+
+    /// Gives a new cache its first pages without copying: frames of the boot archive. The file's size becomes `size`;
+    /// what the last frame has beyond it may be in use until the file is first mapped or made larger, which must not
+    /// happen before the archive has been unpacked. Frames beyond the size are dropped, missing ones are holes.
+    ///
+    /// # Errors
+    /// When there is no memory for the index.
+    pub fn adopt(&self, size: u64, frames: impl IntoIterator<Item = Frame>) -> Result<(), OutOfMemory> {
+        let _change = self.change.lock();
+        debug_assert!(self.size() == 0 && self.resident_pages() == 0);
+        for (page, frame) in (0..size.div_ceil(PAGE_SIZE as u64)).zip(frames) {
+            frame.set_purpose(self.purpose());
+            self.insert_frame(page, frame)?;
+        }
+        if size & (PAGE_SIZE as u64 - 1) != 0 {
+            self.flags.fetch_or(TAIL_UNCLEAN, Ordering::Relaxed);
+        }
+        self.size.store(size, Ordering::Release);
+        Ok(())
+    }
+
+    /// Puts a frame in the place of an absent page. The index owns it then.
+    pub(super) fn insert_frame(&self, page: u64, frame: Frame) -> Result<(), OutOfMemory> {
+        let mut index = self.index.write();
+        let word = word_of(frame.physical());
+        index.insert(page, word)?;
+        self.present.fetch_add(1, Ordering::Relaxed);
+        let _ = frame.into_physical();
+        Ok(())
+    }
+
+    /// Writes all dirty pages between two page numbers back, in file order.
+    ///
+    /// # Errors
+    /// The first error of the representative; that page stays dirty.
+    pub fn write_back(&self, first: u64, end: u64) -> Result<(), CacheError> {
+        use super::index::Tag;
+        let Some(representative) = &self.representative else { return Ok(()) };
+        let mut page = first;
+        loop {
+            let found = {
+                let mut index = self.index.write();
+                let next =
+                    index.visit(page, end, Some(Tag::Dirty), |page, word| ControlFlow::Break((page, word)));
+                let ControlFlow::Break((page, word)) = next else { return Ok(()) };
+                index.clear_tag(page, Tag::Dirty);
+                index.set_tag(page, Tag::Writeback);
+                frame_of(word).map(|frame| (page, frame))
+            };
+            let Some((dirty, frame)) = found else { return Ok(()) };
+            crate::address_space::write_protect_file_page(self, dirty);
+            let result = representative.write_back(dirty, &frame);
+            let mut index = self.index.write();
+            index.clear_tag(dirty, Tag::Writeback);
+            if result.is_err() {
+                index.set_tag(dirty, Tag::Dirty);
+            }
+            drop(index);
+            result?;
+            page = dirty + 1;
+        }
+    }
+}
+
+/// The index word of a frame.
+pub(super) fn word_of(frame: PhysAddr) -> NonZeroU64 {
+    NonZeroU64::new(frame.as_u64()).expect("frame 0 is never handed out")
+}
+
+/// One more reference to the frame of an index word; None while it is filling. The index's lock is held.
+#[inline]
+pub(super) fn frame_of(word: NonZeroU64) -> Option<Frame> {
+    if word.get() & FILLING != 0 {
+        return None;
+    }
+    // SAFETY: the index owns a reference of the frame and is locked, so the frame is alive; that reference stays with
+    // the index, since only a clone is kept.
+    let owned = core::mem::ManuallyDrop::new(unsafe { Frame::from_physical(PhysAddr::new(word.get())) });
+    Some(Frame::clone(&owned))
+}
+
+/// The reference that the index owned: call once, after taking the word out.
+pub(super) fn owned_frame(word: NonZeroU64) -> Frame {
+    debug_assert!(word.get() & FILLING == 0);
+    // SAFETY: the word has left the index, so its reference is ours now.
+    unsafe { Frame::from_physical(PhysAddr::new(word.get())) }
+}
+
+impl Drop for FileCache {
+    fn drop(&mut self) {
+        let index = self.index.get_mut();
+        let mut pages = 0;
+        let _ = index.visit(0, u64::MAX, None, |_, word| {
+            pages += 1;
+            drop(owned_frame(word));
+            ControlFlow::<()>::Continue(())
+        });
+        if let Some(budget) = &self.budget {
+            budget.release(pages);
+        }
+    }
+}
+
+/// The page that contains the byte at `offset`.
+#[inline]
+pub(super) fn page_of(offset: u64) -> u64 {
+    offset >> PAGE_SHIFT
+}
+
+/// Where in its page the byte at `offset` is.
+#[inline]
+pub(super) fn within_page(offset: u64) -> usize {
+    offset as usize & (PAGE_SIZE - 1)
+}

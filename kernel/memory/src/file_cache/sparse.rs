@@ -1,0 +1,196 @@
+//! Size and holes: truncation, punching, allocating ahead, seeking data and holes.
+//!
+//! Order when pages go: first the size says they are gone, then they leave the index, then mappings of them are undone.
+//! A fault that saw the page before is caught by the last step, one that comes later finds the new state.
+
+use super::cache::{
+    CacheError, FILLING, FileCache, MAX_FILE_BYTES, TAIL_UNCLEAN, owned_frame, page_of, within_page,
+};
+use super::lookup::Intent;
+use crate::address_space;
+use crate::frame::Frame;
+use crate::parking;
+use arrayvec::ArrayVec;
+use core::ops::{ControlFlow, Range};
+use core::sync::atomic::Ordering;
+use machine::address::{PAGE_SHIFT, PAGE_SIZE};
+
+/// Pages taken out under one hold of the index.
+const REMOVE_PAGES: usize = 16;
+
+impl FileCache {
+    /// Makes the file this long: cuts it off, or adds a hole.
+    ///
+    /// # Errors
+    /// [`CacheError::TooBig`].
+    pub fn truncate(&self, size: u64) -> Result<(), CacheError> {
+        if size > MAX_FILE_BYTES {
+            return Err(CacheError::TooBig);
+        }
+        let _change = self.change.lock();
+        if size >= self.size() {
+            if self.is_mapped() || self.flags.load(Ordering::Relaxed) & TAIL_UNCLEAN != 0 {
+                self.clean_tail();
+            }
+            self.size.store(size, Ordering::Release);
+            return Ok(());
+        }
+        // With a representative, the kept part of the last page must be in memory to be cut.
+        if within_page(size) != 0 && self.has_representative() {
+            self.page(page_of(size), Intent::Write, true)?;
+        }
+        self.size.store(size, Ordering::Release);
+        self.clean_tail();
+        self.remove_pages(size.div_ceil(PAGE_SIZE as u64)..u64::MAX);
+        Ok(())
+    }
+
+    /// Makes a range read as zeros, giving whole pages back. The size stays.
+    ///
+    /// # Errors
+    /// What bringing in a page that is only partly affected may say.
+    pub fn punch_hole(&self, range: Range<u64>) -> Result<(), CacheError> {
+        let _change = self.change.lock();
+        let end = range.end.min(self.size().next_multiple_of(PAGE_SIZE as u64));
+        if range.start >= end {
+            return Ok(());
+        }
+        let (first, last) = (range.start.div_ceil(PAGE_SIZE as u64), page_of(end));
+        if page_of(range.start) == last && within_page(range.start) != 0 {
+            return self.zero_part(range.start, end);
+        }
+        if within_page(range.start) != 0 {
+            self.zero_part(range.start, first << PAGE_SHIFT)?;
+        }
+        if within_page(end) != 0 && last >= first {
+            self.zero_part(last << PAGE_SHIFT, end)?;
+        }
+        if first < last {
+            self.remove_pages(first..last);
+        }
+        Ok(())
+    }
+
+    /// Zeroes bytes of one page; a hole stays one.
+    fn zero_part(&self, start: u64, end: u64) -> Result<(), CacheError> {
+        let page = page_of(start);
+        if !self.has_representative() && !self.is_resident(page) {
+            return Ok(());
+        }
+        let frame = self.page(page, Intent::Write, true)?;
+        frame.zero_range(within_page(start), (end - start) as usize);
+        Ok(())
+    }
+
+    /// Makes the pages of a range present, so that writing to them can't fail for want of space. Does not change the size.
+    ///
+    /// # Errors
+    /// [`CacheError::NoSpace`] or [`CacheError::OutOfMemory`]; pages made before stay.
+    pub fn allocate(&self, range: Range<u64>) -> Result<(), CacheError> {
+        if range.end > MAX_FILE_BYTES {
+            return Err(CacheError::TooBig);
+        }
+        for page in page_of(range.start)..range.end.div_ceil(PAGE_SIZE as u64) {
+            self.page(page, Intent::Write, true)?;
+        }
+        Ok(())
+    }
+
+    /// Drops clean pages of a file with a representative between two page numbers; returns how many. Mapped pages stay
+    /// with those who map them.
+    pub fn drop_clean(&self, first: u64, end: u64) -> usize {
+        use super::index::Tag;
+        if !self.has_representative() || self.is_mapped() {
+            return 0;
+        }
+        let mut dropped = 0;
+        let mut page = first;
+        while let Some((next, frame)) = {
+            let mut index = self.index.write();
+            let found = index.visit(page, end, None, |page, word| {
+                let clean = word.get() & FILLING == 0
+                    && !index.has_tag(page, Tag::Dirty)
+                    && !index.has_tag(page, Tag::Writeback);
+                if clean { ControlFlow::Break(page) } else { ControlFlow::Continue(()) }
+            });
+            match found {
+                ControlFlow::Break(page) => index.remove(page).map(|word| (page, owned_frame(word))),
+                ControlFlow::Continue(()) => None,
+            }
+        } {
+            self.present.fetch_sub(1, Ordering::Relaxed);
+            drop(frame);
+            dropped += 1;
+            page = next + 1;
+        }
+        dropped
+    }
+
+    /// Takes pages out of the index and out of all mappings. `change` is held.
+    fn remove_pages(&self, pages: Range<u64>) {
+        let mut next = pages.start;
+        while next < pages.end {
+            let mut frames: ArrayVec<Frame, REMOVE_PAGES> = ArrayVec::new();
+            let mut numbers: ArrayVec<u64, REMOVE_PAGES> = ArrayVec::new();
+            let mut busy = None;
+            {
+                let mut index = self.index.write();
+                let _ = index.visit(next, pages.end, None, |page, word| {
+                    if word.get() & FILLING != 0 {
+                        busy = Some(page);
+                        return ControlFlow::Break(());
+                    }
+                    numbers.push(page);
+                    if numbers.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
+                frames.extend(numbers.iter().filter_map(|&page| index.remove(page)).map(owned_frame));
+            }
+            let removed = frames.len() as u64;
+            self.present.fetch_sub(removed, Ordering::Relaxed);
+            if let Some(budget) = &self.budget {
+                budget.release(removed);
+            }
+            match (numbers.last(), busy) {
+                (_, Some(page)) => {
+                    next = page;
+                    parking::wait_while((&raw const self.index).addr(), &|| {
+                        self.index.read().get(page).is_some_and(|word| word.get() & FILLING != 0)
+                    });
+                }
+                (Some(&last), None) => next = last + 1,
+                (None, None) => break,
+            }
+        }
+        if self.is_mapped() {
+            address_space::unmap_file_pages(self, pages);
+        }
+    }
+
+    /// Where data begins at or after `offset`; None when there is none before the end of the file.
+    #[must_use]
+    pub fn next_data(&self, offset: u64) -> Option<u64> {
+        let size = self.size();
+        if offset >= size {
+            return None;
+        }
+        if self.has_representative() {
+            return Some(offset);
+        }
+        let page = self.index.read().next(page_of(offset))?;
+        Some(offset.max(page << PAGE_SHIFT)).filter(|&data| data < size)
+    }
+
+    /// Where a hole begins at or after `offset` (the end of the file is one); None beyond the end.
+    #[must_use]
+    pub fn next_hole(&self, offset: u64) -> Option<u64> {
+        let size = self.size();
+        if offset >= size {
+            return None;
+        }
+        if self.has_representative() {
+            return Some(size);
+        }
+        let page = self.index.read().next_absent(page_of(offset));
+        Some(offset.max(page << PAGE_SHIFT).min(size))
+    }
+}

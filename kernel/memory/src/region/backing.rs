@@ -1,0 +1,97 @@
+//! What a region shows besides zeros.
+
+use crate::file_cache::FileCache;
+use crate::frame::Frame;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+
+/// What `/proc/PID/maps` and others want to know about the owner of a mapped file cache: implemented by open files.
+pub trait MappedObject: Any + Send + Sync {
+    /// Writes the name (a path) as it is now.
+    ///
+    /// # Errors
+    /// What the formatter returns.
+    fn write_name(&self, out: &mut dyn fmt::Write) -> fmt::Result;
+
+    /// Device and inode number.
+    fn identity(&self) -> (u64, u64);
+}
+
+/// A mapped file: its cache, and the open file that is kept alive by the mapping. One is made per mmap call and shared
+/// by the regions that come of it by splitting and forking.
+pub struct FileMapping {
+    cache: Arc<FileCache>,
+    object: Option<Arc<dyn MappedObject>>,
+}
+
+impl FileMapping {
+    /// A mapping of `cache` on behalf of `object`.
+    #[must_use]
+    pub fn new(cache: Arc<FileCache>, object: Option<Arc<dyn MappedObject>>) -> FileMapping {
+        cache.mapping_added();
+        FileMapping { cache, object }
+    }
+
+    /// The pages.
+    #[must_use]
+    pub fn cache(&self) -> &Arc<FileCache> {
+        &self.cache
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn object(&self) -> Option<&Arc<dyn MappedObject>> {
+        self.object.as_ref()
+    }
+
+    /// Whether both show the same file through the same open file.
+    #[must_use]
+    pub fn same_object(&self, other: &FileMapping) -> bool {
+        let same_owner = match (&self.object, &other.object) {
+            (None, None) => true,
+            (Some(one), Some(two)) => Arc::as_ptr(one).addr() == Arc::as_ptr(two).addr(),
+            _ => false,
+        };
+        same_owner && Arc::ptr_eq(&self.cache, &other.cache)
+    }
+}
+
+impl Drop for FileMapping {
+    fn drop(&mut self) {
+        self.cache.mapping_removed();
+    }
+}
+
+/// Frames of the kernel's that programs may see (vDSO code, its data).
+pub struct SpecialMapping {
+    name: &'static str,
+    frames: Vec<Frame>,
+}
+
+impl SpecialMapping {
+    /// These frames, shown in `/proc/PID/maps` under this name (`[vdso]`, `[vvar]`).
+    #[must_use]
+    pub fn new(name: &'static str, frames: Vec<Frame>) -> SpecialMapping {
+        SpecialMapping { name, frames }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The frame of a page.
+    #[must_use]
+    pub fn frame(&self, page: u64) -> Option<&Frame> {
+        self.frames.get(usize::try_from(page).ok()?)
+    }
+
+    /// Number of pages.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.frames.len() as u64
+    }
+}
