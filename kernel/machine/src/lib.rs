@@ -10,6 +10,7 @@
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod address;
+pub mod backtrace;
 pub mod boot;
 pub mod console;
 pub mod context;
@@ -30,6 +31,7 @@ pub mod power;
 pub mod preempt;
 pub mod random;
 pub mod set_once;
+pub mod symbols;
 pub mod time;
 pub mod user;
 pub mod user_memory;

@@ -23,6 +23,7 @@
 //! A kernel thread may continue on another host thread after a switch, so nothing here keeps the address of a
 //! thread-local variable: `processor::this` is a call that the compiler cannot look through.
 
+pub(crate) mod backtrace;
 pub(crate) mod boot;
 pub(crate) mod console;
 pub(crate) mod cpu;
@@ -35,6 +36,7 @@ pub(crate) mod power;
 pub(crate) mod preempt;
 mod processor;
 pub(crate) mod random;
+pub(crate) mod symbols;
 pub(crate) mod time;
 pub mod user;
 pub(crate) mod user_memory;

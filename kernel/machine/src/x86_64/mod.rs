@@ -1,6 +1,7 @@
 //! The bare-metal back end for x86-64 processors.
 
 mod apic;
+pub(crate) mod backtrace;
 pub(crate) mod boot;
 mod calibration;
 pub(crate) mod console;

@@ -19,8 +19,17 @@ pub(crate) struct Test {
 /// The tests by module.
 const MODULES: &[&[Test]] = &[machine::TESTS];
 
+/// Crashes on purpose, to see the report.
+fn crash(selection: &str) {
+    match selection {
+        "panic" => panic!("asked for on the command line"),
+        _ => {}
+    }
+}
+
 /// Runs what the selection names and turns the machine off.
 pub(crate) fn run(selection: &str) -> ! {
+    crash(selection);
     let (mut passed, mut failed) = (0, 0);
     for test in MODULES.iter().copied().flatten().filter(|test| is_selected(test.name, selection)) {
         match (test.run)() {

@@ -1,0 +1,23 @@
+//! Names of the kernel's functions, for reports.
+
+use core::fmt;
+
+/// A place in the kernel's code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Symbol {
+    /// The function.
+    pub name: &'static str,
+    /// Bytes from its start.
+    pub offset: usize,
+}
+
+impl fmt::Display for Symbol {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}+{:#x}", self.name, self.offset)
+    }
+}
+
+/// The function that contains an address; None outside of the kernel's code, or without a symbol table.
+pub fn resolve(address: usize) -> Option<Symbol> {
+    crate::backend::symbols::resolve(address)
+}

@@ -1,0 +1,59 @@
+//! Makes a bootable kernel image from a linked kernel: the loadable segments, and in the segment that the linker script
+//! reserves, the table of function names that panic reports use. Everything else (debug sections, the symbol table) is
+//! left out, because the emulator would read it at every start; the linked file stays what debuggers use.
+//!
+//! Layout of the table, all little-endian (read by the kernel in `machine::symbols`):
+//!
+//! | field | bytes |
+//! |---|---|
+//! | magic `STARSYM1` | 8 |
+//! | bytes of the whole table | 8 |
+//! | functions | 4 |
+//! | zero | 4 |
+//! | by ascending address: address of the function minus base of the kernel | 4 each |
+//! | in the same order: offset of the name from the start of the names | 4 each |
+//! | names, each a length byte and that many bytes of UTF-8 | |
+#![forbid(unsafe_code)]
+
+mod image;
+mod table;
+
+use std::fmt;
+
+/// Where the kernel is linked; addresses in the table count from here.
+pub const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;
+
+/// Why the file is not a kernel that this crate can work on.
+#[derive(Debug)]
+pub enum Error {
+    /// Not an ELF file, or a damaged one.
+    Elf(object::Error),
+    /// No segment starts where the table belongs.
+    NoRoomForTable,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Elf(error) => write!(formatter, "not a linked kernel: {error}"),
+            Error::NoRoomForTable => formatter.write_str("the linker script reserves no segment for symbols"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<object::Error> for Error {
+    fn from(error: object::Error) -> Error {
+        Error::Elf(error)
+    }
+}
+
+/// The bootable image of a linked kernel.
+///
+/// # Errors
+/// When the file is not a kernel linked with this project's linker script.
+pub fn bootable_image(linked: &[u8]) -> Result<Vec<u8>, Error> {
+    let table = table::build(linked)?;
+    image::write(linked, &table)
+}
