@@ -50,6 +50,7 @@ pub fn initialize() {
     static ONCE: sync::Once<()> = sync::Once::new();
     ONCE.call_once(|| {
         frame::initialize();
+        heap::initialize();
         kstack::initialize();
     });
 }

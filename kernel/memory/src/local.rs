@@ -17,12 +17,14 @@ use machine::cpu::{self, CpuId, MAX_CPUS};
 use crate::OutOfMemory;
 use crate::frame::per_cpu::CpuFrames;
 use crate::frame::{Frame, Purpose, Zeroed};
+use crate::heap::CpuHeap;
 use crate::kstack::CpuStacks;
 
 /// See the theory of this file.
 #[repr(C, align(64))]
 pub(crate) struct CpuMemory {
     pub(crate) frames: CpuFrames,
+    pub(crate) heap: CpuHeap,
     pub(crate) stacks: CpuStacks,
 }
 
@@ -30,7 +32,7 @@ const _: () = assert!(size_of::<CpuMemory>() <= 4096, "a CPU's part of the memor
 
 impl CpuMemory {
     pub(crate) const fn new() -> Self {
-        Self { frames: CpuFrames::new(), stacks: CpuStacks::new() }
+        Self { frames: CpuFrames::new(), heap: CpuHeap::new(), stacks: CpuStacks::new() }
     }
 }
 

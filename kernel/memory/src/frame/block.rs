@@ -77,11 +77,14 @@ impl Block {
 
     /// Takes back a block of 2^`order` frames.
     pub(crate) fn from_first(first: FrameNumber, order: u8) -> Self {
-        let State::Allocated { purpose, order: known } = metadata(first).state() else {
-            panic!("{first:?} is no block: {:?}", metadata(first).state());
-        };
-        assert_eq!(known, order, "the block of {first:?} has another size");
-        Self { first, frames: 1 << order, purpose }
+        block_of_frames(first, 1 << order)
+    }
+
+    /// Gives the block away as a pointer to its bytes; [`block_of_frames`] takes it back.
+    #[cfg(target_os = "none")]
+    pub(crate) fn into_pointer(self) -> core::ptr::NonNull<u8> {
+        let pointer = core::mem::ManuallyDrop::new(self).as_ptr();
+        core::ptr::NonNull::new(pointer).expect("the direct map is not at 0")
     }
 
     /// The physical address of the first byte.
@@ -121,6 +124,16 @@ impl Block {
             contents::zero(self.first.add(frame));
         }
     }
+}
+
+/// The block of `frames` frames that was given away as a pointer or a number.
+pub(crate) fn block_of_frames(first: FrameNumber, frames: u32) -> Block {
+    let order = frames.next_power_of_two().ilog2() as u8;
+    let State::Allocated { purpose, order: known } = metadata(first).state() else {
+        panic!("{first:?} is no block: {:?}", metadata(first).state());
+    };
+    assert_eq!(known, order, "the block of {first:?} has another size");
+    Block { first, frames, purpose }
 }
 
 /// Takes a block of the pool and gives back what exceeds `frames`.

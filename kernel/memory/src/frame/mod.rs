@@ -25,6 +25,8 @@ mod watermark;
 
 pub use allocate::zero_ahead;
 pub use block::Block;
+#[cfg(target_os = "none")]
+pub(crate) use block::block_of_frames;
 pub use buddy::{MAX_ORDER, ORDERS};
 pub use handle::{Frame, from_boot};
 pub use purpose::Purpose;

@@ -163,13 +163,13 @@ mod tests {
     }
 
     #[test]
-    fn slabs_waste_at_most_a_seventh_and_stay_small() {
+    fn slabs_waste_at_most_a_fifth_and_stay_small() {
         for class in &TABLE {
             let bytes = class.slab_bytes() as u32;
             assert!(class.order <= MAX_SLAB_ORDER);
             assert!(class.objects >= 1);
             let used = u32::from(class.objects) * class.size;
-            assert!((bytes - used) * 7 <= bytes, "class {} wastes {} of {bytes}", class.size, bytes - used);
+            assert!((bytes - used) * 5 <= bytes, "class {} wastes {} of {bytes}", class.size, bytes - used);
         }
     }
 

@@ -1,11 +1,212 @@
 //! The kernel heap.
+//!
+//! On the bare machine [`KernelHeap`] is the global allocator: `class` tells which size class serves a request,
+//! `magazine` what each CPU has at hand of it, `slab` where that comes from; `large` and `area` serve what is larger
+//! than 8 KiB. Failures return null. A hosted machine uses the standard library's allocator; its tests call the parts
+//! directly.
+//!
+//! Costs: allocating and freeing a small object take about thirty instructions with interrupts off, no lock and no
+//! atomic operation; a batch of objects in between takes one lock.
+
+#[cfg(target_os = "none")]
+mod area;
 mod class;
+#[cfg(target_os = "none")]
+mod large;
+mod magazine;
+mod poison;
+mod slab;
+#[cfg(test)]
+mod tests;
+
+use core::alloc::Layout;
+use core::fmt;
+
+use crate::local;
+
 pub(crate) use class::MAX_SLAB_OBJECT;
-/// Frees what can be freed.
+pub(crate) use magazine::CpuHeap;
+
+/// The kernel's global allocator.
+#[cfg(target_os = "none")]
+pub struct KernelHeap;
+
+#[cfg(target_os = "none")]
+#[global_allocator]
+static HEAP: KernelHeap = KernelHeap;
+
+#[cfg(target_os = "none")]
+// SAFETY: objects come from slabs, blocks or areas that nobody else uses until they are freed with the same layout, and
+// have at least the layout's size and alignment: `class::index_of_layout` and `large` see to that. Nothing unwinds.
+unsafe impl core::alloc::GlobalAlloc for KernelHeap {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let object = match class::index_of_layout(layout) {
+            Some(index) => magazine::allocate(index),
+            None => large::allocate(layout, crate::frame::Zeroed::No),
+        };
+        object.map_or(core::ptr::null_mut(), core::ptr::NonNull::as_ptr)
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        let Some(object) = core::ptr::NonNull::new(pointer) else { return };
+        match class::index_of_layout(layout) {
+            // SAFETY: the caller frees what was allocated with this layout, and so in this class.
+            Some(index) => unsafe { magazine::free(index, object) },
+            // SAFETY: likewise.
+            None => unsafe { large::free(object, layout) },
+        }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if class::index_of_layout(layout).is_none() {
+            return large::allocate(layout, crate::frame::Zeroed::Yes)
+                .map_or(core::ptr::null_mut(), core::ptr::NonNull::as_ptr);
+        }
+        // SAFETY: forwarded; what `alloc` returned has the layout's size.
+        unsafe {
+            let pointer = self.alloc(layout);
+            if !pointer.is_null() {
+                pointer.write_bytes(0, layout.size());
+            }
+            pointer
+        }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: the caller vouches for the new size with this alignment.
+        let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        let class = class::index_of_layout(layout);
+        if class.is_some() && class == class::index_of_layout(new_layout) {
+            return pointer;
+        }
+        // SAFETY: both objects have at least the bytes copied, and are different objects.
+        unsafe {
+            let new = self.alloc(new_layout);
+            if !new.is_null() {
+                new.copy_from_nonoverlapping(pointer, layout.size().min(new_size));
+                self.dealloc(pointer, layout);
+            }
+            new
+        }
+    }
+}
+
+/// Start-up: prepares the region of areas.
+pub(crate) fn initialize() {
+    #[cfg(target_os = "none")]
+    area::initialize();
+}
+
+/// Gives memory back that the heap keeps without need; the number of frames is returned. The caller may wait.
 pub(crate) fn shrink() -> usize {
+    sync::remote::call(machine::cpu::online(), |_| magazine::drain_this_cpu(), 0);
+    let frames = slab::free_empty();
+    #[cfg(target_os = "none")]
+    let frames = frames + area::purge();
+    frames
+}
+
+/// Whether the next allocation of this layout on this CPU cannot fail. Interrupts are off.
+#[cfg(target_os = "none")]
+pub(crate) fn is_at_hand(layout: Layout) -> bool {
+    class::index_of_layout(layout).is_some_and(magazine::is_at_hand)
+}
+
+/// The standard library's allocator of a hosted machine does not fail.
+#[cfg(not(target_os = "none"))]
+pub(crate) fn is_at_hand(_layout: Layout) -> bool {
+    true
+}
+
+/// The numbers of one size class, as a line of `/proc/slabinfo` shows them.
+#[derive(Clone, Copy, Debug)]
+pub struct ClassStatistics {
+    /// Bytes of an object.
+    pub object_bytes: usize,
+    /// Objects in use.
+    pub active_objects: u64,
+    /// Objects that the slabs have room for.
+    pub objects: u64,
+    /// Objects of a slab.
+    pub objects_in_slab: u32,
+    /// Pages of a slab.
+    pub pages_in_slab: u32,
+    /// Slabs.
+    pub slabs: u64,
+    /// Objects in magazines.
+    pub cached_objects: u64,
+    /// Allocations so far (each CPU counts modulo 2^32).
+    pub allocations: u64,
+}
+
+/// The numbers of all size classes.
+pub fn class_statistics() -> impl Iterator<Item = ClassStatistics> {
+    class::TABLE.iter().enumerate().map(|(index, class)| {
+        let counts = slab::counts(index);
+        let cached: u64 = local::all().map(|memory| u64::from(memory.heap.length(index))).sum();
+        ClassStatistics {
+            object_bytes: class.size as usize,
+            active_objects: counts.in_use.saturating_sub(cached),
+            objects: counts.slabs * u64::from(class.objects),
+            objects_in_slab: u32::from(class.objects),
+            pages_in_slab: 1 << class.order,
+            slabs: counts.slabs,
+            cached_objects: cached,
+            allocations: local::all().map(|memory| u64::from(memory.heap.allocated(index))).sum(),
+        }
+    })
+}
+
+/// Batches that moved between magazines and slabs: fetched, given back.
+pub fn traffic() -> (u64, u64) {
+    local::all().map(|memory| memory.heap.traffic()).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+}
+
+/// Objects larger than the largest size class, and their bytes.
+pub fn large_objects() -> (u64, u64) {
+    #[cfg(target_os = "none")]
+    return large::counts();
+    #[cfg(not(target_os = "none"))]
+    (0, 0)
+}
+
+/// Bytes of non-contiguous kernel memory (`VmallocUsed`).
+pub fn area_bytes() -> u64 {
+    #[cfg(target_os = "none")]
+    return area::mapped_frames() * machine::address::PAGE_SIZE as u64;
+    #[cfg(not(target_os = "none"))]
     0
 }
-/// At hand.
-pub(crate) fn is_at_hand(_layout: core::alloc::Layout) -> bool {
-    true
+
+/// The text of `/proc/slabinfo`.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_slabinfo(out: &mut dyn fmt::Write) -> fmt::Result {
+    writeln!(out, "slabinfo - version: 2.1")?;
+    writeln!(
+        out,
+        "# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : tunables <limit> \
+         <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>"
+    )?;
+    for (class, numbers) in class::TABLE.iter().zip(class_statistics()) {
+        writeln!(
+            out,
+            "kmalloc-{:<9} {:6} {:6} {:6} {:4} {:4} : tunables {:4} {:4}    0 : slabdata {:6} {:6} {:6}",
+            numbers.object_bytes,
+            numbers.active_objects,
+            numbers.objects,
+            numbers.object_bytes,
+            numbers.objects_in_slab,
+            numbers.pages_in_slab,
+            class.magazine_limit(),
+            class.batch,
+            numbers.slabs,
+            numbers.slabs,
+            numbers.cached_objects,
+        )?;
+    }
+    Ok(())
 }
