@@ -6,6 +6,7 @@
 //! * [`image`]: root file systems, from whatever form they come in to an initramfs
 //! * [`machine`]: the kernel's build, the accelerator, QEMU
 //! * [`session`]: the loop between the host's streams and the guest
+//! * [`test`]: `starling test`, a list of steps
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -15,6 +16,7 @@ mod machine;
 mod progress;
 mod run;
 mod session;
+mod test;
 
 use std::process::ExitCode;
 
@@ -34,6 +36,7 @@ struct Arguments {
 #[derive(Subcommand, Debug)]
 enum Command {
     Run(Box<run::RunArguments>),
+    Test(test::TestArguments),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Test(arguments) => test::test(&arguments),
     };
     exit_code(result)
 }
