@@ -7,6 +7,9 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "none")]
+extern crate alloc;
+
+#[cfg(target_os = "none")]
 mod start;
 #[cfg(target_os = "none")]
 mod tests;

@@ -1,22 +1,47 @@
 //! Start-up: each layer in turn, from the machine to the first program.
 //!
 //! The boot processor does everything up to the scheduler alone. With `test=` on the command line the tests of the
-//! machine run before the scheduler takes the processors over.
+//! machine run before the scheduler takes the processors over; all others after.
 
 use crate::tests;
-use machine::{boot, cpu};
+use machine::boot;
+use machine::cpu::{self, CpuId};
 
 /// Entered by crate `machine` on the boot processor, on its boot stack, interrupts disabled.
 pub(crate) fn kernel_main() -> ! {
     log::info!("Starling {} on {} processors", env!("CARGO_PKG_VERSION"), cpu::count());
-    cpu::set_ap_entry(tests::machine::application_processor);
-    cpu::start_application_processors();
+    let test_selection = boot::info().option("test");
+    memory::initialize();
+    boot::trace("memory");
+    start_processors(test_selection.is_some());
     boot::trace("processors");
-    if let Some(selection) = boot::info().option("test") {
+    if let Some(selection) = test_selection {
+        tests::run_early(selection);
+    }
+    sched::initialize();
+    machine::interrupt::enable();
+    boot::trace("scheduler");
+    if let Some(selection) = test_selection {
         tests::run(selection);
     }
     for mark in boot::trace_marks() {
         log::info!("{:>10} ns {}", mark.at_ns, mark.name);
     }
     machine::power::power_off()
+}
+
+/// Starts the application processors: straight into the scheduler, or for the tests of the machine to direct first.
+fn start_processors(for_tests: bool) {
+    for cpu in (1..cpu::count()).map(CpuId::from_index) {
+        if memory::initialize_cpu(cpu).is_err() {
+            log::error!("no memory for processor {cpu}");
+        }
+    }
+    cpu::set_ap_entry(if for_tests { tests::machine::application_processor } else { enter_scheduler });
+    cpu::start_application_processors();
+}
+
+/// An application processor becomes the scheduler's.
+pub(crate) fn enter_scheduler(_cpu: CpuId) -> ! {
+    sched::enter_application_processor()
 }

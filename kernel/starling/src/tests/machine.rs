@@ -4,7 +4,7 @@
 //! what interrupts tell them.
 
 use super::{Outcome, Test, check, fail};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use machine::address::{DIRECT_MAP_BASE, KERNEL_IMAGE_BASE, VirtAddr};
 use machine::cpu::{self, CpuId, CpuSet, MAX_CPUS};
 use machine::ipi::{self, Ipi};
@@ -59,11 +59,27 @@ static ANSWER: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 /// When the deadline of each processor fired; 0 if it has not.
 static FIRED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
-/// Application processors wait here for interrupts.
-pub(crate) fn application_processor(_cpu: CpuId) -> ! {
-    loop {
+/// True when the tests of the machine are done and the scheduler may have the processors.
+static FINISHED: AtomicBool = AtomicBool::new(false);
+
+/// Application processors wait here for interrupts until the tests of the machine are done.
+pub(crate) fn application_processor(cpu: CpuId) -> ! {
+    // It is no thread yet, so nobody may switch away from it.
+    let preemption = preempt::disable();
+    while !FINISHED.load(Ordering::Acquire) {
         interrupt::enable_and_halt();
         interrupt::disable_unguarded();
+    }
+    preempt::set_need_resched(false);
+    drop(preemption);
+    crate::start::enter_scheduler(cpu)
+}
+
+/// Ends the tests of the machine.
+pub(crate) fn finish() {
+    FINISHED.store(true, Ordering::Release);
+    for cpu in cpu::online().iter().filter(|cpu| *cpu != CpuId::BOOT) {
+        ipi::send(cpu, Ipi::Call);
     }
 }
 

@@ -5,7 +5,9 @@
 
 pub(crate) mod machine;
 mod outcome;
+mod sched;
 
+use core::sync::atomic::{AtomicU32, Ordering};
 pub(crate) use outcome::{Failure, Outcome, check, fail};
 
 /// A test.
@@ -16,35 +18,42 @@ pub(crate) struct Test {
     pub(crate) run: fn() -> Outcome,
 }
 
-/// The tests by module.
-const MODULES: &[&[Test]] = &[machine::TESTS];
+/// Tests that need the machine to themselves, before the scheduler runs.
+const EARLY: &[&[Test]] = &[machine::TESTS];
+/// Tests that run in a thread.
+const LATE: &[&[Test]] = &[sched::TESTS];
 
-/// Crashes on purpose, to see the report.
-fn crash(selection: &str) {
-    match selection {
-        "panic" => panic!("asked for on the command line"),
-        _ => {}
-    }
+static PASSED: AtomicU32 = AtomicU32::new(0);
+static FAILED: AtomicU32 = AtomicU32::new(0);
+
+/// Runs the tests of the machine that the selection names, then lets the processors go.
+pub(crate) fn run_early(selection: &str) {
+    assert!(selection != "panic", "asked for on the command line");
+    run_modules(EARLY, selection);
+    machine::finish();
 }
 
-/// Runs what the selection names and turns the machine off.
+/// Runs the other tests that the selection names and turns the machine off.
 pub(crate) fn run(selection: &str) -> ! {
-    crash(selection);
-    let (mut passed, mut failed) = (0, 0);
-    for test in MODULES.iter().copied().flatten().filter(|test| is_selected(test.name, selection)) {
+    run_modules(LATE, selection);
+    let (passed, failed) = (PASSED.load(Ordering::Relaxed), FAILED.load(Ordering::Relaxed));
+    print(format_args!("tests: {passed} passed, {failed} failed\n"));
+    ::machine::power::power_off()
+}
+
+fn run_modules(modules: &[&[Test]], selection: &str) {
+    for test in modules.iter().copied().flatten().filter(|test| is_selected(test.name, selection)) {
         match (test.run)() {
             Ok(()) => {
-                passed += 1;
+                PASSED.fetch_add(1, Ordering::Relaxed);
                 print(format_args!("test {} ... ok\n", test.name));
             }
             Err(failure) => {
-                failed += 1;
+                FAILED.fetch_add(1, Ordering::Relaxed);
                 print(format_args!("test {} ... FAILED: {failure}\n", test.name));
             }
         }
     }
-    print(format_args!("tests: {passed} passed, {failed} failed\n"));
-    ::machine::power::power_off()
 }
 
 fn is_selected(name: &str, selection: &str) -> bool {

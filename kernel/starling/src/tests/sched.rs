@@ -1,0 +1,206 @@
+//! Tests of crate `sched` on real processors: threads run where they may, sleep long enough, and share fairly.
+
+use super::{Outcome, Test, check, fail};
+use ::sched::{Builder, Completion, Mutex, Thread, ThreadRef, timer};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use machine::cpu::{self, CpuSet};
+use machine::time;
+
+pub(crate) const TESTS: &[Test] = &[
+    Test { name: "sched::thread_runs_on_each_processor", run: thread_runs_on_each_processor },
+    Test { name: "sched::set_affinity_moves_a_running_thread", run: set_affinity_moves_a_running_thread },
+    Test { name: "sched::sleep_is_never_short", run: sleep_is_never_short },
+    Test { name: "sched::spinning_threads_are_preempted", run: spinning_threads_are_preempted },
+    Test { name: "sched::runnable_threads_use_all_processors", run: runnable_threads_use_all_processors },
+    Test { name: "sched::mutex_excludes", run: mutex_excludes },
+    Test { name: "sched::thousand_threads_come_and_go", run: thousand_threads_come_and_go },
+    Test { name: "sched::timer_fires_and_can_be_cancelled", run: timer_fires_and_can_be_cancelled },
+];
+
+/// Longest wait for something that should be quick; generous, for emulators on busy hosts.
+const WAIT_MAX_NS: u64 = 20_000_000_000;
+/// Increments of each thread in the mutex test.
+const INCREMENTS: u64 = 2_000;
+
+/// Starts a thread whose end the completion tells.
+fn spawn(
+    affinity: CpuSet,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<(ThreadRef, Arc<Completion>), super::Failure> {
+    let done = Arc::new(Completion::new());
+    let signal = done.clone();
+    let builder = Builder { affinity, ..Builder::new("test") };
+    let body = Box::new(move || {
+        body();
+        signal.complete();
+    });
+    match ::sched::spawn(builder, body) {
+        Ok(thread) => Ok((thread, done)),
+        Err(memory::OutOfMemory) => fail!("no memory for a thread"),
+    }
+}
+
+fn join(done: &Completion) -> Outcome {
+    check!(done.wait_deadline(time::now_ns() + WAIT_MAX_NS), "a thread did not end in time");
+    Ok(())
+}
+
+fn thread_runs_on_each_processor() -> Outcome {
+    for target in cpu::online().iter() {
+        let seen = Arc::new(AtomicU64::new(u64::MAX));
+        let report = seen.clone();
+        let (_thread, done) = spawn(CpuSet::only(target), move || {
+            report.store(cpu::current().index() as u64, Ordering::Relaxed);
+        })?;
+        join(&done)?;
+        let seen = seen.load(Ordering::Relaxed);
+        check!(seen == target.index() as u64, "bound to {target}, ran on {seen}");
+    }
+    Ok(())
+}
+
+fn set_affinity_moves_a_running_thread() -> Outcome {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (place, end) = (Arc::new(AtomicU64::new(0)), stop.clone());
+    let report = place.clone();
+    let (thread, done) = spawn(cpu::online(), move || {
+        while !end.load(Ordering::Relaxed) {
+            report.store(cpu::current().index() as u64, Ordering::Relaxed);
+            cpu::relax();
+        }
+    })?;
+    for target in cpu::online().iter() {
+        Thread::set_affinity(&thread, CpuSet::only(target));
+        check!(thread.cpu() == target, "on {} after the move to {target}", thread.cpu());
+    }
+    stop.store(true, Ordering::Relaxed);
+    join(&done)
+}
+
+fn sleep_is_never_short() -> Outcome {
+    for wait_ns in [0, 1_000, 100_000, 1_000_000, 5_000_000] {
+        let deadline = time::now_ns() + wait_ns;
+        check!(timer::sleep_until(deadline).is_ok(), "interrupted by nobody");
+        let now = time::now_ns();
+        check!(now >= deadline, "{} ns short of {wait_ns}", deadline - now);
+        log::info!("slept {wait_ns} ns, {} ns late", now - deadline);
+    }
+    Ok(())
+}
+
+fn spinning_threads_are_preempted() -> Outcome {
+    let target = CpuSet::only(cpu::current());
+    let turns = Arc::new([const { AtomicU64::new(0) }; 3]);
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut threads = Vec::new();
+    for index in 0..3 {
+        let (turns, stop) = (turns.clone(), stop.clone());
+        threads.push(spawn(target, move || {
+            while !stop.load(Ordering::Relaxed) {
+                turns[index].fetch_add(1, Ordering::Relaxed);
+                cpu::relax();
+            }
+        })?);
+    }
+    let limit = time::now_ns() + WAIT_MAX_NS;
+    let all_ran = || turns.iter().all(|turns| turns.load(Ordering::Relaxed) > 0);
+    while !all_ran() && time::now_ns() < limit {
+        let _ = timer::sleep_until(time::now_ns() + 1_000_000);
+    }
+    let ran = all_ran();
+    stop.store(true, Ordering::Relaxed);
+    for (_, done) in &threads {
+        join(done)?;
+    }
+    check!(ran, "a thread never got the processor");
+    Ok(())
+}
+
+fn runnable_threads_use_all_processors() -> Outcome {
+    let count = cpu::online().count();
+    let seen = Arc::new(machine::cpu::AtomicCpuSet::new(CpuSet::EMPTY));
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut threads = Vec::new();
+    for _ in 0..count {
+        let (seen, stop) = (seen.clone(), stop.clone());
+        threads.push(spawn(cpu::online(), move || {
+            while !stop.load(Ordering::Relaxed) {
+                seen.insert(cpu::current(), Ordering::Relaxed);
+                cpu::relax();
+            }
+        })?);
+    }
+    let limit = time::now_ns() + WAIT_MAX_NS;
+    while seen.load(Ordering::Relaxed).count() < count && time::now_ns() < limit {
+        let _ = timer::sleep_until(time::now_ns() + 1_000_000);
+    }
+    let seen = seen.load(Ordering::Relaxed);
+    stop.store(true, Ordering::Relaxed);
+    for (_, done) in &threads {
+        join(done)?;
+    }
+    check!(seen.count() == count, "{count} threads used only {seen:?}");
+    Ok(())
+}
+
+fn mutex_excludes() -> Outcome {
+    let total = Arc::new(Mutex::new(0_u64));
+    let mut threads = Vec::new();
+    for _ in 0..4 {
+        let total = total.clone();
+        threads.push(spawn(cpu::online(), move || {
+            for _ in 0..INCREMENTS {
+                let mut value = total.lock();
+                let before = *value;
+                cpu::relax();
+                *value = before + 1;
+            }
+        })?);
+    }
+    for (_, done) in &threads {
+        join(done)?;
+    }
+    let total = *total.lock();
+    check!(total == 4 * INCREMENTS, "{total} increments of {}", 4 * INCREMENTS);
+    Ok(())
+}
+
+fn thousand_threads_come_and_go() -> Outcome {
+    let count = Arc::new(AtomicU64::new(0));
+    for _ in 0..20 {
+        let mut threads = Vec::new();
+        for _ in 0..50 {
+            let count = count.clone();
+            threads.push(spawn(cpu::online(), move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            })?);
+        }
+        for (_, done) in &threads {
+            join(done)?;
+        }
+    }
+    let count = count.load(Ordering::Relaxed);
+    check!(count == 1000, "{count} of 1000 ran");
+    Ok(())
+}
+
+fn timer_fires_and_can_be_cancelled() -> Outcome {
+    let fired = Arc::new(AtomicU64::new(0));
+    let counter = fired.clone();
+    let Ok(timer) = timer::Timer::new(Box::new(move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+    })) else {
+        fail!("no memory for a timer");
+    };
+    timer.arm(time::now_ns() + 200_000);
+    let _ = timer::sleep_until(time::now_ns() + 20_000_000);
+    check!(fired.load(Ordering::Relaxed) == 1, "fired {} times", fired.load(Ordering::Relaxed));
+    timer.arm(time::now_ns() + 5_000_000);
+    check!(timer.cancel(), "it was armed");
+    let _ = timer::sleep_until(time::now_ns() + 20_000_000);
+    check!(fired.load(Ordering::Relaxed) == 1, "fired although cancelled");
+    Ok(())
+}
