@@ -133,7 +133,7 @@ impl<W: Write> CpioWriter<W> {
         member.length = content.length();
         self.header(&member)?;
         let padded = member.length >= ALIGNED_FROM;
-        debug_assert!(!padded || self.position % 4 == 0, "data starts at a multiple of four");
+        debug_assert!(!padded || self.position.is_multiple_of(4), "data starts at a multiple of four");
         content.copy_to(&mut self.out)?;
         self.position += member.length;
         self.pad_to(4)

@@ -1,30 +1,74 @@
 //! Builds the kernel, quickly when there is nothing to do.
+//!
+//! Cargo links the kernel; the crate `symbols` makes the bootable image from it, which is smaller and has the names of the
+//! functions for panic reports. The linked file stays for debuggers.
 
-use std::path::PathBuf;
+use std::fs::{self, Metadata};
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::repository::{BARE_TARGET, Repository};
+use crate::cache;
 use crate::failure::{Context, Failure, Outcome};
 use crate::progress::Progress;
 
-/// The kernel's package, and the name of its ELF file.
+/// The kernel's package, and the name of its linked file.
 const KERNEL: &str = "starling-kernel";
+/// The name of the bootable image, beside the linked file.
+const IMAGE: &str = "starling-kernel.image";
 
-/// Builds the kernel and tells where it is.
-///
-/// # Errors
-/// When it does not build; what cargo said is on standard error then.
-pub(crate) fn build(repository: &Repository, progress: &Progress) -> Outcome<PathBuf> {
-    progress.say("building the kernel");
-    let mut cargo = repository.bare_cargo("build");
-    cargo.args(["--quiet", "--release", "--package", KERNEL]);
-    let output = cargo.stdin(Stdio::null()).output().context(|| "cargo".into())?;
-    progress.finish();
-    if !output.status.success() {
-        eprint!("{}", String::from_utf8_lossy(&output.stderr));
-        return Err(Failure::ours("the kernel does not build"));
+/// A kernel to boot.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    /// What QEMU loads.
+    pub(crate) image: PathBuf,
+    /// What a debugger reads.
+    pub(crate) symbols: PathBuf,
+}
+
+impl Kernel {
+    /// A kernel that somebody else has built.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub(crate) fn given(path: &Path) -> Outcome<Self> {
+        if !path.is_file() {
+            return Err(Failure::ours(format!("kernel {}: no such file", path.display())));
+        }
+        Ok(Self { image: path.into(), symbols: path.into() })
     }
-    Ok(repository.target_directory().join(BARE_TARGET).join("release").join(KERNEL))
+
+    /// The kernel of this repository, built if it is not up to date.
+    ///
+    /// # Errors
+    /// When it does not build; what cargo said is on standard error then.
+    pub(crate) fn build(repository: &Repository, progress: &Progress) -> Outcome<Self> {
+        progress.say("building the kernel");
+        let mut cargo = repository.bare_cargo("build");
+        cargo.args(["--quiet", "--release", "--package", KERNEL]);
+        let output = cargo.stdin(Stdio::null()).output().context(|| "cargo".into())?;
+        progress.finish();
+        if !output.status.success() {
+            eprint!("{}", String::from_utf8_lossy(&output.stderr));
+            return Err(Failure::ours("the kernel does not build"));
+        }
+        let symbols = repository.target_directory().join(BARE_TARGET).join("release").join(KERNEL);
+        let image = symbols.with_file_name(IMAGE);
+        let linked = fs::metadata(&symbols).context(|| symbols.display().to_string())?;
+        if !fs::metadata(&image).is_ok_and(|image| is_newer(&image, &linked)) {
+            let doing = || format!("making {}", image.display());
+            let bytes = fs::read(&symbols).context(doing)?;
+            let bytes = symbols::bootable_image(&bytes).context(doing)?;
+            cache::replace(&image, |file| file.write_all(&bytes))?;
+        }
+        Ok(Self { image, symbols })
+    }
+}
+
+/// Whether the first file was certainly made after the second one.
+fn is_newer(first: &Metadata, second: &Metadata) -> bool {
+    matches!((first.modified(), second.modified()), (Ok(first), Ok(second)) if first > second)
 }
 
 /// The packages that are part of the kernel, by name.

@@ -7,6 +7,6 @@ mod qemu;
 mod repository;
 
 pub(crate) use accelerator::Accelerator;
-pub(crate) use kernel_image::{build as build_kernel, kernel_packages};
+pub(crate) use kernel_image::{Kernel, kernel_packages};
 pub(crate) use qemu::{Configuration, VirtualMachine};
 pub(crate) use repository::Repository;

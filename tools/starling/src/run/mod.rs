@@ -15,7 +15,7 @@ use crate::failure::{
     STATUS_TIMEOUT,
 };
 use crate::image::{self, Initramfs, RunRequest, Tree, UserId};
-use crate::machine::{self, Accelerator, Configuration, Repository, VirtualMachine};
+use crate::machine::{Accelerator, Configuration, Kernel, Repository, VirtualMachine};
 use crate::progress::Progress;
 use crate::session::{self, Conclusion, Options, Proxy};
 
@@ -44,12 +44,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
         )));
     }
     let kernel = match &arguments.kernel {
-        Some(kernel) => kernel.clone(),
-        None => machine::build_kernel(&Repository::find()?, &progress)?,
+        Some(kernel) => Kernel::given(kernel)?,
+        None => Kernel::build(&Repository::find()?, &progress)?,
     };
-    if !kernel.is_file() {
-        return Err(Failure::ours(format!("kernel {}: no such file", kernel.display())));
-    }
     let accelerator = accelerator(arguments.accel, &progress)?;
     progress.finish();
     let machine = VirtualMachine::start(&Configuration {
@@ -57,14 +54,17 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
         accelerator,
         cpus: arguments.cpus.unwrap_or_else(host_processors),
         memory: arguments.memory,
-        kernel: &kernel,
+        kernel: &kernel.image,
         kernel_arguments: &kernel_arguments(arguments),
         initramfs: &initramfs.file,
         gdb: arguments.gdb,
     })?;
     drop(initramfs);
     if let Some(port) = arguments.gdb {
-        eprintln!("starling: waiting for: gdb -ex 'target remote localhost:{port}' {}", kernel.display());
+        eprintln!(
+            "starling: waiting for: gdb -ex 'target remote localhost:{port}' {}",
+            kernel.symbols.display()
+        );
     }
     let options = Options {
         terminal,

@@ -44,6 +44,9 @@ pub(super) fn steps(repository: &Repository) -> Outcome<Vec<Step>> {
 }
 
 fn documentation(mut cargo: Command, packages: &[String]) -> Command {
-    cargo.args(["--quiet", "--no-deps"]).args(packages).env("RUSTDOCFLAGS", "--deny warnings");
+    cargo
+        .args(["--quiet", "--no-deps", "--document-private-items"])
+        .args(packages)
+        .env("RUSTDOCFLAGS", "--deny warnings");
     cargo
 }
