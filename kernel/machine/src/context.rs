@@ -27,9 +27,9 @@ impl KernelContext {
     pub unsafe fn new(stack_top: VirtAddr, entry: extern "C" fn(usize) -> !, argument: usize) -> Self {
         let top = stack_top.as_u64();
         assert!(top.is_multiple_of(16), "a stack top is 16-byte aligned");
-        // One word above the initial frame keeps the stack 16-byte aligned at the call.
-        let base = top - (INITIAL_WORDS as u64 + 1) * 8;
-        let words: [u64; INITIAL_WORDS + 1] = [
+        // Two words above the initial frame: the stack is 16-byte aligned when the first function is called.
+        let base = top - (INITIAL_WORDS as u64 + 2) * 8;
+        let words: [u64; INITIAL_WORDS + 2] = [
             0,
             0,
             entry as usize as u64,
@@ -37,6 +37,7 @@ impl KernelContext {
             0,
             0,
             starling_thread_start as *const () as u64,
+            0,
             0,
         ];
         // SAFETY: the caller guarantees that the words just below `stack_top` are mapped, writable

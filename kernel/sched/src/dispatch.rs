@@ -36,6 +36,7 @@ pub fn schedule() {
 
 /// Lets the other runnable threads of this CPU go first.
 pub fn yield_now() {
+    crate::start::ensure_started();
     {
         let _preemption = preempt::disable();
         let _interrupts = interrupt::disable();
@@ -53,6 +54,7 @@ pub(crate) fn reschedule() {
 
 /// Called when preemption becomes possible while a switch or a softirq is wanted; see [`preempt::set_schedule_hook`].
 pub(crate) fn preempt_hook() {
+    crate::start::ensure_started();
     softirq::run_deferred();
     while preempt::need_resched() {
         dispatch(Reason::Preempted);

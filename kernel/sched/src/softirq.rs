@@ -103,15 +103,19 @@ pub(crate) fn interrupt_exit() {
 
 /// Runs what is pending where preemption has just become possible.
 pub(crate) fn run_deferred() {
-    let local = LOCAL.of(cpu::current());
-    if local.pending.load(Ordering::Relaxed) != 0 && !interrupt::in_interrupt() {
-        let _preemption = preempt::disable();
-        let local = LOCAL.this();
-        if !local.running.load(Ordering::Relaxed) {
-            let _interrupts = interrupt::disable();
-            run(local);
-        }
+    if LOCAL.of(cpu::current()).pending.load(Ordering::Relaxed) == 0 || interrupt::in_interrupt() {
+        return;
     }
+    let preemption = preempt::disable();
+    let interrupts = interrupt::disable();
+    let local = LOCAL.this();
+    if !local.running.load(Ordering::Relaxed) {
+        run(local);
+    }
+    // In this order: with interrupts off the end of the guard does not come back here; the caller goes on to
+    // rescheduling.
+    drop(preemption);
+    drop(interrupts);
 }
 
 /// Handles pending softirqs within the budget; interrupts are off before and after, and on meanwhile.
@@ -204,6 +208,14 @@ fn thread_body(local: &Local) {
             preempt::set_need_resched(true);
         }
     }
+}
+
+/// Whether this CPU's softirqs have all run.
+#[cfg(test)]
+pub(crate) fn is_quiet() -> bool {
+    LOCAL.with(|local| {
+        local.pending.load(Ordering::Relaxed) == 0 && !local.handed_over.load(Ordering::Relaxed)
+    })
 }
 
 /// How often a CPU has run a softirq.

@@ -20,7 +20,7 @@ use crate::{deadline, dispatch, idle, rcu_driver, softirq, statistics, timer, wo
 /// Idle threads take interrupts and softirqs on other stacks; their own holds a few frames.
 const IDLE_STACK_PAGES: usize = 2;
 
-/// The idle thread of each CPU, null before it exists.
+/// The idle thread of each CPU whose boot code became an ordinary thread; null for others and before it exists.
 static IDLE_THREADS: PerCpu<AtomicPtr<Thread>> = per_cpu!(AtomicPtr::new(core::ptr::null_mut()));
 static HOOKS: Once<()> = Once::new();
 
@@ -40,7 +40,6 @@ pub fn enter_application_processor() -> ! {
     let this = cpu::current();
     let thread = Thread::adopt_current("idle", CpuSet::only(this));
     let pointer = Arc::into_raw(thread).cast_mut();
-    IDLE_THREADS.of(this).store(pointer, Ordering::Release);
     // SAFETY: idle threads are never freed.
     begin(unsafe { &*pointer }, pointer);
     interrupt::enable();
@@ -89,7 +88,7 @@ fn idle_thread(this: CpuId) -> *const Thread {
     }
     let affinity = CpuSet::only(this);
     let builder = Builder { affinity, stack_pages: IDLE_STACK_PAGES, ..Builder::new("idle") };
-    let new = builder.prepare(Box::new(|| idle::run())).expect("memory for an idle thread");
+    let new = builder.allocate(Box::new(|| idle::run())).expect("memory for an idle thread");
     let idle = Arc::into_raw(new.into_idle()).cast_mut();
     slot.store(idle, Ordering::Release);
     idle
@@ -98,6 +97,7 @@ fn idle_thread(this: CpuId) -> *const Thread {
 fn begin(current: &Thread, idle: *const Thread) {
     let _interrupts = interrupt::disable();
     let cpu = Cpu::of(cpu::current());
+    sync::rcu::idle_exit();
     deadline::reset();
     cpu::set_thread_word(core::ptr::from_ref(current) as usize);
     let mut queue = cpu.queue.lock();
@@ -114,6 +114,13 @@ pub(crate) fn run_body(body: Box<dyn FnOnce() + Send>) {
         eprintln!("a kernel thread panicked; see above");
         std::process::abort();
     }
+}
+
+/// On the host, makes the calling host thread a thread of its CPU if it is none yet.
+#[inline(always)]
+pub(crate) fn ensure_started() {
+    #[cfg(not(target_os = "none"))]
+    let _thread = crate::thread::current();
 }
 
 /// A host thread uses the scheduler for the first time.

@@ -137,6 +137,12 @@ impl Builder {
     /// # Errors
     /// [`OutOfMemory`].
     pub fn prepare(self, body: Body) -> Result<NewThread, OutOfMemory> {
+        crate::start::ensure_started();
+        self.allocate(body)
+    }
+
+    /// [`Builder::prepare`] while the scheduler is being started.
+    pub(crate) fn allocate(self, body: Body) -> Result<NewThread, OutOfMemory> {
         let mut stack = Stack::allocate(self.stack_pages)?;
         let user_state = match self.user {
             UserStart::None => core::ptr::null_mut(),

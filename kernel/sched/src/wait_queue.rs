@@ -4,10 +4,11 @@
 //! ones are woken one at a time and leave the queue when they are. Each check of the condition comes after the node is in the
 //! queue and the sleep is announced, so a wake-up between the check and the sleep is not lost.
 //!
-//! Life of a node: linked by its thread → unlinked by a waker that wakes it exclusively, or by its thread at the end. A
-//! waker's last access to a node is the store to `linked`; the thread that sees it false may leave without taking the lock.
-//! A thread that leaves for another reason (interrupted, timed out) after it was unlinked by a waker passes the
-//! wake-up on, since it is not going to use it.
+//! Life of a node: FREE → LINKED by its thread → FREE by its thread at the end, or → LEAVING → FREE by a waker that wakes it
+//! exclusively. A waker's last access to a node is the store of FREE; the thread that sees it may leave without taking the
+//! lock. A thread that sees LEAVING waits for what becomes of it: it must not go to sleep again unlinked.
+//! A waker may choose a thread whose last check of the condition came before the event: one that leaves because it was
+//! interrupted or timed out, or because it found an earlier event. Such a thread passes the wake-up on.
 //!
 //! Pollers (poll, epoll) don't sleep here: they register a [`Waker`] that is called at each wake-up. Their list is made when the
 //! first one registers.
@@ -17,7 +18,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 
 use sync::{IrqSpinLock, Once};
 
@@ -38,8 +39,16 @@ struct Node {
     next: *mut Node,
     thread: *const Thread,
     exclusive: bool,
-    linked: AtomicBool,
+    /// FREE, LINKED or LEAVING. Written under the queue's lock.
+    place: AtomicU8,
 }
+
+/// In no list.
+const FREE: u8 = 0;
+/// In its queue's list.
+const LINKED: u8 = 1;
+/// A waker is about to wake its thread exclusively and to take it out; or to leave it LINKED, if the thread does not sleep.
+const LEAVING: u8 = 2;
 
 /// A doubly linked list of nodes on the stacks of waiting threads.
 struct List {
@@ -124,35 +133,54 @@ impl core::fmt::Debug for Registration {
     }
 }
 
-/// The part of a wait that links and unlinks the node.
+/// The part of a wait that links and unlinks the node. Not moved once it has linked.
 struct Waiter<'a> {
     queue: &'a WaitQueue,
     node: Node,
 }
 
 impl Waiter<'_> {
+    fn is_linked(&self) -> bool {
+        loop {
+            // Acquire: pairs with the Release in `wake_node`: the waker is done with the node.
+            match self.node.place.load(Ordering::Acquire) {
+                FREE => return false,
+                LINKED => return true,
+                _ => machine::cpu::relax(),
+            }
+        }
+    }
+
     /// Links the node if it is not linked. The waiter must not be moved any more.
     fn link(&mut self) {
-        if self.node.linked.load(Ordering::Acquire) {
+        if self.is_linked() {
             return;
         }
         let mut list = self.queue.list.lock();
-        self.node.linked.store(true, Ordering::Relaxed);
+        self.node.place.store(LINKED, Ordering::Relaxed);
         // SAFETY: the node is in no list; `Drop` unlinks it before the frame ends.
         unsafe { list.push(&raw mut self.node) };
+    }
+
+    /// Takes the node out of the list; false if a waker has done so.
+    fn leave(&mut self) -> bool {
+        if !self.is_linked() {
+            return false;
+        }
+        let mut list = self.queue.list.lock();
+        if self.node.place.load(Ordering::Relaxed) != LINKED {
+            return false;
+        }
+        self.node.place.store(FREE, Ordering::Relaxed);
+        // SAFETY: under the lock LINKED said that the node is in this list.
+        unsafe { list.unlink(&raw mut self.node) };
+        true
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        // Acquire: pairs with the Release in `wake_node`: the waker is done with the node.
-        if self.node.linked.load(Ordering::Acquire) {
-            let mut list = self.queue.list.lock();
-            if self.node.linked.load(Ordering::Relaxed) {
-                // SAFETY: under the lock `linked` says that the node is in this list.
-                unsafe { list.unlink(&raw mut self.node) };
-            }
-        }
+        self.leave();
     }
 }
 
@@ -175,22 +203,28 @@ impl WaitQueue {
             next: ptr::null_mut(),
             thread: &raw const *thread,
             exclusive,
-            linked: AtomicBool::new(false),
+            place: AtomicU8::new(FREE),
         };
         let mut waiter = Waiter { queue: self, node };
-        let mut was_linked = false;
+        let mut waited = false;
+        let mut checked_linked = false;
         let outcome = wait::block(
             || {
+                checked_linked = false;
+                // A waiter that a waker has taken out mostly finds its condition true and need not link again.
+                if waited && !waiter.is_linked() && condition() {
+                    return true;
+                }
+                waited = true;
                 waiter.link();
-                was_linked = true;
+                checked_linked = true;
                 condition()
             },
             interruptible,
             expired,
         );
-        let chosen = was_linked && !waiter.node.linked.load(Ordering::Acquire);
-        drop(waiter);
-        if outcome.is_err() && exclusive && chosen {
+        let chosen = !waiter.leave();
+        if exclusive && checked_linked && chosen {
             self.wake_one();
         }
         outcome
@@ -307,16 +341,21 @@ impl WaitQueue {
     /// The node is linked in the list.
     unsafe fn wake_node(list: &mut List, node: *mut Node, mode: WakeMode) -> bool {
         // SAFETY: the node is linked, hence alive, and so is its thread, which cannot leave the frame that holds the
-        // node before it is unlinked: that takes the lock, or `linked` being false, which is stored last.
+        // node before it is unlinked: that takes the lock, or FREE being seen, which is stored last.
         unsafe {
-            let exclusive = (*node).exclusive;
-            let woken = placement::wake(&*(*node).thread, mode);
-            if exclusive && woken {
-                list.unlink(node);
-                // Release: pairs with the Acquire in `Waiter::drop`.
-                (*node).linked.store(false, Ordering::Release);
+            if !(*node).exclusive {
+                placement::wake(&*(*node).thread, mode);
+                return false;
             }
-            exclusive && woken
+            // Before the wake-up, so that the thread does not take itself for linked.
+            (*node).place.store(LEAVING, Ordering::Relaxed);
+            let woken = placement::wake(&*(*node).thread, mode);
+            if woken {
+                list.unlink(node);
+            }
+            // Release: pairs with the Acquire in `is_linked`.
+            (*node).place.store(if woken { FREE } else { LINKED }, Ordering::Release);
+            woken
         }
     }
 

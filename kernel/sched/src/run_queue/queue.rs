@@ -94,6 +94,10 @@ impl RunQueue {
 
     /// The CPU starts with this running thread and idle thread.
     pub(crate) fn start(&mut self, current: &Thread, idle: *const Thread, now_ns: u64) {
+        if !self.current.is_null() && !self.is_idle() {
+            // A hosted CPU that was another host thread's: that thread's end.
+            self.deactivate_current();
+        }
         self.idle = idle;
         self.current = current;
         current.entity.set_started_ns(now_ns);

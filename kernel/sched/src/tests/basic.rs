@@ -1,0 +1,125 @@
+//! Threads run, switch and end.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as HostMutex};
+
+use super::{boot, eventually, spawn};
+use crate::{Completion, Policy, RunState, current, yield_now};
+
+#[test]
+fn thread_runs_and_ends() {
+    let done = Arc::new(Completion::new());
+    let thread = {
+        let done = done.clone();
+        spawn("worker", move || done.complete())
+    };
+    done.wait();
+    eventually(|| thread.state() == RunState::Dead);
+    assert_eq!(thread.name().as_bytes(), b"worker");
+}
+
+#[test]
+fn dead_thread_frees_its_references() {
+    let token = Arc::new(());
+    let thread = {
+        let token = token.clone();
+        spawn("short", move || drop(token))
+    };
+    eventually(|| Arc::strong_count(&thread) == 1);
+    assert_eq!(Arc::strong_count(&token), 1);
+}
+
+#[test]
+fn yield_lets_equals_take_turns() {
+    let order = Arc::new(HostMutex::new(Vec::new()));
+    let done = Arc::new(AtomicU32::new(0));
+    for name in ["a", "b"] {
+        let (order, done) = (order.clone(), done.clone());
+        spawn(name, move || {
+            for _ in 0..3 {
+                order.lock().unwrap().push(name);
+                yield_now();
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    eventually(|| done.load(Ordering::Relaxed) == 2);
+    assert_eq!(*order.lock().unwrap(), ["a", "b", "a", "b", "a", "b"]);
+}
+
+#[test]
+fn real_time_runs_first_and_in_order_of_priority() {
+    let order = Arc::new(HostMutex::new(Vec::new()));
+    let done = Arc::new(Completion::new());
+    let start = Arc::new(Completion::new());
+    let threads: Vec<_> = [(0, Policy::Normal), (1, Policy::Fifo(1)), (50, Policy::Fifo(50))]
+        .into_iter()
+        .map(|(rank, policy)| {
+            let (order, start, done) = (order.clone(), start.clone(), done.clone());
+            let thread = spawn("ranked", move || {
+                start.wait();
+                order.lock().unwrap().push(rank);
+                if order.lock().unwrap().len() == 3 {
+                    done.complete();
+                }
+            });
+            thread.set_policy(policy);
+            thread
+        })
+        .collect();
+    eventually(|| threads.iter().all(|thread| thread.state() != RunState::Running));
+    {
+        let _preemption = machine::preempt::disable();
+        start.complete();
+    }
+    done.wait();
+    assert_eq!(*order.lock().unwrap(), [50, 1, 0]);
+}
+
+#[test]
+fn weights_divide_virtual_time() {
+    use crate::Nice;
+    let stop = Arc::new(AtomicU32::new(0));
+    let threads: Vec<_> = [0, 5]
+        .into_iter()
+        .map(|nice| {
+            let stop = stop.clone();
+            let thread = spawn("hog", move || {
+                while stop.load(Ordering::Relaxed) == 0 {
+                    machine::hosted::advance(100_000);
+                }
+            });
+            thread.set_nice(Nice::clamped(nice));
+            thread
+        })
+        .collect();
+    // This thread sleeps for two seconds of the hogs' time.
+    crate::timer::sleep_until(machine::time::now_ns() + 2_000_000_000).unwrap();
+    stop.store(1, Ordering::Relaxed);
+    let runtimes: Vec<_> = threads.iter().map(|thread| thread.runtime().total_ns as f64).collect();
+    let ratio = runtimes[0] / runtimes[1];
+    assert!((2.5..3.7).contains(&ratio), "1024 to 335 is 3.06, got {ratio}");
+    eventually(|| threads.iter().all(|thread| thread.state() == RunState::Dead));
+}
+
+#[test]
+fn preemption_counts_stay_balanced_across_switches() {
+    let _machine = boot(3);
+    let rounds = Arc::new(AtomicU64::new(0));
+    let done = Arc::new(AtomicU32::new(0));
+    for _ in 0..8 {
+        let (rounds, done) = (rounds.clone(), done.clone());
+        spawn("switcher", move || {
+            for _ in 0..200 {
+                assert_eq!(machine::preempt::count(), 0);
+                assert!(machine::interrupt::are_enabled());
+                rounds.fetch_add(1, Ordering::Relaxed);
+                yield_now();
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    eventually(|| done.load(Ordering::Relaxed) == 8);
+    assert_eq!(rounds.load(Ordering::Relaxed), 1600);
+    assert!(current().switches() > 0);
+}
