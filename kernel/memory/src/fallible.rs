@@ -7,7 +7,7 @@
 //! n-th of the running thread fail, [`exhaust`] runs a scenario again and again with each of its failure points failing
 //! once; what it prints when the scenario panics is the number that replays it (`STARLING_FAIL_AT=n`).
 
-use alloc::alloc::{alloc, dealloc};
+use alloc::alloc::alloc;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -70,8 +70,8 @@ const ARC_COUNTS: Layout = Layout::new::<[usize; 2]>();
 
 /// `Arc::new`, or an error.
 ///
-/// The standard library has no fallible one. So memory of the layout that it will ask for is allocated and freed with
-/// interrupts off: it then lies on top of this CPU's magazine, from where `Arc::new` takes it.
+/// The standard library has no fallible one. So this CPU's magazine is filled first, if it is empty, and `Arc::new` runs
+/// with interrupts off: nobody else can take what it will find there.
 ///
 /// # Errors
 /// When there is no memory; the value is dropped.
@@ -111,27 +111,21 @@ fn with_memory_at_hand<R>(layout: Layout, make: impl FnOnce() -> R) -> Result<R,
     if layout.size() > crate::heap::MAX_SLAB_OBJECT {
         return Err(OutOfMemory);
     }
-    // Reclaiming needs interrupts on, so the memory is fetched before they go off, and again if another thread of this
-    // CPU took it in between.
     for _ in 0..RACES_MAX {
-        // SAFETY: the layout has a size, that of two counts at least.
-        let pointer = unsafe { alloc(layout) };
-        if pointer.is_null() {
-            return Err(OutOfMemory);
-        }
         let interrupts_off = machine::interrupt::disable();
-        // SAFETY: allocated above with this layout.
-        unsafe { dealloc(pointer, layout) };
         if crate::heap::is_at_hand(layout) {
             return Ok(make());
         }
         drop(interrupts_off);
+        // Fetching may reclaim memory, which needs interrupts on.
+        crate::heap::put_at_hand(layout)?;
     }
     Err(OutOfMemory)
 }
 
-/// How often [`with_memory_at_hand`] tries. Freeing leaves an object in the magazine, so the first try succeeds.
-const RACES_MAX: u32 = 4;
+/// How often [`with_memory_at_hand`] tries: each try fails only if other threads of this CPU took a whole batch between
+/// two instructions.
+const RACES_MAX: u32 = 8;
 
 /// An empty vector with room for `capacity` elements, or an error.
 ///

@@ -143,8 +143,8 @@ impl Untouched {
         self.supply.start.add(self.supply.frames)
     }
 
-    /// Takes frames for metadata from the end of the last range. What is left of the former supply is too little for
-    /// a chunk and is given up (at most 10 frames a section).
+    /// Takes frames for metadata from the end of the last range. What is left of the former supply lies just above,
+    /// unless that was the last of another range; then it is given up (at most 10 frames).
     fn replenish_supply(&mut self) -> bool {
         let needed = (self.frames / u64::from(CHUNK_FRAMES) + 2) * u64::from(CHUNK_METADATA_PAGES);
         let wanted = SUPPLY_PAGES.min(needed as u32 + TABLE_PAGES_MAX);
@@ -155,8 +155,13 @@ impl Untouched {
             if frames >= CHUNK_METADATA_PAGES + TABLE_PAGES_MAX {
                 self.last_end -= frames;
                 self.frames -= u64::from(frames);
-                self.metadata_frames += u64::from(self.supply.frames);
+                let left = self.supply;
                 self.supply = Piece { start: FrameNumber::new(self.last_end), frames };
+                if left.start.index() == self.last_end + frames {
+                    self.supply.frames += left.frames;
+                } else {
+                    self.metadata_frames += u64::from(left.frames);
+                }
                 return true;
             }
             // Too small a range to be of use: it is dropped.

@@ -8,7 +8,10 @@
 //!
 //! A freed area's translations may linger in any CPU. Its frames are freed, and its addresses reused, only after a
 //! flush: freed areas are unmapped at once, and their frames collected in a list until [`purge`] flushes all CPUs,
-//! which an allocation does when [`PURGE_FRAMES`] have come together and it may wait.
+//! which happens when [`PURGE_FRAMES`] have come together and the caller may wait, and when memory is reclaimed.
+//!
+//! Areas that are not in use are linked through the page-table entries of their first pages: those are not present, so
+//! their other bits are ours. Lists are of *links*: the first page + 1, and the order above it; 0 ends a list.
 //!
 //! Locking: one lock, with interrupts off, for the lists and the page tables of the region.
 
@@ -33,30 +36,33 @@ const ORDERS: usize = 28;
 /// Frames of freed areas that make a flush worth while.
 const PURGE_FRAMES: u32 = 1024;
 
-/// Areas freed since the last purge that are remembered for reuse; others lose their addresses until then.
-const FREED_MAX: usize = 64;
-
 struct Areas {
     /// The first page never used.
     next_page: u64,
-    /// By order: areas that can be reused, linked by their first words' worth of page-table entry (bit 0 clear).
+    /// By order: link to the first area that can be reused.
     free: [u64; ORDERS],
-    /// Areas unmapped but not flushed: first page and order.
-    unflushed: [(u64, u8); FREED_MAX],
-    unflushed_length: usize,
+    /// Link to the first area that was unmapped but not flushed.
+    unflushed: u64,
     /// First of the frames not flushed, linked by their metadata.
     frames: u32,
     frames_length: u32,
 }
 
-static AREAS: IrqSpinLock<Areas> = IrqSpinLock::new(Areas {
-    next_page: 0,
-    free: [0; ORDERS],
-    unflushed: [(0, 0); FREED_MAX],
-    unflushed_length: 0,
-    frames: 0,
-    frames_length: 0,
-});
+static AREAS: IrqSpinLock<Areas> =
+    IrqSpinLock::new(Areas { next_page: 0, free: [0; ORDERS], unflushed: 0, frames: 0, frames_length: 0 });
+
+/// Bits of a link for the first page + 1.
+const LINK_PAGE_BITS: u32 = 32;
+
+fn link_of(page: u64, order: u8) -> u64 {
+    (page + 1) | u64::from(order) << LINK_PAGE_BITS
+}
+
+/// First page and order of the area that a link leads to.
+fn area_of(link: u64) -> Option<(u64, u8)> {
+    let page = (link & ((1 << LINK_PAGE_BITS) - 1)).checked_sub(1)?;
+    Some((page, (link >> LINK_PAGE_BITS) as u8))
+}
 
 static MAPPED_FRAMES: AtomicU64 = AtomicU64::new(0);
 
@@ -90,13 +96,10 @@ fn order_for(pages: usize) -> u8 {
 }
 
 impl Areas {
-    /// Takes the addresses of an area. The free ones of an order are linked through the page-table entries of their
-    /// first pages, which are not present: their other bits are ours.
+    /// Takes the addresses of an area.
     fn take(&mut self, order: u8) -> Option<u64> {
-        let head = self.free[usize::from(order)];
-        if head != 0 {
-            let page = head - 1;
-            let entry = kernel_map::find(address_of(page)).expect("a used area has its page tables");
+        if let Some((page, _)) = area_of(self.free[usize::from(order)]) {
+            let entry = kernel_map::find(address_of(page)).expect("a linked area has its first page table");
             self.free[usize::from(order)] = entry.swap(0, Relaxed) >> 1;
             return Some(page);
         }
@@ -108,10 +111,23 @@ impl Areas {
         Some(page)
     }
 
-    fn put(&mut self, page: u64, order: u8) {
-        let entry = kernel_map::find(address_of(page)).expect("a used area has its page tables");
-        entry.store(self.free[usize::from(order)] << 1, Relaxed);
-        self.free[usize::from(order)] = page + 1;
+    /// Remembers an area for reuse after the flush. One that did not even get its first page table is forgotten.
+    fn retire(&mut self, page: u64, order: u8) {
+        if let Some(entry) = kernel_map::find(address_of(page)) {
+            entry.store(self.unflushed << 1, Relaxed);
+            self.unflushed = link_of(page, order);
+        }
+    }
+
+    /// Makes the areas of a list, which have been flushed, available.
+    fn put_all(&mut self, mut list: u64) {
+        while let Some((page, order)) = area_of(list) {
+            let entry = kernel_map::find(address_of(page)).expect("a linked area has its first page table");
+            let head = &mut self.free[usize::from(order)];
+            let next = entry.swap(*head << 1, Relaxed) >> 1;
+            *head = list;
+            list = next;
+        }
     }
 }
 
@@ -164,16 +180,6 @@ fn unmap(page: u64, pages: u64) {
     }
 }
 
-impl Areas {
-    /// Remembers a freed area for reuse after the flush. One too many loses its addresses: there are 2^27 pages.
-    fn retire(&mut self, page: u64, order: u8) {
-        if self.unflushed_length < FREED_MAX {
-            self.unflushed[self.unflushed_length] = (page, order);
-            self.unflushed_length += 1;
-        }
-    }
-}
-
 /// Frees an object of `pages` pages.
 ///
 /// # Safety
@@ -190,13 +196,13 @@ pub(crate) unsafe fn free(address: VirtAddr, pages: usize) {
 
 /// Flushes all CPUs and frees what waited for that; returns the number of frames. The caller may wait.
 pub(crate) fn purge() -> usize {
-    let (mut next, length, unflushed, unflushed_length) = {
+    let (mut next, length, unflushed) = {
         let mut areas = AREAS.lock();
-        let taken = (areas.frames, areas.frames_length, areas.unflushed, areas.unflushed_length);
-        (areas.frames, areas.frames_length, areas.unflushed_length) = (0, 0, 0);
+        let taken = (areas.frames, areas.frames_length, areas.unflushed);
+        (areas.frames, areas.frames_length, areas.unflushed) = (0, 0, 0);
         taken
     };
-    if length == 0 {
+    if unflushed == 0 {
         return 0;
     }
     sync::remote::call(machine::cpu::online(), |_| machine::mmu::flush_all(), 0);
@@ -205,9 +211,6 @@ pub(crate) fn purge() -> usize {
         next = metadata(frame).next.load(Relaxed);
         frames::free(frame, Purpose::Area);
     }
-    let mut areas = AREAS.lock();
-    for (page, order) in &unflushed[..unflushed_length] {
-        areas.put(*page, *order);
-    }
+    AREAS.lock().put_all(unflushed);
     length as usize
 }

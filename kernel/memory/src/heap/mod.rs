@@ -114,6 +114,28 @@ pub(crate) fn is_at_hand(layout: Layout) -> bool {
     class::index_of_layout(layout).is_some_and(magazine::is_at_hand)
 }
 
+/// Fills this CPU's magazine for the layout.
+///
+/// # Errors
+/// When there is no memory.
+#[cfg(target_os = "none")]
+pub(crate) fn put_at_hand(layout: Layout) -> Result<(), crate::OutOfMemory> {
+    let index = class::index_of_layout(layout).ok_or(crate::OutOfMemory)?;
+    let object = magazine::allocate(index).ok_or(crate::OutOfMemory)?;
+    // SAFETY: allocated just now from this class.
+    unsafe { magazine::free(index, object) };
+    Ok(())
+}
+
+/// The standard library's allocator of a hosted machine does not fail.
+///
+/// # Errors
+/// None.
+#[cfg(not(target_os = "none"))]
+pub(crate) fn put_at_hand(_layout: Layout) -> Result<(), crate::OutOfMemory> {
+    Ok(())
+}
+
 /// The standard library's allocator of a hosted machine does not fail.
 #[cfg(not(target_os = "none"))]
 pub(crate) fn is_at_hand(_layout: Layout) -> bool {

@@ -4,6 +4,7 @@
 //! `tests: N passed, N failed`, then the machine turns itself off.
 
 pub(crate) mod machine;
+mod memory;
 mod outcome;
 mod sched;
 
@@ -21,7 +22,7 @@ pub(crate) struct Test {
 /// Tests that need the machine to themselves, before the scheduler runs.
 const EARLY: &[&[Test]] = &[machine::TESTS];
 /// Tests that run in a thread.
-const LATE: &[&[Test]] = &[sched::TESTS];
+const LATE: &[&[Test]] = &[memory::TESTS, sched::TESTS];
 
 static PASSED: AtomicU32 = AtomicU32::new(0);
 static FAILED: AtomicU32 = AtomicU32::new(0);

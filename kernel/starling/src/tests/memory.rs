@@ -1,0 +1,217 @@
+//! Tests of page frames and the heap, in a thread.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use ::machine::boot;
+use ::memory::frame::{self, Block, Frame, Purpose, Zeroed};
+use ::memory::{fallible, heap, statistics};
+
+use super::{Outcome, Test, check, fail};
+
+pub(crate) const TESTS: &[Test] = &[
+    Test { name: "memory::numbers_add_up", run: numbers_add_up },
+    Test { name: "memory::start_up_touches_little_memory", run: start_up_touches_little },
+    Test { name: "memory::all_memory_can_be_had_and_comes_back", run: all_memory_comes_back },
+    Test { name: "memory::blocks_of_every_order_come_back", run: blocks_come_back },
+    Test { name: "memory::frames_hold_what_was_written", run: frames_hold_what_was_written },
+    Test { name: "memory::heap_objects_of_all_sizes_come_back", run: heap_objects_come_back },
+    Test { name: "memory::large_objects_span_areas", run: large_objects_span_areas },
+    Test { name: "memory::impossible_requests_fail", run: impossible_requests_fail },
+    Test { name: "memory::an_arc_is_made_without_failing", run: arcs_are_made },
+    Test { name: "memory::initramfs_frames_are_adopted_once", run: initramfs_is_adopted },
+];
+
+/// Frees all that is kept without need, so that numbers can be compared.
+fn settle() -> u64 {
+    ::memory::reclaim::reclaim_now(usize::MAX);
+    statistics::memory().free_frames
+}
+
+fn numbers_add_up() -> Outcome {
+    let memory = statistics::memory();
+    let used: u64 = Purpose::ALL.iter().map(|&purpose| memory.used(purpose)).sum();
+    let known = memory.free_frames + memory.cached_frames + used;
+    check!(memory.total_frames >= known, "{} frames in all, {known} known", memory.total_frames);
+    // A chunk brought up in part has metadata that the estimate did not count.
+    let lost = memory.total_frames - known;
+    check!(
+        lost <= memory.total_frames / 64 + 64,
+        "{lost} of {} frames are unaccounted for",
+        memory.total_frames
+    );
+    check!(memory.watermarks.minimum < memory.watermarks.high, "{:?}", memory.watermarks);
+    Ok(())
+}
+
+fn start_up_touches_little() -> Outcome {
+    let memory = statistics::memory();
+    let touched = memory.total_frames - memory.untouched_frames;
+    check!(
+        memory.total_frames < 16384 || touched <= memory.total_frames / 2,
+        "{touched} of {}",
+        memory.total_frames
+    );
+    Ok(())
+}
+
+fn all_memory_comes_back() -> Outcome {
+    let before = settle();
+    let Ok(mut frames) = fallible::try_vec::<Frame>(before as usize) else {
+        fail!("no room for {before} handles")
+    };
+    while frames.len() < frames.capacity()
+        && let Ok(frame) = Frame::allocate_atomic(Purpose::Anonymous, Zeroed::No)
+    {
+        frame.write(4088, &frames.len().to_ne_bytes());
+        frames.push(frame);
+    }
+    let taken = frames.len() as u64;
+    let minimum = statistics::memory().watermarks.minimum;
+    let handles = before / 1024 + 16;
+    check!(taken + minimum + handles >= before, "{taken} of {before} free frames could be had");
+    for (number, frame) in frames.iter().enumerate() {
+        let mut word = [0; 8];
+        frame.read(4088, &mut word);
+        check!(usize::from_ne_bytes(word) == number, "frame {number} was given out twice");
+    }
+    drop(frames);
+    let after = settle();
+    // All chunks have been brought up meanwhile; the estimate of their metadata was a little off.
+    check!(after + 64 >= before, "{before} frames free before, {after} after");
+    Ok(())
+}
+
+fn blocks_come_back() -> Outcome {
+    let before = settle();
+    for order in 0..=frame::MAX_ORDER {
+        let mut blocks = Vec::new();
+        for _ in 0..4 {
+            let Ok(block) = Block::allocate(1 << order, Purpose::Device, Zeroed::Yes) else {
+                if before > 16384 {
+                    fail!("no block of order {order}");
+                }
+                break;
+            };
+            let mut word = [1; 8];
+            block.read(block.bytes() - 8, &mut word);
+            check!(word == [0; 8], "a block of order {order} is not zero");
+            check!(block.physical().as_u64() % block.bytes() as u64 == 0, "{block:?} is not aligned");
+            blocks.push(block);
+        }
+    }
+    let after = settle();
+    check!(before == after, "{before} frames free before, {after} after");
+    Ok(())
+}
+
+fn frames_hold_what_was_written() -> Outcome {
+    let mut frames = Vec::new();
+    for number in 0..2000_u64 {
+        let Ok(frame) = Frame::allocate(Purpose::FileCache, Zeroed::Yes) else { break };
+        frame.write((number % 500) as usize * 8, &number.to_ne_bytes());
+        frames.push(frame);
+    }
+    for (number, frame) in frames.iter().enumerate() {
+        let mut word = [0; 8];
+        frame.read(number % 500 * 8, &mut word);
+        check!(u64::from_ne_bytes(word) == number as u64, "frame {number} changed");
+    }
+    Ok(())
+}
+
+fn heap_objects_come_back() -> Outcome {
+    let before = settle();
+    let in_use = || heap::class_statistics().map(|class| class.active_objects).sum::<u64>();
+    let objects_before = in_use();
+    for round in 0..3_usize {
+        let mut objects: Vec<Vec<u8>> = Vec::new();
+        for size in (1..9000).step_by(37 + round) {
+            let mut object =
+                fallible::try_vec::<u8>(size).map_err(|_| super::Failure::new(format_args!("{size}")))?;
+            object.resize(size, size as u8);
+            objects.push(object);
+        }
+        // Every other one first, so that slabs are freed in no order.
+        for skip in [2, 1] {
+            let mut index = 0;
+            objects.retain(|object| {
+                assert!(object.iter().all(|&byte| byte == object.len() as u8));
+                index += 1;
+                skip == 2 && index % 2 == 0
+            });
+        }
+    }
+    let (objects_after, after) = (in_use(), settle());
+    check!(objects_before == objects_after, "{objects_before} objects before, {objects_after} after");
+    check!(before == after, "{before} frames free before, {after} after");
+    Ok(())
+}
+
+fn large_objects_span_areas() -> Outcome {
+    let before = settle();
+    for round in 0..20_usize {
+        let mut objects = Vec::new();
+        for pages in [3, 17, 64, 200, 513] {
+            let Ok(mut object) = fallible::try_vec::<u64>(pages * 512 + round) else { break };
+            object.resize(object.capacity(), pages as u64);
+            objects.push(object);
+        }
+        check!(!objects.is_empty(), "no large object in round {round}");
+        for object in &objects {
+            check!(
+                object.iter().all(|&word| word == object[0]),
+                "an object of {} words changed",
+                object.len()
+            );
+        }
+    }
+    let after = settle();
+    let (objects, bytes) = heap::large_objects();
+    check!(objects == 0 && heap::area_bytes() == 0, "{objects} objects of {bytes} bytes are left");
+    // Page tables of areas stay.
+    check!(after + 8 >= before, "{before} frames free before, {after} after");
+    Ok(())
+}
+
+fn impossible_requests_fail() -> Outcome {
+    let total = statistics::memory().total_frames as usize;
+    check!(fallible::try_vec::<u8>(total * 4096 * 2).is_err(), "twice the machine's memory was given");
+    check!(fallible::try_vec::<u8>(isize::MAX as usize).is_err(), "all addresses were given");
+    check!(Block::allocate(1025, Purpose::Device, Zeroed::No).is_err(), "a block of more than 4 MiB");
+    settle();
+    Ok(())
+}
+
+fn arcs_are_made() -> Outcome {
+    let mut arcs = Vec::new();
+    for number in 0..500_u32 {
+        match fallible::try_arc([number; 40]) {
+            Ok(arc) => arcs.push(arc),
+            Err(::memory::OutOfMemory) => fail!("arc {number} failed"),
+        }
+    }
+    check!(arcs.iter().enumerate().all(|(number, arc)| arc[39] == number as u32), "an arc changed");
+    let shared: Arc<str> =
+        fallible::try_arc_str("murmuration").map_err(|_| super::Failure::new(format_args!("str")))?;
+    check!(&*shared == "murmuration", "{shared}");
+    let boxed: Box<dyn Fn() -> u32> = match fallible::try_box(|| 7) {
+        Ok(boxed) => boxed,
+        Err(::memory::OutOfMemory) => fail!("no memory for a box"),
+    };
+    check!(boxed() == 7, "a closure returned {}", boxed());
+    Ok(())
+}
+
+fn initramfs_is_adopted() -> Outcome {
+    let Some(range) = boot::info().initramfs.filter(|range| range.bytes() >= 8192) else { return Ok(()) };
+    let address = machine::address::PhysAddr::new(range.start.as_u64().next_multiple_of(4096));
+    let Some(frame) = frame::from_boot(address, Purpose::FileCache) else {
+        fail!("{address:?} could not be adopted");
+    };
+    check!(frame.references() == 1, "{} references", frame.references());
+    drop(frame);
+    check!(frame::from_boot(address, Purpose::FileCache).is_none(), "{address:?} was adopted twice");
+    Ok(())
+}
