@@ -1,0 +1,149 @@
+//! Who asks: the part of a process's credentials that file permission checks read.
+//!
+//! The personality owns the full set (real, effective, saved ids) and embeds this one, which holds the
+//! *file-system* ids and the effective capabilities. For `access(2)` it builds one from the real ids.
+
+use alloc::sync::Arc;
+use bitflags::bitflags;
+
+bitflags! {
+    /// Capabilities, numbered as in `capabilities(7)`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct Capabilities: u64 {
+        /// Change owners of files.
+        const CHOWN = 1 << 0;
+        /// Bypass read, write and execute permission checks.
+        const DAC_OVERRIDE = 1 << 1;
+        /// Bypass read checks, and read and search checks of directories.
+        const DAC_READ_SEARCH = 1 << 2;
+        /// Bypass checks that want the caller to own the file.
+        const FOWNER = 1 << 3;
+        /// Keep set-user-id and set-group-id bits when a file is modified.
+        const FSETID = 1 << 4;
+        /// Send signals to any process.
+        const KILL = 1 << 5;
+        /// Change group ids.
+        const SETGID = 1 << 6;
+        /// Change user ids.
+        const SETUID = 1 << 7;
+        /// Change capability sets.
+        const SETPCAP = 1 << 8;
+        /// Set immutable and append-only attributes.
+        const LINUX_IMMUTABLE = 1 << 9;
+        /// Bind to privileged ports.
+        const NET_BIND_SERVICE = 1 << 10;
+        /// Broadcast.
+        const NET_BROADCAST = 1 << 11;
+        /// Administer the network.
+        const NET_ADMIN = 1 << 12;
+        /// Use raw sockets.
+        const NET_RAW = 1 << 13;
+        /// Lock memory.
+        const IPC_LOCK = 1 << 14;
+        /// Bypass checks on System V IPC objects.
+        const IPC_OWNER = 1 << 15;
+        /// Load modules.
+        const SYS_MODULE = 1 << 16;
+        /// Raw I/O.
+        const SYS_RAWIO = 1 << 17;
+        /// Change the root directory.
+        const SYS_CHROOT = 1 << 18;
+        /// Trace any process.
+        const SYS_PTRACE = 1 << 19;
+        /// Process accounting.
+        const SYS_PACCT = 1 << 20;
+        /// Administer the system: mounts, trusted attributes, …
+        const SYS_ADMIN = 1 << 21;
+        /// Reboot.
+        const SYS_BOOT = 1 << 22;
+        /// Raise priorities.
+        const SYS_NICE = 1 << 23;
+        /// Exceed resource limits.
+        const SYS_RESOURCE = 1 << 24;
+        /// Set the clock.
+        const SYS_TIME = 1 << 25;
+        /// Configure terminals.
+        const SYS_TTY_CONFIG = 1 << 26;
+        /// Make device nodes.
+        const MKNOD = 1 << 27;
+        /// Establish leases.
+        const LEASE = 1 << 28;
+        /// Write the audit log.
+        const AUDIT_WRITE = 1 << 29;
+        /// Control auditing.
+        const AUDIT_CONTROL = 1 << 30;
+        /// Set file capabilities.
+        const SETFCAP = 1 << 31;
+        /// Override mandatory access control.
+        const MAC_OVERRIDE = 1 << 32;
+        /// Configure mandatory access control.
+        const MAC_ADMIN = 1 << 33;
+        /// Privileged syslog operations.
+        const SYSLOG = 1 << 34;
+        /// Wake alarms.
+        const WAKE_ALARM = 1 << 35;
+        /// Block suspend.
+        const BLOCK_SUSPEND = 1 << 36;
+        /// Read the audit log.
+        const AUDIT_READ = 1 << 37;
+        /// Performance monitoring.
+        const PERFMON = 1 << 38;
+        /// Load programs into the kernel.
+        const BPF = 1 << 39;
+        /// Checkpoint and restore.
+        const CHECKPOINT_RESTORE = 1 << 40;
+    }
+}
+
+/// The credentials that file operations are checked against. Cloning takes one atomic increment when
+/// there are supplementary groups, none otherwise.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// The file-system user id.
+    pub user: u32,
+    /// The file-system group id.
+    pub group: u32,
+    /// Supplementary groups, sorted ascending.
+    pub groups: Option<Arc<[u32]>>,
+    /// The effective capabilities.
+    pub capabilities: Capabilities,
+}
+
+impl Credentials {
+    /// The superuser with all capabilities: kernel-internal work and the first process.
+    pub const fn root() -> Self {
+        Self { user: 0, group: 0, groups: None, capabilities: Capabilities::all() }
+    }
+
+    /// An ordinary user without capabilities or supplementary groups.
+    pub const fn ordinary(user: u32, group: u32) -> Self {
+        Self { user, group, groups: None, capabilities: Capabilities::empty() }
+    }
+
+    /// Whether `group` is the file-system group or a supplementary one.
+    #[inline]
+    pub fn in_group(&self, group: u32) -> bool {
+        self.group == group || self.groups.as_ref().is_some_and(|list| list.binary_search(&group).is_ok())
+    }
+
+    /// Whether the effective set contains all of `wanted`.
+    #[inline]
+    pub const fn has(&self, wanted: Capabilities) -> bool {
+        self.capabilities.contains(wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn supplementary_groups_count() {
+        let mut someone = Credentials::ordinary(7, 8);
+        assert!(someone.in_group(8));
+        assert!(!someone.in_group(9));
+        someone.groups = Some(Arc::from([3u32, 9, 12].as_slice()));
+        assert!(someone.in_group(9));
+        assert!(!someone.in_group(10));
+    }
+}

@@ -1,0 +1,569 @@
+//! Inodes: the files themselves, apart from their names.
+//!
+//! An [`Inode`] is one allocation: a head with the attributes every file has, followed by the file system's own part
+//! `O`, which implements [`InodeOperations`]. Attributes are independent atomics: `stat` and permission checks read
+//! them with plain loads, no lock and no call into the file system; whoever changes one holds no lock either, or, where
+//! several must change together with the contents (write, truncate, directory changes), the inode's [`lock`].
+//!
+//! # Locks
+//! - [`Inode::lock`] (sleeping, shared for lookups and directory reading, exclusive for changes of a directory or of a
+//!   file's contents). Two directories are locked in the order of their addresses, under the file system's rename lock
+//!   when they differ; a file is locked after its directory.
+//! - Attributes: none.
+//! - `writers` counts open files that write (positive) or programs that run from it (negative): `ETXTBSY`.
+
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use memory::file_cache::FileCache;
+use sync::Once;
+
+use crate::attributes::{AtomicTimestamp, AttributeChange, DeviceNumber, FileKind, FileStatus, MODE_MASK, Timestamp};
+use crate::file::{FileOperations, OpenFile};
+use crate::flags::{AllocateMode, OpenFlags, RenameFlags};
+use crate::lock::FileLocks;
+use crate::mount::Path;
+use crate::name::Name;
+use crate::superblock::Superblock;
+use crate::{Error, Result, allocation};
+
+/// What a symbolic link leads to.
+pub enum LinkTarget {
+    /// A path to walk, relative to the link's directory.
+    Text(Arc<[u8]>),
+    /// A place to jump to without walking (`/proc/self/fd/N`, `exe`, `cwd`, `root`).
+    Jump(Path),
+}
+
+/// A file to be created.
+pub struct NewFile<'a> {
+    /// What kind.
+    pub kind: FileKind,
+    /// Permission bits, umask already applied.
+    pub mode: u32,
+    /// Owner.
+    pub user: u32,
+    /// Group.
+    pub group: u32,
+    /// For device nodes.
+    pub special: DeviceNumber,
+    /// For symbolic links: where it leads to.
+    pub target: &'a [u8],
+}
+
+/// A rename within one file system; both directories are locked exclusively.
+pub struct Rename<'a> {
+    /// Where the file is.
+    pub old_directory: &'a Arc<Inode>,
+    /// Its name.
+    pub old_name: &'a [u8],
+    /// The file.
+    pub inode: &'a Arc<Inode>,
+    /// Where it goes; may be the same directory.
+    pub new_directory: &'a Arc<Inode>,
+    /// Its new name.
+    pub new_name: &'a [u8],
+    /// What is replaced or exchanged; kinds and emptiness of directories are the file system's to check.
+    pub replaced: Option<&'a Arc<Inode>>,
+    /// How.
+    pub flags: RenameFlags,
+}
+
+/// Takes directory entries; called by file systems without spin locks held, since it may write to user memory.
+pub trait DirectorySink {
+    /// One entry. `next` is the position from which reading goes on after it. False: there is no room, the entry was
+    /// not taken.
+    fn entry(&mut self, name: &[u8], inode: u64, kind: FileKind, next: u64) -> bool;
+}
+
+/// Positions of `.` and `..`, which the file layer supplies itself; a file system's own begin at 2.
+pub const FIRST_POSITION: u64 = 2;
+
+/// What a file system does for one of its inodes. `inode` (or `directory`) is always the inode that `self` is part of.
+#[allow(unused_variables, reason = "default bodies refuse without looking at their arguments")]
+pub trait InodeOperations: Any + Send + Sync {
+    /// Finds a name in a directory. Called with the directory's lock held shared (at least).
+    fn lookup(&self, directory: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
+        Err(Error::NotDirectory)
+    }
+
+    /// Whether an entry found earlier is still what `name` means. Only asked when the file system is *volatile*.
+    fn still_valid(&self, directory: &Inode, name: &[u8], child: &Inode) -> bool {
+        true
+    }
+
+    /// Creates a file under a name that does not exist. The directory is locked exclusively.
+    fn create(&self, directory: &Arc<Inode>, name: &Name, new: &NewFile<'_>) -> Result<Arc<Inode>> {
+        Err(Error::NotPermitted)
+    }
+
+    /// Creates a file without a name (`O_TMPFILE`); its link count is 0.
+    fn create_unnamed(&self, directory: &Arc<Inode>, new: &NewFile<'_>) -> Result<Arc<Inode>> {
+        Err(Error::NotSupported)
+    }
+
+    /// Gives a file another name. The directory is locked exclusively.
+    fn link(&self, directory: &Arc<Inode>, name: &Name, inode: &Arc<Inode>) -> Result<()> {
+        Err(Error::NotPermitted)
+    }
+
+    /// Removes the name of a file that is not a directory. The directory is locked exclusively.
+    fn unlink(&self, directory: &Arc<Inode>, name: &[u8], inode: &Arc<Inode>) -> Result<()> {
+        Err(Error::NotPermitted)
+    }
+
+    /// Removes an empty directory. Both are locked exclusively.
+    fn remove_directory(&self, directory: &Arc<Inode>, name: &[u8], inode: &Arc<Inode>) -> Result<()> {
+        Err(Error::NotPermitted)
+    }
+
+    /// Moves a name (called on the old directory).
+    fn rename(&self, rename: &Rename<'_>) -> Result<()> {
+        Err(Error::NotPermitted)
+    }
+
+    /// Lists a directory from `position` (2 or more) until the sink is full; returns where to go on.
+    /// The directory is locked shared.
+    fn read_directory(&self, directory: &Inode, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
+        Err(Error::NotDirectory)
+    }
+
+    /// Where a symbolic link leads to.
+    fn link_target(&self, inode: &Arc<Inode>) -> Result<LinkTarget> {
+        Err(Error::Invalid)
+    }
+
+    /// What `readlink` shows; for most links the text that is followed.
+    fn link_text(&self, inode: &Arc<Inode>) -> Result<Arc<[u8]>> {
+        match self.link_target(inode)? {
+            LinkTarget::Text(text) => Ok(text),
+            LinkTarget::Jump(_) => Err(Error::Invalid),
+        }
+    }
+
+    /// Brings attributes up to date that the file system computes (owner of `/proc/PID`, size of a table).
+    fn refresh(&self, inode: &Inode) {}
+
+    /// Agrees to a change of mode, owner or times before it is made in the inode.
+    fn change_attributes(&self, inode: &Inode, change: &AttributeChange) -> Result<()> {
+        Ok(())
+    }
+
+    /// Sets a regular file's size. The inode is locked exclusively.
+    fn truncate(&self, inode: &Inode, size: u64) -> Result<()> {
+        Err(Error::Invalid)
+    }
+
+    /// `fallocate`. The inode is locked exclusively.
+    fn allocate(&self, inode: &Inode, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        Err(Error::NotSupported)
+    }
+
+    /// 512-byte blocks in use.
+    fn blocks(&self, inode: &Inode) -> u64 {
+        0
+    }
+
+    /// Copies the value of an extended attribute into `buffer` (nothing when it is empty) and returns its length.
+    fn extended_attribute(&self, inode: &Inode, name: &[u8], buffer: &mut [u8]) -> Result<usize> {
+        Err(Error::NotSupported)
+    }
+
+    /// Sets an extended attribute.
+    fn set_extended_attribute(&self, inode: &Inode, name: &[u8], value: &[u8], how: SetAttribute) -> Result<()> {
+        Err(Error::NotSupported)
+    }
+
+    /// Removes an extended attribute.
+    fn remove_extended_attribute(&self, inode: &Inode, name: &[u8]) -> Result<()> {
+        Err(Error::NotSupported)
+    }
+
+    /// Calls `each` with the names of all extended attributes.
+    fn list_extended_attributes(&self, inode: &Inode, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes what an open file works on. `None`: the inode itself, through [`file_operations`](Self::file_operations).
+    fn open(&self, inode: &Arc<Inode>, flags: OpenFlags) -> Result<Option<Arc<dyn FileOperations>>> {
+        Ok(None)
+    }
+
+    /// The operations of open files that [`open`](Self::open) made no object for.
+    fn file_operations(&self) -> &dyn FileOperations {
+        &crate::file::NoOperations
+    }
+
+    /// The pages of a regular file.
+    fn cache(&self) -> Option<&Arc<FileCache>> {
+        None
+    }
+
+    /// The last name is gone and nobody uses the inode any longer, or the file system is being taken down.
+    fn evicted(&self, inode: &InodeHead) {}
+}
+
+/// Whether an extended attribute must or must not exist already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetAttribute {
+    /// Either way.
+    Any,
+    /// Fail with `EEXIST` when it exists.
+    Create,
+    /// Fail with `ENODATA` when it does not.
+    Replace,
+}
+
+/// The attributes that every inode has.
+pub struct InodeHead {
+    /// The number within its file system.
+    pub number: u64,
+    /// What it is.
+    pub kind: FileKind,
+    /// Which device a device node stands for.
+    pub special: DeviceNumber,
+    superblock: Weak<Superblock>,
+    /// Copied from the superblock: `stat` needs no pointer chase.
+    device: DeviceNumber,
+    mode: AtomicU32,
+    user: AtomicU32,
+    group: AtomicU32,
+    links: AtomicU32,
+    size: AtomicU64,
+    accessed: AtomicTimestamp,
+    modified: AtomicTimestamp,
+    changed: AtomicTimestamp,
+    born: Timestamp,
+    writers: AtomicI32,
+    locks: Once<Box<FileLocks>>,
+    extension: Once<Arc<dyn Any + Send + Sync>>,
+    watches: Once<Box<crate::inotify::WatchList>>,
+}
+
+/// An inode: the head, its lock, and the file system's own part.
+pub struct Inode<O: ?Sized = dyn InodeOperations> {
+    head: InodeHead,
+    lock: sched::RwLock<()>,
+    operations: O,
+}
+
+/// What a new inode starts with.
+#[derive(Clone, Copy, Debug)]
+pub struct InodeAttributes {
+    /// The number within its file system.
+    pub number: u64,
+    /// What it is.
+    pub kind: FileKind,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub user: u32,
+    /// Group.
+    pub group: u32,
+    /// Hard links.
+    pub links: u32,
+    /// For device nodes.
+    pub special: DeviceNumber,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl<O: InodeOperations> Inode<O> {
+    /// A new inode of `superblock`; all times are now. One allocation.
+    pub fn new(superblock: &Arc<Superblock>, attributes: InodeAttributes, operations: O) -> Result<Arc<Self>> {
+        Self::with_time(Arc::downgrade(superblock), superblock.device(), attributes, operations, Timestamp::now())
+    }
+
+    /// A new inode whose superblock may still be under construction.
+    pub fn with_time(
+        superblock: Weak<Superblock>,
+        device: DeviceNumber,
+        attributes: InodeAttributes,
+        operations: O,
+        time: Timestamp,
+    ) -> Result<Arc<Self>> {
+        allocation::arc(Self {
+            head: InodeHead {
+                number: attributes.number,
+                kind: attributes.kind,
+                special: attributes.special,
+                superblock,
+                device,
+                mode: AtomicU32::new(attributes.mode & MODE_MASK),
+                user: AtomicU32::new(attributes.user),
+                group: AtomicU32::new(attributes.group),
+                links: AtomicU32::new(attributes.links),
+                size: AtomicU64::new(attributes.size),
+                accessed: AtomicTimestamp::new(time),
+                modified: AtomicTimestamp::new(time),
+                changed: AtomicTimestamp::new(time),
+                born: time,
+                writers: AtomicI32::new(0),
+                locks: Once::new(),
+                extension: Once::new(),
+                watches: Once::new(),
+            },
+            lock: sched::RwLock::new(()),
+            operations,
+        })
+    }
+}
+
+impl<O: ?Sized> Inode<O> {
+    /// The attributes.
+    #[inline]
+    pub fn head(&self) -> &InodeHead {
+        &self.head
+    }
+
+    /// The lock that orders changes of the directory, or writes to the file.
+    #[inline]
+    pub fn lock(&self) -> &sched::RwLock<()> {
+        &self.lock
+    }
+
+    /// The file system's part.
+    #[inline]
+    pub fn operations(&self) -> &O {
+        &self.operations
+    }
+}
+
+impl<O: ?Sized> core::ops::Deref for Inode<O> {
+    type Target = InodeHead;
+
+    #[inline]
+    fn deref(&self) -> &InodeHead {
+        &self.head
+    }
+}
+
+impl Inode {
+    /// The file system's part as its own type; `None` for another file system's inode.
+    pub fn downcast<O: InodeOperations>(&self) -> Option<&O> {
+        let any: &dyn Any = &self.operations;
+        any.downcast_ref()
+    }
+
+    /// What `stat` shows, the mount's part left empty. About a dozen plain loads.
+    pub fn status(&self) -> FileStatus {
+        self.operations.refresh(self);
+        let head = &self.head;
+        FileStatus {
+            device: head.device,
+            inode: head.number,
+            mode: head.mode(),
+            links: head.links(),
+            user: head.user(),
+            group: head.group(),
+            special: head.special,
+            size: head.size(),
+            block_size: memory::PAGE_SIZE as u32,
+            blocks: self.operations.blocks(self),
+            accessed: head.accessed.get(),
+            modified: head.modified.get(),
+            changed: head.changed.get(),
+            born: head.born,
+            mount_id: 0,
+            mount_root: false,
+        }
+    }
+}
+
+impl<O: ?Sized> Drop for Inode<O> {
+    fn drop(&mut self) {
+        // File systems that must be told implement `Drop` on their own part; locks and watches end with the head.
+    }
+}
+
+impl InodeHead {
+    /// Permission bits and kind.
+    #[inline]
+    pub fn mode(&self) -> u32 {
+        // Relaxed, here and below: every attribute stands for itself.
+        self.mode.load(Ordering::Relaxed) | self.kind.mode_bits()
+    }
+
+    /// Changes the permission bits.
+    pub fn set_mode(&self, mode: u32) {
+        self.mode.store(mode & MODE_MASK, Ordering::Relaxed);
+    }
+
+    /// The owner.
+    #[inline]
+    pub fn user(&self) -> u32 {
+        self.user.load(Ordering::Relaxed)
+    }
+
+    /// The group.
+    #[inline]
+    pub fn group(&self) -> u32 {
+        self.group.load(Ordering::Relaxed)
+    }
+
+    /// Changes the owner and group.
+    pub fn set_owner(&self, user: u32, group: u32) {
+        self.user.store(user, Ordering::Relaxed);
+        self.group.store(group, Ordering::Relaxed);
+    }
+
+    /// The number of hard links.
+    #[inline]
+    pub fn links(&self) -> u32 {
+        self.links.load(Ordering::Relaxed)
+    }
+
+    /// Sets the number of hard links; the directory (or the inode's lock) orders changes.
+    pub fn set_links(&self, links: u32) {
+        self.links.store(links, Ordering::Relaxed);
+    }
+
+    /// One more hard link.
+    pub fn add_link(&self) {
+        self.links.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One hard link less.
+    pub fn remove_link(&self) {
+        let before = self.links.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "an inode lost a link that it did not have");
+    }
+
+    /// Bytes.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    /// Sets the size.
+    #[inline]
+    pub fn set_size(&self, size: u64) {
+        self.size.store(size, Ordering::Relaxed);
+    }
+
+    /// Device of the file system.
+    #[inline]
+    pub fn device(&self) -> DeviceNumber {
+        self.device
+    }
+
+    /// The file system; `None` once it is gone.
+    pub fn superblock(&self) -> Option<Arc<Superblock>> {
+        self.superblock.upgrade()
+    }
+
+    /// Whether both belong to the same file system.
+    #[inline]
+    pub fn same_superblock(&self, other: &InodeHead) -> bool {
+        Weak::ptr_eq(&self.superblock, &other.superblock)
+    }
+
+    /// The access time stamp.
+    #[inline]
+    pub fn accessed(&self) -> &AtomicTimestamp {
+        &self.accessed
+    }
+
+    /// The modification time stamp.
+    #[inline]
+    pub fn modified(&self) -> &AtomicTimestamp {
+        &self.modified
+    }
+
+    /// The change time stamp.
+    #[inline]
+    pub fn changed(&self) -> &AtomicTimestamp {
+        &self.changed
+    }
+
+    /// The creation time.
+    pub fn born(&self) -> Timestamp {
+        self.born
+    }
+
+    /// Stamps a modification of the contents: one clock reading, two stores.
+    #[inline]
+    pub fn touch_modified(&self) {
+        let now = Timestamp::now();
+        self.modified.set(now);
+        self.changed.set(now);
+    }
+
+    /// Stamps a change of the attributes.
+    #[inline]
+    pub fn touch_changed(&self) {
+        self.changed.set(Timestamp::now());
+    }
+
+    /// Counts an open file that writes. Fails with `ETXTBSY` while a program runs from the file.
+    pub fn begin_write_access(&self) -> Result<()> {
+        self.count_access(1)
+    }
+
+    /// The end of what [`begin_write_access`](Self::begin_write_access) began.
+    pub fn end_write_access(&self) {
+        self.writers.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Counts a program that runs from the file. Fails with `ETXTBSY` while it is open for writing.
+    pub fn deny_write_access(&self) -> Result<()> {
+        self.count_access(-1)
+    }
+
+    /// The end of what [`deny_write_access`](Self::deny_write_access) began.
+    pub fn allow_write_access(&self) {
+        self.writers.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn count_access(&self, step: i32) -> Result<()> {
+        // AcqRel: orders the count with what is done under it.
+        self.writers
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
+                if count.signum() == -step { None } else { count.checked_add(step) }
+            })
+            .map(|_| ())
+            .map_err(|_| Error::TextBusy)
+    }
+
+    /// The locks on the file, made on first use.
+    pub fn locks(&self) -> &FileLocks {
+        self.locks.call_once(|| Box::new(FileLocks::new()))
+    }
+
+    /// The locks on the file if there ever were any.
+    #[inline]
+    pub fn existing_locks(&self) -> Option<&FileLocks> {
+        self.locks.get().map(|locks| &**locks)
+    }
+
+    /// The watches on the file, made on first use.
+    pub fn watches(&self) -> &crate::inotify::WatchList {
+        self.watches.call_once(|| Box::new(crate::inotify::WatchList::new()))
+    }
+
+    /// The watches on the file if there ever were any.
+    #[inline]
+    pub fn existing_watches(&self) -> Option<&crate::inotify::WatchList> {
+        self.watches.get().map(|watches| &**watches)
+    }
+
+    /// An object that another part of the kernel attached (the pipe of a FIFO, a bound socket): the one attached
+    /// first is the one everybody gets.
+    pub fn attach(&self, object: Arc<dyn Any + Send + Sync>) -> Arc<dyn Any + Send + Sync> {
+        self.extension.call_once(|| object).clone()
+    }
+
+    /// The attached object.
+    pub fn attached(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.extension.get()
+    }
+}
+
+/// A growing list of extended attribute names, each followed by a NUL byte, as `listxattr` returns it.
+pub type AttributeNames = Vec<u8>;
+
+/// Marks that an open file reached its inode; kept here so that file systems need one import for both.
+pub type OpenInode<'a> = (&'a OpenFile, &'a Inode);

@@ -1,0 +1,207 @@
+//! Mounted file systems and the registry of their types.
+//!
+//! A [`Superblock`] is one instance of a file system: its root, its identity, its flags. It lives as long as a mount
+//! or an inode's user refers to it. [`FileSystemType`]s are registered once at start-up.
+
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use sync::{Once, SpinLock};
+
+use crate::attributes::{DeviceNumber, FileSystemStatus};
+use crate::dentry::Dentry;
+use crate::inode::Inode;
+use crate::{Error, Result, allocation};
+
+/// What a file system instance does as a whole.
+pub trait SuperblockOperations: Send + Sync {
+    /// What `statfs` shows.
+    fn status(&self) -> FileSystemStatus;
+
+    /// Writes everything back.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Writes the options that `/proc/mounts` shows, each with a leading comma.
+    fn show_options(&self, _out: &mut dyn fmt::Write) -> fmt::Result {
+        Ok(())
+    }
+
+    /// Changes options at a remount.
+    fn remount(&self, _options: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Supplies an inode number's inode for file handles, or as extension point; rarely needed.
+    fn as_any(&self) -> &dyn core::any::Any;
+}
+
+/// A type of file system, as named in `mount(2)`.
+pub trait FileSystemType: Send + Sync {
+    /// The name.
+    fn name(&self) -> &'static str;
+
+    /// Whether it needs a block device (no `nodev` in `/proc/filesystems`).
+    fn needs_device(&self) -> bool {
+        false
+    }
+
+    /// Makes an instance, or returns the one that is shared by all mounts.
+    fn mount(&'static self, source: &[u8], options: &[u8]) -> Result<Arc<Superblock>>;
+}
+
+/// Properties of an instance that the file layer acts on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SuperblockTraits {
+    /// Entries can vanish or change meaning behind the file layer's back: cached ones are asked about.
+    pub volatile: bool,
+    /// Absent names are not worth caching.
+    pub no_negative_entries: bool,
+    /// Device nodes, set-user-id programs and programs are of no effect (`proc`, `sysfs`).
+    pub no_devices: bool,
+    /// Nothing can be executed from it.
+    pub no_execute: bool,
+}
+
+/// One instance of a file system.
+pub struct Superblock {
+    device: DeviceNumber,
+    file_system: &'static str,
+    magic: u64,
+    traits: SuperblockTraits,
+    read_only: AtomicBool,
+    mounts: AtomicU32,
+    root: Once<Arc<Dentry>>,
+    rename: sched::Mutex<()>,
+    operations: Box<dyn SuperblockOperations>,
+}
+
+/// Minor numbers of file systems without a device, handed out ascending.
+static NEXT_ANONYMOUS_DEVICE: AtomicU32 = AtomicU32::new(1);
+
+impl Superblock {
+    /// A new instance without a device. `make_root` makes the root inode; it gets a handle of the instance.
+    pub fn new(
+        file_system: &'static str,
+        magic: u64,
+        traits: SuperblockTraits,
+        operations: Box<dyn SuperblockOperations>,
+        make_root: impl FnOnce(&Arc<Superblock>) -> Result<Arc<Inode>>,
+    ) -> Result<Arc<Self>> {
+        // Relaxed: only uniqueness matters.
+        let minor = NEXT_ANONYMOUS_DEVICE.fetch_add(1, Ordering::Relaxed);
+        let superblock = allocation::arc(Self {
+            device: DeviceNumber::new(0, minor),
+            file_system,
+            magic,
+            traits,
+            read_only: AtomicBool::new(false),
+            mounts: AtomicU32::new(0),
+            root: Once::new(),
+            rename: sched::Mutex::new(()),
+            operations,
+        })?;
+        let root = Dentry::new_root(make_root(&superblock)?, traits)?;
+        superblock.root.call_once(|| root);
+        Ok(superblock)
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> &Arc<Dentry> {
+        self.root.get().expect("set before `new` returns")
+    }
+
+    /// The device number that `stat` shows.
+    pub fn device(&self) -> DeviceNumber {
+        self.device
+    }
+
+    /// The type's name.
+    pub fn file_system(&self) -> &'static str {
+        self.file_system
+    }
+
+    /// The type's magic number.
+    pub fn magic(&self) -> u64 {
+        self.magic
+    }
+
+    /// What the file layer acts on.
+    #[inline]
+    pub fn traits(&self) -> SuperblockTraits {
+        self.traits
+    }
+
+    /// Whether nothing may be changed, whatever the mount.
+    #[inline]
+    pub fn read_only(&self) -> bool {
+        // Relaxed: a flag of its own.
+        self.read_only.load(Ordering::Relaxed)
+    }
+
+    /// Changes that.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.read_only.store(read_only, Ordering::Relaxed);
+    }
+
+    /// Held over renames between directories: while it is held, no directory's ancestors change.
+    pub fn rename_lock(&self) -> &sched::Mutex<()> {
+        &self.rename
+    }
+
+    /// The file system's part.
+    pub fn operations(&self) -> &dyn SuperblockOperations {
+        &*self.operations
+    }
+
+    /// What `statfs` shows.
+    pub fn status(&self) -> FileSystemStatus {
+        let mut status = self.operations.status();
+        status.magic = self.magic;
+        status.id = self.device.encode();
+        status
+    }
+
+    pub(crate) fn mount_added(&self) {
+        // Relaxed: guarded by the references that mounts hold.
+        self.mounts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The last mount gone means that no path leads in: the cached tree is taken apart, since its entries refer to
+    /// each other in both directions.
+    pub(crate) fn mount_removed(&self) {
+        if self.mounts.fetch_sub(1, Ordering::AcqRel) == 1 {
+            crate::dentry::forget_tree(self.root());
+        }
+    }
+}
+
+/// A weak reference to a file system, for inodes and watchers.
+pub type WeakSuperblock = Weak<Superblock>;
+
+static TYPES: SpinLock<Vec<&'static dyn FileSystemType>> = SpinLock::new(Vec::new());
+
+/// Adds a type at start-up.
+pub fn register_file_system(file_system: &'static dyn FileSystemType) {
+    TYPES.lock().push(file_system);
+}
+
+/// The type with this name. Fails with `ENODEV`.
+pub fn find_file_system(name: &[u8]) -> Result<&'static dyn FileSystemType> {
+    TYPES.lock().iter().find(|known| known.name().as_bytes() == name).copied().ok_or(Error::NoDevice)
+}
+
+/// Calls `each` for every registered type, in the order of registration.
+pub fn for_each_file_system(mut each: impl FnMut(&'static dyn FileSystemType)) {
+    let mut index = 0;
+    loop {
+        let file_system = TYPES.lock().get(index).copied();
+        let Some(file_system) = file_system else { return };
+        each(file_system);
+        index += 1;
+    }
+}
