@@ -4,47 +4,82 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use memory::{OutOfMemory, fallible};
+use sync::rcu::RcuBox;
+
 use crate::{Error, Result};
+
+impl From<OutOfMemory> for Error {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
 
 /// A counted object.
 #[inline]
+#[track_caller]
 pub fn arc<T>(value: T) -> Result<Arc<T>> {
-    memory::fallible::try_arc(value).map_err(|_| Error::OutOfMemory)
+    Ok(fallible::try_arc(value)?)
 }
 
 /// A boxed object.
 #[inline]
+#[track_caller]
 pub fn boxed<T>(value: T) -> Result<Box<T>> {
-    memory::fallible::try_box(value).map_err(|_| Error::OutOfMemory)
+    Ok(fallible::try_box(value)?)
 }
 
 /// Makes room for `additional` more elements.
 #[inline]
+#[track_caller]
 pub fn reserve<T>(vector: &mut Vec<T>, additional: usize) -> Result<()> {
     if vector.capacity() - vector.len() < additional {
-        memory::fallible::check().map_err(|_| Error::OutOfMemory)?;
-        vector.try_reserve(additional).map_err(|_| Error::OutOfMemory)?;
+        fallible::try_reserve(vector, additional)?;
     }
     Ok(())
 }
 
 /// Appends an element.
 #[inline]
+#[track_caller]
 pub fn push<T>(vector: &mut Vec<T>, value: T) -> Result<()> {
     reserve(vector, 1)?;
     vector.push(value);
     Ok(())
 }
 
+/// Appends bytes.
+#[inline]
+#[track_caller]
+pub fn extend(vector: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
+    reserve(vector, bytes.len())?;
+    vector.extend_from_slice(bytes);
+    Ok(())
+}
+
 /// A vector of `length` copies.
+#[track_caller]
 pub fn filled<T: Clone>(value: T, length: usize) -> Result<Vec<T>> {
-    let mut vector = Vec::new();
-    reserve(&mut vector, length)?;
-    vector.resize(length, value);
-    Ok(vector)
+    Ok(fallible::try_vec_of(value, length)?)
 }
 
 /// A counted copy of bytes.
+#[track_caller]
 pub fn arc_bytes(bytes: &[u8]) -> Result<Arc<[u8]>> {
-    memory::fallible::try_arc_slice(bytes).map_err(|_| Error::OutOfMemory)
+    Ok(fallible::try_arc_bytes(bytes)?)
+}
+
+/// A place where an allocation by other means may be made to fail in tests.
+#[inline]
+#[track_caller]
+pub fn fail_point() -> Result<()> {
+    Ok(fallible::fail_point()?)
+}
+
+/// A box that RCU readers may look into.
+#[inline]
+#[track_caller]
+pub fn rcu<T: Send + 'static>(value: T) -> Result<RcuBox<T>> {
+    fallible::fail_point()?;
+    Ok(RcuBox::new(value))
 }

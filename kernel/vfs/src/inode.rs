@@ -14,15 +14,14 @@
 
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::any::Any;
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use memory::file_cache::FileCache;
 use sync::Once;
 
 use crate::attributes::{AtomicTimestamp, AttributeChange, DeviceNumber, FileKind, FileStatus, MODE_MASK, Timestamp};
-use crate::file::{FileOperations, OpenFile};
+use crate::file::FileOperations;
 use crate::flags::{AllocateMode, OpenFlags, RenameFlags};
 use crate::lock::FileLocks;
 use crate::mount::Path;
@@ -65,7 +64,7 @@ pub struct Rename<'a> {
     /// Where it goes; may be the same directory.
     pub new_directory: &'a Arc<Inode>,
     /// Its new name.
-    pub new_name: &'a [u8],
+    pub new_name: &'a Name,
     /// What is replaced or exchanged; kinds and emptiness of directories are the file system's to check.
     pub replaced: Option<&'a Arc<Inode>>,
     /// How.
@@ -201,9 +200,6 @@ pub trait InodeOperations: Any + Send + Sync {
     fn cache(&self) -> Option<&Arc<FileCache>> {
         None
     }
-
-    /// The last name is gone and nobody uses the inode any longer, or the file system is being taken down.
-    fn evicted(&self, inode: &InodeHead) {}
 }
 
 /// Whether an extended attribute must or must not exist already.
@@ -238,6 +234,8 @@ pub struct InodeHead {
     changed: AtomicTimestamp,
     born: Timestamp,
     writers: AtomicI32,
+    /// Without a name, but may be given one (`O_TMPFILE` without `O_EXCL`).
+    linkable: AtomicBool,
     locks: Once<Box<FileLocks>>,
     extension: Once<Arc<dyn Any + Send + Sync>>,
     watches: Once<Box<crate::inotify::WatchList>>,
@@ -302,6 +300,7 @@ impl<O: InodeOperations> Inode<O> {
                 changed: AtomicTimestamp::new(time),
                 born: time,
                 writers: AtomicI32::new(0),
+                linkable: AtomicBool::new(false),
                 locks: Once::new(),
                 extension: Once::new(),
                 watches: Once::new(),
@@ -370,12 +369,6 @@ impl Inode {
             mount_id: 0,
             mount_root: false,
         }
-    }
-}
-
-impl<O: ?Sized> Drop for Inode<O> {
-    fn drop(&mut self) {
-        // File systems that must be told implement `Drop` on their own part; locks and watches end with the head.
     }
 }
 
@@ -498,6 +491,16 @@ impl InodeHead {
         self.changed.set(Timestamp::now());
     }
 
+    /// Whether a file without a name may be given one.
+    pub fn linkable(&self) -> bool {
+        self.linkable.load(Ordering::Relaxed)
+    }
+
+    /// Sets that.
+    pub(crate) fn set_linkable(&self, linkable: bool) {
+        self.linkable.store(linkable, Ordering::Relaxed);
+    }
+
     /// Counts an open file that writes. Fails with `ETXTBSY` while a program runs from the file.
     pub fn begin_write_access(&self) -> Result<()> {
         self.count_access(1)
@@ -561,9 +564,3 @@ impl InodeHead {
         self.extension.get()
     }
 }
-
-/// A growing list of extended attribute names, each followed by a NUL byte, as `listxattr` returns it.
-pub type AttributeNames = Vec<u8>;
-
-/// Marks that an open file reached its inode; kept here so that file systems need one import for both.
-pub type OpenInode<'a> = (&'a OpenFile, &'a Inode);

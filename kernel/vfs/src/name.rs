@@ -26,7 +26,7 @@ impl Name {
         }
         let mut name = SmallVec::new();
         if bytes.len() > name.inline_size() {
-            memory::fallible::check().map_err(|_| Error::OutOfMemory)?;
+            crate::allocation::fail_point()?;
             name.try_reserve_exact(bytes.len()).map_err(|_| Error::OutOfMemory)?;
         }
         name.extend_from_slice(bytes);

@@ -1,0 +1,130 @@
+//! How many entries are cached, and which ones go.
+//!
+//! New entries join a queue of the processor that entered them. When a processor's queue is over its share of the
+//! limit, entering one looks at a few at the front: dead ones leave the queue, unused ones that were not referenced
+//! since they were last looked at are evicted, the others go to the back (second chance). [`shrink`] does the same for
+//! all processors when memory runs short.
+//!
+//! A queue holds weak references: it keeps no file alive.
+
+use alloc::collections::VecDeque;
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use sync::{Lazy, PerCpu, PerCpuCounter, SpinLock, rcu};
+
+use super::entry::{Dentry, DentryFlags};
+
+/// Entries a processor may have queued before it starts to look for unused ones.
+static LIMIT_PER_CPU: AtomicUsize = AtomicUsize::new(16 * 1024);
+/// Entries looked at for one that is added beyond the limit: more than one, so that the queue shrinks.
+const SCAN_PER_INSERT: usize = 4;
+/// References to an unused entry: its parent's bucket, and ours while looking.
+const REFERENCES_WHEN_UNUSED: usize = 2;
+
+static ENTRIES: PerCpuCounter = PerCpuCounter::new();
+static QUEUES: Lazy<PerCpu<SpinLock<VecDeque<Weak<Dentry>>>>> =
+    Lazy::new(|| PerCpu::new(|| SpinLock::new(VecDeque::new())));
+
+/// The number of entries in memory.
+pub fn cached_entries() -> u64 {
+    ENTRIES.sum().max(0) as u64
+}
+
+/// Sets how many unused entries may be cached altogether; called once the memory size is known.
+pub fn set_limit(entries: usize) {
+    // Relaxed: a number of its own.
+    LIMIT_PER_CPU.store((entries / machine::cpu::count().max(1)).max(64), Ordering::Relaxed);
+}
+
+/// Notes a new entry in a parent's table.
+pub(super) fn added(entry: &Arc<Dentry>) {
+    ENTRIES.increment();
+    let queue = QUEUES.this();
+    let mut over;
+    {
+        let mut entries = queue.lock();
+        // Relaxed: a number of its own.
+        over = entries.len().saturating_sub(LIMIT_PER_CPU.load(Ordering::Relaxed)).min(SCAN_PER_INSERT);
+        // Without room the entry is cached unnoticed until its directory goes: harmless, and rare.
+        if entries.try_reserve(1).is_ok() {
+            entries.push_back(Arc::downgrade(entry));
+        }
+    }
+    while over > 0 {
+        examine(queue);
+        over -= 1;
+    }
+}
+
+/// Looks at the front of a queue. Returns whether an entry was evicted; `None` when the queue is empty.
+fn examine(queue: &SpinLock<VecDeque<Weak<Dentry>>>) -> Option<bool> {
+    let front = queue.lock().pop_front()?;
+    let Some(entry) = front.upgrade() else {
+        ENTRIES.decrement();
+        return Some(false);
+    };
+    let flags = entry.flags();
+    if flags.contains(DentryFlags::UNHASHED) {
+        // Whoever still uses it keeps it; the cache is done with it.
+        ENTRIES.decrement();
+        return Some(false);
+    }
+    let used = Arc::strong_count(&entry) > REFERENCES_WHEN_UNUSED;
+    if used || flags.contains(DentryFlags::REFERENCED) || !entry.children.is_empty() {
+        entry.clear_flags(DentryFlags::REFERENCED);
+        let mut entries = queue.lock();
+        if entries.try_reserve(1).is_ok() {
+            entries.push_back(front);
+        }
+        return Some(false);
+    }
+    entry.unhash();
+    ENTRIES.decrement();
+    Some(true)
+}
+
+/// Evicts up to `wanted` unused entries; returns how many went. Called when memory runs short.
+pub fn shrink(wanted: usize) -> usize {
+    let mut evicted = 0;
+    for queue in QUEUES.iter() {
+        // Twice around: the first time takes the second chance away.
+        let mut remaining = queue.lock().len().saturating_mul(2);
+        while remaining > 0 && evicted < wanted {
+            match examine(queue) {
+                Some(true) => evicted += 1,
+                Some(false) => {}
+                None => break,
+            }
+            remaining -= 1;
+        }
+    }
+    evicted
+}
+
+/// Takes the cached tree under `root` apart, so that no entry refers to another any longer. Called when no path leads
+/// into it any more. Descends and climbs with one reference at a time: no stack, no allocation.
+pub fn forget_tree(root: &Arc<Dentry>) {
+    let mut current = root.clone();
+    loop {
+        let child = {
+            let guard = rcu::read();
+            current.children.any(&guard)
+        };
+        match child {
+            Some(child) => current = child,
+            None => {
+                current.children.clear();
+                if Arc::ptr_eq(&current, root) {
+                    return;
+                }
+                let parent = current.parent();
+                current.unhash();
+                match parent {
+                    Some(parent) => current = parent,
+                    None => return,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Directory entries: names, and what they mean.
+//!
+//! A [`Dentry`] ties a place in the tree (parent and name) to an inode, or to none (a *negative* entry: the name is
+//! known not to exist). What an entry means never changes: creating a file replaces the negative entry by a new one.
+//! Its place changes only by rename.
+//!
+//! # Reading
+//! Everything that a path walk looks at (place, inode, children) is read under RCU without a lock, a reference count
+//! or a store. A walk that leaves the RCU section takes a reference (one atomic increment).
+//!
+//! # States
+//! *Hashed*: found under its parent. *Unhashed* (deleted, evicted or replaced): no longer found, alive as long as
+//! somebody refers to it. The only transition is hashed → unhashed ([`DentryFlags::UNHASHED`] is never cleared), and
+//! it is made under the parent's children lock, by whoever holds the parent inode's lock exclusively or, for unused
+//! entries, by the shrinker.
+//!
+//! # Invariants
+//! - A child's place refers to its parent, and the parent's table to its children: the cycle is broken by eviction,
+//!   and for good by [`forget_tree`](super::forget_tree) when the last mount of the file system goes.
+//! - Two hashed entries of one parent never have the same name.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use bitflags::bitflags;
+use sync::rcu::{self, RcuReadGuard};
+
+use super::cache;
+use super::children::Children;
+use crate::inode::Inode;
+use crate::name::{Name, hash_name};
+use crate::superblock::SuperblockTraits;
+use crate::{Error, Result, allocation};
+
+bitflags! {
+    /// State of an entry.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct DentryFlags: u32 {
+        /// Something is (or was) mounted on it in some name space.
+        const MOUNT_POINT = 1;
+        /// No longer found under its parent.
+        const UNHASHED = 2;
+        /// Used since the shrinker last looked.
+        const REFERENCED = 4;
+        /// The file system is asked before a cached entry is believed.
+        const VOLATILE = 8;
+        /// Absent names are not cached.
+        const NO_NEGATIVE = 16;
+        /// Its name was removed while it was in use: shown as ` (deleted)`.
+        const DELETED = 32;
+    }
+}
+
+/// Where an entry is.
+pub(super) struct Place {
+    pub(super) parent: Option<Arc<Dentry>>,
+    pub(super) name: Name,
+    pub(super) hash: u32,
+}
+
+/// An entry of the cache.
+pub struct Dentry {
+    pub(super) place: rcu::Pointer<Place>,
+    inode: Option<Arc<Inode>>,
+    flags: AtomicU32,
+    pub(super) children: Children,
+}
+
+impl Dentry {
+    fn allocate(place: Option<Place>, inode: Option<Arc<Inode>>, flags: DentryFlags) -> Result<Arc<Self>> {
+        let place = match place {
+            Some(place) => rcu::Pointer::new(allocation::rcu(place)?),
+            None => rcu::Pointer::null(),
+        };
+        allocation::arc(Self { place, inode, flags: AtomicU32::new(flags.bits()), children: Children::new() })
+    }
+
+    /// The root of a file system: no parent, no name.
+    pub fn new_root(inode: Arc<Inode>, traits: SuperblockTraits) -> Result<Arc<Self>> {
+        let mut flags = DentryFlags::empty();
+        flags.set(DentryFlags::VOLATILE, traits.volatile);
+        flags.set(DentryFlags::NO_NEGATIVE, traits.no_negative_entries);
+        Self::allocate(None, Some(inode), flags)
+    }
+
+    /// An entry that is in no directory (unnamed temporary files, pipes seen through `/proc`).
+    pub fn new_detached(name: &[u8], inode: Arc<Inode>) -> Result<Arc<Self>> {
+        let place = Place { parent: None, name: Name::new(name)?, hash: hash_name(name) };
+        Self::allocate(Some(place), Some(inode), DentryFlags::UNHASHED)
+    }
+
+    /// Enters what `name` means in directory `parent` into the cache; when somebody else was faster, theirs is
+    /// returned. The caller holds the directory's lock (shared or exclusive). Two or three allocations.
+    pub fn enter(parent: &Arc<Self>, name: &[u8], inode: Option<Arc<Inode>>) -> Result<Arc<Self>> {
+        let hash = hash_name(name);
+        let inherited = parent.flags() & (DentryFlags::VOLATILE | DentryFlags::NO_NEGATIVE);
+        let place = Place { parent: Some(parent.clone()), name: Name::new(name)?, hash };
+        let entry = Self::allocate(Some(place), inode, inherited | DentryFlags::REFERENCED)?;
+        let (entered, is_new) = parent.children.insert(parent, entry, hash, name)?;
+        if is_new {
+            cache::added(&entered);
+        }
+        Ok(entered)
+    }
+
+    /// Looks for a cached entry without a lock. One hash of the name; one table, one bucket and one entry read.
+    #[inline]
+    pub fn cached_child<'guard>(
+        self: &'guard Arc<Self>,
+        name: &[u8],
+        hash: u32,
+        guard: &'guard RcuReadGuard,
+    ) -> Option<&'guard Arc<Self>> {
+        self.children.find(self, name, hash, guard)
+    }
+
+    /// Whether `name` is still this entry's name in `parent`.
+    #[inline]
+    pub(super) fn is_at(&self, parent: &Arc<Self>, name: &[u8], guard: &RcuReadGuard) -> bool {
+        self.place.read(guard).is_some_and(|place| {
+            place.name.as_bytes() == name && place.parent.as_ref().is_some_and(|own| Arc::ptr_eq(own, parent))
+        }) && !self.flags().contains(DentryFlags::UNHASHED)
+    }
+
+    /// What it means; `None` for a negative entry.
+    #[inline]
+    pub fn inode(&self) -> Option<&Arc<Inode>> {
+        self.inode.as_ref()
+    }
+
+    /// What it means. Fails with `ENOENT` for a negative entry.
+    #[inline]
+    pub fn existing(&self) -> Result<&Arc<Inode>> {
+        self.inode.as_ref().ok_or(Error::NotFound)
+    }
+
+    /// The state.
+    #[inline]
+    pub fn flags(&self) -> DentryFlags {
+        // Relaxed: a flag that guards data (MOUNT_POINT, UNHASHED) is checked again under the lock that orders it.
+        DentryFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
+    }
+
+    /// Sets flags.
+    pub fn set_flags(&self, flags: DentryFlags) {
+        self.flags.fetch_or(flags.bits(), Ordering::AcqRel);
+    }
+
+    /// Clears flags.
+    pub(super) fn clear_flags(&self, flags: DentryFlags) {
+        self.flags.fetch_and(!flags.bits(), Ordering::AcqRel);
+    }
+
+    /// Notes a use for the shrinker; stores only when it was not noted yet.
+    #[inline]
+    pub(crate) fn mark_referenced(&self) {
+        if !self.flags().contains(DentryFlags::REFERENCED) {
+            self.set_flags(DentryFlags::REFERENCED);
+        }
+    }
+
+    /// Whether it is the root of its file system (or detached).
+    pub fn is_root(&self) -> bool {
+        let guard = rcu::read();
+        self.place.read(&guard).is_none_or(|place| place.parent.is_none())
+    }
+
+    /// The directory it is in; `None` for a root.
+    pub fn parent(&self) -> Option<Arc<Self>> {
+        let guard = rcu::read();
+        self.place.read(&guard).and_then(|place| place.parent.clone())
+    }
+
+    /// The directory it is in, under RCU.
+    #[inline]
+    pub fn parent_under<'guard>(&self, guard: &'guard RcuReadGuard) -> Option<&'guard Arc<Self>> {
+        self.place.read(guard).and_then(|place| place.parent.as_ref())
+    }
+
+    /// Calls `use_name` with its name (empty for a root), under RCU: do not sleep in it.
+    pub fn with_name<R>(&self, use_name: impl FnOnce(&[u8]) -> R) -> R {
+        let guard = rcu::read();
+        use_name(self.place.read(&guard).map_or(&[], |place| place.name.as_bytes()))
+    }
+
+    /// A copy of its name.
+    pub fn name(&self) -> Result<Name> {
+        // Names of up to 24 bytes are copied without allocating; longer ones may allocate under RCU, which does not
+        // sleep either.
+        self.with_name(Name::new)
+    }
+
+    /// Whether `ancestor` is this entry or a directory above it. The caller holds the rename lock if the answer is
+    /// to last.
+    pub fn is_below(self: &Arc<Self>, ancestor: &Arc<Self>) -> bool {
+        let guard = rcu::read();
+        let mut current = self;
+        loop {
+            if Arc::ptr_eq(current, ancestor) {
+                return true;
+            }
+            match current.parent_under(&guard) {
+                Some(parent) => current = parent,
+                None => return false,
+            }
+        }
+    }
+
+    /// Whether its name was removed: nothing may be created in such a directory.
+    pub fn is_dead(&self) -> bool {
+        self.flags().contains(DentryFlags::DELETED)
+    }
+
+    /// Takes it out of its directory: the name was removed. The caller holds the directory's lock exclusively.
+    pub fn remove(self: &Arc<Self>) {
+        self.set_flags(DentryFlags::DELETED);
+        self.unhash();
+    }
+
+    /// Forgets it: the next lookup asks the file system. For entries that turned out to be out of date.
+    pub fn unhash(self: &Arc<Self>) {
+        self.set_flags(DentryFlags::UNHASHED);
+        let (parent, hash) = {
+            let guard = rcu::read();
+            let Some(place) = self.place.read(&guard) else { return };
+            (place.parent.clone(), place.hash)
+        };
+        if let Some(parent) = parent {
+            parent.children.sweep(&parent, hash);
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Open files.
+
+mod descriptor;
+mod open_file;
+mod operations;
+mod regular;
+mod transfer;
+
+pub use descriptor::{Descriptor, DescriptorFlags, DescriptorTable, ReservedDescriptor};
+pub use open_file::{FileOwner, OpenFile, SeekFrom};
+pub use operations::{FileFeatures, FileMappingKind, FileOperations, NoOperations};
+pub use regular::{read_cache, seek_cache, write_cache};
+pub(crate) use regular::{SIZE_MAX, strip_set_id};
+pub use transfer::{ReadDirectory, TRANSFER_MAX};

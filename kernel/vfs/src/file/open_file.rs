@@ -1,0 +1,354 @@
+//! An open file: what descriptors refer to.
+//!
+//! # Position
+//! The position is an atomic; whether calls on it must exclude each other depends on whether anybody else can use the
+//! file: while the caller's reference and the descriptor table's are the only ones, a plain load and store do. With
+//! more references (`dup`, `fork`, other threads) the position's lock is held over the transfer.
+//!
+//! # End
+//! The last reference releases the file: `epoll` interests, `flock` locks and locks of the open file description end,
+//! write access is given back, and the operations are told.
+//!
+//! # Cost
+//! `read` of a seekable file that is not shared: no lock and no atomic read-modify-write of this layer.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use sync::SpinLock;
+
+use super::operations::{FileFeatures, FileOperations};
+use crate::attributes::{FileKind, FileStatus};
+use crate::dentry::Dentry;
+use crate::epoll::EpollItem;
+use crate::flags::OpenFlags;
+use crate::inode::Inode;
+use crate::mount::{Mount, Path};
+use crate::poll::{PollEvents, PollTable};
+use crate::{Error, Result, allocation};
+
+/// Where a seek is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekFrom {
+    /// An absolute position.
+    Start(i64),
+    /// Relative to the current position.
+    Current(i64),
+    /// Relative to the end.
+    End(i64),
+    /// The next data at or after a position.
+    Data(i64),
+    /// The next hole at or after a position.
+    Hole(i64),
+}
+
+/// Who gets signals about the file (`F_SETOWN`, `F_SETSIG`); only kept here, the personality acts on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileOwner {
+    /// A process (positive), a process group (negative), or nobody (0).
+    pub owner: i32,
+    /// The signal, 0 for `SIGIO`.
+    pub signal: u32,
+}
+
+/// An open file description.
+pub struct OpenFile {
+    path: Option<Path>,
+    inode: Arc<Inode>,
+    object: Option<Arc<dyn FileOperations>>,
+    flags: AtomicU32,
+    features: FileFeatures,
+    position: AtomicU64,
+    position_lock: sched::Mutex<()>,
+    owner: AtomicI32,
+    owner_signal: AtomicU32,
+    holds_write_access: bool,
+    id: u64,
+    interests: SpinLock<Vec<Weak<EpollItem>>>,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+/// Open files altogether.
+static OPEN_FILES: AtomicU64 = AtomicU64::new(0);
+/// How many there may be (`/proc/sys/fs/file-max`).
+static OPEN_FILES_MAX: AtomicU64 = AtomicU64::new(1 << 20);
+
+/// References of a file that one descriptor table slot and one caller hold.
+const UNSHARED_REFERENCES: usize = 2;
+
+impl OpenFile {
+    /// An open file at a place in the tree. Counts write access to mount and inode when it is writable.
+    pub(crate) fn at_path(path: Path, flags: OpenFlags, object: Option<Arc<dyn FileOperations>>) -> Result<Arc<Self>> {
+        let inode = path.inode()?.clone();
+        let counts = flags.writable() && matches!(inode.kind, FileKind::Regular);
+        if counts {
+            path.mount.begin_write()?;
+            if let Err(error) = inode.begin_write_access() {
+                path.mount.end_write();
+                return Err(error);
+            }
+        }
+        Self::build(Some(path), inode, object, flags, counts)
+    }
+
+    /// An open file without a place in the tree: a pipe's end, an eventfd.
+    pub fn anonymous(inode: Arc<Inode>, object: Arc<dyn FileOperations>, flags: OpenFlags) -> Result<Arc<Self>> {
+        Self::build(None, inode, Some(object), flags, false)
+    }
+
+    /// From here on the value's `Drop` undoes what was done for it, also when there is no memory for it.
+    fn build(
+        path: Option<Path>,
+        inode: Arc<Inode>,
+        object: Option<Arc<dyn FileOperations>>,
+        flags: OpenFlags,
+        holds_write_access: bool,
+    ) -> Result<Arc<Self>> {
+        let features = match &object {
+            Some(object) => object.features(),
+            None => inode.operations().file_operations().features(),
+        };
+        // Relaxed: a statistic with a limit that need not be exact.
+        let number = OPEN_FILES.fetch_add(1, Ordering::Relaxed);
+        let file = Self {
+            path,
+            inode,
+            object,
+            flags: AtomicU32::new(flags.difference(OpenFlags::CREATION).bits()),
+            features,
+            position: AtomicU64::new(0),
+            position_lock: sched::Mutex::new(()),
+            owner: AtomicI32::new(0),
+            owner_signal: AtomicU32::new(0),
+            holds_write_access,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            interests: SpinLock::new(Vec::new()),
+        };
+        if number >= OPEN_FILES_MAX.load(Ordering::Relaxed) {
+            return Err(Error::FileTableFull);
+        }
+        allocation::arc(file)
+    }
+
+    /// Open files in the system, and how many there may be (`/proc/sys/fs/file-nr`).
+    pub fn statistics() -> (u64, u64) {
+        (OPEN_FILES.load(Ordering::Relaxed), OPEN_FILES_MAX.load(Ordering::Relaxed))
+    }
+
+    /// Sets how many files may be open.
+    pub fn set_maximum(maximum: u64) {
+        OPEN_FILES_MAX.store(maximum, Ordering::Relaxed);
+    }
+
+    /// The file.
+    #[inline]
+    pub fn inode(&self) -> &Arc<Inode> {
+        &self.inode
+    }
+
+    /// A number of its own, for `kcmp`, locks and watches.
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The place it was opened at; `None` for pipes, sockets and anonymous files.
+    #[inline]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_ref()
+    }
+
+    /// A place for it in any case: files without one get a detached entry in an internal mount (`/proc/self/fd/N`).
+    pub fn path_or_detached(&self) -> Result<Path> {
+        match &self.path {
+            Some(path) => Ok(path.clone()),
+            None => {
+                let mut name = Vec::new();
+                self.write_name(&mut name)?;
+                let mount: Arc<Mount> = crate::anonymous::internal_mount()?;
+                let name = &name[..name.len().min(crate::name::NAME_MAX)];
+                Ok(Path::new(mount, Dentry::new_detached(name, self.inode.clone())?))
+            }
+        }
+    }
+
+    /// Appends what `describe` says about a file without a path.
+    pub fn write_name(&self, out: &mut Vec<u8>) -> Result<()> {
+        let mut text = crate::text::Text::new();
+        let _ = self.operations().describe(self, &mut text);
+        allocation::extend(out, text.finish()?.as_slice())
+    }
+
+    /// What it does.
+    #[inline]
+    pub fn operations(&self) -> &dyn FileOperations {
+        match &self.object {
+            Some(object) => &**object,
+            None => self.inode.operations().file_operations(),
+        }
+    }
+
+    /// The object behind it as its own type (`Epoll`, a socket, …).
+    pub fn object<T: FileOperations>(&self) -> Option<&T> {
+        let any: &dyn core::any::Any = self.operations();
+        any.downcast_ref()
+    }
+
+    /// A counted handle of the object behind it.
+    pub fn object_handle(&self) -> Option<&Arc<dyn FileOperations>> {
+        self.object.as_ref()
+    }
+
+    /// Its features.
+    #[inline]
+    pub fn features(&self) -> FileFeatures {
+        self.features
+    }
+
+    /// Access mode and status flags.
+    #[inline]
+    pub fn flags(&self) -> OpenFlags {
+        // Relaxed: a word of its own.
+        OpenFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
+    }
+
+    /// Changes the flags that `F_SETFL` can change.
+    pub fn set_flags(&self, flags: OpenFlags) -> Result<()> {
+        let wanted = flags & OpenFlags::SETTABLE;
+        self.operations().set_flags(self, wanted)?;
+        let _ = self.flags.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
+            Some((OpenFlags::from_bits_retain(old).difference(OpenFlags::SETTABLE) | wanted).bits())
+        });
+        Ok(())
+    }
+
+    /// Sets or clears `O_NONBLOCK` (`FIONBIO`).
+    pub fn set_non_block(&self, non_block: bool) {
+        let bit = OpenFlags::NON_BLOCK.bits();
+        if non_block {
+            self.flags.fetch_or(bit, Ordering::AcqRel);
+        } else {
+            self.flags.fetch_and(!bit, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether calls must not wait.
+    #[inline]
+    pub fn non_block(&self) -> bool {
+        self.flags().contains(OpenFlags::NON_BLOCK)
+    }
+
+    /// Fails with `EBADF` unless it is open for reading.
+    #[inline]
+    pub fn check_readable(&self) -> Result<()> {
+        if self.flags().readable() { Ok(()) } else { Err(Error::BadDescriptor) }
+    }
+
+    /// Fails with `EBADF` unless it is open for writing.
+    #[inline]
+    pub fn check_writable(&self) -> Result<()> {
+        if self.flags().writable() { Ok(()) } else { Err(Error::BadDescriptor) }
+    }
+
+    /// Who gets signals about it.
+    pub fn owner(&self) -> FileOwner {
+        FileOwner {
+            owner: self.owner.load(Ordering::Relaxed),
+            signal: self.owner_signal.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Changes who gets signals about it.
+    pub fn set_owner(&self, owner: FileOwner) {
+        self.owner.store(owner.owner, Ordering::Relaxed);
+        self.owner_signal.store(owner.signal, Ordering::Relaxed);
+    }
+
+    /// The position.
+    #[inline]
+    pub fn position(&self) -> u64 {
+        // Relaxed: ordered by the position's lock where it matters.
+        self.position.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn store_position(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+
+    /// Runs `transfer` on the position, excluding others when there can be others.
+    #[inline]
+    pub(super) fn with_position<R>(self: &Arc<Self>, transfer: impl FnOnce(&mut u64) -> R) -> R {
+        let _exclusive = if Arc::strong_count(self) > UNSHARED_REFERENCES { Some(self.position_lock.lock()) } else { None };
+        let mut position = self.position();
+        let result = transfer(&mut position);
+        self.store_position(position);
+        result
+    }
+
+    /// What is ready; registers for changes with a table.
+    #[inline]
+    pub fn poll(&self, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        if !self.features.contains(FileFeatures::POLLABLE) {
+            return PollEvents::INPUT | PollEvents::OUTPUT;
+        }
+        self.operations().poll(self, table)
+    }
+
+    /// What `fstat` shows: about twenty loads.
+    pub fn status(&self) -> FileStatus {
+        let mut status = self.inode.status();
+        if let Some(path) = &self.path {
+            status.mount_id = path.mount.id();
+            status.mount_root = path.is_mount_root();
+        }
+        status
+    }
+
+    /// A descriptor was closed: the owner's record locks on the file end, and the operations are told.
+    pub fn closed_by(&self, lock_owner: u64) -> Result<()> {
+        if let Some(locks) = self.inode.existing_locks() {
+            locks.release_owner(lock_owner);
+        }
+        self.operations().flush(self)
+    }
+
+    /// Notes an `epoll` interest, so that it ends with the file.
+    pub(crate) fn add_interest(&self, item: Weak<EpollItem>) -> Result<()> {
+        let mut interests = self.interests.lock();
+        interests.retain(|known| known.strong_count() > 0);
+        allocation::push(&mut interests, item)
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        // Relaxed: a statistic.
+        OPEN_FILES.fetch_sub(1, Ordering::Relaxed);
+        for interest in core::mem::take(self.interests.get_mut()) {
+            if let Some(item) = interest.upgrade() {
+                item.file_closed();
+            }
+        }
+        if let Some(locks) = self.inode.existing_locks() {
+            locks.release_file(self.id);
+        }
+        self.operations().release(self);
+        if self.holds_write_access {
+            self.inode.end_write_access();
+            if let Some(path) = &self.path {
+                path.mount.end_write();
+            }
+        }
+        let event = if self.flags().writable() {
+            crate::inotify::EventMask::CLOSE_WRITE
+        } else {
+            crate::inotify::EventMask::CLOSE_NO_WRITE
+        };
+        if !self.flags().contains(OpenFlags::PATH)
+            && let Some(path) = &self.path
+        {
+            crate::inotify::report(path, event);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Reading, writing and seeking in files whose bytes are in a [`FileCache`]: what file systems call from their
+//! [`FileOperations`](super::FileOperations).
+//!
+//! A write holds the inode's lock exclusively: writes to one file are atomic with respect to each other, and `O_APPEND`
+//! sees the true end. Reads take no lock of the inode's.
+
+use memory::buffer::{Sink, Source};
+use memory::file_cache::{CacheError, FileCache};
+
+use super::open_file::{OpenFile, SeekFrom};
+use crate::attributes::{FileKind, SET_GROUP_ID, SET_USER_ID};
+use crate::flags::OpenFlags;
+use crate::inode::InodeHead;
+use crate::{Error, Result};
+
+impl From<CacheError> for Error {
+    fn from(error: CacheError) -> Self {
+        match error {
+            CacheError::BadAddress => Self::BadAddress,
+            CacheError::OutOfMemory => Self::OutOfMemory,
+            CacheError::NoSpace => Self::NoSpace,
+            CacheError::TooBig => Self::FileTooLarge,
+            CacheError::InputOutput => Self::Io,
+        }
+    }
+}
+
+impl From<machine::fault::Fault> for Error {
+    fn from(_: machine::fault::Fault) -> Self {
+        Self::BadAddress
+    }
+}
+
+/// Largest file size.
+pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
+
+/// Reads from the pages; stamps the access.
+#[inline]
+pub fn read_cache(file: &OpenFile, cache: &FileCache, position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {
+    let number = cache.read_at(*position, sink)?;
+    *position += number as u64;
+    crate::time::accessed(file);
+    Ok(number)
+}
+
+/// Writes to the pages: at the end with `O_APPEND`, else at the position; stamps the modification, and takes
+/// set-user-id and set-group-id bits away. `strip` says whether the writer lacks the capability to keep them.
+pub fn write_cache(
+    file: &OpenFile,
+    cache: &FileCache,
+    position: &mut u64,
+    source: &mut Source<'_>,
+) -> Result<usize> {
+    let inode = file.inode();
+    if source.is_empty() {
+        return Ok(0);
+    }
+    let _exclusive = inode.lock().write();
+    if file.flags().contains(OpenFlags::APPEND) {
+        *position = cache.size();
+    }
+    if *position >= SIZE_MAX {
+        return Err(Error::FileTooLarge);
+    }
+    let number = cache.write_at(*position, source)?;
+    *position += number as u64;
+    inode.set_size(cache.size());
+    strip_set_id(inode);
+    inode.touch_modified();
+    Ok(number)
+}
+
+/// Takes set-user-id away, and set-group-id if it is one (with group execution), as a write by anybody does.
+pub(crate) fn strip_set_id(inode: &InodeHead) {
+    let mode = inode.mode();
+    if mode & (SET_USER_ID | SET_GROUP_ID) == 0 || inode.kind != FileKind::Regular {
+        return;
+    }
+    let mut stripped = mode & !SET_USER_ID;
+    if mode & 0o010 != 0 {
+        stripped &= !SET_GROUP_ID;
+    }
+    inode.set_mode(stripped);
+}
+
+/// Where a seek in a file with pages leads to: knows data from holes.
+pub fn seek_cache(cache: &FileCache, current: u64, target: SeekFrom) -> Result<u64> {
+    let size = cache.size();
+    match target {
+        SeekFrom::Data(offset) => {
+            let offset = within(offset, size)?;
+            cache.next_data(offset).ok_or(Error::NoDeviceAddress)
+        }
+        SeekFrom::Hole(offset) => {
+            let offset = within(offset, size)?;
+            Ok(cache.next_hole(offset).unwrap_or(size))
+        }
+        _ => seek_plain(current, size, target),
+    }
+}
+
+fn within(offset: i64, size: u64) -> Result<u64> {
+    match u64::try_from(offset) {
+        Ok(offset) if offset < size => Ok(offset),
+        _ => Err(Error::NoDeviceAddress),
+    }
+}
+
+/// Where a seek leads to in a file that is all data.
+pub(crate) fn seek_plain(current: u64, size: u64, target: SeekFrom) -> Result<u64> {
+    let (base, offset) = match target {
+        SeekFrom::Start(offset) => (0, offset),
+        SeekFrom::Current(offset) => (current, offset),
+        SeekFrom::End(offset) => (size, offset),
+        SeekFrom::Data(offset) => return within(offset, size),
+        SeekFrom::Hole(offset) => return within(offset, size).map(|_| size),
+    };
+    let position = i64::try_from(base).map_err(|_| Error::Overflow)?.checked_add(offset).ok_or(Error::Overflow)?;
+    u64::try_from(position).map_err(|_| Error::Invalid)
+}

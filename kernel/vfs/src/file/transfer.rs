@@ -1,0 +1,187 @@
+//! Reading, writing, seeking and listing through an open file: the checks that all files share.
+//!
+//! Cost of a read at the file's own position: two flag tests, one reference count load, and for files with a position
+//! one load and one store of it; then the operations' own.
+
+use alloc::sync::Arc;
+
+use memory::buffer::{Sink, Source};
+
+use super::open_file::{OpenFile, SeekFrom};
+use super::operations::FileFeatures;
+use crate::attributes::FileKind;
+use crate::inode::{DirectorySink, FIRST_POSITION};
+use crate::inotify::{self, EventMask};
+use crate::{Error, Result};
+
+/// Most bytes that one call moves, as on Linux.
+pub const TRANSFER_MAX: usize = 0x7fff_f000;
+
+impl OpenFile {
+    /// `read`, `readv`.
+    pub fn read(self: &Arc<Self>, sink: &mut Sink<'_>) -> Result<usize> {
+        self.check_readable()?;
+        if self.inode().kind == FileKind::Directory {
+            return Err(Error::IsDirectory);
+        }
+        let result = if self.features().contains(FileFeatures::SEEKABLE) {
+            self.with_position(|position| self.operations().read(self, position, sink))
+        } else {
+            self.operations().read(self, &mut 0, sink)
+        };
+        if inotify::active() && matches!(result, Ok(number) if number > 0) {
+            inotify::report_file(self, EventMask::ACCESS);
+        }
+        result
+    }
+
+    /// `write`, `writev`.
+    pub fn write(self: &Arc<Self>, source: &mut Source<'_>) -> Result<usize> {
+        self.check_writable()?;
+        let result = if self.features().contains(FileFeatures::SEEKABLE) {
+            self.with_position(|position| self.operations().write(self, position, source))
+        } else {
+            self.operations().write(self, &mut 0, source)
+        };
+        self.after_write(result)
+    }
+
+    fn after_write(&self, result: Result<usize>) -> Result<usize> {
+        let number = result?;
+        if number > 0 {
+            if inotify::active() {
+                inotify::report_file(self, EventMask::MODIFY);
+            }
+            self.sync_if_wanted()?;
+        }
+        Ok(number)
+    }
+
+    fn sync_if_wanted(&self) -> Result<()> {
+        use crate::flags::OpenFlags;
+        let flags = self.flags();
+        if flags.contains(OpenFlags::DATA_SYNC) && self.inode().kind == FileKind::Regular {
+            return self.operations().sync(self, !flags.contains(OpenFlags::FILE_SYNC));
+        }
+        Ok(())
+    }
+
+    /// `pread`, `preadv`.
+    pub fn read_at(self: &Arc<Self>, position: i64, sink: &mut Sink<'_>) -> Result<usize> {
+        let mut position = u64::try_from(position).map_err(|_| Error::Invalid)?;
+        self.check_seekable()?;
+        self.check_readable()?;
+        if self.inode().kind == FileKind::Directory {
+            return Err(Error::IsDirectory);
+        }
+        let result = self.operations().read(self, &mut position, sink);
+        if inotify::active() && matches!(result, Ok(number) if number > 0) {
+            inotify::report_file(self, EventMask::ACCESS);
+        }
+        result
+    }
+
+    /// `pwrite`, `pwritev`. With `O_APPEND` the data goes to the end, as on Linux.
+    pub fn write_at(self: &Arc<Self>, position: i64, source: &mut Source<'_>) -> Result<usize> {
+        let mut position = u64::try_from(position).map_err(|_| Error::Invalid)?;
+        self.check_seekable()?;
+        self.check_writable()?;
+        let result = self.operations().write(self, &mut position, source);
+        self.after_write(result)
+    }
+
+    /// Fails with `ESPIPE` unless there is a position.
+    pub fn check_seekable(&self) -> Result<()> {
+        if self.features().contains(FileFeatures::SEEKABLE) { Ok(()) } else { Err(Error::IllegalSeek) }
+    }
+
+    /// `lseek`.
+    pub fn seek(self: &Arc<Self>, target: SeekFrom) -> Result<u64> {
+        if self.flags().contains(crate::flags::OpenFlags::PATH) {
+            return Err(Error::BadDescriptor);
+        }
+        self.check_seekable()?;
+        self.with_position(|position| {
+            let new = self.operations().seek(self, *position, target)?;
+            *position = new;
+            Ok(new)
+        })
+    }
+
+    /// `fsync`, `fdatasync`.
+    pub fn sync(&self, data_only: bool) -> Result<()> {
+        if self.flags().contains(crate::flags::OpenFlags::PATH) {
+            return Err(Error::BadDescriptor);
+        }
+        self.operations().sync(self, data_only)
+    }
+}
+
+/// The outcome of listing a part of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadDirectory {
+    /// Entries taken by the sink.
+    pub entries: usize,
+    /// The sink refused an entry: it was full.
+    pub full: bool,
+}
+
+/// Counts what the sink takes.
+struct Counting<'a> {
+    sink: &'a mut dyn DirectorySink,
+    outcome: ReadDirectory,
+}
+
+impl DirectorySink for Counting<'_> {
+    fn entry(&mut self, name: &[u8], inode: u64, kind: FileKind, next: u64) -> bool {
+        let taken = self.sink.entry(name, inode, kind, next);
+        self.outcome.entries += usize::from(taken);
+        self.outcome.full |= !taken;
+        taken
+    }
+}
+
+impl OpenFile {
+    /// `getdents64`: lists from the position on until the sink is full. `EINVAL` when not even one entry fits is the
+    /// caller's to report.
+    pub fn read_directory(self: &Arc<Self>, sink: &mut dyn DirectorySink) -> Result<ReadDirectory> {
+        self.check_readable()?;
+        let inode = self.inode();
+        if inode.kind != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        let mut counting = Counting { sink, outcome: ReadDirectory { entries: 0, full: false } };
+        self.with_position(|position| {
+            let _shared = inode.lock().read();
+            if self.path().is_some_and(|path| path.is_deleted()) {
+                return Err(Error::NotFound);
+            }
+            *position = self.list_from(*position, &mut counting)?;
+            Ok(())
+        })?;
+        crate::time::accessed(self);
+        Ok(counting.outcome)
+    }
+
+    fn list_from(&self, mut position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
+        if position == 0 {
+            if !sink.entry(b".", self.inode().number, FileKind::Directory, 1) {
+                return Ok(0);
+            }
+            position = 1;
+        }
+        if position == 1 {
+            let parent = self.parent_number();
+            if !sink.entry(b"..", parent, FileKind::Directory, FIRST_POSITION) {
+                return Ok(1);
+            }
+            position = FIRST_POSITION;
+        }
+        self.operations().read_directory(self, position, sink)
+    }
+
+    fn parent_number(&self) -> u64 {
+        let parent = self.path().and_then(|path| path.dentry.parent());
+        parent.and_then(|parent| parent.inode().map(|inode| inode.number)).unwrap_or(self.inode().number)
+    }
+}

@@ -1,0 +1,260 @@
+//! One mount: a file system (or a part of it) attached to a directory of another mount.
+//!
+//! # States
+//! *Attached*: it has a parent mount and a mount point, is among its parent's children and in its name space's list.
+//! *Detached*: none of these (the name space's root, a mount that was unmounted while in use, one under construction).
+//!
+//! # Reading
+//! A path walk crosses mounts in both directions under RCU: downwards through the parent's list of children, sorted by
+//! the mount point's address, upwards through the attachment.
+//!
+//! # Locking
+//! The tree changes only under the name space's lock. Flags and the count of writers are atomics of their own.
+//!
+//! # Invariants
+//! - The attachment's parent has the mount among its children, and the mount point carries `MOUNT_POINT`.
+//! - `writers` is negative exactly while a change to read-only is being decided.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use sync::rcu::{self, RcuReadGuard};
+use sync::{IrqSpinLock, SpinLock};
+
+use super::change::Propagation;
+use crate::dentry::{Dentry, DentryFlags};
+use crate::flags::MountFlags;
+use crate::superblock::Superblock;
+use crate::{Error, Result, allocation};
+
+/// Where a mount is attached.
+pub(super) struct Attachment {
+    pub(super) parent: Arc<Mount>,
+    pub(super) point: Arc<Dentry>,
+}
+
+/// Mounts on directories of one mount, sorted by the address of the mount point.
+struct ChildMounts(Vec<(usize, Arc<Mount>)>);
+
+/// A mount.
+pub struct Mount {
+    id: u64,
+    superblock: Arc<Superblock>,
+    root: Arc<Dentry>,
+    source: SpinLock<Arc<[u8]>>,
+    flags: AtomicU32,
+    writers: AtomicI32,
+    pub(super) attachment: rcu::Pointer<Attachment>,
+    children: rcu::Pointer<ChildMounts>,
+    /// Changes `children`; an interrupt-safe lock only because it is never held for long.
+    children_lock: IrqSpinLock<()>,
+    pub(super) namespace: AtomicU64,
+    pub(super) propagation: SpinLock<Propagation>,
+    expired: AtomicU32,
+}
+
+/// Mount ids begin at 1: 0 stands for no mount.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl Mount {
+    /// A detached mount that shows `root` of `superblock`.
+    pub fn new(superblock: Arc<Superblock>, root: Arc<Dentry>, source: &[u8], flags: MountFlags) -> Result<Arc<Self>> {
+        let source = allocation::arc_bytes(source)?;
+        let mount = allocation::arc(Self {
+            // Relaxed: only uniqueness matters.
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            superblock,
+            root,
+            source: SpinLock::new(source),
+            flags: AtomicU32::new(flags.bits()),
+            writers: AtomicI32::new(0),
+            attachment: rcu::Pointer::null(),
+            children: rcu::Pointer::null(),
+            children_lock: IrqSpinLock::new(()),
+            namespace: AtomicU64::new(0),
+            propagation: SpinLock::new(Propagation::Private),
+            expired: AtomicU32::new(0),
+        })?;
+        mount.superblock.mount_added();
+        Ok(mount)
+    }
+
+    /// The id that `mountinfo` and `statx` show.
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The file system.
+    #[inline]
+    pub fn superblock(&self) -> &Arc<Superblock> {
+        &self.superblock
+    }
+
+    /// The directory it shows at its mount point.
+    #[inline]
+    pub fn root(&self) -> &Arc<Dentry> {
+        &self.root
+    }
+
+    /// What was given as its source.
+    pub fn source(&self) -> Arc<[u8]> {
+        self.source.lock().clone()
+    }
+
+    /// Its flags.
+    #[inline]
+    pub fn flags(&self) -> MountFlags {
+        // Relaxed: a word of its own.
+        MountFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
+    }
+
+    /// Sets its flags, but for `READ_ONLY`, see [`set_read_only`](Self::set_read_only).
+    pub(super) fn set_flags(&self, flags: MountFlags) {
+        self.flags.store(flags.bits(), Ordering::Relaxed);
+    }
+
+    /// Whether nothing may be changed through it.
+    #[inline]
+    pub fn read_only(&self) -> bool {
+        self.flags().contains(MountFlags::READ_ONLY) || self.superblock.read_only()
+    }
+
+    /// Fails with `EROFS` when nothing may be changed through it.
+    #[inline]
+    pub fn writable(&self) -> Result<()> {
+        if self.read_only() { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Counts an open file that can write; one atomic operation.
+    pub fn begin_write(&self) -> Result<()> {
+        self.writable()?;
+        // AcqRel: the count is visible before the flag is checked again, see `set_read_only`.
+        self.writers.fetch_add(1, Ordering::AcqRel);
+        if self.read_only() {
+            self.end_write();
+            return Err(Error::ReadOnly);
+        }
+        Ok(())
+    }
+
+    /// The end of what [`begin_write`](Self::begin_write) began.
+    pub fn end_write(&self) {
+        self.writers.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Makes it read-only. Fails with `EBUSY` while files are open for writing through it.
+    pub(super) fn set_read_only(&self) -> Result<()> {
+        let before = self.flags.fetch_or(MountFlags::READ_ONLY.bits(), Ordering::AcqRel);
+        if self.writers.load(Ordering::Acquire) > 0 {
+            self.flags.store(before, Ordering::Release);
+            return Err(Error::Busy);
+        }
+        Ok(())
+    }
+
+    /// Files open for writing through it.
+    pub(super) fn writers(&self) -> i32 {
+        self.writers.load(Ordering::Acquire)
+    }
+
+    /// Marks it as expired; true when it was already and nobody used it since.
+    pub(super) fn expire(&self) -> bool {
+        self.expired.swap(1, Ordering::AcqRel) == 1
+    }
+
+    /// What is mounted on `point` of this mount, under RCU.
+    #[inline]
+    pub fn mounted_on<'guard>(&self, point: &Arc<Dentry>, guard: &'guard RcuReadGuard) -> Option<&'guard Arc<Mount>> {
+        let children = self.children.read(guard)?;
+        let address = Arc::as_ptr(point) as usize;
+        let index = children.0.binary_search_by_key(&address, |(point, _)| *point).ok()?;
+        Some(&children.0[index].1)
+    }
+
+    /// The parent and the mount point, under RCU; `None` for a root or a detached mount.
+    #[inline]
+    pub fn attached_at<'guard>(&self, guard: &'guard RcuReadGuard) -> Option<(&'guard Arc<Mount>, &'guard Arc<Dentry>)> {
+        self.attachment.read(guard).map(|attachment| (&attachment.parent, &attachment.point))
+    }
+
+    /// Whether it is attached somewhere, or the root of a name space.
+    pub fn in_namespace(&self) -> bool {
+        self.namespace.load(Ordering::Acquire) != 0
+    }
+
+    /// The mounts on its directories.
+    pub(super) fn children(&self) -> Result<Vec<Arc<Mount>>> {
+        let _changes = self.children_lock.lock();
+        let guard = rcu::read();
+        let mut list = Vec::new();
+        if let Some(children) = self.children.read(&guard) {
+            allocation::reserve(&mut list, children.0.len())?;
+            list.extend(children.0.iter().map(|(_, mount)| mount.clone()));
+        }
+        Ok(list)
+    }
+
+    /// Whether anything is mounted on its directories.
+    pub(super) fn has_children(&self) -> bool {
+        let guard = rcu::read();
+        self.children.read(&guard).is_some_and(|children| !children.0.is_empty())
+    }
+
+    /// Attaches a detached mount. The caller holds the name space's lock.
+    pub(super) fn attach(self: &Arc<Self>, parent: &Arc<Mount>, point: &Arc<Dentry>) -> Result<()> {
+        let attachment = allocation::rcu(Attachment { parent: parent.clone(), point: point.clone() })?;
+        parent.change_children(Some((point, self)), None)?;
+        point.set_flags(DentryFlags::MOUNT_POINT);
+        self.attachment.replace(Some(attachment));
+        Ok(())
+    }
+
+    /// Detaches it; its own children stay on it. The caller holds the name space's lock. The smaller list may fail to
+    /// be allocated: then the whole list is left as it is and the call fails.
+    pub(super) fn detach(self: &Arc<Self>) -> Result<()> {
+        let parent = {
+            let guard = rcu::read();
+            match self.attachment.read(&guard) {
+                Some(attachment) => attachment.parent.clone(),
+                None => return Ok(()),
+            }
+        };
+        parent.change_children(None, Some(self))?;
+        self.attachment.replace(None);
+        Ok(())
+    }
+
+    fn change_children(&self, add: Option<(&Arc<Dentry>, &Arc<Mount>)>, remove: Option<&Arc<Mount>>) -> Result<()> {
+        let _changes = self.children_lock.lock();
+        let guard = rcu::read();
+        let mut list = Vec::new();
+        if let Some(old) = self.children.read(&guard) {
+            allocation::reserve(&mut list, old.0.len() + 1)?;
+            list.extend(old.0.iter().filter(|(_, mount)| !remove.is_some_and(|gone| Arc::ptr_eq(mount, gone))).cloned());
+        }
+        if let Some((point, mount)) = add {
+            let address = Arc::as_ptr(point) as usize;
+            let index = list.partition_point(|(other, _)| *other < address);
+            debug_assert!(list.get(index).is_none_or(|(other, _)| *other != address), "two mounts on one directory");
+            allocation::reserve(&mut list, 1)?;
+            list.insert(index, (address, mount.clone()));
+        }
+        let new = if list.is_empty() { None } else { Some(allocation::rcu(ChildMounts(list))?) };
+        self.children.replace(new);
+        Ok(())
+    }
+
+    /// The number of its parent, its own when it has none.
+    pub(super) fn parent_id(&self) -> u64 {
+        let guard = rcu::read();
+        self.attachment.read(&guard).map_or(self.id, |attachment| attachment.parent.id)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.superblock.mount_removed();
+    }
+}

@@ -1,0 +1,87 @@
+//! Who may do what with a file.
+
+use crate::attributes::{FileKind, SET_GROUP_ID, STICKY};
+use crate::credentials::{Capabilities, Credentials};
+use crate::flags::Access;
+use crate::inode::InodeHead;
+use crate::{Error, Result};
+
+/// Whether `credentials` may access the file in all of the ways asked for; `EACCES`. Plain loads only.
+///
+/// The owner's bits count for the owner, the group's for members of the group, the others' for the rest. Without the
+/// bits, `CAP_DAC_OVERRIDE` allows everything but executing a file that nobody may execute, and `CAP_DAC_READ_SEARCH`
+/// allows reading files, and reading and searching directories.
+#[inline]
+pub fn check_access(inode: &InodeHead, access: Access, credentials: &Credentials) -> Result<()> {
+    let mode = inode.mode();
+    let wanted = access.bits();
+    // What everybody may do needs no look at who asks: true for almost every directory on a path.
+    if mode & (mode >> 3) & (mode >> 6) & wanted == wanted {
+        return Ok(());
+    }
+    check_identity(inode, mode, access, credentials)
+}
+
+#[inline(never)]
+fn check_identity(inode: &InodeHead, mode: u32, access: Access, credentials: &Credentials) -> Result<()> {
+    let wanted = access.bits();
+    let granted = if credentials.user == inode.user() {
+        mode >> 6
+    } else if credentials.in_group(inode.group()) {
+        mode >> 3
+    } else {
+        mode
+    };
+    if granted & wanted == wanted {
+        return Ok(());
+    }
+    let overridden = if inode.kind == FileKind::Directory {
+        credentials.has(Capabilities::DAC_OVERRIDE)
+            || (credentials.has(Capabilities::DAC_READ_SEARCH) && !access.contains(Access::WRITE))
+    } else {
+        (credentials.has(Capabilities::DAC_OVERRIDE) && (!access.contains(Access::EXECUTE) || mode & 0o111 != 0))
+            || (credentials.has(Capabilities::DAC_READ_SEARCH) && access == Access::READ)
+    };
+    if overridden { Ok(()) } else { Err(Error::AccessDenied) }
+}
+
+/// Whether `credentials` own the file or may act as if they did; `EPERM`.
+#[inline]
+pub fn check_owner(inode: &InodeHead, credentials: &Credentials) -> Result<()> {
+    if owns(inode, credentials) { Ok(()) } else { Err(Error::NotPermitted) }
+}
+
+/// Whether `credentials` own the file or may act as if they did.
+#[inline]
+pub fn owns(inode: &InodeHead, credentials: &Credentials) -> bool {
+    credentials.user == inode.user() || credentials.has(Capabilities::FOWNER)
+}
+
+/// Whether a name may be removed from a directory: it must be writable and searchable, and if it is sticky, the file
+/// or the directory must belong to the caller.
+pub fn check_removal(directory: &InodeHead, victim: &InodeHead, credentials: &Credentials) -> Result<()> {
+    check_access(directory, Access::WRITE | Access::EXECUTE, credentials)?;
+    let sticky = directory.mode() & STICKY != 0;
+    let mine = credentials.user == victim.user() || credentials.user == directory.user();
+    if sticky && !mine && !credentials.has(Capabilities::FOWNER) {
+        return Err(Error::NotPermitted);
+    }
+    Ok(())
+}
+
+/// Group and mode of a new file: in a set-group-id directory it gets the directory's group, and a new directory the
+/// bit too. Other files lose the bit when the creator is not in the group.
+pub fn inherit(directory: &InodeHead, kind: FileKind, mode: u32, credentials: &Credentials) -> (u32, u32) {
+    if directory.mode() & SET_GROUP_ID == 0 {
+        return (credentials.group, mode);
+    }
+    let group = directory.group();
+    if kind == FileKind::Directory {
+        return (group, mode | SET_GROUP_ID);
+    }
+    let executable = mode & (SET_GROUP_ID | 0o010) == SET_GROUP_ID | 0o010;
+    if executable && !credentials.in_group(group) && !credentials.has(Capabilities::FSETID) {
+        return (group, mode & !SET_GROUP_ID);
+    }
+    (group, mode)
+}

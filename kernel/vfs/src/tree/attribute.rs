@@ -1,0 +1,204 @@
+//! `chmod`, `chown`, `utimensat`, `truncate`, `fallocate`.
+
+use alloc::sync::Arc;
+
+use crate::attributes::{AttributeChange, FileKind, MODE_MASK, SET_GROUP_ID, SET_USER_ID, TimeChange, Timestamp};
+use crate::credentials::{Capabilities, Credentials};
+use crate::file::OpenFile;
+use crate::flags::{Access, AllocateMode, LookupFlags};
+use crate::inode::Inode;
+use crate::inotify::{self, EventMask};
+use crate::mount::Path;
+use crate::permission::{check_access, check_owner, owns};
+use crate::walk::PathContext;
+use crate::{Error, Result};
+
+impl PathContext<'_> {
+    /// Changes mode, owner or times of the file at a place.
+    pub fn change_attributes(&self, place: &Path, change: &AttributeChange) -> Result<()> {
+        place.mount.writable()?;
+        let inode = place.inode()?;
+        change_inode(inode, change, self.credentials)?;
+        inotify::report(place, EventMask::ATTRIBUTE);
+        Ok(())
+    }
+
+    /// `truncate`: by path.
+    pub fn truncate(&self, start: &Path, path: &[u8], size: i64) -> Result<()> {
+        let size = u64::try_from(size).map_err(|_| Error::Invalid)?;
+        let place = self.walk(start, path, LookupFlags::FOLLOW)?;
+        let inode = place.inode()?;
+        match inode.kind {
+            FileKind::Directory => return Err(Error::IsDirectory),
+            FileKind::Regular => {}
+            _ => return Err(Error::Invalid),
+        }
+        place.mount.writable()?;
+        check_access(inode, Access::WRITE, self.credentials)?;
+        inode.begin_write_access()?;
+        let result = truncate_inode(inode, size);
+        inode.end_write_access();
+        result?;
+        inotify::report(&place, EventMask::MODIFY);
+        Ok(())
+    }
+}
+
+/// Changes mode, owner or times of a file without a place (`fchmod` of a pipe).
+pub fn change_inode(inode: &Arc<Inode>, change: &AttributeChange, credentials: &Credentials) -> Result<()> {
+    inode.operations().refresh(inode);
+    let change = permitted(inode, change, credentials)?;
+    inode.operations().change_attributes(inode, &change)?;
+    if change.user.is_some() || change.group.is_some() {
+        inode.set_owner(change.user.unwrap_or(inode.user()), change.group.unwrap_or(inode.group()));
+    }
+    if let Some(mode) = change.mode {
+        inode.set_mode(mode);
+    }
+    let now = Timestamp::now();
+    let time = |wanted: TimeChange| match wanted {
+        TimeChange::Now => now,
+        TimeChange::To(time) => time,
+    };
+    if let Some(accessed) = change.accessed {
+        inode.accessed().set(time(accessed));
+    }
+    if let Some(modified) = change.modified {
+        inode.modified().set(time(modified));
+    }
+    inode.changed().set(now);
+    Ok(())
+}
+
+/// The change as it may be made; `EPERM` or `EACCES` when it may not.
+fn permitted(inode: &Inode, change: &AttributeChange, credentials: &Credentials) -> Result<AttributeChange> {
+    let mut change = *change;
+    check_chown(inode, &mut change, credentials)?;
+    if let Some(mode) = change.mode
+        && change.user.is_none()
+        && change.group.is_none()
+    {
+        check_owner(inode, credentials)?;
+        let mut mode = mode & MODE_MASK;
+        if !credentials.in_group(inode.group()) && !credentials.has(Capabilities::FSETID) {
+            mode &= !SET_GROUP_ID;
+        }
+        change.mode = Some(mode);
+    }
+    let times = [change.accessed, change.modified];
+    if times.iter().flatten().any(|time| matches!(time, TimeChange::To(_))) {
+        check_owner(inode, credentials)?;
+    } else if times.iter().all(Option::is_some) && !owns(inode, credentials) {
+        check_access(inode, Access::WRITE, credentials)?;
+    } else if times.iter().any(Option::is_some) {
+        check_owner(inode, credentials)?;
+    }
+    Ok(change)
+}
+
+/// `chown`: who may, and which mode bits it takes away.
+fn check_chown(inode: &Inode, change: &mut AttributeChange, credentials: &Credentials) -> Result<()> {
+    if change.user.is_none() && change.group.is_none() {
+        return Ok(());
+    }
+    let privileged = credentials.has(Capabilities::CHOWN);
+    let is_owner = credentials.user == inode.user();
+    if let Some(user) = change.user
+        && !privileged
+        && !(is_owner && user == inode.user())
+    {
+        return Err(Error::NotPermitted);
+    }
+    if let Some(group) = change.group
+        && !privileged
+        && !(is_owner && (group == inode.group() || credentials.in_group(group)))
+    {
+        return Err(Error::NotPermitted);
+    }
+    let mode = inode.mode() & MODE_MASK;
+    if inode.kind != FileKind::Directory && mode & (SET_USER_ID | SET_GROUP_ID) != 0 {
+        let mut stripped = mode & !SET_USER_ID;
+        if mode & 0o010 != 0 {
+            stripped &= !SET_GROUP_ID;
+        }
+        change.mode = Some(stripped);
+    }
+    Ok(())
+}
+
+/// Sets the size of a regular file.
+pub(crate) fn truncate_inode(inode: &Arc<Inode>, size: u64) -> Result<()> {
+    if size > crate::file::SIZE_MAX {
+        return Err(Error::FileTooLarge);
+    }
+    let _exclusive = inode.lock().write();
+    inode.operations().truncate(inode, size)?;
+    inode.set_size(size);
+    crate::file::strip_set_id(inode);
+    inode.touch_modified();
+    Ok(())
+}
+
+impl OpenFile {
+    /// `ftruncate`.
+    pub fn truncate(&self, size: i64) -> Result<()> {
+        let size = u64::try_from(size).map_err(|_| Error::Invalid)?;
+        if self.flags().contains(crate::flags::OpenFlags::PATH) {
+            return Err(Error::BadDescriptor);
+        }
+        if self.inode().kind != FileKind::Regular || !self.flags().writable() {
+            return Err(Error::Invalid);
+        }
+        truncate_inode(self.inode(), size)?;
+        if inotify::active() {
+            inotify::report_file(self, EventMask::MODIFY);
+        }
+        Ok(())
+    }
+
+    /// `fallocate`.
+    pub fn allocate(&self, mode: AllocateMode, offset: i64, length: i64) -> Result<()> {
+        let (Ok(offset), Ok(length)) = (u64::try_from(offset), u64::try_from(length)) else {
+            return Err(Error::Invalid);
+        };
+        if length == 0 {
+            return Err(Error::Invalid);
+        }
+        check_allocate_mode(mode)?;
+        self.check_writable()?;
+        match self.inode().kind {
+            FileKind::Fifo => return Err(Error::IllegalSeek),
+            FileKind::Directory => return Err(Error::IsDirectory),
+            FileKind::Regular => {}
+            _ => return Err(Error::NoDevice),
+        }
+        let end = offset.checked_add(length).filter(|&end| end <= crate::file::SIZE_MAX).ok_or(Error::FileTooLarge)?;
+        let inode = self.inode();
+        let _exclusive = inode.lock().write();
+        inode.operations().allocate(inode, mode, offset, length)?;
+        let grows = !mode.intersects(AllocateMode::KEEP_SIZE);
+        if grows && end > inode.size() {
+            inode.operations().truncate(inode, end)?;
+            inode.set_size(end);
+        }
+        crate::file::strip_set_id(inode);
+        inode.touch_modified();
+        Ok(())
+    }
+}
+
+fn check_allocate_mode(mode: AllocateMode) -> Result<()> {
+    if AllocateMode::from_bits(mode.bits()).is_none() {
+        return Err(Error::NotSupported);
+    }
+    if mode.contains(AllocateMode::PUNCH_HOLE) && !mode.contains(AllocateMode::KEEP_SIZE) {
+        return Err(Error::NotSupported);
+    }
+    if mode.contains(AllocateMode::PUNCH_HOLE | AllocateMode::ZERO_RANGE) {
+        return Err(Error::NotSupported);
+    }
+    if mode.intersects(AllocateMode::COLLAPSE_RANGE | AllocateMode::INSERT_RANGE) {
+        return Err(Error::NotSupported);
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Making files, directories, nodes, symbolic and hard links.
+
+use alloc::sync::Arc;
+
+use crate::attributes::{DeviceNumber, FileKind, MODE_MASK, STICKY};
+use crate::credentials::Capabilities;
+use crate::dentry::Dentry;
+use crate::flags::{Access, LookupFlags};
+use crate::inode::NewFile;
+use crate::inotify::{self, EventMask};
+use crate::mount::Path;
+use crate::name::{Name, PATH_MAX};
+use crate::permission::{check_access, inherit};
+use crate::walk::{LastName, PathContext, Walker, enter_created, find_entry_locked};
+use crate::{Error, Result};
+
+impl PathContext<'_> {
+    /// The directory and name for something new; `EEXIST` for paths that end in `.`, `..` or are `/`.
+    fn new_name(&self, start: &Path, path: &[u8], is_directory: bool) -> Result<(Path, Name)> {
+        let mut walker = Walker::new(self, start, path, LookupFlags::empty())?;
+        let last = walker.to_parent()?;
+        let LastName::Name(name) = last.name else { return Err(Error::Exists) };
+        let parent = walker.place().clone();
+        if last.trailing_slash && !is_directory {
+            // `mknod a/`: EEXIST when `a` exists, else there is no directory `a`.
+            return Err(match crate::walk::find_entry(&parent.dentry, name.as_bytes()) {
+                Ok(_) => Error::Exists,
+                Err(error) => error,
+            });
+        }
+        Ok((parent, name))
+    }
+
+    /// Creates a file in a directory. Takes the directory's lock.
+    pub(super) fn create_at(
+        &self,
+        parent: &Path,
+        name: &Name,
+        kind: FileKind,
+        mode: u32,
+        special: DeviceNumber,
+        target: &[u8],
+    ) -> Result<Arc<Dentry>> {
+        let directory = parent.inode()?;
+        let dentry = {
+            let _exclusive = directory.lock().write();
+            self.check_new(parent, name)?;
+            let (group, mode) = inherit(directory, kind, mode, self.credentials);
+            let new = NewFile { kind, mode, user: self.credentials.user, group, special, target };
+            let inode = directory.operations().create(directory, name, &new)?;
+            enter_created(&parent.dentry, name.as_bytes(), inode.clone()).inspect_err(|_| {
+                // Nobody has seen the file: a failure to show it takes it back.
+                let operations = directory.operations();
+                let _ = match kind {
+                    FileKind::Directory => operations.remove_directory(directory, name.as_bytes(), &inode),
+                    _ => operations.unlink(directory, name.as_bytes(), &inode),
+                };
+            })?
+        };
+        inotify::report_child(parent, name.as_bytes(), EventMask::CREATE, kind == FileKind::Directory);
+        Ok(dentry)
+    }
+
+    /// Whether a name may be made in a directory whose lock is held.
+    fn check_new(&self, parent: &Path, name: &Name) -> Result<()> {
+        if parent.dentry.is_dead() {
+            return Err(Error::NotFound);
+        }
+        if find_entry_locked(&parent.dentry, name.as_bytes())?.is_some() {
+            return Err(Error::Exists);
+        }
+        parent.mount.writable()?;
+        check_access(parent.inode()?, Access::WRITE | Access::EXECUTE, self.credentials)
+    }
+
+    /// `mkdir`.
+    pub fn make_directory(&self, start: &Path, path: &[u8], mode: u32) -> Result<()> {
+        let (parent, name) = self.new_name(start, path, true)?;
+        let mode = mode & (0o777 | STICKY) & !self.umask;
+        self.create_at(&parent, &name, FileKind::Directory, mode, DeviceNumber::default(), &[]).map(|_| ())
+    }
+
+    /// `mknod`.
+    pub fn make_node(&self, start: &Path, path: &[u8], kind: FileKind, mode: u32, special: DeviceNumber) -> Result<()> {
+        match kind {
+            FileKind::Directory => return Err(Error::NotPermitted),
+            FileKind::SymbolicLink | FileKind::Anonymous => return Err(Error::Invalid),
+            _ => {}
+        }
+        self.make_special(start, path, kind, mode, special).map(|_| ())
+    }
+
+    /// As [`make_node`](Self::make_node); returns the place (for `bind` of a socket).
+    pub fn make_special(
+        &self,
+        start: &Path,
+        path: &[u8],
+        kind: FileKind,
+        mode: u32,
+        special: DeviceNumber,
+    ) -> Result<Path> {
+        let (parent, name) = self.new_name(start, path, false)?;
+        if kind.is_device() && !self.credentials.has(Capabilities::MKNOD) {
+            return Err(Error::NotPermitted);
+        }
+        let dentry = self.create_at(&parent, &name, kind, mode & MODE_MASK & !self.umask, special, &[])?;
+        Ok(Path::new(parent.mount, dentry))
+    }
+
+    /// `symlink`.
+    pub fn make_symbolic_link(&self, target: &[u8], start: &Path, path: &[u8]) -> Result<()> {
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        if target.len() >= PATH_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let (parent, name) = self.new_name(start, path, false)?;
+        self.create_at(&parent, &name, FileKind::SymbolicLink, 0o777, DeviceNumber::default(), target).map(|_| ())
+    }
+
+    /// `link`, `linkat`: `flags` say whether a symbolic link at the end is followed (`AT_SYMLINK_FOLLOW`) and whether
+    /// an empty path means the starting place (`AT_EMPTY_PATH`).
+    pub fn make_hard_link(
+        &self,
+        old_start: &Path,
+        old_path: &[u8],
+        new_start: &Path,
+        new_path: &[u8],
+        flags: LookupFlags,
+    ) -> Result<()> {
+        let old = self.walk(old_start, old_path, flags)?;
+        let (parent, name) = self.new_name(new_start, new_path, false)?;
+        let inode = old.inode()?.clone();
+        let directory = parent.inode()?;
+        {
+            let _exclusive = directory.lock().write();
+            self.check_new(&parent, &name)?;
+            if !Arc::ptr_eq(&old.mount, &parent.mount) || !inode.same_superblock(directory) {
+                return Err(Error::CrossDevice);
+            }
+            if inode.kind == FileKind::Directory {
+                return Err(Error::NotPermitted);
+            }
+            if inode.links() == 0 && !inode.linkable() {
+                return Err(Error::NotFound);
+            }
+            directory.operations().link(directory, &name, &inode)?;
+            inode.set_linkable(false);
+            enter_created(&parent.dentry, name.as_bytes(), inode.clone()).inspect_err(|_| {
+                let _ = directory.operations().unlink(directory, name.as_bytes(), &inode);
+            })?;
+        }
+        inotify::report_child(&parent, name.as_bytes(), EventMask::CREATE, false);
+        Ok(())
+    }
+
+    /// `readlink`: what a symbolic link says.
+    pub fn read_link(&self, start: &Path, path: &[u8]) -> Result<Arc<[u8]>> {
+        let place = self.walk(start, path, LookupFlags::EMPTY_PATH)?;
+        let inode = place.inode()?;
+        if inode.kind != FileKind::SymbolicLink {
+            return Err(if path.is_empty() { Error::NotFound } else { Error::Invalid });
+        }
+        crate::time::accessed_at(&place, inode);
+        inode.operations().link_text(inode)
+    }
+}

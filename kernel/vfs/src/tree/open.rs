@@ -1,0 +1,224 @@
+//! `open`, `openat2`.
+//!
+//! # Order of checks (as Linux makes them)
+//! Walk; `O_EXCL`; symbolic link (`ELOOP`); directory (`EISDIR`, `ENOTDIR`); device on a `nodev` mount (`EACCES`);
+//! permissions; `O_NOATIME` ownership; read-only mount; program text busy; then the object is opened, and last the file
+//! is truncated. A file that was just created is opened without a permission check.
+
+use alloc::sync::Arc;
+
+use crate::attributes::{DeviceNumber, FileKind, MODE_MASK};
+use crate::dentry::Dentry;
+use crate::file::OpenFile;
+use crate::flags::{Access, LookupFlags, MountFlags, OpenFlags};
+use crate::inode::NewFile;
+use crate::inotify::{self, EventMask};
+use crate::mount::Path;
+use crate::name::Name;
+use crate::permission::{check_access, inherit, owns};
+use crate::walk::{LastName, PathContext, Walker, find_entry};
+use crate::{Error, Result};
+
+/// How to open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenHow {
+    /// Access mode, creation and status flags.
+    pub flags: OpenFlags,
+    /// Permission bits of a file that is created, before the mask.
+    pub mode: u32,
+    /// Restrictions of the walk (`RESOLVE_*`); `FOLLOW` and `DIRECTORY` follow from `flags`.
+    pub resolve: LookupFlags,
+}
+
+/// Whether to look at permissions: not for the creator.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Permissions {
+    Check,
+    Created,
+}
+
+impl PathContext<'_> {
+    /// Opens a file.
+    pub fn open(&self, start: &Path, path: &[u8], how: &OpenHow) -> Result<Arc<OpenFile>> {
+        let flags = how.flags;
+        let mut lookup = how.resolve;
+        lookup.set(LookupFlags::FOLLOW, !flags.contains(OpenFlags::NO_FOLLOW));
+        lookup.set(LookupFlags::DIRECTORY, flags.contains(OpenFlags::DIRECTORY));
+        if flags.contains(OpenFlags::PATH) {
+            let place = self.walk(start, path, lookup)?;
+            return OpenFile::at_path(place, flags, None);
+        }
+        if flags.contains(OpenFlags::TEMPORARY_FILE) {
+            return self.open_temporary(start, path, how, lookup);
+        }
+        if flags.contains(OpenFlags::CREATE) {
+            if flags.contains(OpenFlags::DIRECTORY) {
+                return Err(Error::Invalid);
+            }
+            return self.open_or_create(start, path, how, lookup);
+        }
+        let place = self.walk(start, path, lookup)?;
+        self.open_existing(place, flags)
+    }
+
+    /// Opens the file at a place (also for `open_by_handle`-like calls and `/proc/self/fd/N`).
+    pub fn open_existing(&self, place: Path, flags: OpenFlags) -> Result<Arc<OpenFile>> {
+        self.open_checked(place, flags, Permissions::Check)
+    }
+
+    #[inline(never)]
+    fn open_or_create(&self, start: &Path, path: &[u8], how: &OpenHow, lookup: LookupFlags) -> Result<Arc<OpenFile>> {
+        let exclusive = how.flags.contains(OpenFlags::EXCLUSIVE);
+        let mut walker = Walker::new(self, start, path, lookup)?;
+        loop {
+            let last = walker.to_parent()?;
+            let LastName::Name(name) = last.name else {
+                return Err(if exclusive { Error::Exists } else { Error::IsDirectory });
+            };
+            if last.trailing_slash || walker.wants_directory() {
+                return Err(Error::IsDirectory);
+            }
+            let parent = walker.place().clone();
+            let dentry = match find_entry(&parent.dentry, name.as_bytes()) {
+                Ok(dentry) => dentry,
+                Err(Error::NotFound) => match self.create_file(&parent, &name, how)? {
+                    Created::New(dentry) => {
+                        return self.open_checked(Path::new(parent.mount, dentry), how.flags, Permissions::Created);
+                    }
+                    Created::Existed(dentry) => dentry,
+                },
+                Err(error) => return Err(error),
+            };
+            if exclusive {
+                return Err(Error::Exists);
+            }
+            let place = Path::new(parent.mount, dentry).onto_mounts();
+            if lookup.contains(LookupFlags::NO_CROSSING) && place.mount.id() != walker.place().mount.id() {
+                return Err(Error::CrossDevice);
+            }
+            let inode = place.inode()?;
+            if inode.kind == FileKind::SymbolicLink && lookup.contains(LookupFlags::FOLLOW) {
+                walker.follow_last(&place)?;
+                if let Some(target) = walker.at_end() {
+                    return self.open_existing(target, how.flags);
+                }
+                continue;
+            }
+            if inode.kind == FileKind::Directory {
+                return Err(Error::IsDirectory);
+            }
+            return self.open_existing(place, how.flags);
+        }
+    }
+
+    /// Creates a regular file unless somebody else was faster.
+    fn create_file(&self, parent: &Path, name: &Name, how: &OpenHow) -> Result<Created> {
+        let mode = how.mode & MODE_MASK & !self.umask;
+        match self.create_at(parent, name, FileKind::Regular, mode, DeviceNumber::default(), &[]) {
+            Ok(dentry) => Ok(Created::New(dentry)),
+            Err(Error::Exists) => find_entry(&parent.dentry, name.as_bytes()).map(Created::Existed),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open_temporary(&self, start: &Path, path: &[u8], how: &OpenHow, lookup: LookupFlags) -> Result<Arc<OpenFile>> {
+        if !how.flags.writable() {
+            return Err(Error::Invalid);
+        }
+        let directory = self.walk(start, path, lookup | LookupFlags::DIRECTORY)?;
+        let inode = directory.inode()?;
+        directory.mount.writable()?;
+        check_access(inode, Access::WRITE | Access::EXECUTE, self.credentials)?;
+        let mode = how.mode & MODE_MASK & !self.umask;
+        let (group, mode) = inherit(inode, FileKind::Regular, mode, self.credentials);
+        let new = NewFile {
+            kind: FileKind::Regular,
+            mode,
+            user: self.credentials.user,
+            group,
+            special: DeviceNumber::default(),
+            target: &[],
+        };
+        let file = inode.operations().create_unnamed(inode, &new)?;
+        file.set_linkable(!how.flags.contains(OpenFlags::EXCLUSIVE));
+        let mut name = crate::text::Text::new();
+        let _ = core::fmt::Write::write_fmt(&mut name, format_args!("#{}", file.number));
+        let dentry = Dentry::new_detached(&name.finish()?, file)?;
+        dentry.set_flags(crate::dentry::DentryFlags::DELETED);
+        let flags = how.flags.difference(OpenFlags::TEMPORARY_FILE | OpenFlags::DIRECTORY);
+        let opened = self.open_checked(Path::new(directory.mount, dentry), flags, Permissions::Created)?;
+        Ok(opened)
+    }
+
+    fn open_checked(&self, place: Path, flags: OpenFlags, permissions: Permissions) -> Result<Arc<OpenFile>> {
+        let inode = place.inode()?;
+        let truncates = flags.contains(OpenFlags::TRUNCATE) && permissions == Permissions::Check;
+        match inode.kind {
+            FileKind::SymbolicLink => return Err(Error::Loop),
+            FileKind::Directory if flags.writable() || truncates => return Err(Error::IsDirectory),
+            FileKind::CharacterDevice | FileKind::BlockDevice
+                if place.mount.flags().contains(MountFlags::NO_DEVICES) =>
+            {
+                return Err(Error::AccessDenied);
+            }
+            FileKind::Socket => return Err(Error::NoDeviceAddress),
+            _ => {}
+        }
+        if permissions == Permissions::Check {
+            self.check_open(&place, flags, truncates)?;
+        }
+        let truncates = truncates && inode.kind == FileKind::Regular;
+        let inode = inode.clone();
+        if truncates && !flags.writable() {
+            // Truncation alone needs write access while it lasts.
+            place.mount.writable()?;
+        }
+        let file = open_place(place, flags)?;
+        if truncates {
+            crate::tree::truncate_inode(&inode, 0)?;
+        }
+        if inotify::active() {
+            inotify::report_file(&file, EventMask::OPEN);
+        }
+        Ok(file)
+    }
+
+    fn check_open(&self, place: &Path, flags: OpenFlags, truncates: bool) -> Result<()> {
+        let inode = place.inode()?;
+        let mut wanted = Access::empty();
+        let access_mode = flags.bits() & OpenFlags::ACCESS_MODE;
+        wanted.set(Access::READ, access_mode != 1);
+        wanted.set(Access::WRITE, access_mode != 0 || truncates);
+        inode.operations().refresh(inode);
+        if wanted.contains(Access::WRITE) && inode.kind == FileKind::Regular {
+            place.mount.writable()?;
+        }
+        check_access(inode, wanted, self.credentials)?;
+        if flags.contains(OpenFlags::NO_ACCESS_TIME) && !owns(inode, self.credentials) {
+            return Err(Error::NotPermitted);
+        }
+        Ok(())
+    }
+}
+
+/// What [`PathContext::create_file`] found.
+enum Created {
+    New(Arc<Dentry>),
+    Existed(Arc<Dentry>),
+}
+
+/// Opens the file at a place without permission checks: by the kernel, or after them.
+pub fn open_place(place: Path, flags: OpenFlags) -> Result<Arc<OpenFile>> {
+    let inode = place.inode()?;
+    let object = match inode.kind {
+        FileKind::CharacterDevice | FileKind::BlockDevice => {
+            match crate::device::open(inode, flags)? {
+                crate::device::Opened::Object(object) => Some(object),
+                crate::device::Opened::Elsewhere(file) => return Ok(file),
+            }
+        }
+        FileKind::Fifo => Some(crate::pipe::open_fifo(inode, flags)?),
+        _ => inode.operations().open(inode, flags)?,
+    };
+    OpenFile::at_path(place, flags, object)
+}

@@ -1,0 +1,22 @@
+//! Waiting for a condition, with the outcomes of this layer.
+
+use sched::{WaitError, WaitQueue};
+
+use crate::{Error, Result};
+
+/// Waits until `condition` holds; `EINTR` when a signal comes first.
+#[inline]
+pub(crate) fn interruptible(queue: &WaitQueue, condition: impl FnMut() -> bool) -> Result<()> {
+    queue.wait_interruptible(condition).map_err(|_| Error::Interrupted)
+}
+
+/// As [`interruptible`], with a deadline on the monotonic clock: `ETIMEDOUT`.
+pub(crate) fn until(queue: &WaitQueue, deadline_ns: Option<u64>, condition: impl FnMut() -> bool) -> Result<()> {
+    match deadline_ns {
+        None => interruptible(queue, condition),
+        Some(deadline_ns) => queue.wait_interruptible_until(deadline_ns, condition).map_err(|error| match error {
+            WaitError::Interrupted => Error::Interrupted,
+            WaitError::TimedOut => Error::TimedOut,
+        }),
+    }
+}

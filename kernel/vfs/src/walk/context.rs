@@ -1,0 +1,170 @@
+//! Where walks begin: root and working directory of a process, and who walks.
+
+use alloc::sync::Arc;
+
+use sync::SpinLock;
+
+use crate::attributes::FileStatus;
+use crate::credentials::Credentials;
+use crate::flags::{Access, LookupFlags};
+use crate::mount::{MountNamespace, Path};
+use crate::{Result, allocation};
+
+use super::walker::Walker;
+
+/// Root and working directory, as one immutable pair: a walk uses the pair it began with.
+pub struct Places {
+    /// Where absolute paths begin, and beyond which `..` does not lead.
+    pub root: Path,
+    /// Where relative paths begin.
+    pub cwd: Path,
+    /// The mount name space.
+    pub namespace: Arc<MountNamespace>,
+}
+
+/// What `CLONE_FS` shares: root, working directory and umask.
+pub struct FileSystemContext {
+    places: SpinLock<Arc<Places>>,
+    umask: core::sync::atomic::AtomicU32,
+}
+
+impl FileSystemContext {
+    /// A context.
+    pub fn new(places: Arc<Places>, umask: u32) -> Result<Arc<Self>> {
+        allocation::arc(Self { places: SpinLock::new(places), umask: core::sync::atomic::AtomicU32::new(umask & 0o777) })
+    }
+
+    /// Root and working directory of a name space's root.
+    pub fn initial(namespace: Arc<MountNamespace>) -> Result<Arc<Self>> {
+        let root = namespace.root();
+        let places = allocation::arc(Places { cwd: root.clone(), root, namespace })?;
+        Self::new(places, 0o022)
+    }
+
+    /// A copy of its own (`fork`, `unshare(CLONE_FS)`).
+    pub fn duplicate(&self) -> Result<Arc<Self>> {
+        Self::new(self.places(), self.umask())
+    }
+
+    /// Root and working directory now: one lock, one reference.
+    pub fn places(&self) -> Arc<Places> {
+        self.places.lock().clone()
+    }
+
+    /// The file mode creation mask.
+    pub fn umask(&self) -> u32 {
+        // Relaxed: a word of its own.
+        self.umask.load(core::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Changes the mask; returns the old one.
+    pub fn set_umask(&self, mask: u32) -> u32 {
+        self.umask.swap(mask & 0o777, core::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn replace(&self, change: impl Fn(&Places) -> Places) -> Result<()> {
+        loop {
+            let old = self.places();
+            let new = allocation::arc(change(&old))?;
+            let mut places = self.places.lock();
+            if Arc::ptr_eq(&places, &old) {
+                let before = core::mem::replace(&mut *places, new);
+                drop(places);
+                drop(before);
+                return Ok(());
+            }
+        }
+    }
+
+    /// `chdir`; the caller has checked the place.
+    pub fn set_cwd(&self, cwd: &Path) -> Result<()> {
+        self.replace(|old| Places { root: old.root.clone(), cwd: cwd.clone(), namespace: old.namespace.clone() })
+    }
+
+    /// `chroot`; the caller has checked the place.
+    pub fn set_root(&self, root: &Path) -> Result<()> {
+        self.replace(|old| Places { root: root.clone(), cwd: old.cwd.clone(), namespace: old.namespace.clone() })
+    }
+
+    /// After `pivot_root`: who had the old root as root or working directory gets the new one.
+    pub fn move_root(&self, old_root: &Path, new_root: &Path) -> Result<()> {
+        let moved = |path: &Path| if path.same(old_root) { new_root.clone() } else { path.clone() };
+        self.replace(|old| Places { root: moved(&old.root), cwd: moved(&old.cwd), namespace: old.namespace.clone() })
+    }
+
+    /// `unshare(CLONE_NEWNS)`: a copy of the name space; root and working directory are the same places in it.
+    pub fn unshare_mounts(&self) -> Result<()> {
+        let old = self.places();
+        let (mut root, mut cwd) = (old.root.clone(), old.cwd.clone());
+        let namespace = old.namespace.copy(&mut [&mut root, &mut cwd])?;
+        let new = allocation::arc(Places { root, cwd, namespace })?;
+        let before = core::mem::replace(&mut *self.places.lock(), new);
+        drop(before);
+        Ok(())
+    }
+}
+
+/// Who walks, and from where. Made for each call; borrows everything.
+#[derive(Clone, Copy)]
+pub struct PathContext<'a> {
+    /// Root and working directory.
+    pub places: &'a Places,
+    /// Who walks.
+    pub credentials: &'a Credentials,
+    /// The file mode creation mask.
+    pub umask: u32,
+}
+
+impl<'a> PathContext<'a> {
+    /// The place a path leads to. `start` is where a relative path begins (`&context.places.cwd` for `AT_FDCWD`).
+    pub fn walk(&self, start: &Path, path: &[u8], flags: LookupFlags) -> Result<Path> {
+        Walker::new(self, start, path, flags)?.to_end()
+    }
+
+    /// `stat`, `statx`, `fstatat`.
+    pub fn status(&self, start: &Path, path: &[u8], flags: LookupFlags) -> Result<FileStatus> {
+        status_of(&self.walk(start, path, flags)?)
+    }
+
+    /// `access`, `faccessat`: whether the context's credentials allow it.
+    pub fn access(&self, start: &Path, path: &[u8], access: Access, flags: LookupFlags) -> Result<()> {
+        let place = self.walk(start, path, flags)?;
+        self.check_place(&place, access)
+    }
+
+    /// Whether a file may be accessed at a place, the mount's flags included.
+    pub fn check_place(&self, place: &Path, access: Access) -> Result<()> {
+        use crate::attributes::FileKind;
+        let inode = place.inode()?;
+        inode.operations().refresh(inode);
+        if access.contains(Access::EXECUTE) && inode.kind == FileKind::Regular && !may_execute(place) {
+            return Err(crate::Error::AccessDenied);
+        }
+        if access.contains(Access::WRITE)
+            && matches!(inode.kind, FileKind::Regular | FileKind::Directory | FileKind::SymbolicLink)
+        {
+            place.mount.writable()?;
+        }
+        crate::permission::check_access(inode, access, self.credentials)
+    }
+
+    /// `chdir`, `chroot`: a directory that may be searched.
+    pub fn walk_to_directory(&self, start: &Path, path: &[u8]) -> Result<Path> {
+        let place = self.walk(start, path, LookupFlags::FOLLOW | LookupFlags::DIRECTORY)?;
+        crate::permission::check_access(place.inode()?, Access::EXECUTE, self.credentials)?;
+        Ok(place)
+    }
+}
+
+/// What `stat` shows of a place.
+pub fn status_of(place: &Path) -> Result<FileStatus> {
+    let mut status = place.inode()?.status();
+    status.mount_id = place.mount.id();
+    status.mount_root = place.is_mount_root();
+    Ok(status)
+}
+
+/// Whether the mount lets programs be executed.
+pub fn may_execute(place: &Path) -> bool {
+    !place.mount.flags().contains(crate::flags::MountFlags::NO_EXECUTE) && !place.mount.superblock().traits().no_execute
+}
