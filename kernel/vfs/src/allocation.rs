@@ -39,6 +39,14 @@ pub fn reserve<T>(vector: &mut Vec<T>, additional: usize) -> Result<()> {
     Ok(())
 }
 
+/// Makes room for `total` elements altogether.
+#[inline]
+#[track_caller]
+pub fn reserve_total<T>(vector: &mut Vec<T>, total: usize) -> Result<()> {
+    let additional = total.saturating_sub(vector.len());
+    reserve(vector, additional)
+}
+
 /// Appends an element.
 #[inline]
 #[track_caller]

@@ -360,7 +360,7 @@ impl Inode {
             group: head.group(),
             special: head.special,
             size: head.size(),
-            block_size: memory::PAGE_SIZE as u32,
+            block_size: machine::address::PAGE_SIZE as u32,
             blocks: self.operations.blocks(self),
             accessed: head.accessed.get(),
             modified: head.modified.get(),

@@ -10,13 +10,16 @@ pub(crate) fn interruptible(queue: &WaitQueue, condition: impl FnMut() -> bool) 
     queue.wait_interruptible(condition).map_err(|_| Error::Interrupted)
 }
 
+/// As [`interruptible`]; of several waiters, one wake-up wakes one.
+#[inline]
+pub(crate) fn interruptible_exclusive(queue: &WaitQueue, condition: impl FnMut() -> bool) -> Result<()> {
+    queue.wait_interruptible_exclusive(condition).map_err(|_| Error::Interrupted)
+}
+
 /// As [`interruptible`], with a deadline on the monotonic clock: `ETIMEDOUT`.
 pub(crate) fn until(queue: &WaitQueue, deadline_ns: Option<u64>, condition: impl FnMut() -> bool) -> Result<()> {
-    match deadline_ns {
-        None => interruptible(queue, condition),
-        Some(deadline_ns) => queue.wait_interruptible_until(deadline_ns, condition).map_err(|error| match error {
-            WaitError::Interrupted => Error::Interrupted,
-            WaitError::TimedOut => Error::TimedOut,
-        }),
-    }
+    queue.wait_interruptible_deadline(condition, deadline_ns).map_err(|error| match error {
+        WaitError::Interrupted => Error::Interrupted,
+        WaitError::TimedOut => Error::TimedOut,
+    })
 }

@@ -1,9 +1,14 @@
+<<<<<<< HEAD
 //! One watched file of an epoll set.
+=======
+//! One interest: a file under a descriptor, what is to be watched, and what the program gets back.
+>>>>>>> d8a845b (Add the file layer: path walk, mounts, open files, pipes, epoll, inotify, locks)
 
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bitflags::bitflags;
+<<<<<<< HEAD
 use sync::IrqSpinLock;
 
 use super::Epoll;
@@ -23,10 +28,33 @@ bitflags! {
         /// Report changes, not states.
         const EDGE = 1 << 31;
         /// The events themselves.
+=======
+use sync::SpinLock;
+
+use super::instance::Shared;
+use crate::file::OpenFile;
+use crate::poll::{Notified, PollEvents, PollTable, PollWatcher};
+use crate::{Error, Result};
+
+bitflags! {
+    /// Events and modes of an interest, as in `epoll_ctl(2)`; the low bits are [`PollEvents`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct EpollEvents: u32 {
+        /// Wake one of several `epoll` instances.
+        const EXCLUSIVE = 1 << 28;
+        /// Accepted, without meaning here.
+        const WAKE_UP = 1 << 29;
+        /// Report once, then wait to be re-armed.
+        const ONE_SHOT = 1 << 30;
+        /// Report changes, not states.
+        const EDGE_TRIGGERED = 1 << 31;
+        /// Every event of [`PollEvents`].
+>>>>>>> d8a845b (Add the file layer: path walk, mounts, open files, pipes, epoll, inotify, locks)
         const _ = !0;
     }
 }
 
+<<<<<<< HEAD
 impl EpollFlags {
     /// The bits that say how to report.
     pub const MODES: Self = Self::EXCLUSIVE.union(Self::WAKE_UP).union(Self::ONE_SHOT).union(Self::EDGE);
@@ -154,10 +182,78 @@ impl EpollItem {
             }
             _ => false,
         }
+=======
+impl EpollEvents {
+    /// What is watched, without the modes.
+    pub fn poll_events(self) -> PollEvents {
+        PollEvents::from_bits_truncate(self.bits())
+    }
+}
+
+/// What a program registers, and what it gets back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct EpollEvent {
+    /// Events.
+    pub events: EpollEvents,
+    /// The program's own.
+    pub data: u64,
+}
+
+/// An interest.
+pub struct EpollItem {
+    pub(super) shared: Arc<Shared>,
+    pub(super) file: Weak<OpenFile>,
+    pub(super) key: (u32, u64),
+    pub(super) index: u32,
+    pub(super) event: SpinLock<EpollEvent>,
+    /// In the ready list.
+    pub(super) queued: AtomicBool,
+    /// Removed.
+    pub(super) dead: AtomicBool,
+    /// Counted up when the interest changes: older registrations are stale.
+    pub(super) generation: AtomicU64,
+}
+
+impl EpollItem {
+    /// What is ready of what is watched.
+    pub(super) fn ready(&self) -> PollEvents {
+        let Some(file) = self.file.upgrade() else { return PollEvents::empty() };
+        let interest = self.event.lock().events.poll_events();
+        if interest.is_empty() {
+            // One-shot, and shot.
+            return PollEvents::empty();
+        }
+        file.poll(None) & (interest | PollEvents::ALWAYS)
+    }
+
+    /// Registers with the file, and queues itself if it is ready already.
+    pub(super) fn arm(self: &Arc<Self>, file: &OpenFile) -> Result<()> {
+        let event = *self.event.lock();
+        let watcher: Arc<dyn PollWatcher> = self.clone();
+        let generation = self.generation.load(Ordering::Acquire);
+        let exclusive = event.events.contains(EpollEvents::EXCLUSIVE);
+        let interest = event.events.poll_events();
+        let mut table = PollTable::new(&watcher, generation, interest, exclusive);
+        let ready = file.poll(Some(&mut table)) & (interest | PollEvents::ALWAYS);
+        if table.failed() {
+            return Err(Error::OutOfMemory);
+        }
+        if !ready.is_empty() {
+            self.shared.enqueue(self);
+        }
+        Ok(())
+    }
+
+    /// The file is gone, and the interest with it.
+    pub(crate) fn file_closed(self: &Arc<Self>) {
+        let shared = self.shared.clone();
+        shared.remove(self);
+>>>>>>> d8a845b (Add the file layer: path walk, mounts, open files, pipes, epoll, inotify, locks)
     }
 }
 
 impl PollWatcher for EpollItem {
+<<<<<<< HEAD
     fn notify(&self, key: u64, events: PollEvents) -> Notified {
         if self.is_stale(key) {
             return Notified::Remove;
@@ -170,5 +266,16 @@ impl PollWatcher for EpollItem {
 
     fn is_stale(&self, key: u64) -> bool {
         self.generation() != key || self.epoll.strong_count() == 0
+=======
+    fn notify(&self, key: u64, _events: PollEvents) -> Notified {
+        if self.is_stale(key) {
+            return Notified::Remove;
+        }
+        if self.shared.enqueue(self) { Notified::Taken } else { Notified::Keep }
+    }
+
+    fn is_stale(&self, key: u64) -> bool {
+        self.dead.load(Ordering::Acquire) || self.generation.load(Ordering::Acquire) != key
+>>>>>>> d8a845b (Add the file layer: path walk, mounts, open files, pipes, epoll, inotify, locks)
     }
 }

@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! `epoll`: waiting for many files at once.
 //!
 //! An [`Epoll`] has an [`EpollItem`] for each (descriptor, open file) pair that was added. The item is
@@ -101,3 +102,12 @@ impl FileOperations for Epoll {
         Ok(())
     }
 }
+=======
+//! `epoll`: watching many files at a cost that follows the number of ready ones.
+
+mod instance;
+mod item;
+
+pub use instance::{Epoll, create_epoll};
+pub use item::{EpollEvent, EpollEvents, EpollItem};
+>>>>>>> d8a845b (Add the file layer: path walk, mounts, open files, pipes, epoll, inotify, locks)

@@ -6,7 +6,7 @@ mod operations;
 mod regular;
 mod transfer;
 
-pub use descriptor::{Descriptor, DescriptorFlags, DescriptorTable, ReservedDescriptor};
+pub use descriptor::{DESCRIPTORS_MAX, Descriptor, DescriptorFlags, DescriptorTable, ReservedDescriptor};
 pub use open_file::{FileOwner, OpenFile, SeekFrom};
 pub use operations::{FileFeatures, FileMappingKind, FileOperations, NoOperations};
 pub use regular::{read_cache, seek_cache, write_cache};

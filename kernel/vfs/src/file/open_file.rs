@@ -272,13 +272,13 @@ impl OpenFile {
         self.position.load(Ordering::Relaxed)
     }
 
-    pub(super) fn store_position(&self, position: u64) {
+    pub(crate) fn store_position(&self, position: u64) {
         self.position.store(position, Ordering::Relaxed);
     }
 
     /// Runs `transfer` on the position, excluding others when there can be others.
     #[inline]
-    pub(super) fn with_position<R>(self: &Arc<Self>, transfer: impl FnOnce(&mut u64) -> R) -> R {
+    pub(crate) fn with_position<R>(self: &Arc<Self>, transfer: impl FnOnce(&mut u64) -> R) -> R {
         let _exclusive = if Arc::strong_count(self) > UNSHARED_REFERENCES { Some(self.position_lock.lock()) } else { None };
         let mut position = self.position();
         let result = transfer(&mut position);

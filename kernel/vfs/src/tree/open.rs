@@ -212,10 +212,7 @@ pub fn open_place(place: Path, flags: OpenFlags) -> Result<Arc<OpenFile>> {
     let inode = place.inode()?;
     let object = match inode.kind {
         FileKind::CharacterDevice | FileKind::BlockDevice => {
-            match crate::device::open(inode, flags)? {
-                crate::device::Opened::Object(object) => Some(object),
-                crate::device::Opened::Elsewhere(file) => return Ok(file),
-            }
+            Some(crate::device::open(inode, flags)?)
         }
         FileKind::Fifo => Some(crate::pipe::open_fifo(inode, flags)?),
         _ => inode.operations().open(inode, flags)?,

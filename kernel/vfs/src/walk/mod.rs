@@ -10,5 +10,5 @@ pub use entry::find_entry;
 pub(crate) use entry::{enter_created, find_entry_locked};
 pub(crate) use walker::{Last, LastName, Walker};
 
-#[cfg(test)]
-mod tests;
+
+

@@ -1,0 +1,454 @@
+//! An `epoll` instance.
+//!
+//! # State
+//! Interests are in a table with numbered places; the ready list holds numbers, so that nothing refers in a circle. A
+//! number is in the list at most once (`queued`), and there is always room for every interest: notification, which may
+//! come from an interrupt, never allocates.
+//!
+//! # Triggering
+//! A watched file that may have become ready queues its interest. `wait` takes interests off the list, asks each file
+//! what is ready *then*, and reports that. Level-triggered interests go back to the end of the list (they leave it when
+//! they are found not ready); edge-triggered ones leave it; one-shot ones are disarmed.
+//!
+//! # Locking
+//! `scan` (sleeping): one collector at a time. `interests` (spinning): the table; files are never dropped under it,
+//! since a file's end removes its interests. `ready` (interrupts off). Order: scan, interests, ready.
+//!
+//! # Cost
+//! `wait` with n ready interests: n file polls, 2n short spin locks; without any: one, and a sleep. No allocation.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use hashbrown::HashMap;
+use sched::WaitQueue;
+use sync::{IrqSpinLock, SpinLock};
+
+use super::item::{EpollEvent, EpollEvents, EpollItem};
+use crate::file::{FileFeatures, FileOperations, OpenFile};
+use crate::flags::OpenFlags;
+use crate::poll::{PollEvents, PollList, PollTable};
+use crate::{Error, Result, allocation, anonymous, wait};
+
+/// Instances that may watch each other in a chain.
+const NESTING_MAX: usize = 5;
+
+/// Held while an instance is made to watch another: the check for circles must see all of them.
+static NESTING: sched::Mutex<()> = sched::Mutex::new(());
+
+#[derive(Default)]
+struct Interests {
+    places: Vec<Option<Arc<EpollItem>>>,
+    by_key: HashMap<(u32, u64), u32, core::hash::BuildHasherDefault<KeyHasher>>,
+    free: Vec<u32>,
+}
+
+/// Hashes descriptor and file number: both are small and dense, a multiplication spreads them.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl core::hash::Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+/// What an instance and its interests share.
+pub(super) struct Shared {
+    interests: SpinLock<Interests>,
+    ready: IrqSpinLock<VecDeque<u32>>,
+    ready_number: AtomicUsize,
+    scan: sched::Mutex<()>,
+    waiters: WaitQueue,
+    sleeping: AtomicUsize,
+    watchers: PollList,
+}
+
+impl Shared {
+    /// Puts an interest into the ready list. True: somebody was woken for it.
+    pub(super) fn enqueue(&self, item: &EpollItem) -> bool {
+        // AcqRel: who finds it queued relies on the poll that will follow.
+        if item.queued.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        {
+            let mut ready = self.ready.lock();
+            debug_assert!(ready.len() < ready.capacity(), "every interest has room in the ready list");
+            ready.push_back(item.index);
+            self.ready_number.store(ready.len(), Ordering::SeqCst);
+        }
+        self.watchers.notify(PollEvents::INPUT);
+        // SeqCst: pairs with the store of `sleeping` before the sleeper looks at `ready_number`.
+        if self.sleeping.load(Ordering::SeqCst) > 0 {
+            self.waiters.wake_one();
+            return true;
+        }
+        false
+    }
+
+    fn pop(&self) -> Option<u32> {
+        let mut ready = self.ready.lock();
+        let index = ready.pop_front();
+        self.ready_number.store(ready.len(), Ordering::SeqCst);
+        index
+    }
+
+    fn item(&self, index: u32) -> Option<Arc<EpollItem>> {
+        self.interests.lock().places.get(index as usize)?.clone()
+    }
+
+    fn has_ready(&self) -> bool {
+        self.ready_number.load(Ordering::SeqCst) > 0
+    }
+
+    /// Takes an interest out.
+    pub(super) fn remove(&self, item: &Arc<EpollItem>) {
+        let removed = {
+            let mut interests = self.interests.lock();
+            if item.dead.swap(true, Ordering::AcqRel) {
+                return;
+            }
+            interests.by_key.remove(&item.key);
+            interests.free.push(item.index);
+            let removed = interests.places[item.index as usize].take();
+            if item.queued.load(Ordering::Acquire) {
+                let mut ready = self.ready.lock();
+                ready.retain(|&index| index != item.index);
+                self.ready_number.store(ready.len(), Ordering::SeqCst);
+            }
+            removed
+        };
+        drop(removed);
+    }
+
+    /// Makes room and takes a place; everything that can fail comes first.
+    fn insert(&self, make: impl FnOnce(u32) -> Result<Arc<EpollItem>>, key: (u32, u64)) -> Result<Arc<EpollItem>> {
+        let mut interests = self.interests.lock();
+        let interests = &mut *interests;
+        if interests.by_key.contains_key(&key) {
+            return Err(Error::Exists);
+        }
+        allocation::fail_point()?;
+        interests.by_key.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+        if interests.free.is_empty() {
+            allocation::reserve(&mut interests.places, 1)?;
+            let number = interests.places.len() + 1;
+            // Removal must not allocate: there is room for every place to be free.
+            let additional = number.saturating_sub(interests.free.len());
+            allocation::reserve(&mut interests.free, additional)?;
+            let mut ready = self.ready.lock();
+            let additional = number.saturating_sub(ready.len());
+            ready.try_reserve(additional).map_err(|_| Error::OutOfMemory)?;
+        }
+        let index = interests.free.last().copied().unwrap_or(interests.places.len() as u32);
+        let item = make(index)?;
+        if interests.free.pop().is_none() {
+            interests.places.push(None);
+        }
+        interests.places[index as usize] = Some(item.clone());
+        interests.by_key.insert(key, index);
+        Ok(item)
+    }
+
+    fn find(&self, key: (u32, u64)) -> Option<Arc<EpollItem>> {
+        let interests = self.interests.lock();
+        let index = *interests.by_key.get(&key)?;
+        interests.places[index as usize].clone()
+    }
+
+    /// Takes every queued interest once and reports the ready ones through `each`, at most `limit`. An error of `each`
+    /// (a fault) puts the interest back and ends the round; it is returned if nothing was reported.
+    fn collect(&self, limit: usize, each: &mut dyn FnMut(EpollEvent) -> Result<()>) -> Result<usize> {
+        let _one = self.scan.lock();
+        let mut count = 0;
+        for _ in 0..self.ready_number.load(Ordering::SeqCst) {
+            if count == limit {
+                break;
+            }
+            let Some(index) = self.pop() else { break };
+            let Some(item) = self.item(index) else { continue };
+            // Cleared before the file is asked: a change after that queues the interest again.
+            item.queued.store(false, Ordering::SeqCst);
+            let ready = item.ready();
+            if ready.is_empty() {
+                continue;
+            }
+            let event = *item.event.lock();
+            let report = EpollEvent { events: EpollEvents::from_bits_retain(ready.bits()), data: event.data };
+            if let Err(error) = each(report) {
+                self.requeue(&item);
+                return if count > 0 { Ok(count) } else { Err(error) };
+            }
+            count += 1;
+            if event.events.contains(EpollEvents::ONE_SHOT) {
+                let modes = EpollEvents::ONE_SHOT | EpollEvents::EDGE_TRIGGERED | EpollEvents::WAKE_UP;
+                let mut current = item.event.lock();
+                current.events &= modes | EpollEvents::EXCLUSIVE;
+            } else if !event.events.contains(EpollEvents::EDGE_TRIGGERED) {
+                self.requeue(&item);
+            }
+        }
+        Ok(count)
+    }
+
+    /// Back to the end of the list, unless it was queued or removed meanwhile; wakes nobody.
+    fn requeue(&self, item: &EpollItem) {
+        let _interests = self.interests.lock();
+        if item.dead.load(Ordering::Acquire) || item.queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut ready = self.ready.lock();
+        ready.push_back(item.index);
+        self.ready_number.store(ready.len(), Ordering::SeqCst);
+    }
+
+    /// Whether something is ready indeed.
+    fn any_ready(&self) -> bool {
+        let _one = self.scan.lock();
+        for _ in 0..self.ready_number.load(Ordering::SeqCst) {
+            let Some(index) = self.pop() else { return false };
+            let Some(item) = self.item(index) else { continue };
+            item.queued.store(false, Ordering::SeqCst);
+            if !item.ready().is_empty() {
+                self.requeue(&item);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// An `epoll` instance.
+pub struct Epoll {
+    shared: Arc<Shared>,
+}
+
+/// `epoll_create1`.
+pub fn create_epoll() -> Result<Arc<OpenFile>> {
+    let shared = allocation::arc(Shared {
+        interests: SpinLock::new(Interests::default()),
+        ready: IrqSpinLock::new(VecDeque::new()),
+        ready_number: AtomicUsize::new(0),
+        scan: sched::Mutex::new(()),
+        waiters: WaitQueue::new(),
+        sleeping: AtomicUsize::new(0),
+        watchers: PollList::new(),
+    })?;
+    let epoll = allocation::arc(Epoll { shared })?;
+    OpenFile::anonymous(anonymous::shared_inode()?, epoll, OpenFlags::READ_WRITE)
+}
+
+impl Epoll {
+    /// The instance behind an open file. Fails with `EINVAL`.
+    pub fn of(file: &OpenFile) -> Result<&Self> {
+        file.object::<Self>().ok_or(Error::Invalid)
+    }
+
+    /// `EPOLL_CTL_ADD`
+    pub fn add(&self, descriptor: u32, file: &Arc<OpenFile>, event: EpollEvent) -> Result<()> {
+        self.check_target(file)?;
+        let exclusive = event.events.contains(EpollEvents::EXCLUSIVE);
+        let nested = file.object::<Self>();
+        if exclusive {
+            let allowed = PollEvents::READABLE | PollEvents::WRITABLE | PollEvents::ALWAYS;
+            let modes = EpollEvents::EXCLUSIVE | EpollEvents::EDGE_TRIGGERED | EpollEvents::WAKE_UP;
+            let rest = event.events.bits() & !(allowed.bits() | modes.bits());
+            if rest != 0 || nested.is_some() {
+                return Err(Error::Invalid);
+            }
+        }
+        let _nesting = match nested {
+            Some(inner) => {
+                let guard = NESTING.lock();
+                if inner.depth_to(&self.shared, 1)? + 1 > NESTING_MAX {
+                    return Err(Error::Loop);
+                }
+                Some(guard)
+            }
+            None => None,
+        };
+        let key = (descriptor, file.id());
+        let make = |index| {
+            allocation::arc(EpollItem {
+                shared: self.shared.clone(),
+                file: Arc::downgrade(file),
+                key,
+                index,
+                event: SpinLock::new(event),
+                queued: AtomicBool::new(false),
+                dead: AtomicBool::new(false),
+                generation: AtomicU64::new(0),
+            })
+        };
+        let item = self.shared.insert(make, key)?;
+        let linked = file.add_interest(Arc::downgrade(&item)).and_then(|()| item.arm(file));
+        linked.inspect_err(|_| self.shared.remove(&item))
+    }
+
+    /// `EPOLL_CTL_MOD`
+    pub fn modify(&self, descriptor: u32, file: &Arc<OpenFile>, event: EpollEvent) -> Result<()> {
+        self.check_target(file)?;
+        let item = self.shared.find((descriptor, file.id())).ok_or(Error::NotFound)?;
+        let was_exclusive = item.event.lock().events.contains(EpollEvents::EXCLUSIVE);
+        if was_exclusive || event.events.contains(EpollEvents::EXCLUSIVE) {
+            return Err(Error::Invalid);
+        }
+        *item.event.lock() = event;
+        item.generation.fetch_add(1, Ordering::AcqRel);
+        item.arm(file)
+    }
+
+    /// `EPOLL_CTL_DEL`
+    pub fn remove(&self, descriptor: u32, file: &Arc<OpenFile>) -> Result<()> {
+        self.check_target(file)?;
+        let item = self.shared.find((descriptor, file.id())).ok_or(Error::NotFound)?;
+        self.shared.remove(&item);
+        Ok(())
+    }
+
+    /// `EPERM` for files that can't be watched, `EINVAL` for the instance itself.
+    fn check_target(&self, file: &OpenFile) -> Result<()> {
+        if !file.features().contains(FileFeatures::POLLABLE) {
+            return Err(Error::NotPermitted);
+        }
+        match file.object::<Self>() {
+            Some(inner) if Arc::ptr_eq(&inner.shared, &self.shared) => Err(Error::Invalid),
+            _ => Ok(()),
+        }
+    }
+
+    /// The length of the longest chain of instances below this one; `ELOOP` when `outer` is among them.
+    fn depth_to(&self, outer: &Arc<Shared>, level: usize) -> Result<usize> {
+        if level > NESTING_MAX || Arc::ptr_eq(&self.shared, outer) {
+            return Err(Error::Loop);
+        }
+        let mut deepest = level;
+        let mut index = 0;
+        loop {
+            let item = {
+                let interests = self.shared.interests.lock();
+                match interests.places.get(index) {
+                    Some(place) => place.clone(),
+                    None => return Ok(deepest),
+                }
+            };
+            index += 1;
+            let Some(file) = item.and_then(|item| item.file.upgrade()) else { continue };
+            if let Some(inner) = file.object::<Self>() {
+                deepest = deepest.max(inner.depth_to(outer, level + 1)?);
+            }
+        }
+    }
+
+    /// `epoll_wait`: reports up to `limit` ready interests through `each`; waits until the deadline (`Some(0)`: not at
+    /// all). Returns how many were reported: 0 when the time is over.
+    pub fn wait(
+        &self,
+        limit: usize,
+        deadline_ns: Option<u64>,
+        each: &mut dyn FnMut(EpollEvent) -> Result<()>,
+    ) -> Result<usize> {
+        let shared = &*self.shared;
+        loop {
+            if shared.has_ready() {
+                let count = shared.collect(limit, each)?;
+                if count > 0 {
+                    if shared.has_ready() && shared.sleeping.load(Ordering::SeqCst) > 0 {
+                        shared.waiters.wake_one();
+                    }
+                    return Ok(count);
+                }
+            }
+            if deadline_ns == Some(0) {
+                return Ok(0);
+            }
+            shared.sleeping.fetch_add(1, Ordering::SeqCst);
+            let waited = wait::until(&shared.waiters, deadline_ns, || shared.has_ready());
+            shared.sleeping.fetch_sub(1, Ordering::SeqCst);
+            match waited {
+                Ok(()) => {}
+                Err(Error::TimedOut) => return shared.collect(limit, each),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Calls `each` with descriptor and event of every interest (for `fdinfo`).
+    pub fn for_each(&self, mut each: impl FnMut(u32, EpollEvent)) {
+        let mut index = 0;
+        loop {
+            let item = match self.shared.interests.lock().places.get(index) {
+                Some(place) => place.clone(),
+                None => return,
+            };
+            if let Some(item) = item {
+                let event = *item.event.lock();
+                each(item.key.0, event);
+            }
+            index += 1;
+        }
+    }
+}
+
+impl FileOperations for Epoll {
+    fn features(&self) -> FileFeatures {
+        FileFeatures::POLLABLE
+    }
+
+    fn poll(&self, _file: &OpenFile, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        if let Some(table) = table {
+            table.register(&self.shared.watchers);
+        }
+        if self.shared.has_ready() && self.shared.any_ready() { PollEvents::INPUT } else { PollEvents::empty() }
+    }
+
+    fn describe(&self, _file: &OpenFile, out: &mut dyn fmt::Write) -> fmt::Result {
+        out.write_str("anon_inode:[eventpoll]")
+    }
+
+    fn information(&self, _file: &OpenFile, out: &mut dyn fmt::Write) -> fmt::Result {
+        let mut result = Ok(());
+        self.for_each(|descriptor, event| {
+            result = result.and(writeln!(
+                out,
+                "tfd: {descriptor:8} events: {:8x} data: {:16x}",
+                event.events.bits(),
+                event.data
+            ));
+        });
+        result
+    }
+}
+
+impl Drop for Epoll {
+    fn drop(&mut self) {
+        let mut index = 0;
+        loop {
+            let item = match self.shared.interests.lock().places.get(index) {
+                Some(place) => place.clone(),
+                None => return,
+            };
+            if let Some(item) = item {
+                self.shared.remove(&item);
+            }
+            index += 1;
+        }
+    }
+}

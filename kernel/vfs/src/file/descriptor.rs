@@ -1,0 +1,402 @@
+//! Descriptor tables: small numbers for open files.
+//!
+//! # Structure
+//! A vector of slots, and two bitmaps: descriptors in use (or reserved), and those that close on exec. All under one
+//! spin lock, held for a few instructions. The lowest free descriptor is found from a hint in the bitmap, 64 at a time.
+//!
+//! # Reservation
+//! A call that makes a file reserves the descriptor first, so that it fails with `EMFILE` before it has done anything;
+//! an unused reservation is given back when dropped.
+//!
+//! # Cost
+//! Looking a descriptor up: one lock acquisition and one reference count increment (and the decrement at the end of the
+//! call); no allocation. Closing drops the file outside of the lock.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use bitflags::bitflags;
+use sync::SpinLock;
+
+use super::open_file::OpenFile;
+use crate::{Error, Result, allocation};
+
+/// A descriptor number, not negative.
+pub type Descriptor = u32;
+
+/// Descriptors that a table may ever have, whatever the limit says (`/proc/sys/fs/nr_open`).
+pub const DESCRIPTORS_MAX: u32 = 1 << 20;
+
+bitflags! {
+    /// Flags of a descriptor.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct DescriptorFlags: u32 {
+        /// Close it when a program is executed.
+        const CLOSE_ON_EXEC = 1;
+    }
+}
+
+#[derive(Default)]
+struct Slots {
+    files: Vec<Option<Arc<OpenFile>>>,
+    /// Descriptors in use or reserved; as many bits as there are slots, rounded up.
+    used: Vec<u64>,
+    close_on_exec: Vec<u64>,
+    /// No free descriptor is below this one.
+    lowest_free: u32,
+}
+
+/// A descriptor table.
+pub struct DescriptorTable {
+    id: u64,
+    slots: SpinLock<Slots>,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+const fn word(descriptor: u32) -> usize {
+    (descriptor / 64) as usize
+}
+
+const fn bit(descriptor: u32) -> u64 {
+    1 << (descriptor % 64)
+}
+
+impl Slots {
+    fn is_used(&self, descriptor: u32) -> bool {
+        self.used.get(word(descriptor)).is_some_and(|bits| bits & bit(descriptor) != 0)
+    }
+
+    /// Makes room for a descriptor.
+    fn grow(&mut self, descriptor: u32) -> Result<()> {
+        let needed = descriptor as usize + 1;
+        if needed <= self.files.len() {
+            return Ok(());
+        }
+        let length = needed.next_power_of_two().max(64);
+        allocation::reserve_total(&mut self.files, length)?;
+        let words = length / 64;
+        allocation::reserve_total(&mut self.used, words)?;
+        allocation::reserve_total(&mut self.close_on_exec, words)?;
+        self.files.resize_with(length, || None);
+        self.used.resize(words, 0);
+        self.close_on_exec.resize(words, 0);
+        Ok(())
+    }
+
+    /// The lowest free descriptor from `minimum` on.
+    fn find_free(&self, minimum: u32) -> u32 {
+        let start = minimum.max(self.lowest_free);
+        let first = word(start);
+        for (index, &bits) in self.used.iter().enumerate().skip(first) {
+            let masked = if index == first { bits | (bit(start) - 1) } else { bits };
+            if masked != u64::MAX {
+                return index as u32 * 64 + masked.trailing_ones();
+            }
+        }
+        start.max(self.used.len() as u32 * 64)
+    }
+
+    fn take(&mut self, minimum: u32, limit: u32) -> Result<u32> {
+        let descriptor = self.find_free(minimum);
+        if descriptor >= limit.min(DESCRIPTORS_MAX) {
+            return Err(Error::TooManyDescriptors);
+        }
+        self.grow(descriptor)?;
+        self.mark(descriptor, false);
+        if minimum <= self.lowest_free {
+            self.lowest_free = descriptor + 1;
+        }
+        Ok(descriptor)
+    }
+
+    fn mark(&mut self, descriptor: u32, close_on_exec: bool) {
+        self.used[word(descriptor)] |= bit(descriptor);
+        self.set_close_on_exec(descriptor, close_on_exec);
+    }
+
+    fn set_close_on_exec(&mut self, descriptor: u32, close_on_exec: bool) {
+        let bits = &mut self.close_on_exec[word(descriptor)];
+        if close_on_exec {
+            *bits |= bit(descriptor);
+        } else {
+            *bits &= !bit(descriptor);
+        }
+    }
+
+    fn clear(&mut self, descriptor: u32) {
+        self.used[word(descriptor)] &= !bit(descriptor);
+        self.close_on_exec[word(descriptor)] &= !bit(descriptor);
+        self.lowest_free = self.lowest_free.min(descriptor);
+    }
+
+    fn remove(&mut self, descriptor: u32) -> Option<Arc<OpenFile>> {
+        let file = self.files.get_mut(descriptor as usize)?.take()?;
+        self.clear(descriptor);
+        Some(file)
+    }
+}
+
+impl DescriptorTable {
+    /// An empty table.
+    pub fn new() -> Result<Arc<Self>> {
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        allocation::arc(Self { id, slots: SpinLock::new(Slots::default()) })
+    }
+
+    /// A number of its own: the owner of record locks.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// A copy for a new process: the same files under the same numbers. Reserved descriptors are free in it.
+    pub fn duplicate(&self) -> Result<Arc<Self>> {
+        self.duplicate_range(u32::MAX)
+    }
+
+    /// A copy of the descriptors below `end` (`close_range` with `CLOSE_RANGE_UNSHARE`).
+    pub fn duplicate_range(&self, end: u32) -> Result<Arc<Self>> {
+        let table = Self::new()?;
+        let mut copy = Slots::default();
+        loop {
+            let slots = self.slots.lock();
+            let wanted = slots.files.len().min(end as usize);
+            if copy.files.capacity() < wanted || copy.used.capacity() < slots.used.len() {
+                let (files, words) = (slots.files.len(), slots.used.len());
+                drop(slots);
+                allocation::reserve(&mut copy.files, files)?;
+                allocation::reserve(&mut copy.used, words)?;
+                allocation::reserve(&mut copy.close_on_exec, words)?;
+                continue;
+            }
+            for file in &slots.files[..wanted] {
+                let descriptor = copy.files.len() as u32;
+                if descriptor % 64 == 0 {
+                    copy.used.push(0);
+                    copy.close_on_exec.push(0);
+                }
+                copy.files.push(file.clone());
+                if file.is_some() {
+                    let close = slots.close_on_exec[word(descriptor)] & bit(descriptor) != 0;
+                    copy.mark(descriptor, close);
+                }
+            }
+            break;
+        }
+        // Slots and bitmap words always cover the same descriptors.
+        let length = copy.used.len() * 64;
+        allocation::reserve_total(&mut copy.files, length)?;
+        copy.files.resize_with(length, || None);
+        *table.slots.lock() = copy;
+        Ok(table)
+    }
+
+    /// The file of a descriptor. Fails with `EBADF`.
+    #[inline]
+    pub fn get(&self, descriptor: Descriptor) -> Result<Arc<OpenFile>> {
+        match self.slots.lock().files.get(descriptor as usize) {
+            Some(Some(file)) => Ok(file.clone()),
+            _ => Err(Error::BadDescriptor),
+        }
+    }
+
+    /// As [`get`](Self::get), but `O_PATH` handles count as bad: for everything that needs a file's contents.
+    #[inline]
+    pub fn get_usable(&self, descriptor: Descriptor) -> Result<Arc<OpenFile>> {
+        let file = self.get(descriptor)?;
+        if file.flags().contains(crate::flags::OpenFlags::PATH) { Err(Error::BadDescriptor) } else { Ok(file) }
+    }
+
+    /// Reserves the lowest free descriptor. `limit` is `RLIMIT_NOFILE`.
+    pub fn reserve(self: &Arc<Self>, limit: u64) -> Result<ReservedDescriptor> {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        let descriptor = self.slots.lock().take(0, limit)?;
+        Ok(ReservedDescriptor { table: self.clone(), descriptor, used: false })
+    }
+
+    /// Gives a file the lowest free descriptor from `minimum` on (`F_DUPFD`, `dup`).
+    pub fn install(
+        &self,
+        file: Arc<OpenFile>,
+        flags: DescriptorFlags,
+        minimum: Descriptor,
+        limit: u64,
+    ) -> Result<Descriptor> {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        if minimum >= limit {
+            return Err(Error::Invalid);
+        }
+        let mut slots = self.slots.lock();
+        let descriptor = slots.take(minimum, limit)?;
+        slots.set_close_on_exec(descriptor, flags.contains(DescriptorFlags::CLOSE_ON_EXEC));
+        slots.files[descriptor as usize] = Some(file);
+        Ok(descriptor)
+    }
+
+    /// Gives a file a certain descriptor (`dup2`, `dup3`); returns the file that had it. The caller closes that with
+    /// [`OpenFile::closed_by`]. `EBUSY` when another thread is about to open the descriptor, `EBADF` beyond the limit.
+    pub fn replace(
+        &self,
+        file: Arc<OpenFile>,
+        flags: DescriptorFlags,
+        descriptor: Descriptor,
+        limit: u64,
+    ) -> Result<Option<Arc<OpenFile>>> {
+        if u64::from(descriptor) >= limit || descriptor >= DESCRIPTORS_MAX {
+            return Err(Error::BadDescriptor);
+        }
+        let mut slots = self.slots.lock();
+        slots.grow(descriptor)?;
+        let old = slots.files[descriptor as usize].take();
+        if old.is_none() && slots.is_used(descriptor) {
+            return Err(Error::Busy);
+        }
+        slots.files[descriptor as usize] = Some(file);
+        slots.mark(descriptor, flags.contains(DescriptorFlags::CLOSE_ON_EXEC));
+        Ok(old)
+    }
+
+    /// Closes a descriptor: record locks of this table on the file end, and the operations are told. The file ends
+    /// with its last reference.
+    pub fn close(&self, descriptor: Descriptor) -> Result<()> {
+        let file = self.slots.lock().remove(descriptor).ok_or(Error::BadDescriptor)?;
+        file.closed_by(self.id)
+    }
+
+    /// Takes a file out without closing it as [`close`](Self::close) does.
+    pub fn remove(&self, descriptor: Descriptor) -> Result<Arc<OpenFile>> {
+        self.slots.lock().remove(descriptor).ok_or(Error::BadDescriptor)
+    }
+
+    /// Closes all descriptors from `first` to `last` (`close_range`).
+    pub fn close_range(&self, first: Descriptor, last: Descriptor) {
+        let mut next = first;
+        while let Some(descriptor) = self.next_open(next).filter(|&descriptor| descriptor <= last) {
+            // Somebody else may have been faster; errors of flushing have nobody to go to.
+            let _ = self.close(descriptor);
+            next = descriptor + 1;
+        }
+    }
+
+    /// Marks all descriptors from `first` to `last` (`CLOSE_RANGE_CLOEXEC`).
+    pub fn mark_range(&self, first: Descriptor, last: Descriptor) {
+        let mut slots = self.slots.lock();
+        let end = (slots.files.len() as u32).min(last.saturating_add(1));
+        for descriptor in first..end {
+            if slots.files[descriptor as usize].is_some() {
+                slots.set_close_on_exec(descriptor, true);
+            }
+        }
+    }
+
+    /// Closes what is marked to be closed on exec.
+    pub fn close_on_exec(&self) {
+        let mut next = 0;
+        loop {
+            let file = {
+                let mut slots = self.slots.lock();
+                let found = (word(next)..slots.close_on_exec.len()).find_map(|index| {
+                    let bits = slots.close_on_exec[index] & slots.used[index];
+                    (bits != 0).then(|| index as u32 * 64 + bits.trailing_zeros())
+                });
+                let Some(descriptor) = found else { return };
+                next = descriptor;
+                let file = slots.remove(descriptor);
+                if file.is_none() {
+                    // Reserved by a thread that is gone by now.
+                    slots.set_close_on_exec(descriptor, false);
+                }
+                file
+            };
+            if let Some(file) = file {
+                let _ = file.closed_by(self.id);
+            }
+        }
+    }
+
+    /// Closes everything: the last user of the table is gone.
+    pub fn close_all(&self) {
+        self.close_range(0, u32::MAX - 1);
+    }
+
+    /// The flags of a descriptor.
+    pub fn flags(&self, descriptor: Descriptor) -> Result<DescriptorFlags> {
+        let slots = self.slots.lock();
+        match slots.files.get(descriptor as usize) {
+            Some(Some(_)) => {
+                let close = slots.close_on_exec[word(descriptor)] & bit(descriptor) != 0;
+                Ok(if close { DescriptorFlags::CLOSE_ON_EXEC } else { DescriptorFlags::empty() })
+            }
+            _ => Err(Error::BadDescriptor),
+        }
+    }
+
+    /// Changes the flags of a descriptor.
+    pub fn set_flags(&self, descriptor: Descriptor, flags: DescriptorFlags) -> Result<()> {
+        let mut slots = self.slots.lock();
+        match slots.files.get(descriptor as usize) {
+            Some(Some(_)) => {
+                slots.set_close_on_exec(descriptor, flags.contains(DescriptorFlags::CLOSE_ON_EXEC));
+                Ok(())
+            }
+            _ => Err(Error::BadDescriptor),
+        }
+    }
+
+    /// The lowest open descriptor from `from` on.
+    pub fn next_open(&self, from: Descriptor) -> Option<Descriptor> {
+        let slots = self.slots.lock();
+        let files = slots.files.get(from as usize..)?;
+        files.iter().position(Option::is_some).map(|index| from + index as u32)
+    }
+
+    /// The number of open descriptors.
+    pub fn open_count(&self) -> usize {
+        self.slots.lock().used.iter().map(|bits| bits.count_ones() as usize).sum()
+    }
+
+    /// The number of slots (`FDSize` in `/proc/PID/status`).
+    pub fn size(&self) -> usize {
+        self.slots.lock().files.len()
+    }
+}
+
+impl Drop for DescriptorTable {
+    fn drop(&mut self) {
+        self.close_all();
+    }
+}
+
+/// A descriptor that nobody else gets; given back unless a file is put there.
+pub struct ReservedDescriptor {
+    table: Arc<DescriptorTable>,
+    descriptor: Descriptor,
+    used: bool,
+}
+
+impl ReservedDescriptor {
+    /// The number.
+    pub fn descriptor(&self) -> Descriptor {
+        self.descriptor
+    }
+
+    /// Puts the file there.
+    pub fn install(mut self, file: Arc<OpenFile>, flags: DescriptorFlags) -> Descriptor {
+        self.used = true;
+        let mut slots = self.table.slots.lock();
+        debug_assert!(slots.files[self.descriptor as usize].is_none(), "a reserved descriptor was taken");
+        slots.set_close_on_exec(self.descriptor, flags.contains(DescriptorFlags::CLOSE_ON_EXEC));
+        slots.files[self.descriptor as usize] = Some(file);
+        drop(slots);
+        self.descriptor
+    }
+}
+
+impl Drop for ReservedDescriptor {
+    fn drop(&mut self) {
+        if !self.used {
+            self.table.slots.lock().clear(self.descriptor);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! An `inotify` instance: its watches and its queue of events.
+//!
+//! # Limits
+//! 16,384 events wait; what comes then is lost and reported as an overflow. An event equal to the last one in the queue
+//! is not queued again.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use core::fmt;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+
+use machine::address::UserAddr;
+use memory::buffer::Sink;
+use sched::WaitQueue;
+use sync::SpinLock;
+
+use super::event::{Event, EventMask, HEADER_BYTES};
+use super::watch::Watch;
+use crate::attributes::FileKind;
+use crate::file::{FileFeatures, FileOperations, OpenFile};
+use crate::flags::{Access, OpenFlags};
+use crate::inode::Inode;
+use crate::mount::Path;
+use crate::poll::{PollEvents, PollList, PollTable};
+use crate::walk::PathContext;
+use crate::{Error, Result, allocation, anonymous, wait};
+
+/// Events that may wait to be read (`/proc/sys/fs/inotify/max_queued_events`).
+const QUEUED_MAX: usize = 16_384;
+/// Watches of an instance (`max_user_watches`).
+const WATCHES_MAX: usize = 65_536;
+/// `FIONREAD`
+const BYTES_TO_READ: u32 = 0x541b;
+
+/// Watches in the system: while there are none, reporting is one load.
+static WATCHES: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether anything is watched.
+#[inline]
+pub(super) fn anything_watched() -> bool {
+    // Relaxed: a watch that was just made may miss what happens at the same time.
+    WATCHES.load(Ordering::Relaxed) != 0
+}
+
+/// Events that wait, and who waits for them.
+pub(super) struct Queue {
+    events: SpinLock<VecDeque<Event>>,
+    number: AtomicUsize,
+    waiters: WaitQueue,
+    pollers: PollList,
+}
+
+impl Queue {
+    pub(super) fn push(&self, event: Event) {
+        {
+            let mut events = self.events.lock();
+            if events.back() == Some(&event) {
+                return;
+            }
+            let overflow = Event { watch: -1, mask: EventMask::OVERFLOW, cookie: 0, name: None };
+            let event = if events.len() < QUEUED_MAX { event } else { overflow };
+            if events.len() > QUEUED_MAX || events.try_reserve(1).is_err() {
+                return;
+            }
+            events.push_back(event);
+            self.number.store(events.len(), Ordering::Release);
+        }
+        self.waiters.wake_one();
+        self.pollers.notify(PollEvents::INPUT);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.number.load(Ordering::Acquire) == 0
+    }
+}
+
+/// An instance.
+pub struct Inotify {
+    queue: Arc<Queue>,
+    watches: sched::Mutex<BTreeMap<i32, Arc<Watch>>>,
+    next: AtomicI32,
+}
+
+/// `inotify_init1`.
+pub fn create_inotify(flags: OpenFlags) -> Result<Arc<OpenFile>> {
+    let queue = allocation::arc(Queue {
+        events: SpinLock::new(VecDeque::new()),
+        number: AtomicUsize::new(0),
+        waiters: WaitQueue::new(),
+        pollers: PollList::new(),
+    })?;
+    let instance = allocation::arc(Inotify {
+        queue,
+        watches: sched::Mutex::new(BTreeMap::new()),
+        next: AtomicI32::new(1),
+    })?;
+    OpenFile::anonymous(anonymous::shared_inode()?, instance, flags & OpenFlags::NON_BLOCK)
+}
+
+impl Inotify {
+    /// The instance behind an open file. Fails with `EINVAL`.
+    pub fn of(file: &OpenFile) -> Result<&Self> {
+        file.object::<Self>().ok_or(Error::Invalid)
+    }
+
+    /// `inotify_add_watch` for a place that was walked to.
+    pub fn add(&self, context: &PathContext<'_>, place: &Path, mask: EventMask) -> Result<i32> {
+        if !mask.intersects(EventMask::EVENTS) || mask.contains(EventMask::MASK_ADD | EventMask::MASK_CREATE) {
+            return Err(Error::Invalid);
+        }
+        let inode = place.inode()?;
+        if mask.contains(EventMask::ONLY_DIRECTORY) && inode.kind != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        context.check_place(place, Access::READ)?;
+        let kept = EventMask::EVENTS | EventMask::ONE_SHOT | EventMask::EXCLUDE_UNLINKED;
+        let wanted = mask & kept;
+        let mut watches = self.watches.lock();
+        if let Some(existing) = watches.values().find(|watch| Arc::ptr_eq(&watch.inode, inode)) {
+            if mask.contains(EventMask::MASK_CREATE) {
+                return Err(Error::Exists);
+            }
+            let add = mask.contains(EventMask::MASK_ADD);
+            let new = if add { existing.mask() | wanted } else { wanted };
+            existing.mask.store(new.bits(), Ordering::Release);
+            return Ok(existing.descriptor);
+        }
+        if watches.len() >= WATCHES_MAX {
+            return Err(Error::NoSpace);
+        }
+        let watch = self.make_watch(inode, wanted)?;
+        let descriptor = watch.descriptor;
+        watches.insert(descriptor, watch);
+        WATCHES.fetch_add(1, Ordering::Relaxed);
+        Ok(descriptor)
+    }
+
+    fn make_watch(&self, inode: &Arc<Inode>, mask: EventMask) -> Result<Arc<Watch>> {
+        let watch = allocation::arc(Watch {
+            queue: self.queue.clone(),
+            descriptor: self.next.fetch_add(1, Ordering::Relaxed),
+            inode: inode.clone(),
+            mask: AtomicU32::new(mask.bits()),
+        })?;
+        inode.watches().add(&watch)?;
+        Ok(watch)
+    }
+
+    /// `inotify_rm_watch`.
+    pub fn remove(&self, descriptor: i32) -> Result<()> {
+        let removed = self.watches.lock().remove(&descriptor).ok_or(Error::Invalid)?;
+        WATCHES.fetch_sub(1, Ordering::Relaxed);
+        removed.mask.store(0, Ordering::Release);
+        self.queue.push(Event { watch: descriptor, mask: EventMask::IGNORED, cookie: 0, name: None });
+        Ok(())
+    }
+
+    fn drop_finished(&self) {
+        let mut watches = self.watches.lock();
+        let before = watches.len();
+        watches.retain(|_, watch| !watch.mask().is_empty());
+        WATCHES.fetch_sub(before - watches.len(), Ordering::Relaxed);
+    }
+}
+
+impl FileOperations for Inotify {
+    fn features(&self) -> FileFeatures {
+        FileFeatures::POLLABLE
+    }
+
+    fn read(&self, file: &OpenFile, _position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {
+        let mut done = 0;
+        loop {
+            let event = {
+                let mut events = self.queue.events.lock();
+                let fits = |event: &Event| HEADER_BYTES + event.name_bytes() <= sink.remaining();
+                let event = match events.front() {
+                    Some(event) if fits(event) => events.pop_front(),
+                    Some(_) if done == 0 => return Err(Error::Invalid),
+                    _ => None,
+                };
+                self.queue.number.store(events.len(), Ordering::Release);
+                event
+            };
+            match event {
+                Some(event) => {
+                    done += sink.write(&event.header())?;
+                    if let Some(name) = &event.name {
+                        done += sink.write(name.as_bytes())?;
+                        done += sink.write_zeros(event.name_bytes() - name.as_bytes().len())?;
+                    }
+                    if event.mask.contains(EventMask::IGNORED) {
+                        self.drop_finished();
+                    }
+                }
+                None if done > 0 => return Ok(done),
+                None if file.non_block() => return Err(Error::WouldBlock),
+                None => wait::interruptible(&self.queue.waiters, || !self.queue.is_empty())?,
+            }
+        }
+    }
+
+    fn poll(&self, _file: &OpenFile, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        if let Some(table) = table {
+            table.register(&self.queue.pollers);
+        }
+        if self.queue.is_empty() { PollEvents::empty() } else { PollEvents::INPUT }
+    }
+
+    fn ioctl(&self, _file: &OpenFile, command: u32, argument: UserAddr) -> Result<usize> {
+        if command != BYTES_TO_READ {
+            return Err(Error::NotTerminal);
+        }
+        let events = self.queue.events.lock();
+        let bytes: usize = events.iter().map(|event| HEADER_BYTES + event.name_bytes()).sum();
+        drop(events);
+        machine::user_memory::store_u32(argument, bytes as u32)?;
+        Ok(0)
+    }
+
+    fn describe(&self, _file: &OpenFile, out: &mut dyn fmt::Write) -> fmt::Result {
+        out.write_str("anon_inode:inotify")
+    }
+}
+
+impl Drop for Inotify {
+    fn drop(&mut self) {
+        WATCHES.fetch_sub(self.watches.get_mut().len(), Ordering::Relaxed);
+    }
+}

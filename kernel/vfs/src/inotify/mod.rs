@@ -1,0 +1,11 @@
+//! `inotify`: being told what happens to files.
+
+mod event;
+mod instance;
+mod report;
+mod watch;
+
+pub use event::EventMask;
+pub use instance::{Inotify, create_inotify};
+pub use report::{active, report, report_child, report_file, report_rename, report_unlinked};
+pub use watch::WatchList;

@@ -1,0 +1,118 @@
+//! Reporting what happened. While nothing is watched in the system, each report is one load.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use super::event::{Event, EventMask};
+use super::instance::anything_watched;
+use crate::attributes::FileKind;
+use crate::file::OpenFile;
+use crate::inode::Inode;
+use crate::mount::Path;
+use crate::name::Name;
+
+/// Ties the two events of a rename together.
+static NEXT_COOKIE: AtomicU32 = AtomicU32::new(1);
+
+/// Whether anything is watched at all.
+#[inline]
+pub fn active() -> bool {
+    anything_watched()
+}
+
+/// Tells the watches on an inode; `name` when it is about an entry of the directory.
+fn tell(inode: &Inode, mask: EventMask, name: Option<&[u8]>, cookie: u32) {
+    let Some(watches) = inode.existing_watches() else { return };
+    watches.for_each(|watch| {
+        let wanted = watch.mask();
+        if !wanted.intersects(mask & EventMask::EVENTS) {
+            return;
+        }
+        // An event without its name would mislead: one that does not fit in memory is dropped.
+        let name = match name.map(Name::new).transpose() {
+            Ok(name) => name,
+            Err(_) => return,
+        };
+        watch.queue.push(Event { watch: watch.descriptor, mask, cookie, name });
+        if wanted.contains(EventMask::ONE_SHOT) {
+            watch.mask.store(0, Ordering::Release);
+            let ignored = Event { watch: watch.descriptor, mask: EventMask::IGNORED, cookie: 0, name: None };
+            watch.queue.push(ignored);
+        }
+    });
+}
+
+/// Something happened to the file at a place: its own watches and those on its directory are told.
+#[inline]
+pub fn report(place: &Path, mask: EventMask) {
+    if anything_watched() {
+        report_watched(place, mask);
+    }
+}
+
+#[inline(never)]
+fn report_watched(place: &Path, mask: EventMask) {
+    let Ok(inode) = place.inode() else { return };
+    let mask = if inode.kind == FileKind::Directory { mask | EventMask::IS_DIRECTORY } else { mask };
+    if let Some(parent) = place.dentry.parent()
+        && let Some(directory) = parent.inode()
+        && let Ok(name) = place.dentry.name()
+    {
+        tell(directory, mask, Some(name.as_bytes()), 0);
+    }
+    tell(inode, mask, None, 0);
+}
+
+/// Something happened through an open file.
+#[inline]
+pub fn report_file(file: &OpenFile, mask: EventMask) {
+    if let Some(path) = file.path() {
+        report(path, mask);
+    }
+}
+
+/// A name in a directory was created or deleted.
+#[inline]
+pub fn report_child(parent: &Path, name: &[u8], mask: EventMask, is_directory: bool) {
+    if anything_watched()
+        && let Ok(directory) = parent.inode()
+    {
+        let mask = if is_directory { mask | EventMask::IS_DIRECTORY } else { mask };
+        tell(directory, mask, Some(name), 0);
+    }
+}
+
+/// A name was moved.
+pub fn report_rename(old: (&Path, &[u8]), new: (&Path, &[u8]), inode: &Inode, is_directory: bool) {
+    if !anything_watched() {
+        return;
+    }
+    let cookie = NEXT_COOKIE.fetch_add(1, Ordering::Relaxed);
+    let directory = if is_directory { EventMask::IS_DIRECTORY } else { EventMask::empty() };
+    if let Ok(parent) = old.0.inode() {
+        tell(parent, EventMask::MOVED_FROM | directory, Some(old.1), cookie);
+    }
+    if let Ok(parent) = new.0.inode() {
+        tell(parent, EventMask::MOVED_TO | directory, Some(new.1), cookie);
+    }
+    tell(inode, EventMask::MOVE_SELF | directory, None, 0);
+}
+
+/// A name of the file was removed: with the last one, its watches end.
+pub fn report_unlinked(inode: &Arc<Inode>) {
+    if !anything_watched() {
+        return;
+    }
+    if inode.links() > 0 {
+        tell(inode, EventMask::ATTRIBUTE, None, 0);
+        return;
+    }
+    let Some(watches) = inode.existing_watches() else { return };
+    tell(inode, EventMask::DELETE_SELF, None, 0);
+    watches.for_each(|watch| {
+        if watch.mask.swap(0, Ordering::AcqRel) != 0 {
+            let ignored = Event { watch: watch.descriptor, mask: EventMask::IGNORED, cookie: 0, name: None };
+            watch.queue.push(ignored);
+        }
+    });
+}

@@ -1,0 +1,65 @@
+//! Watches, as they hang on inodes.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use sync::SpinLock;
+
+use super::event::EventMask;
+use super::instance::Queue;
+use crate::inode::Inode;
+use crate::{Result, allocation};
+
+/// One watch: keeps its file alive, and is kept by its instance.
+pub(super) struct Watch {
+    pub(super) queue: Arc<Queue>,
+    pub(super) descriptor: i32,
+    pub(super) inode: Arc<Inode>,
+    pub(super) mask: AtomicU32,
+}
+
+impl Watch {
+    pub(super) fn mask(&self) -> EventMask {
+        EventMask::from_bits_retain(self.mask.load(Ordering::Acquire))
+    }
+}
+
+/// The watches on a file.
+pub struct WatchList {
+    watches: SpinLock<Vec<Weak<Watch>>>,
+}
+
+impl Default for WatchList {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl WatchList {
+    /// No watches.
+    pub const fn new() -> Self {
+        Self { watches: SpinLock::new(Vec::new()) }
+    }
+
+    pub(super) fn add(&self, watch: &Arc<Watch>) -> Result<()> {
+        let mut watches = self.watches.lock();
+        watches.retain(|known| known.strong_count() > 0);
+        allocation::push(&mut watches, Arc::downgrade(watch))
+    }
+
+    /// Calls `each` with every watch, without the lock.
+    pub(super) fn for_each(&self, mut each: impl FnMut(&Arc<Watch>)) {
+        let mut index = 0;
+        loop {
+            let watch = match self.watches.lock().get(index) {
+                Some(watch) => watch.upgrade(),
+                None => return,
+            };
+            if let Some(watch) = watch {
+                each(&watch);
+            }
+            index += 1;
+        }
+    }
+}

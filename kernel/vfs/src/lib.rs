@@ -1,0 +1,50 @@
+//! Files: directory entries, inodes, open files, mounts, pipes and notification.
+//!
+//! # The layers of an access by path
+//! [`walk`] turns a path into a [`mount::Path`] (a mount and an entry of the [`dentry`] cache), reading everything it
+//! can under RCU; [`tree`] opens, creates, removes and renames what it leads to; an [`inode`] holds a file's attributes
+//! and its file system's part; a [`file::OpenFile`] is what descriptors refer to.
+//!
+//! # Who implements what
+//! A file system implements [`superblock::FileSystemType`], [`superblock::SuperblockOperations`],
+//! [`inode::InodeOperations`] and [`file::FileOperations`]; a driver implements [`device::DeviceDriver`] and
+//! [`file::FileOperations`]. Trees whose contents are computed ([`generated`]) need only closures.
+//!
+//! # Notification
+//! [`poll`] is the base of everything that waits for files to become ready, [`epoll`] included; [`inotify`] tells of
+//! what happens to files.
+//!
+//! # Rules
+//! Nothing here is unsafe, nothing user space can make large is allocated infallibly ([`allocation`]), no global lock is
+//! on the path of an access by path or descriptor.
+#![cfg_attr(target_os = "none", no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod allocation;
+pub mod anonymous;
+pub mod attributes;
+pub mod credentials;
+pub mod dentry;
+pub mod device;
+pub mod epoll;
+mod error;
+pub mod file;
+pub mod flags;
+pub mod inode;
+pub mod inotify;
+pub mod lock;
+pub mod mount;
+pub mod name;
+pub mod permission;
+pub mod pipe;
+pub mod poll;
+pub mod superblock;
+pub mod text;
+pub mod time;
+pub mod tree;
+mod wait;
+pub mod walk;
+
+pub use error::{Error, Result};

@@ -1,0 +1,151 @@
+//! The locks of one file.
+//!
+//! Everything is under one spin lock per file; waiters sleep on one queue per file and try again after each release.
+//! No operation sleeps or frees memory under the lock.
+
+use alloc::vec::Vec;
+
+use sched::WaitQueue;
+use sync::SpinLock;
+
+use super::flock::{self, FlockKind};
+use super::record::{LockOwner, RecordDescription, RecordRequest, Records};
+use super::{deadlock, record::LockKind};
+use crate::{Error, Result, wait};
+
+/// The locks of one file, and who waits for them.
+pub struct FileLocks {
+    state: SpinLock<State>,
+    released: WaitQueue,
+}
+
+#[derive(Default)]
+struct State {
+    records: Records,
+    flocks: Vec<flock::Flock>,
+}
+
+impl Default for FileLocks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FileLocks {
+    /// No locks.
+    pub const fn new() -> Self {
+        Self {
+            state: SpinLock::new(State { records: Records::new(), flocks: Vec::new() }),
+            released: WaitQueue::new(),
+        }
+    }
+
+    /// Sets or clears a record lock. With `wait` it sleeps until the range is free: `EINTR` on a signal, `EDEADLK` when
+    /// the wait would never end; without, `EAGAIN`.
+    pub fn set_record(&self, request: &RecordRequest, may_wait: bool) -> Result<()> {
+        loop {
+            let blocker = {
+                let mut state = self.state.lock();
+                match state.records.conflict(request) {
+                    None => {
+                        state.records.apply(request)?;
+                        None
+                    }
+                    Some(blocker) => Some(blocker.owner),
+                }
+            };
+            let Some(blocker) = blocker else {
+                if request.kind != Some(LockKind::Write) {
+                    // A release or a downgrade: others may go on.
+                    self.released.wake_all();
+                }
+                return Ok(());
+            };
+            if !may_wait {
+                return Err(Error::WouldBlock);
+            }
+            let _edge = deadlock::begin_wait(request.owner, blocker)?;
+            wait::interruptible(&self.released, || self.state.lock().records.conflict(request).is_none())?;
+        }
+    }
+
+    /// The first lock that would be in the way of a request.
+    pub fn test_record(&self, request: &RecordRequest) -> Option<RecordDescription> {
+        self.state.lock().records.conflict(request).map(|record| record.describe())
+    }
+
+    /// Sets (`Some`) or clears the `flock` lock of an open file. A conversion is not atomic, as on Linux: the old lock
+    /// is given up before the new one is waited for.
+    pub fn set_flock(&self, file: u64, kind: Option<FlockKind>, may_wait: bool) -> Result<()> {
+        let mut released = false;
+        loop {
+            let done = {
+                let mut state = self.state.lock();
+                let existing = state.flocks.iter().find(|lock| lock.file == file).map(|lock| lock.kind);
+                if existing == kind {
+                    true
+                } else {
+                    if existing.is_some() {
+                        state.flocks.retain(|lock| lock.file != file);
+                        released = true;
+                    }
+                    match kind {
+                        None => true,
+                        Some(kind) if flock::conflicts(&state.flocks, file, kind) => false,
+                        Some(kind) => {
+                            crate::allocation::push(&mut state.flocks, flock::Flock { file, kind })?;
+                            true
+                        }
+                    }
+                }
+            };
+            if released {
+                self.released.wake_all();
+            }
+            if done {
+                return Ok(());
+            }
+            if !may_wait {
+                return Err(Error::WouldBlock);
+            }
+            let kind = kind.unwrap_or(FlockKind::Shared);
+            wait::interruptible(&self.released, || !flock::conflicts(&self.state.lock().flocks, file, kind))?;
+        }
+    }
+
+    /// A descriptor table closed the file: its record locks end.
+    pub fn release_owner(&self, owner: u64) {
+        self.release(LockOwner::Process { id: owner, pid: 0 }, None);
+    }
+
+    /// An open file ended: its record locks and its `flock` lock end.
+    pub fn release_file(&self, file: u64) {
+        self.release(LockOwner::File { id: file }, Some(file));
+    }
+
+    fn release(&self, owner: LockOwner, file: Option<u64>) {
+        let released = {
+            let mut state = self.state.lock();
+            let before = state.records.len() + state.flocks.len();
+            state.records.remove_owner(owner);
+            if let Some(file) = file {
+                state.flocks.retain(|lock| lock.file != file);
+            }
+            before != state.records.len() + state.flocks.len()
+        };
+        if released {
+            self.released.wake_all();
+        }
+    }
+
+    /// Calls `each` with every record lock (for `/proc/locks`), one hold of the lock for each.
+    pub fn for_each_record(&self, mut each: impl FnMut(RecordDescription)) {
+        let mut index = 0;
+        loop {
+            let description = self.state.lock().records.get(index).map(|record| record.describe());
+            let Some(description) = description else { return };
+            each(description);
+            index += 1;
+        }
+    }
+}

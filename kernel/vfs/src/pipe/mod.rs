@@ -1,0 +1,11 @@
+//! Pipes and FIFOs, and moving bytes through them without copying.
+
+mod end;
+mod fifo;
+mod ring;
+mod splice;
+
+pub use end::{Pipe, create_pipe};
+pub(crate) use fifo::open_fifo;
+pub use ring::{CAPACITY_DEFAULT, CAPACITY_MAX};
+pub use splice::{UserMemory, copy_file_range, sendfile, splice, tee, vmsplice};
