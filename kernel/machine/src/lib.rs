@@ -33,6 +33,7 @@ pub mod random;
 pub mod set_once;
 pub mod symbols;
 pub mod time;
+pub mod uart;
 pub mod user;
 pub mod user_memory;
 pub mod user_state;

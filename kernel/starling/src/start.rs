@@ -21,6 +21,8 @@ pub(crate) fn kernel_main() -> ! {
     sched::initialize();
     machine::interrupt::enable();
     boot::trace("scheduler");
+    start_host_link();
+    boot::trace("host link");
     if let Some(selection) = test_selection {
         tests::run(selection);
     }
@@ -28,6 +30,21 @@ pub(crate) fn kernel_main() -> ! {
         log::info!("{:>10} ns {}", mark.at_ns, mark.name);
     }
     machine::power::power_off()
+}
+
+/// The serial port that carries the host link: COM2.
+const HOST_LINK_PORT: usize = 1;
+
+/// Says hello to the host, if the machine has the port for it.
+fn start_host_link() {
+    match serial::Port::open(HOST_LINK_PORT) {
+        Ok(port) => {
+            if hostlink::Link::start(port).is_err() {
+                log::error!("no memory for the host link");
+            }
+        }
+        Err(reason) => log::info!("no host link: {reason:?}"),
+    }
 }
 
 /// Starts the application processors: straight into the scheduler, or for the tests of the machine to direct first.

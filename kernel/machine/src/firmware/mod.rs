@@ -12,7 +12,9 @@ mod platform;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use platform::{IoApic, Override, Platform, Polarity, Register, Trigger};
+pub(crate) use platform::Platform;
+#[cfg(any(target_os = "none", test))]
+pub(crate) use platform::{IoApic, Override, Polarity, Register, Trigger};
 
 /// Physical memory as the parsers see it.
 pub(crate) trait Memory {

@@ -38,6 +38,7 @@ mod processor;
 pub(crate) mod random;
 pub(crate) mod symbols;
 pub(crate) mod time;
+pub(crate) mod uart;
 pub mod user;
 pub(crate) mod user_memory;
 

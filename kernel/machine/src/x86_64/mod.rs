@@ -32,4 +32,5 @@ pub(crate) mod start;
 pub(crate) mod symbols;
 pub(crate) mod time;
 pub mod trap;
+pub(crate) mod uart;
 pub(crate) mod user_memory;

@@ -39,6 +39,9 @@ pub(crate) fn run(selection: &str) -> ! {
     run_modules(LATE, selection);
     let (passed, failed) = (PASSED.load(Ordering::Relaxed), FAILED.load(Ordering::Relaxed));
     print(format_args!("tests: {passed} passed, {failed} failed\n"));
+    if let Some(link) = hostlink::Link::get() {
+        link.exit(hostlink::ExitKind::Exited(u8::from(failed > 0)));
+    }
     ::machine::power::power_off()
 }
 

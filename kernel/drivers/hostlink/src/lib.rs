@@ -1,0 +1,36 @@
+//! The guest's end of the host link: what the kernel and `starling run` say to each other (the book's page on the
+//! host link has the protocol, crate `hostlink-protocol` the bytes).
+//!
+//! [`Link`] sits on a serial port. Frames leave whole: each is queued in one piece or not at all. Input arrives in a
+//! thread of the link, which takes frames apart and hands them on: standard input goes into a buffer that readers empty,
+//! the terminal's input and window size to the registered [`Terminal`], signals and the wish to end to the registered
+//! [`Control`]. The host sends only as much input as it was allowed to; the link allows more when input is consumed.
+#![cfg_attr(target_os = "none", no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod input;
+mod link;
+mod receiver;
+
+pub use hostlink_protocol::ExitKind;
+pub use link::{Link, Output, SendError};
+
+/// The terminal that the host's terminal is connected to.
+pub trait Terminal: Send + Sync {
+    /// Bytes were typed. Returns how many were taken; the rest is offered again after [`Link::terminal_has_room`].
+    fn input(&self, bytes: &[u8]) -> usize;
+
+    /// The host's terminal has this size now.
+    fn resize(&self, rows: u16, columns: u16);
+}
+
+/// Who is in charge of the command.
+pub trait Control: Send + Sync {
+    /// A signal for the command's process.
+    fn signal(&self, number: u8);
+
+    /// End everything in good order.
+    fn terminate(&self);
+}

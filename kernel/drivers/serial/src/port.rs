@@ -1,0 +1,301 @@
+//! One serial port.
+//!
+//! States of the transmitter: *idle* (ring empty, its interrupt masked) → *pushing* (a writer moves bytes to the FIFO,
+//! a burst at a time, lock released in between) → *waiting* (FIFO full, interrupt unmasked) → back to pushing in the
+//! interrupt handler. The receiver is *open* or, while its ring is full, *paused*.
+//!
+//! Locking: one interrupt-safe spin lock over rings and interrupt mask, held for a burst of [`FIFO_BYTES`] at most.
+//! The wait queues are woken after it is released.
+
+use crate::registers::Registers;
+use crate::ring::Ring;
+use bitflags::bitflags;
+use machine::interrupt;
+use machine::uart::{PORTS_MAX, Register, Uart};
+use memory::OutOfMemory;
+use sched::WaitQueue;
+use sync::{IrqSpinLock, Once};
+
+/// Depth of a 16550's FIFOs.
+const FIFO_BYTES: usize = 16;
+/// Capacity of the transmit ring: a few of the longest messages that writers want to put in whole.
+const TRANSMIT_BYTES: usize = 16 * 1024;
+/// Capacity of the receive ring: one page, which at the speed of these ports is plenty between two runs of a reader.
+const RECEIVE_BYTES: usize = 4096;
+/// Most rounds of an interrupt: each moves up to a FIFO's worth. Bounds the time with interrupts disabled; for what is
+/// left the interrupt is raised again.
+const INTERRUPT_ROUNDS_MAX: usize = 8;
+/// Longest wait for the transmitter in a panic, in polls.
+const PANIC_POLLS_MAX: u32 = 1_000_000;
+
+/// FIFOs on and emptied, interrupt when 14 bytes are there or after a pause.
+const FIFO_CONTROL: u8 = 0b1100_0111;
+/// 8 data bits, no parity.
+const FORMAT: u8 = 0b0000_0011;
+/// The divisor is visible in place of data and interrupt registers.
+const DIVISOR_ACCESS: u8 = 0b1000_0000;
+/// Ready, request to send, and the gate of the interrupt line.
+const MODEM: u8 = 0b0000_1011;
+/// No interrupt is pending, in the cause register.
+const NO_CAUSE: u8 = 1;
+/// In the status register: a byte is there, the transmitter's FIFO is empty.
+const DATA_READY: u8 = 1 << 0;
+const TRANSMITTER_EMPTY: u8 = 1 << 5;
+
+bitflags! {
+    /// Events that interrupt.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    struct Events: u8 {
+        const RECEIVED = 1 << 0;
+        const TRANSMITTER_EMPTY = 1 << 1;
+    }
+}
+
+/// A serial port that is in use.
+pub struct Port<R: Registers = Uart> {
+    registers: R,
+    state: IrqSpinLock<State>,
+    /// Writers that wait for room in the transmit ring.
+    room: WaitQueue,
+    /// Readers that wait for bytes.
+    data: WaitQueue,
+}
+
+struct State {
+    transmit: Ring,
+    receive: Ring,
+    enabled: Events,
+}
+
+/// Why a port can't be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenError {
+    /// There is no such port, or it is in use.
+    NoSuchPort,
+    /// No interrupt controller serves it.
+    NoInterrupt,
+    /// No memory for its rings.
+    OutOfMemory,
+}
+
+impl From<OutOfMemory> for OpenError {
+    fn from(_: OutOfMemory) -> OpenError {
+        OpenError::OutOfMemory
+    }
+}
+
+static PORTS: [Once<Port>; PORTS_MAX] = [const { Once::new() }; PORTS_MAX];
+
+impl Port {
+    /// Takes a port (0 is COM1) into use, for good.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(index: usize) -> Result<&'static Port, OpenError> {
+        let uart = Uart::take(index).ok_or(OpenError::NoSuchPort)?;
+        let irq = uart.irq();
+        let port = Port::new(uart)?;
+        let slot = PORTS.get(index).ok_or(OpenError::NoSuchPort)?;
+        let port = slot.call_once(|| port);
+        interrupt::connect_isa_irq(irq, handle_interrupt, index).map_err(|_| OpenError::NoInterrupt)?;
+        port.start();
+        Ok(port)
+    }
+}
+
+fn handle_interrupt(index: usize) {
+    if let Some(port) = PORTS.get(index).and_then(Once::get) {
+        port.interrupt();
+    }
+}
+
+impl<R: Registers> Port<R> {
+    pub(crate) fn new(registers: R) -> Result<Port<R>, OutOfMemory> {
+        let state = State {
+            transmit: Ring::new(TRANSMIT_BYTES)?,
+            receive: Ring::new(RECEIVE_BYTES)?,
+            enabled: Events::empty(),
+        };
+        Ok(Port { registers, state: IrqSpinLock::new(state), room: WaitQueue::new(), data: WaitQueue::new() })
+    }
+
+    /// Programs the UART and opens the receiver.
+    pub(crate) fn start(&self) {
+        let mut state = self.state.lock();
+        let registers = &self.registers;
+        registers.write(Register::InterruptEnable, 0);
+        registers.write(Register::LineControl, DIVISOR_ACCESS);
+        registers.write(Register::Data, 1);
+        registers.write(Register::InterruptEnable, 0);
+        registers.write(Register::LineControl, FORMAT);
+        registers.write(Register::InterruptCause, FIFO_CONTROL);
+        registers.write(Register::ModemControl, MODEM);
+        state.enabled = Events::empty();
+        self.enable(&mut state, Events::RECEIVED);
+    }
+
+    fn enable(&self, state: &mut State, events: Events) {
+        if !state.enabled.contains(events) {
+            state.enabled |= events;
+            self.registers.write(Register::InterruptEnable, state.enabled.bits());
+        }
+    }
+
+    fn disable(&self, state: &mut State, events: Events) {
+        if state.enabled.intersects(events) {
+            state.enabled -= events;
+            self.registers.write(Register::InterruptEnable, state.enabled.bits());
+        }
+    }
+
+    /// Queues all the pieces for transmission, one after the other with nothing in between, or none of them: false if
+    /// there is no room for all. Does not wait.
+    pub fn try_write_all(&self, pieces: &[&[u8]]) -> bool {
+        let total: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let mut state = self.state.lock();
+        if state.transmit.room() < total {
+            return false;
+        }
+        for piece in pieces {
+            let taken = state.transmit.push(piece);
+            debug_assert_eq!(taken, piece.len(), "room was checked");
+        }
+        drop(state);
+        self.push_out();
+        true
+    }
+
+    /// How many bytes can be queued now.
+    pub fn transmit_room(&self) -> usize {
+        self.state.lock().transmit.room()
+    }
+
+    /// Whether everything queued has left.
+    pub fn is_drained(&self) -> bool {
+        let state = self.state.lock();
+        state.transmit.len() == 0 && self.registers.read(Register::LineStatus) & TRANSMITTER_EMPTY != 0
+    }
+
+    /// Woken when transmit room appears, and when everything has left.
+    pub fn room_queue(&self) -> &WaitQueue {
+        &self.room
+    }
+
+    /// Moves queued bytes to the transmitter while it takes them; the rest is left to its interrupt.
+    fn push_out(&self) {
+        while self.push_burst(&mut self.state.lock()) {}
+        self.room.wake_all();
+    }
+
+    /// Moves one FIFO's worth; says whether to go on. Otherwise the interrupt is unmasked exactly if bytes are left.
+    fn push_burst(&self, state: &mut State) -> bool {
+        if state.transmit.len() == 0 {
+            self.disable(state, Events::TRANSMITTER_EMPTY);
+            return false;
+        }
+        if self.registers.read(Register::LineStatus) & TRANSMITTER_EMPTY == 0 {
+            self.enable(state, Events::TRANSMITTER_EMPTY);
+            return false;
+        }
+        let mut burst = [0; FIFO_BYTES];
+        let length = state.transmit.pop(&mut burst);
+        self.registers.write_burst(&burst[..length]);
+        true
+    }
+
+    /// Takes received bytes out and returns their number. Does not wait.
+    pub fn read(&self, target: &mut [u8]) -> usize {
+        let mut state = self.state.lock();
+        let count = state.receive.pop(target);
+        if count > 0 {
+            self.enable(&mut state, Events::RECEIVED);
+        }
+        count
+    }
+
+    /// Whether there are bytes to read.
+    pub fn has_data(&self) -> bool {
+        self.state.lock().receive.len() > 0
+    }
+
+    /// Woken when bytes arrive.
+    pub fn data_queue(&self) -> &WaitQueue {
+        &self.data
+    }
+
+    /// The UART's interrupt.
+    pub(crate) fn interrupt(&self) {
+        let (mut received, mut transmitted) = (false, false);
+        let mut state = self.state.lock();
+        for round in 0.. {
+            if self.registers.read(Register::InterruptCause) & NO_CAUSE != 0 {
+                break;
+            }
+            if round == INTERRUPT_ROUNDS_MAX {
+                self.raise_again(&state);
+                break;
+            }
+            received |= self.receive(&mut state);
+            if state.enabled.contains(Events::TRANSMITTER_EMPTY) {
+                transmitted |= self.push_burst(&mut state);
+            }
+        }
+        drop(state);
+        if received {
+            self.data.wake_all();
+        }
+        if transmitted {
+            self.room.wake_all();
+        }
+    }
+
+    /// Lets the interrupt line, whose edges count, go down and up.
+    fn raise_again(&self, state: &State) {
+        self.registers.write(Register::InterruptEnable, 0);
+        self.registers.write(Register::InterruptEnable, state.enabled.bits());
+    }
+
+    /// Empties the receive FIFO into the ring; pauses the receiver when that is full. Says whether bytes came.
+    fn receive(&self, state: &mut State) -> bool {
+        let mut burst = [0; FIFO_BYTES];
+        let limit = state.receive.room().min(FIFO_BYTES);
+        let mut length = 0;
+        while length < limit && self.registers.read(Register::LineStatus) & DATA_READY != 0 {
+            burst[length] = self.registers.read(Register::Data);
+            length += 1;
+        }
+        state.receive.push(&burst[..length]);
+        if state.receive.room() == 0 {
+            self.disable(state, Events::RECEIVED);
+        }
+        length > 0
+    }
+
+    /// Transmits bytes by polling, after what is queued: for a panic, when nobody else runs. A lock that a stopped
+    /// processor holds is passed over, and with it what is queued.
+    pub fn write_in_panic(&self, bytes: &[u8]) {
+        if let Some(mut state) = self.state.try_lock() {
+            let mut burst = [0; FIFO_BYTES];
+            loop {
+                let length = state.transmit.pop(&mut burst);
+                if length == 0 {
+                    break;
+                }
+                self.transmit_polled(&burst[..length]);
+            }
+        }
+        for burst in bytes.chunks(FIFO_BYTES) {
+            self.transmit_polled(burst);
+        }
+    }
+
+    fn transmit_polled(&self, burst: &[u8]) {
+        for _ in 0..PANIC_POLLS_MAX {
+            if self.registers.read(Register::LineStatus) & TRANSMITTER_EMPTY != 0 {
+                break;
+            }
+            machine::cpu::relax();
+        }
+        self.registers.write_burst(burst);
+    }
+}
