@@ -1,0 +1,22 @@
+//! System calls about files, grouped as in the manual.
+
+pub mod attributes;
+pub mod context;
+pub mod directory;
+pub mod epoll;
+pub mod eventfd;
+pub mod extended;
+pub mod fcntl;
+pub mod ioctl;
+pub mod mount;
+pub mod names;
+pub mod open;
+pub mod path;
+pub mod pipe;
+pub mod poll;
+pub mod select;
+pub mod splice;
+pub mod stat;
+pub mod statfs;
+pub mod sync;
+pub mod transfer;

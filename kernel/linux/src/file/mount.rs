@@ -1,0 +1,131 @@
+//! Mounting: mount(2), umount2(2), pivot_root(2).
+
+use alloc::vec::Vec;
+
+use vfs::Capabilities;
+use vfs::flags::{LookupFlags, MountFlags, UnmountFlags};
+use vfs::mount::{MountSource, Propagation};
+
+use super::directory::place_of;
+use super::path::UserPath;
+use crate::errno::{Errno, SysResult};
+use crate::task::Task;
+use crate::user_pointer::read_bytes;
+
+const MS_REMOUNT: u64 = 32;
+const MS_BIND: u64 = 4096;
+const MS_MOVE: u64 = 8192;
+const MS_REC: u64 = 16384;
+const MS_UNBINDABLE: u64 = 1 << 17;
+const MS_PRIVATE: u64 = 1 << 18;
+const MS_SLAVE: u64 = 1 << 19;
+const MS_SHARED: u64 = 1 << 20;
+const MS_MGC_VALUE: u64 = 0xc0ed_0000;
+const MS_MGC_MASK: u64 = 0xffff_0000;
+const PROPAGATION: u64 = MS_UNBINDABLE | MS_PRIVATE | MS_SLAVE | MS_SHARED;
+
+/// Bytes of mount options: one page.
+const OPTIONS_BYTES: usize = 4096;
+
+fn check_privilege(task: &Task) -> Result<(), Errno> {
+    if task.credentials.file.has(Capabilities::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// The option string: what is readable of a page, up to the terminator.
+fn read_options(address: u64) -> Result<Vec<u8>, Errno> {
+    if address == 0 {
+        return Ok(Vec::new());
+    }
+    let mut bytes = memory::fallible::try_vec_of(0, OPTIONS_BYTES).map_err(|_| Errno::ENOMEM)?;
+    let in_page = OPTIONS_BYTES - (address as usize % OPTIONS_BYTES);
+    if read_bytes(address, &mut bytes).is_err() {
+        bytes.truncate(in_page);
+        read_bytes(address, &mut bytes)?;
+    }
+    let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len() - 1);
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+/// Mounts a file system, binds, moves or changes a mount. Propagation types are kept and shown; events do not propagate.
+#[inline(never)]
+pub fn mount(task: &mut Task, source: u64, target: u64, kind: u64, flags: u64, options: u64) -> SysResult {
+    let kind = if kind == 0 { None } else { Some(UserPath::read(kind)?) };
+    let source = if source == 0 { None } else { Some(UserPath::read(source)?) };
+    let options = read_options(options)?;
+    let target = UserPath::read(target)?;
+    let flags = if flags & MS_MGC_MASK == MS_MGC_VALUE { flags & !MS_MGC_MASK } else { flags };
+    let target = place_of(task, &target, LookupFlags::FOLLOW)?;
+    check_privilege(task)?;
+    let places = task.file_system.places();
+    let namespace = &places.namespace;
+    let recursive = flags & MS_REC != 0;
+    let mount_flags = mount_flags(flags);
+    let source_place = |task: &Task| match &source {
+        Some(source) => place_of(task, source, LookupFlags::FOLLOW),
+        None => Err(Errno::EINVAL),
+    };
+    if flags & MS_REMOUNT != 0 {
+        let file_system = if flags & MS_BIND == 0 { Some(options.as_slice()) } else { None };
+        namespace.remount(&target, mount_flags, file_system)?;
+    } else if flags & MS_BIND != 0 {
+        let source = source_place(task)?;
+        namespace.mount(MountSource::Bind { source: &source, recursive }, &target, mount_flags)?;
+    } else if flags & PROPAGATION != 0 {
+        namespace.set_propagation(&target, propagation(flags)?, recursive)?;
+    } else if flags & MS_MOVE != 0 {
+        let source = source_place(task)?;
+        namespace.mount(MountSource::Move { source: &source }, &target, mount_flags)?;
+    } else {
+        let kind = kind.ok_or(Errno::EINVAL)?;
+        let file_system = vfs::superblock::find_file_system(kind.as_bytes())?;
+        let source = source.as_ref().map_or(&b"none"[..], |source| source.as_bytes());
+        namespace.mount(MountSource::New { file_system, source, options: &options }, &target, mount_flags)?;
+    }
+    Ok(0)
+}
+
+fn mount_flags(flags: u64) -> MountFlags {
+    let mut wanted = MountFlags::from_bits_truncate(flags as u32);
+    let explicit = MountFlags::NO_ACCESS_TIME | MountFlags::STRICT_ACCESS_TIME;
+    if !wanted.intersects(explicit) {
+        wanted |= MountFlags::RELATIVE_ACCESS_TIME;
+    }
+    wanted
+}
+
+fn propagation(flags: u64) -> Result<Propagation, Errno> {
+    match flags & PROPAGATION {
+        MS_PRIVATE => Ok(Propagation::Private),
+        MS_SHARED => Ok(Propagation::new_shared()),
+        MS_SLAVE => Ok(Propagation::Slave(0)),
+        MS_UNBINDABLE => Ok(Propagation::Unbindable),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Unmounts a file system.
+#[inline(never)]
+pub fn umount2(task: &mut Task, target: u64, flags: u32) -> SysResult {
+    let flags = UnmountFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+    let target = UserPath::read(target)?;
+    let follow = if flags.contains(UnmountFlags::NO_FOLLOW) { LookupFlags::empty() } else { LookupFlags::FOLLOW };
+    let place = place_of(task, &target, follow)?;
+    check_privilege(task)?;
+    let places = task.file_system.places();
+    places.namespace.unmount(place, flags, &places.root)?;
+    Ok(0)
+}
+
+/// Exchanges the root mount.
+#[inline(never)]
+pub fn pivot_root(task: &mut Task, new_root: u64, put_old: u64) -> SysResult {
+    check_privilege(task)?;
+    let (new_root, put_old) = (UserPath::read(new_root)?, UserPath::read(put_old)?);
+    let flags = LookupFlags::FOLLOW | LookupFlags::DIRECTORY;
+    let (new_root, put_old) = (place_of(task, &new_root, flags)?, place_of(task, &put_old, flags)?);
+    let places = task.file_system.places();
+    places.namespace.pivot_root(&new_root, &put_old, &places.root)?;
+    crate::process::table::for_each_file_system_context(|context| context.move_root(&places.root, &new_root))?;
+    Ok(0)
+}

@@ -1,0 +1,149 @@
+//! poll(2) and ppoll(2).
+//!
+//! Up to [`INLINE`] descriptors are polled without an allocation.
+
+use alloc::sync::Arc;
+
+use machine::time::now_ns;
+use smallvec::SmallVec;
+use vfs::poll::{PollEvents, PollRequest, PollWaiter, PollWaiting};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::context::descriptor_number;
+use crate::abi::Timespec;
+use crate::errno::{Errno, SysResult};
+use crate::process::limits::Resource;
+use crate::signal::set::SignalSet;
+use crate::task::{Pause, Task};
+use crate::user_pointer::UserPointer;
+
+/// Descriptors that need no allocation.
+const INLINE: usize = 4;
+
+/// `struct pollfd`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct PollWords {
+    descriptor: i32,
+    events: u16,
+    ready: u16,
+}
+
+/// The requests of one call.
+pub(super) type Requests = SmallVec<[PollRequest; INLINE]>;
+
+/// The deadline that a time-out in milliseconds means: none when negative.
+pub fn deadline_of_milliseconds(timeout_ms: i32) -> Option<u64> {
+    match u64::try_from(timeout_ms) {
+        Err(_) => None,
+        Ok(0) => Some(0),
+        Ok(milliseconds) => Some(now_ns().saturating_add(milliseconds * 1_000_000)),
+    }
+}
+
+/// The deadline that a time-out means.
+///
+/// # Errors
+/// EINVAL for fields out of range.
+pub fn deadline_of_timespec(time: &Timespec) -> Result<u64, Errno> {
+    match time.to_ns().ok_or(Errno::EINVAL)? {
+        0 => Ok(0),
+        ns => Ok(now_ns().saturating_add(ns)),
+    }
+}
+
+/// Room for the requests of a call.
+pub(super) fn requests(count: usize) -> Result<Requests, Errno> {
+    let mut requests = Requests::new();
+    if count > INLINE {
+        memory::fallible::fail_point().map_err(|_| Errno::ENOMEM)?;
+        requests.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    }
+    Ok(requests)
+}
+
+impl Task {
+    /// The request of one descriptor: INVALID at once when it is not open.
+    pub(super) fn poll_request(&self, descriptor: i32, events: PollEvents) -> PollRequest {
+        let file = descriptor_number(descriptor).ok().and_then(|number| self.files.get_usable(number).ok());
+        let ready = if file.is_none() && descriptor >= 0 { PollEvents::INVALID } else { PollEvents::empty() };
+        PollRequest { file, events, ready }
+    }
+
+    /// The thread's poll state, made on first use.
+    pub(super) fn poll_waiter(&mut self) -> Result<Arc<dyn PollWaiting>, Errno> {
+        if let Some(waiter) = &self.poll_waiter {
+            return Ok(waiter.clone());
+        }
+        let waiter = PollWaiter::new()?;
+        self.poll_waiter = Some(waiter.clone());
+        Ok(waiter)
+    }
+}
+
+#[inline(never)]
+fn poll_list(task: &mut Task, list: u64, count: u32, deadline_ns: Option<u64>) -> Result<usize, vfs::Error> {
+    let pointer = UserPointer::<PollWords>::new(list);
+    let bad_address = |_: Errno| vfs::Error::BadAddress;
+    let waiter = task.poll_waiter().map_err(|_| vfs::Error::OutOfMemory)?;
+    let mut requests = requests(count as usize).map_err(|_| vfs::Error::OutOfMemory)?;
+    for at in 0..count as usize {
+        let words = pointer.add(at).read().map_err(bad_address)?;
+        requests.push(task.poll_request(words.descriptor, PollEvents::from_bits_truncate(words.events.into())));
+    }
+    let found = vfs::poll::poll(&waiter, &mut requests, deadline_ns)?;
+    for (at, request) in requests.iter().enumerate() {
+        let field = pointer.add(at).address() + 6;
+        UserPointer::<u16>::new(field).write(&(request.ready.bits() as u16)).map_err(bad_address)?;
+    }
+    Ok(found)
+}
+
+fn check_count(task: &Task, count: u32) -> Result<(), Errno> {
+    if u64::from(count) > task.process().limit(Resource::OpenFiles) { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+/// Waits for files; goes on with the rest of the time after a stop or a signal without a handler.
+pub fn poll(task: &mut Task, list: u64, count: u32, timeout_ms: i32) -> SysResult {
+    check_count(task, count)?;
+    let deadline_ns = deadline_of_milliseconds(timeout_ms);
+    resume(task, list, count, deadline_ns)
+}
+
+/// Goes on with an interrupted poll.
+pub fn resume(task: &mut Task, list: u64, count: u32, deadline_ns: Option<u64>) -> SysResult {
+    match poll_list(task, list, count, deadline_ns) {
+        Ok(found) => Ok(found),
+        Err(vfs::Error::Interrupted) => Err(task.pause(Pause::Poll { list, count, deadline_ns })),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Waits for files with another signal mask; the time left is stored.
+#[inline(never)]
+pub fn ppoll(task: &mut Task, list: u64, count: u32, timeout: u64, mask: u64, size: usize) -> SysResult {
+    check_count(task, count)?;
+    let timeout = UserPointer::<Timespec>::new(timeout);
+    let deadline_ns = match timeout.given() {
+        None => None,
+        Some(pointer) => Some(deadline_of_timespec(&pointer.read()?)?),
+    };
+    if let Some(pointer) = UserPointer::<u64>::new(mask).given() {
+        if size != 8 {
+            return Err(Errno::EINVAL);
+        }
+        let mask = SignalSet::from_bits(pointer.read()?);
+        task.set_temporary_mask(mask);
+    }
+    let result = poll_list(task, list, count, deadline_ns);
+    store_rest(timeout, deadline_ns);
+    result.map_err(super::context::not_restarted)
+}
+
+/// Stores the time left of a call; a fault there is not an error of the call.
+pub(super) fn store_rest(timeout: UserPointer<Timespec>, deadline_ns: Option<u64>) {
+    if let (Some(pointer), Some(deadline_ns)) = (timeout.given(), deadline_ns) {
+        let _ = pointer.write(&Timespec::from_ns(deadline_ns.saturating_sub(now_ns())));
+    }
+}
+
