@@ -41,7 +41,7 @@ pub fn create(initial: u32, semaphore: bool, flags: OpenFlags) -> Result<Arc<Ope
         watchers: PollList::new(),
     })?;
     let flags = (flags & OpenFlags::NON_BLOCK) | OpenFlags::READ_WRITE;
-    OpenFile::anonymous(crate::anonymous::inode()?, counter, flags)
+    OpenFile::anonymous(crate::anonymous::shared_inode()?, counter, flags)
 }
 
 impl EventCounter {

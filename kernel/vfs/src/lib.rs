@@ -30,6 +30,7 @@ pub mod dentry;
 pub mod device;
 pub mod epoll;
 mod error;
+pub mod eventfd;
 pub mod file;
 pub mod flags;
 pub mod inode;
