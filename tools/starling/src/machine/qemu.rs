@@ -158,6 +158,8 @@ fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
     let mut words: Vec<OsString> = Vec::new();
     let mut add = |line: &str| words.extend(line.split(' ').map(OsString::from));
     add("-nodefaults -no-user-config -no-reboot -display none -vga none -net none");
+    // What the guest runs is not trusted: QEMU itself may not start programs or gain rights. Costs no measurable time.
+    add("-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
     match configuration.machine {
         MachineKind::Q35 => {
             add("-machine q35,smm=off,i8042=off,vmport=off,sata=off,smbus=off,usb=off");

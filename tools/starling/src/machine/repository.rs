@@ -61,7 +61,9 @@ impl Repository {
         command.args(["--target", BARE_TARGET]);
         if self.build_std {
             // Debian's Rust has the sources of the library but not its build for this target.
+            // Its linker is a package of its own too.
             command.env("RUSTC_BOOTSTRAP", "1").arg("-Zbuild-std=core,alloc,compiler_builtins");
+            command.env("CARGO_TARGET_X86_64_UNKNOWN_NONE_LINKER", "ld.lld");
         }
         command
     }
