@@ -10,6 +10,8 @@
 extern crate alloc;
 
 #[cfg(target_os = "none")]
+mod host_link;
+#[cfg(target_os = "none")]
 mod start;
 #[cfg(target_os = "none")]
 mod tests;

@@ -3,7 +3,7 @@
 //! The boot processor does everything up to the scheduler alone. With `test=` on the command line the tests of the
 //! machine run before the scheduler takes the processors over; all others after.
 
-use crate::tests;
+use crate::{host_link, tests};
 use machine::boot;
 use machine::cpu::{self, CpuId};
 
@@ -21,7 +21,7 @@ pub(crate) fn kernel_main() -> ! {
     sched::initialize();
     machine::interrupt::enable();
     boot::trace("scheduler");
-    start_host_link();
+    host_link::start();
     boot::trace("host link");
     if let Some(selection) = test_selection {
         tests::run(selection);
@@ -30,21 +30,6 @@ pub(crate) fn kernel_main() -> ! {
         log::info!("{:>10} ns {}", mark.at_ns, mark.name);
     }
     machine::power::power_off()
-}
-
-/// The serial port that carries the host link: COM2.
-const HOST_LINK_PORT: usize = 1;
-
-/// Says hello to the host, if the machine has the port for it.
-fn start_host_link() {
-    match serial::Port::open(HOST_LINK_PORT) {
-        Ok(port) => {
-            if hostlink::Link::start(port).is_err() {
-                log::error!("no memory for the host link");
-            }
-        }
-        Err(reason) => log::info!("no host link: {reason:?}"),
-    }
 }
 
 /// Starts the application processors: straight into the scheduler, or for the tests of the machine to direct first.

@@ -1,7 +1,7 @@
 //! The guest's end of the host link: what the kernel and `starling run` say to each other (the book's page on the
 //! host link has the protocol, crate `hostlink-protocol` the bytes).
 //!
-//! [`Link`] sits on a serial port. Frames leave whole: each is queued in one piece or not at all. Input arrives in a
+//! [`Link`] sits on a [`Transport`], such as a serial port. Frames leave whole: each is queued in one piece or not at all. Input arrives in a
 //! thread of the link, which takes frames apart and hands them on: standard input goes into a buffer that readers empty,
 //! the terminal's input and window size to the registered [`Terminal`], signals and the wish to end to the registered
 //! [`Control`]. The host sends only as much input as it was allowed to; the link allows more when input is consumed.
@@ -13,9 +13,11 @@ extern crate alloc;
 mod input;
 mod link;
 mod receiver;
+mod transport;
 
 pub use hostlink_protocol::ExitKind;
 pub use link::{Link, Output, SendError};
+pub use transport::Transport;
 
 /// The terminal that the host's terminal is connected to.
 pub trait Terminal: Send + Sync {

@@ -4,7 +4,7 @@
 //! the report of a bug in a panic is pushed out after whatever the port had queued, and the host takes what comes.
 
 use crate::input::Input;
-use crate::{Control, Terminal, receiver};
+use crate::{Control, Terminal, Transport, receiver};
 use alloc::boxed::Box;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,6 @@ use hostlink_protocol::{
 };
 use memory::OutOfMemory;
 use sched::{Builder, WaitQueue};
-use serial::Port;
 use sync::Once;
 
 /// Longest small frame: those that are encoded on the stack.
@@ -55,7 +54,7 @@ pub enum SendError {
 
 /// The link to the host.
 pub struct Link {
-    port: &'static Port,
+    port: &'static dyn Transport,
     pub(crate) input: Input,
     terminal: Once<&'static dyn Terminal>,
     control: Once<&'static dyn Control>,
@@ -75,7 +74,7 @@ impl Link {
     ///
     /// # Errors
     /// When there is no memory for its buffers and its thread.
-    pub fn start(port: &'static Port) -> Result<&'static Link, OutOfMemory> {
+    pub fn start(port: &'static dyn Transport) -> Result<&'static Link, OutOfMemory> {
         let input = Input::new()?;
         let link = LINK.call_once(|| Link {
             port,
@@ -112,7 +111,7 @@ impl Link {
         self.control.get().copied()
     }
 
-    pub(crate) fn port(&self) -> &'static Port {
+    pub(crate) fn port(&self) -> &'static dyn Transport {
         self.port
     }
 

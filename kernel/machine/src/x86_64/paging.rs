@@ -52,6 +52,7 @@ static DEVICE_TABLE: AtomicU64 = AtomicU64::new(0);
 /// Pages of the device window given out.
 static DEVICE_NEXT: AtomicU64 = AtomicU64::new(0);
 
+// SAFETY: the linker script and the assembly define these symbols with these types.
 unsafe extern "C" {
     static __text_end: u8;
     static __rodata_end: u8;

@@ -40,6 +40,7 @@ static START_COUNT: AtomicU32 = AtomicU32::new(0);
 /// The kernel's page tables, for the trampoline.
 static START_ROOT: AtomicU64 = AtomicU64::new(0);
 
+// SAFETY: the linker script and the assembly define these symbols with these types.
 unsafe extern "C" {
     static trampoline_start: u8;
     static trampoline_end: u8;

@@ -7,6 +7,7 @@
 /// `nop dword ptr [rax]`: as long as `stac` and `clac`.
 const NOP3: [u8; 3] = [0x0f, 0x1f, 0x00];
 
+// SAFETY: the linker script or the assembly defines these symbols with these types.
 unsafe extern "C" {
     static __start_starling_smap_sites: u64;
     static __stop_starling_smap_sites: u64;

@@ -36,6 +36,7 @@ impl<T> BootCell<T> {
     }
 }
 
+// SAFETY: the linker script and the assembly define these symbols with these types.
 unsafe extern "C" {
     static boot_stack_bottom: u8;
     static __kernel_start: u8;
@@ -49,6 +50,7 @@ unsafe extern "C" {
 #[macro_export]
 macro_rules! kernel_main {
     ($main:path) => {
+        // SAFETY: only the machine crate's start-up code knows the name.
         #[unsafe(no_mangle)]
         extern "C" fn starling_kernel_main() -> ! {
             $main()

@@ -14,6 +14,7 @@ const HEADER_BYTES: usize = 24;
 /// Longest table believed: the limit of the whole image.
 const TABLE_BYTES_MAX: u64 = 4 << 20;
 
+// SAFETY: the linker script or the assembly defines these symbols with these types.
 unsafe extern "C" {
     static __symbols_start: u8;
     static __kernel_start: u8;

@@ -12,6 +12,7 @@ struct Entry {
     fix_up: u64,
 }
 
+// SAFETY: the linker script or the assembly defines these symbols with these types.
 unsafe extern "C" {
     static __start_starling_exception_table: Entry;
     static __stop_starling_exception_table: Entry;
