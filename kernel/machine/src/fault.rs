@@ -11,7 +11,7 @@ use crate::backend::trap::frame::TrapFrame;
 use crate::set_once::SetOnce;
 
 #[cfg(target_os = "none")]
-pub use crate::backend::trap::continue_on_fresh_stack;
+pub use crate::backend::trap::abandon_page_fault;
 
 /// What the faulting access wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use sync::rcu;
 use crate::cpu::{Cpu, REQUEST_ARM, REQUEST_RESCHEDULE};
 use crate::run_queue::{Activation, RunQueue};
 use crate::thread::{Thread, ThreadRef, current};
-use crate::{balance, deadline, idle, placement, softirq, statistics};
+use crate::{balance, deadline, idle, placement, softirq, stack, statistics};
 
 /// Runs another thread if there is one that should. The current thread stays runnable unless it has announced that it
 /// sleeps; wait functions do that, use them instead.
@@ -143,9 +143,29 @@ fn choose(queue: &mut RunQueue, stays: bool) -> &'static Thread {
     if next.is_none() && balance::pull_when_idle(queue) {
         next = queue.pick(false);
     }
-    let next = next.unwrap_or(queue.idle());
+    let next = next.filter(|&next| ptr::eq(next, queue.current()) || admit(queue, next));
+    let next = next.unwrap_or_else(|| {
+        admit(queue, queue.idle());
+        queue.idle()
+    });
     // SAFETY: a runnable thread and the idle thread are alive.
     unsafe { &*next }
+}
+
+/// Whether this CPU can run the thread now. It cannot while there are no frames for its stack to grow into, or while its stack
+/// is being trimmed: then it waits in the queue, and the idle thread, which is always admitted, tries again.
+fn admit(queue: &mut RunQueue, next: *const Thread) -> bool {
+    if ptr::eq(next, queue.current()) {
+        return true;
+    }
+    // SAFETY: a runnable thread and the idle thread are alive; the queue's lock is held.
+    let thread = unsafe { &*next };
+    // SAFETY: likewise.
+    let admitted = stack::admit(unsafe { thread.stack() });
+    if !admitted {
+        queue.put_back(thread);
+    }
+    admitted
 }
 
 fn switch(cpu: &'static Cpu, queue: &mut RunQueue, previous: &Thread, next: &Thread, now_ns: u64) {
@@ -184,6 +204,8 @@ fn finish_switch() {
     let previous = cpu.previous.load(Ordering::Relaxed);
     // SAFETY: the thread that was switched away from is alive: if dead, its last reference is dropped below.
     let thread = unsafe { &*previous };
+    // SAFETY: this CPU has executed the thread up to now; its context was saved by the switch.
+    unsafe { stack::left(thread.stack(), (*thread.context.get()).stack_pointer()) };
     let moving = thread.state.is_moving();
     let dead = thread.state.is_dead();
     // Release: pairs with the Acquire in `placement::enqueue`; the context is saved.

@@ -14,6 +14,7 @@ use crate::cpu::{Cpu, IDLE};
 /// The body of each CPU's idle thread.
 pub(crate) fn run() -> ! {
     loop {
+        prepare_memory();
         interrupt::disable_unguarded();
         // SeqCst: the announcement is before the look at the queue; a waker enqueues before it looks for idle CPUs.
         IDLE.insert(cpu::current(), Ordering::SeqCst);
@@ -32,4 +33,13 @@ pub(crate) fn run() -> ! {
 pub(crate) fn leave() {
     rcu::idle_exit();
     IDLE.remove(cpu::current(), Ordering::Relaxed);
+}
+
+/// Uses an idle moment to have frames at hand that are zeroed, and those that stacks grow into.
+fn prepare_memory() {
+    memory::kstack::refill();
+    while Cpu::this().running.load(Ordering::Relaxed) == 0
+        && !preempt::need_resched()
+        && memory::frame::zero_ahead()
+    {}
 }

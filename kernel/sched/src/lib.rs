@@ -27,6 +27,7 @@ mod cpu;
 mod deadline;
 mod dispatch;
 mod idle;
+mod memory_service;
 mod mutex;
 mod placement;
 mod policy;

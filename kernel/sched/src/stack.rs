@@ -3,66 +3,76 @@
 //! ```text
 //! top ─► user registers (user threads only) | first frame ↓
 //! ```
+//!
+//! The stack belongs to crate `memory`, which maps its pages when they are touched. In return the dispatcher asks
+//! [`admit`] before it switches to a thread, and says [`left`] after it has switched away from one.
 
-use alloc::alloc::{Layout, alloc_zeroed, dealloc};
+use alloc::alloc::Layout;
 use alloc::sync::Arc;
-use core::mem::size_of;
-use core::ptr::NonNull;
 
-use machine::address::{PAGE_SIZE, VirtAddr};
+use machine::address::VirtAddr;
+use machine::cpu;
 use machine::user_state::UserState;
 use memory::OutOfMemory;
-
-/// Hosted code is compiled without optimisation and runs the standard library's panic machinery on this stack.
-const HOSTED_PAGES: usize = 64;
+use memory::kstack::{self, KernelStack};
 
 /// Memory for a thread to run on.
 pub(crate) struct Stack {
-    bottom: NonNull<u8>,
-    layout: Layout,
-    /// Bytes at the top that hold the user registers.
-    reserved: usize,
+    memory: KernelStack,
+    /// Where the first frame begins.
+    start: VirtAddr,
 }
 
-// SAFETY: a stack is memory that its thread alone uses.
-unsafe impl Send for Stack {}
-
 impl Stack {
-    pub(crate) fn allocate(pages: usize) -> Result<Self, OutOfMemory> {
-        let pages = if cfg!(target_os = "none") { pages } else { pages.max(HOSTED_PAGES) };
-        let layout = Layout::from_size_align(pages * PAGE_SIZE, PAGE_SIZE).map_err(|_| OutOfMemory)?;
-        // SAFETY: the layout has a size.
-        let bottom = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(OutOfMemory)?;
-        Ok(Self { bottom, layout, reserved: 0 })
-    }
-
-    fn top(&self) -> usize {
-        self.bottom.as_ptr() as usize + self.layout.size()
+    /// A stack that may grow to so many pages; a pinned one has them all from the start.
+    pub(crate) fn allocate(pages: usize, pinned: bool) -> Result<Self, OutOfMemory> {
+        let memory = if pinned { KernelStack::allocate_pinned(pages) } else { KernelStack::allocate(pages) }?;
+        let start = memory.top();
+        Ok(Self { memory, start })
     }
 
     /// Where the first frame begins.
     pub(crate) fn start(&self) -> VirtAddr {
-        VirtAddr::new((self.top() - self.reserved) as u64)
+        self.start
+    }
+
+    /// The stack's memory.
+    pub(crate) fn memory(&self) -> &KernelStack {
+        &self.memory
     }
 
     /// Puts user registers at the top.
     pub(crate) fn place_user_state(&mut self, make: impl FnOnce() -> UserState) -> *mut UserState {
-        self.reserved = size_of::<UserState>().next_multiple_of(64);
-        let place = (self.top() - self.reserved) as *mut UserState;
-        // SAFETY: the top page is mapped and larger than the state, which fits below the top aligned to 64.
+        let (place, start) = self.memory.control_block(Layout::new::<UserState>());
+        self.start = start;
+        let place = place.cast::<UserState>().as_ptr();
+        // SAFETY: the memory is the stack's own, mapped, large enough and aligned for the state; nothing uses it yet.
         unsafe { place.write(make()) };
         place
     }
 }
 
-impl Drop for Stack {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `allocate` with this layout; no thread runs on it any more.
-        unsafe { dealloc(self.bottom.as_ptr(), self.layout) };
+/// Whether this CPU can run a thread on this stack now; the switch must follow a yes. A thread without a stack of its
+/// own is one that runs on its CPU's boot stack.
+pub(crate) fn admit(stack: Option<&Stack>) -> bool {
+    match stack {
+        Some(stack) => kstack::admit(&stack.memory, cpu::current()),
+        None => {
+            kstack::admit_start_up_stack();
+            true
+        }
+    }
+}
+
+/// A thread was switched away from, with this stack pointer.
+pub(crate) fn left(stack: Option<&Stack>, saved_pointer: VirtAddr) {
+    match stack {
+        Some(stack) => kstack::left(&stack.memory, saved_pointer),
+        None => kstack::left_start_up_stack(),
     }
 }
 
 /// Moves the value into a counted allocation.
 pub(crate) fn try_arc<T>(value: T) -> Result<Arc<T>, OutOfMemory> {
-    Ok(Arc::new(value))
+    memory::fallible::try_arc(value)
 }

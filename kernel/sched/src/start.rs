@@ -15,7 +15,7 @@ use sync::{Once, PerCpu, per_cpu};
 
 use crate::cpu::Cpu;
 use crate::thread::{Builder, Thread, ThreadRef};
-use crate::{deadline, dispatch, idle, rcu_driver, softirq, statistics, timer, work};
+use crate::{deadline, dispatch, idle, memory_service, rcu_driver, softirq, statistics, timer, work};
 
 /// Idle threads take interrupts and softirqs on other stacks; their own holds a few frames.
 const IDLE_STACK_PAGES: usize = 2;
@@ -59,6 +59,7 @@ fn set_hooks() {
         sync::remote::initialize();
         rcu_driver::initialize();
         statistics::initialize();
+        memory_service::set_hooks();
     });
 }
 
@@ -66,6 +67,7 @@ fn start_helpers() {
     let this = cpu::current();
     softirq::start_thread(this).expect("memory for the boot CPU's threads");
     work::start();
+    memory_service::start();
 }
 
 /// The running context becomes a thread of this CPU, which gets an idle thread.
@@ -87,7 +89,8 @@ fn idle_thread(this: CpuId) -> *const Thread {
         return existing;
     }
     let affinity = CpuSet::only(this);
-    let builder = Builder { affinity, stack_pages: IDLE_STACK_PAGES, ..Builder::new("idle") };
+    let builder =
+        Builder { affinity, stack_pages: IDLE_STACK_PAGES, pinned_stack: true, ..Builder::new("idle") };
     let new = builder.allocate(Box::new(|| idle::run())).expect("memory for an idle thread");
     let idle = Arc::into_raw(new.into_idle()).cast_mut();
     slot.store(idle, Ordering::Release);

@@ -36,8 +36,8 @@ pub type ThreadRef = Arc<Thread>;
 
 /// Bytes of a thread's name, as in Linux (15 and a terminator).
 pub const NAME_BYTES: usize = 15;
-/// Pages that a thread's stack may grow to unless its builder says otherwise.
-const DEFAULT_STACK_PAGES: usize = 4;
+/// Stands for the number of pages that the boot parameter `kstack.pages` says.
+const DEFAULT_STACK_PAGES: usize = 0;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -101,8 +101,10 @@ pub enum UserStart {
 pub struct Builder {
     /// Its name; longer ones are cut.
     pub name: [u8; NAME_BYTES + 1],
-    /// Pages its stack may grow to.
+    /// Pages its stack may grow to; 0 for the default.
     pub stack_pages: usize,
+    /// Whether all of these are there from the start: for threads that must run when memory is short.
+    pub pinned_stack: bool,
     /// The CPUs it may run on.
     pub affinity: CpuSet,
     /// How it competes for them.
@@ -123,6 +125,7 @@ impl Builder {
         Self {
             name: name_bytes(name.as_bytes()),
             stack_pages: DEFAULT_STACK_PAGES,
+            pinned_stack: false,
             affinity: CpuSet::ALL,
             policy: Policy::Normal,
             nice: Nice::default(),
@@ -143,7 +146,7 @@ impl Builder {
 
     /// [`Builder::prepare`] while the scheduler is being started.
     pub(crate) fn allocate(self, body: Body) -> Result<NewThread, OutOfMemory> {
-        let mut stack = Stack::allocate(self.stack_pages)?;
+        let mut stack = Stack::allocate(self.stack_pages, self.pinned_stack)?;
         let user_state = match self.user {
             UserStart::None => core::ptr::null_mut(),
             UserStart::Fresh => stack.place_user_state(UserState::new),
@@ -181,6 +184,7 @@ impl Builder {
         // SAFETY: the stack's top is free below the user state, and lives until the thread is dead.
         let context =
             unsafe { KernelContext::new(stack.start(), thread_main, Arc::as_ptr(&thread) as usize) };
+        stack.memory().set_owner(thread.id);
         // SAFETY: nobody else knows the thread yet.
         unsafe {
             *thread.context.get() = context;
@@ -397,6 +401,15 @@ impl Thread {
     /// Its address space, if it has one.
     pub fn address_space(&self) -> Option<Arc<AddressSpace>> {
         self.space.get()
+    }
+
+    /// Its stack, if it does not run on a CPU's boot stack.
+    ///
+    /// # Safety
+    /// The thread is alive, and the caller is the CPU that executes it or holds the lock of the queue that it is on.
+    pub(crate) unsafe fn stack(&self) -> Option<&Stack> {
+        // SAFETY: the stack is taken only when the thread is dead and no CPU executes it.
+        unsafe { (*self.stack.get()).as_ref() }
     }
 
     /// User registers kept for it while it does not run; the caller is the thread, or holds it off every CPU.

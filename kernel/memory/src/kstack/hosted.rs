@@ -139,10 +139,13 @@ pub fn admit(_next: &KernelStack, _cpu: CpuId) -> bool {
     true
 }
 
+/// The CPU is about to switch to a thread that runs on no slot.
+pub fn admit_start_up_stack() {}
+
 /// The former thread's stack has been left.
 pub fn left(_former: &KernelStack, _saved_pointer: VirtAddr) {}
 
-/// For code that ran on no slot before (start-up): nothing is being left.
+/// The former thread ran on no slot: nothing is being left.
 pub fn left_start_up_stack() {}
 
 /// Backs the running thread's stack down to an address.

@@ -36,8 +36,8 @@ use hosted as backend;
 use mapped as backend;
 
 pub use backend::{
-    KernelStack, admit, ensure, free_unused, left, left_start_up_stack, refill, service, set_kill_hook,
-    set_name_hook, trim,
+    KernelStack, admit, admit_start_up_stack, ensure, free_unused, left, left_start_up_stack, refill,
+    service, set_kill_hook, set_name_hook, trim,
 };
 pub(crate) use backend::{prepare, totals, write_windows};
 pub use exercise::{Exercise, exercise};

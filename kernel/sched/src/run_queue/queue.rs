@@ -285,6 +285,11 @@ impl RunQueue {
         Some(first)
     }
 
+    /// Puts a picked thread that cannot run now back among the waiting ones.
+    pub(crate) fn put_back(&mut self, thread: &Thread) {
+        self.insert(thread);
+    }
+
     /// Makes the chosen thread the running one.
     pub(crate) fn set_current(&mut self, thread: &Thread, now_ns: u64) {
         self.current = thread;

@@ -9,5 +9,5 @@ mod page_fault;
 mod report;
 mod stubs;
 
-pub use page_fault::continue_on_fresh_stack;
+pub use page_fault::abandon_page_fault;
 pub(crate) use stubs::{PAGE_FAULT_SLOT_BYTES, enter_user};

@@ -83,33 +83,19 @@ pub(super) extern "C" fn user_fault_from_kernel(frame: &mut TrapFrame) {
     }
 }
 
-/// Leaves the #PF stack for good and calls `entry` at the top of the interrupted thread's own stack, with interrupts
-/// on: the end of a thread whose stack overflowed.
+/// Undoes what the entry stub did to the #PF stack, for a fault that is never returned from: the thread's stack has
+/// overflowed, and the caller switches to another thread.
 ///
 /// # Safety
-/// Called by the overflow hook, for a thread that runs on the stack that ends at `stack_top` (aligned to 16, its top
-/// page mapped) and holds nothing that others wait for: its frames are overwritten.
-pub unsafe fn continue_on_fresh_stack(stack_top: VirtAddr, entry: fn() -> !) -> ! {
-    // SAFETY: the #PF stack is empty again once we leave it, so the stub's lowering of its pointer is undone; then this
-    // code goes on, on the stack that the caller vouches for.
+/// Called by the overflow hook, with interrupts off, which then leaves the #PF stack without a further fault.
+pub unsafe fn abandon_page_fault() {
+    // SAFETY: the stub has lowered the pointer by one slot on the way to the caller.
     unsafe {
         core::arch::asm!(
             "add qword ptr gs:[{page_fault_stack}], {slot}",
-            "mov rsp, {top}",
-            "xor ebp, ebp",
-            "call {start}",
-            "ud2",
             page_fault_stack = const crate::backend::per_cpu::PAGE_FAULT_STACK,
             slot = const super::PAGE_FAULT_SLOT_BYTES,
-            top = in(reg) stack_top.as_u64(),
-            start = sym start_on_fresh_stack,
-            in("rdi") entry,
-            options(noreturn),
+            options(nostack),
         )
     }
-}
-
-extern "C" fn start_on_fresh_stack(entry: fn() -> !) -> ! {
-    interrupt::enable();
-    entry()
 }

@@ -15,8 +15,6 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-use machine::address::VirtAddr;
-
 use super::super::geometry::{Layout, TABLE_BASE, Window};
 use super::super::per_cpu::NO_SLOT;
 
@@ -52,8 +50,6 @@ pub(crate) struct Descriptor {
     pub(crate) saved_pointer: AtomicU64,
     /// The next stack of the list that this one is on.
     pub(crate) next: AtomicU32,
-    /// Bytes at the top that hold the thread's control block.
-    pub(crate) head_bytes: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Descriptor>() == 64);
@@ -95,11 +91,6 @@ impl Descriptor {
         }
     }
 
-    /// Where the stack begins: beneath the control block.
-    pub(crate) fn stack_start(&self, slot: u32) -> VirtAddr {
-        VirtAddr::new(self.window(slot).top() - u64::from(self.head_bytes.load(Relaxed)))
-    }
-
     /// FREE → OFF.
     pub(crate) fn set_in_use(&self) {
         debug_assert_eq!(self.state.load(Relaxed), FREE);
@@ -108,7 +99,6 @@ impl Descriptor {
         self.faults.store(0, Relaxed);
         self.trims.store(0, Relaxed);
         self.saved_pointer.store(0, Relaxed);
-        self.head_bytes.store(0, Relaxed);
         self.high_water.store(self.mapped.load(Relaxed), Relaxed);
         self.next.store(NO_SLOT, Relaxed);
         // Release: who finds the stack OFF finds its fields.

@@ -21,8 +21,8 @@ use crate::{kernel_map, reclaim};
 pub use overflow::{set_kill_hook, set_name_hook};
 pub use stack::KernelStack;
 pub(crate) use stack::initial_pages;
-pub(crate) use statistics::{totals, write_window, write_windows};
-pub use switch::{admit, left, left_start_up_stack};
+pub(crate) use statistics::{totals, write_windows};
+pub use switch::{admit, admit_start_up_stack, left, left_start_up_stack};
 
 /// Backs the running thread's stack down to an address; for the trap code, from another stack.
 pub fn ensure(address: VirtAddr) {

@@ -1,10 +1,10 @@
 //! A stack that is full (specs/kernel-stacks.md §M8).
 //!
-//! The report is written on the page-fault stack. Then the thread dies, by the policy `kill`: its stack is started
-//! afresh from the top, where the hook of the personality ends the thread and its process as a fatal signal would.
-//! What the dead frames held is lost with them (references, memory): the price of going on. If the thread holds a spin
-//! lock or runs with preemption or interrupts off, its locks would stay taken for ever, so then the kernel panics, as
-//! by the policy `panic`. The guard has been hit before anything was written: neighbours are unharmed in any case.
+//! The report is written on the page-fault stack. Then, by the policy `kill`, the thread never runs again: the hook
+//! switches away from it for good and has its process ended. Its stack stays as it is, because lists may lead into it;
+//! what its frames hold (references, memory) is lost with them: the price of going on. If the thread holds a spin lock
+//! or runs with preemption or interrupts off, its locks would stay taken for ever, so then the kernel panics, as by the
+//! policy `panic`. The guard has been hit before anything was written: neighbours are unharmed in any case.
 
 use core::fmt::{self, Write};
 use core::sync::atomic::{
@@ -32,8 +32,7 @@ static NAME: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 /// What writes the name of the thread with a given number.
 pub type NameHook = fn(u64, &mut dyn Write) -> fmt::Result;
 
-/// Sets what ends a thread whose stack overflowed. It is called on that thread's stack, from the top, with interrupts
-/// on.
+/// Sets what ends a thread whose stack overflowed. It is called on the page-fault stack, with interrupts off.
 pub fn set_kill_hook(kill: fn() -> !) {
     // Release: pairs with the Acquire in `overflow`.
     KILL.store(kill as *mut (), Release);
@@ -65,9 +64,9 @@ pub(crate) fn overflow(frame: &TrapFrame, fault: VirtAddr) -> ! {
     known.flags.fetch_or(OVERFLOWED, Relaxed);
     // SAFETY: a non-null pointer was made from a `fn() -> !` in `set_kill_hook`, the only writer.
     let kill = unsafe { core::mem::transmute::<*mut (), fn() -> !>(kill) };
-    // SAFETY: the interrupted thread owns the stack and never returns to the frames that are overwritten; the top page
-    // is always mapped.
-    unsafe { fault::continue_on_fresh_stack(known.stack_start(slot), kill) }
+    // SAFETY: the thread never continues from the fault, and `kill` does not return.
+    unsafe { fault::abandon_page_fault() };
+    kill()
 }
 
 /// Whether the thread can end here without taking anything with it that others wait for.

@@ -185,7 +185,6 @@ impl KernelStack {
     pub fn control_block(&self, layout: MemoryLayout) -> (NonNull<u8>, VirtAddr) {
         assert!(layout.size() <= CONTROL_BLOCK_BYTES_MAX && layout.align() <= 64, "a control block is small");
         let start = (self.window().top() - layout.size() as u64) & !(layout.align().max(16) as u64 - 1);
-        self.descriptor().head_bytes.store((self.window().top() - start) as u32, Relaxed);
         let pointer = core::ptr::with_exposed_provenance_mut(start as usize);
         (NonNull::new(pointer).expect("the region is not at 0"), VirtAddr::new(start))
     }

@@ -55,6 +55,14 @@ pub fn admit(next: &KernelStack, cpu: CpuId) -> bool {
     true
 }
 
+/// The CPU is about to switch to a thread that runs on no slot: on the stack that it started with.
+pub fn admit_start_up_stack() {
+    reserve::change(|stacks| {
+        stacks.leaving.store(stacks.running.load(Relaxed), Relaxed);
+        stacks.running.store(NO_SLOT, Relaxed);
+    });
+}
+
 /// The former thread's stack has been left, its stack pointer being `saved_pointer`: it may run on any CPU now.
 pub fn left(former: &KernelStack, saved_pointer: VirtAddr) {
     reserve::change(|stacks| {
@@ -105,7 +113,7 @@ fn take_back(stacks: &CpuStacks, slot: u32) {
     mapped.store(mapped.load(Relaxed) + i64::from(grown), Relaxed);
 }
 
-/// For code that ran on no slot before (start-up): nothing is being left.
+/// The former thread ran on no slot: nothing is being left.
 pub fn left_start_up_stack() {
     reserve::change(|stacks| stacks.leaving.store(NO_SLOT, Relaxed));
 }
