@@ -133,7 +133,9 @@ fn any_side(terminal: &Terminal, command: u32, argument: UserAddr, from_terminal
         TCGETS2 => put(argument, &terminal.termios().to_bytes2()),
         TCGETA => put(argument, &terminal.termios().to_short_bytes()),
         TCSETS | TCSETS2 | TCSETA => set_attributes(terminal, command, argument, Change::Now, from_terminal),
-        TCSETSW | TCSETSW2 | TCSETAW => set_attributes(terminal, command, argument, Change::Drained, from_terminal),
+        TCSETSW | TCSETSW2 | TCSETAW => {
+            set_attributes(terminal, command, argument, Change::Drained, from_terminal)
+        }
         TCSETSF | TCSETSF2 | TCSETAF => {
             set_attributes(terminal, command, argument, Change::DrainedAndFlushed, from_terminal)
         }

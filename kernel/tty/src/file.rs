@@ -31,7 +31,8 @@ impl TerminalFile {
         if terminal.is_hung_up() || pair.as_ref().is_some_and(|pair| pair.is_locked()) {
             return Err(Error::Io);
         }
-        let privileged = job_control().and_then(|control| control.caller()).is_some_and(|caller| caller.privileged);
+        let privileged =
+            job_control().and_then(|control| control.caller()).is_some_and(|caller| caller.privileged);
         if terminal.state.lock().exclusive && !privileged {
             return Err(Error::Busy);
         }
@@ -142,4 +143,3 @@ impl FileOperations for MasterFile {
         out.write_str("/dev/ptmx")
     }
 }
-

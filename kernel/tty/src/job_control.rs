@@ -104,7 +104,8 @@ pub(crate) fn check_background(
 ) -> Background {
     let Some(control) = job_control() else { return Background::Proceed };
     let Some(caller) = control.caller() else { return Background::Proceed };
-    let in_background = session == Some(caller.session) && foreground.is_some_and(|group| group != caller.group);
+    let in_background =
+        session == Some(caller.session) && foreground.is_some_and(|group| group != caller.group);
     if !in_background {
         return Background::Proceed;
     }

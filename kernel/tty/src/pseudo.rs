@@ -12,12 +12,12 @@
 use alloc::sync::{Arc, Weak};
 
 use machine::set_once::SetOnce;
+use memory::OutOfMemory;
 use memory::buffer::{Sink, Source};
-use memory::fallible::OutOfMemory;
 use sched::WaitQueue;
 use sync::SpinLock;
-use vfs::poll::{PollEvents, PollList, PollTable};
 use vfs::Error;
+use vfs::poll::{PollEvents, PollList, PollTable};
 
 use crate::terminal::{Device, Name, Notice, Terminal};
 

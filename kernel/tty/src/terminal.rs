@@ -7,16 +7,14 @@
 
 use alloc::sync::Arc;
 
+use memory::OutOfMemory;
 use memory::buffer::{Sink, Source};
-use memory::fallible::OutOfMemory;
 use sched::WaitQueue;
 use sync::SpinLock;
-use vfs::poll::{PollEvents, PollList, PollTable};
 use vfs::Error;
+use vfs::poll::{PollEvents, PollList, PollTable};
 
-use crate::job_control::{
-    Background, GroupId, SessionId, TtySignal, check_background, job_control,
-};
+use crate::job_control::{Background, GroupId, SessionId, TtySignal, check_background, job_control};
 use crate::line_discipline::{LineDiscipline, Received, TerminalSignal};
 use crate::ring::Ring;
 use crate::termios::{Control, LocalFlags, Termios};

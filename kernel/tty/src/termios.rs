@@ -231,7 +231,9 @@ impl Termios {
     /// `struct termios`.
     pub fn to_bytes(&self) -> [u8; TERMIOS_BYTES] {
         let mut bytes = [0; TERMIOS_BYTES];
-        for (at, word) in [self.input.bits(), self.output.bits(), self.control, self.local.bits()].iter().enumerate() {
+        for (at, word) in
+            [self.input.bits(), self.output.bits(), self.control, self.local.bits()].iter().enumerate()
+        {
             bytes[at * 4..at * 4 + 4].copy_from_slice(&word.to_ne_bytes());
         }
         bytes[16] = self.line;
@@ -251,7 +253,9 @@ impl Termios {
     /// `struct termio`: the old, shorter form with eight control characters.
     pub fn to_short_bytes(&self) -> [u8; TERMIO_BYTES] {
         let mut bytes = [0; TERMIO_BYTES];
-        for (at, word) in [self.input.bits(), self.output.bits(), self.control, self.local.bits()].iter().enumerate() {
+        for (at, word) in
+            [self.input.bits(), self.output.bits(), self.control, self.local.bits()].iter().enumerate()
+        {
             bytes[at * 2..at * 2 + 2].copy_from_slice(&(*word as u16).to_ne_bytes());
         }
         bytes[8] = self.line;
@@ -292,7 +296,9 @@ impl Termios {
 
     /// Reads `struct termio`: the upper halves and the other control characters stay.
     pub fn from_short_bytes(bytes: &[u8; TERMIO_BYTES], previous: &Self) -> Self {
-        let merge = |at: usize, old: u32| (old & 0xffff_0000) | u32::from(u16::from_ne_bytes([bytes[at], bytes[at + 1]]));
+        let merge = |at: usize, old: u32| {
+            (old & 0xffff_0000) | u32::from(u16::from_ne_bytes([bytes[at], bytes[at + 1]]))
+        };
         let mut termios = *previous;
         termios.input = InputFlags::from_bits_retain(merge(0, previous.input.bits()));
         termios.output = OutputFlags::from_bits_retain(merge(2, previous.output.bits()));

@@ -95,12 +95,7 @@ impl LineDiscipline {
         if self.has(LocalFlags::ECHO) {
             self.echo(byte, out);
         }
-        Received {
-            signal: Some(signal),
-            flush_output: flush,
-            readable: false,
-            flow_changed: restarted,
-        }
+        Received { signal: Some(signal), flush_output: flush, readable: false, flow_changed: restarted }
     }
 
     fn canonical_byte(&mut self, byte: u8, out: &mut dyn FnMut(u8)) -> Received {
