@@ -52,6 +52,7 @@ impl KernelContext {
     }
 }
 
+// SAFETY: the assembly of this file defines both, with these signatures.
 unsafe extern "C" {
     fn starling_switch(from: *mut KernelContext, to: *const KernelContext);
     fn starling_thread_start();

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// The layers below `kernel/`, lowest first. A folder with a `*` holds one crate in each of its folders.
-const LAYERS: [&str; 16] = [
+const LAYERS: [&str; 17] = [
     "drivers/hostlink-protocol",
     "machine",
     "sync",
@@ -24,6 +24,8 @@ const LAYERS: [&str; 16] = [
     "tty",
     "fs/*",
     "net",
+    // Other drivers stand on serial ports.
+    "drivers/serial",
     "drivers/*",
     "linux",
     "trace",

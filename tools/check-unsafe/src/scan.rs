@@ -23,30 +23,43 @@ pub(crate) fn find_unsafe(text: &str) -> Result<Vec<Place>, String> {
     let tokens: TokenStream = text.parse().map_err(|error| format!("not Rust: {error}"))?;
     let lines: Vec<&str> = text.lines().collect();
     let mut places = Vec::new();
-    walk(tokens, &lines, None, &mut places);
+    walk(tokens, &lines, Around::default(), &mut places);
     Ok(places)
 }
 
-/// Looks at all tokens. `statement` is the line on which the statement or item around them starts.
-fn walk(tokens: TokenStream, lines: &[&str], around: Option<usize>, places: &mut Vec<Place>) {
+/// What lies around some tokens.
+#[derive(Clone, Copy, Default)]
+struct Around {
+    /// The line on which the statement or item around them starts, if it goes on.
+    statement: Option<usize>,
+    /// They are the body of an explained `unsafe impl`: what its unsafe functions want, the trait says.
+    explained_impl: bool,
+}
+
+/// Looks at all tokens.
+fn walk(tokens: TokenStream, lines: &[&str], around: Around, places: &mut Vec<Place>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut statement: Option<usize> = None;
+    let mut explained_impl = false;
     for (index, token) in tokens.iter().enumerate() {
         let line = token.span().start().line;
         let first = *statement.get_or_insert(line);
         match token {
             TokenTree::Ident(word) if *word == "unsafe" && !is_type(&tokens[index + 1..]) => {
-                let starts = [Some(line), Some(first), around];
-                let explained = starts.into_iter().flatten().any(|start| is_explained(lines, start));
+                let next = tokens.get(index + 1).map(ToString::to_string).unwrap_or_default();
+                let starts = [Some(line), Some(first), around.statement];
+                let explained = starts.into_iter().flatten().any(|start| is_explained(lines, start))
+                    || (around.explained_impl && next == "fn");
+                explained_impl = explained && next == "impl";
                 places.push(Place { line, explained });
             }
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
+                // Inside braces statements start anew.
+                walk(group.stream(), lines, Around { statement: None, explained_impl }, places);
+                (statement, explained_impl) = (None, false);
+            }
             TokenTree::Group(group) => {
-                // Inside braces statements start anew; inside parentheses the statement goes on.
-                let inner = if group.delimiter() == Delimiter::Brace { None } else { Some(first) };
-                walk(group.stream(), lines, inner, places);
-                if group.delimiter() == Delimiter::Brace {
-                    statement = None;
-                }
+                walk(group.stream(), lines, Around { statement: Some(first), explained_impl: false }, places);
             }
             TokenTree::Punct(mark) if matches!(mark.as_char(), ';' | ',') => statement = None,
             _ => {}
@@ -131,6 +144,20 @@ mod tests {
         assert_eq!(explained("macro_rules! m { () => { unsafe { x } } }"), [false]);
         assert_eq!(explained("#[unsafe(no_mangle)]\nfn f() {}"), [false]);
         assert_eq!(explained("// SAFETY: the name is ours.\n#[unsafe(no_mangle)]\nfn f() {}"), [true]);
+    }
+
+    #[test]
+    fn contract_of_a_trait_explains_its_functions() {
+        assert_eq!(
+            explained("// SAFETY: yes.\nunsafe impl T for X {\n    unsafe fn f() {}\n}"),
+            [true, true]
+        );
+        assert_eq!(explained("unsafe impl T for X {\n    unsafe fn f() {}\n}"), [false, false]);
+        assert_eq!(
+            explained("// SAFETY: yes.\nunsafe impl T for X {\n    fn f() { unsafe { x } }\n}"),
+            [true, false]
+        );
+        assert_eq!(explained("// SAFETY: yes.\nimpl T for X {\n    unsafe fn f() {}\n}"), [false]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(crate) const FAULT: u64 = u64::MAX;
 /// Result of [`copy_string`]: no terminator within the limit.
 pub(crate) const UNTERMINATED: u64 = u64::MAX - 1;
 
+// SAFETY: the assembly of this file defines them, with these signatures.
 unsafe extern "C" {
     fn starling_user_copy(to: usize, from: usize, bytes: usize) -> usize;
     fn starling_user_zero(to: usize, bytes: usize) -> usize;

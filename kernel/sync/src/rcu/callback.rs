@@ -77,6 +77,8 @@ impl<T: Send + 'static> Drop for RcuBox<T> {
     }
 }
 
+/// # Safety
+/// `header` is that of a leaked `Node<T>`, which nobody else can reach any more.
 unsafe fn drop_node<T>(header: *mut Header) {
     // SAFETY: the header is the first field of a `repr(C)` Node<T> that was leaked from a Box.
     drop(unsafe { Box::from_raw(header.cast::<Node<T>>()) });

@@ -440,6 +440,7 @@ starling_vector_stubs:
 
 const _: () = assert!(offset_of!(TrapFrame, vector) == 15 * 8 && FRAME_BYTES == 22 * 8);
 
+// SAFETY: the assembly of this file defines them; those that are called have these signatures.
 unsafe extern "C" {
     fn starling_enter_user(context: *mut UserContext) -> u64;
     fn starling_vector_stubs();
