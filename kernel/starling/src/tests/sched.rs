@@ -72,12 +72,23 @@ fn set_affinity_moves_a_running_thread() -> Outcome {
             cpu::relax();
         }
     })?;
+    let mut outcome = Ok(());
     for target in cpu::online().iter() {
         Thread::set_affinity(&thread, CpuSet::only(target));
-        check!(thread.cpu() == target, "on {} after the move to {target}", thread.cpu());
+        // From here on it runs on the target only, whenever that has time for it.
+        place.store(u64::MAX, Ordering::Relaxed);
+        let limit = time::now_ns() + WAIT_MAX_NS;
+        while place.load(Ordering::Relaxed) == u64::MAX && time::now_ns() < limit {
+            let _ = timer::sleep_until(time::now_ns() + 100_000);
+        }
+        let seen = place.load(Ordering::Relaxed);
+        if seen != target.index() as u64 {
+            outcome = Err(super::Failure::new(format_args!("on {seen} after the move to {target}")));
+        }
     }
     stop.store(true, Ordering::Relaxed);
-    join(&done)
+    join(&done)?;
+    outcome
 }
 
 fn sleep_is_never_short() -> Outcome {
