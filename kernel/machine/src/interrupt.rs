@@ -74,6 +74,22 @@ impl Vector {
     }
 }
 
+/// What a device writes, and where, to raise an interrupt by message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// Physical address.
+    pub address: u64,
+    /// Value.
+    pub data: u32,
+}
+
+impl Vector {
+    /// The message that raises this vector on a processor; None where messages can't reach it.
+    pub fn message(self, cpu: crate::cpu::CpuId) -> Option<Message> {
+        backend::interrupt::message(cpu, self.0).map(|(address, data)| Message { address, data })
+    }
+}
+
 /// Why an interrupt could not be connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectError {

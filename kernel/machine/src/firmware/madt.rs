@@ -44,11 +44,7 @@ fn read_entry(entry: &[u8], platform: &mut Platform) -> Option<()> {
             platform.add_override(Override { irq, line: u32_at(entry, 4)?, polarity, trigger });
         }
         5 => platform.local_apic = Some(u64_at(entry, 4)?),
-        9 => {
-            if u32_at(entry, 8)? & ENABLED != 0 {
-                platform.add_processor(u32_at(entry, 4)?);
-            }
-        }
+        9 if u32_at(entry, 8)? & ENABLED != 0 => platform.add_processor(u32_at(entry, 4)?),
         _ => {}
     }
     Some(())

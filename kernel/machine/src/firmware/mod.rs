@@ -12,9 +12,11 @@ mod platform;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use platform::Platform;
-#[cfg(any(target_os = "none", test))]
-pub(crate) use platform::{IoApic, Override, Polarity, Register, Trigger};
+#[cfg(test)]
+use platform::IoApic;
+#[cfg(target_os = "none")]
+pub(crate) use platform::{Override, Register};
+pub(crate) use platform::{Platform, Polarity, Trigger};
 
 /// Physical memory as the parsers see it.
 pub(crate) trait Memory {

@@ -101,3 +101,7 @@ pub(crate) fn vector_count(_cpu: CpuId, _vector: u8) -> u64 {
 pub(crate) fn vector_name(_vector: u8) -> Option<&'static str> {
     None
 }
+
+pub(crate) fn message(_cpu: CpuId, _vector: u8) -> Option<(u64, u32)> {
+    None
+}

@@ -152,9 +152,8 @@ impl PageTable {
     /// No processor uses the tree any more.
     pub unsafe fn destroy(self, frames: &impl TableFrames) {
         // SAFETY: the root is still ours.
-        debug_assert!(
-            unsafe { Table::at(self.root) }.0[..USER_ENTRIES].iter().all(|entry| entry.load().is_empty())
-        );
+        let root = unsafe { Table::at(self.root) };
+        debug_assert!(root.0[..USER_ENTRIES].iter().all(|entry| entry.load().is_empty()));
         frames.free(self.root);
     }
 }

@@ -7,21 +7,21 @@
 use core::mem::size_of;
 
 /// Kernel code.
-pub const KERNEL_CODE: u16 = 0x10;
+pub(crate) const KERNEL_CODE: u16 = 0x10;
 /// Kernel data and stack.
-pub const KERNEL_DATA: u16 = 0x18;
+pub(crate) const KERNEL_DATA: u16 = 0x18;
 /// What `sysret` computes the user selectors from.
-pub const USER_BASE: u16 = 0x20 | 3;
+pub(crate) const USER_BASE: u16 = 0x20 | 3;
 /// User data and stack.
-pub const USER_DATA: u16 = 0x28 | 3;
+pub(crate) const USER_DATA: u16 = 0x28 | 3;
 /// User code.
-pub const USER_CODE: u16 = 0x30 | 3;
+pub(crate) const USER_CODE: u16 = 0x30 | 3;
 /// Task state segment.
-pub const TASK_STATE: u16 = 0x40;
+pub(crate) const TASK_STATE: u16 = 0x40;
 
 /// The task state segment: stack pointers for entries from user mode and the interrupt stack table.
 #[repr(C, packed(4))]
-pub struct TaskState {
+pub(crate) struct TaskState {
     reserved0: u32,
     /// Stack pointer for entries to ring 0 without an interrupt stack; rings 1 and 2 are not used.
     pub privilege_stacks: [u64; 3],
@@ -56,7 +56,7 @@ impl TaskState {
 
 /// The global descriptor table.
 #[repr(C, align(16))]
-pub struct DescriptorTable {
+pub(crate) struct DescriptorTable {
     entries: [u64; 10],
 }
 

@@ -250,7 +250,9 @@ pub(crate) fn map_device(physical: u64, bytes: usize) -> Option<*mut u8> {
         let table = mmu::phys_to_virt(PhysAddr::new(DEVICE_TABLE.load(Ordering::Relaxed))).cast::<u64>();
         // SAFETY: the slot was taken by the update above, so no one else writes this entry of the window's table;
         // it was not present before, so no processor has it cached.
-        unsafe { table.add((slot + page) as usize).write_volatile(first + page * PAGE_SIZE as u64 | DEVICE) };
+        unsafe {
+            table.add((slot + page) as usize).write_volatile((first + page * PAGE_SIZE as u64) | DEVICE)
+        };
     }
     let virtual_address = DEVICE_MAP_BASE + slot as usize * PAGE_SIZE + (physical - first) as usize;
     Some(core::ptr::with_exposed_provenance_mut(virtual_address))

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// What one processor keeps for itself.
 #[repr(C, align(128))]
-pub struct PerCpu {
+pub(crate) struct PerCpu {
     /// Address of this structure, so that a pointer to it can be loaded through GS.
     pub self_pointer: u64,
     /// Logical number.
@@ -52,33 +52,32 @@ pub struct PerCpu {
 }
 
 /// Offset of [`PerCpu::self_pointer`].
-pub const SELF_POINTER: usize = offset_of!(PerCpu, self_pointer);
+pub(crate) const SELF_POINTER: usize = offset_of!(PerCpu, self_pointer);
 /// Offset of [`PerCpu::cpu_id`].
-pub const CPU_ID: usize = offset_of!(PerCpu, cpu_id);
+pub(crate) const CPU_ID: usize = offset_of!(PerCpu, cpu_id);
 /// Offset of [`PerCpu::preempt_word`].
-pub const PREEMPT_WORD: usize = offset_of!(PerCpu, preempt_word);
+pub(crate) const PREEMPT_WORD: usize = offset_of!(PerCpu, preempt_word);
 /// Offset of [`PerCpu::current_thread`].
-pub const CURRENT_THREAD: usize = offset_of!(PerCpu, current_thread);
+pub(crate) const CURRENT_THREAD: usize = offset_of!(PerCpu, current_thread);
 /// Offset of [`PerCpu::kernel_stack_pointer`].
-pub const KERNEL_STACK_POINTER: usize = offset_of!(PerCpu, kernel_stack_pointer);
+pub(crate) const KERNEL_STACK_POINTER: usize = offset_of!(PerCpu, kernel_stack_pointer);
 /// Offset of [`PerCpu::user_context`].
-pub const USER_CONTEXT: usize = offset_of!(PerCpu, user_context);
+pub(crate) const USER_CONTEXT: usize = offset_of!(PerCpu, user_context);
 /// Offset of [`PerCpu::scratch`] (four words).
-pub const SCRATCH: usize = offset_of!(PerCpu, scratch);
+pub(crate) const SCRATCH: usize = offset_of!(PerCpu, scratch);
 /// Offset of [`PerCpu::interrupt_nesting`].
-pub const INTERRUPT_NESTING: usize = offset_of!(PerCpu, interrupt_nesting);
-/// Offset of [`PerCpu::attention`].
-pub const ATTENTION: usize = offset_of!(PerCpu, attention);
+pub(crate) const INTERRUPT_NESTING: usize = offset_of!(PerCpu, interrupt_nesting);
 /// Offset of [`PerCpu::interrupt_stack_top`].
-pub const INTERRUPT_STACK_TOP: usize = offset_of!(PerCpu, interrupt_stack_top);
+pub(crate) const INTERRUPT_STACK_TOP: usize = offset_of!(PerCpu, interrupt_stack_top);
 /// Offset of [`PerCpu::page_table_root`].
-pub const PAGE_TABLE_ROOT: usize = offset_of!(PerCpu, page_table_root);
+pub(crate) const PAGE_TABLE_ROOT: usize = offset_of!(PerCpu, page_table_root);
 
 /// Offset of the #PF stack's pointer in [`PerCpu::task_state`].
-pub const PAGE_FAULT_STACK: usize = offset_of!(PerCpu, task_state) + super::gdt::PAGE_FAULT_STACK_OFFSET;
+pub(crate) const PAGE_FAULT_STACK: usize =
+    offset_of!(PerCpu, task_state) + super::gdt::PAGE_FAULT_STACK_OFFSET;
 
 /// Bit 31 of the preemption word: set while no switch is wanted.
-pub const NO_SWITCH_WANTED: u32 = 1 << 31;
+pub(crate) const NO_SWITCH_WANTED: u32 = 1 << 31;
 
 const _: () = assert!(PAGE_TABLE_ROOT < 128, "the fixed fields fit into two cache lines");
 
@@ -122,7 +121,7 @@ impl PerCpu {
 
     /// This processor's area.
     #[inline(always)]
-    pub fn current() -> &'static PerCpu {
+    pub(crate) fn current() -> &'static PerCpu {
         let pointer: *const PerCpu;
         // SAFETY: reads the word at the GS base, which is the area's own address from `install` on.
         unsafe {
@@ -133,7 +132,7 @@ impl PerCpu {
     }
 
     /// The area of a processor, None before it was prepared.
-    pub fn of(cpu: CpuId) -> Option<&'static PerCpu> {
+    pub(crate) fn of(cpu: CpuId) -> Option<&'static PerCpu> {
         let pointer = AREAS[cpu.index()].load(Ordering::Acquire);
         // SAFETY: a non-null pointer was published by `prepare` after the area was initialised; areas live for ever.
         unsafe { pointer.as_ref() }
@@ -147,11 +146,6 @@ impl PerCpu {
         let stacks = task_state.interrupt_stacks;
         (self.page_fault_stack_top.load(Ordering::Relaxed) - stacks[4])
             / super::trap::PAGE_FAULT_SLOT_BYTES as u64
-    }
-
-    /// The logical number.
-    pub fn id(&self) -> CpuId {
-        CpuId::from_index(self.cpu_id as usize)
     }
 }
 

@@ -18,7 +18,7 @@ unsafe extern "C" {
 /// # Safety
 /// Runs on the boot CPU before other CPUs start, before the kernel image is write-protected, and
 /// only when the CPU lacks SMAP.
-pub unsafe fn patch_out() {
+pub(crate) unsafe fn patch_out() {
     let start = &raw const __start_starling_smap_sites;
     let end = &raw const __stop_starling_smap_sites;
     // SAFETY: the linker places all recorded addresses contiguously between the two symbols.

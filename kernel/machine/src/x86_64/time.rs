@@ -47,7 +47,7 @@ static DEADLINES: [Deadline; crate::cpu::MAX_CPUS] =
 struct Deadline(AtomicU64);
 
 fn scale(value: u64, multiplier: u64) -> u64 {
-    (u128::from(value) * u128::from(multiplier) >> SHIFT) as u64
+    ((u128::from(value) * u128::from(multiplier)) >> SHIFT) as u64
 }
 
 #[inline]

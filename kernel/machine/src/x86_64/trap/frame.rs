@@ -37,11 +37,11 @@ pub struct TrapFrame {
 }
 
 /// Bytes of a [`TrapFrame`].
-pub const FRAME_BYTES: usize = core::mem::size_of::<TrapFrame>();
+pub(crate) const FRAME_BYTES: usize = core::mem::size_of::<TrapFrame>();
 const _: () = assert!(FRAME_BYTES == 22 * 8);
 
 /// RFLAGS.IF: interrupts enabled.
-pub const RFLAGS_INTERRUPT: u64 = 1 << 9;
+pub(crate) const RFLAGS_INTERRUPT: u64 = 1 << 9;
 
 impl TrapFrame {
     /// Whether the interrupted code ran with interrupts enabled.

@@ -2,7 +2,7 @@
 
 mod exception_table;
 mod exceptions;
-pub mod frame;
+pub(crate) mod frame;
 pub(crate) mod gates;
 mod interrupts;
 mod page_fault;
