@@ -90,22 +90,27 @@ pub(crate) fn enforce_affinity(thread: &Thread) {
         }
         return;
     }
-    if allowed_cpus(thread).contains(thread.cpu()) {
-        return;
-    }
-    take_waiting(thread);
-    let settled = || {
-        let _preemption = preempt::disable();
-        let on_cpu = thread.on_cpu.load(Ordering::SeqCst);
-        if on_cpu && !allowed_cpus(thread).contains(thread.cpu()) {
-            request(thread.cpu(), REQUEST_RESCHEDULE);
-            return thread.state() == RunState::Dead;
-        }
-        true
-    };
-    /// A thread that was about to sleep moves when it wakes; nobody tells us that it has gone to sleep.
+    /// How often to look again: a thread that is about to sleep, or was preempted just now, tells nobody.
     const RETRY_NS: u64 = 200_000;
-    while !MOVES.wait_until_deadline(settled, time::now_ns() + RETRY_NS) {}
+    loop {
+        take_waiting(thread);
+        if MOVES.wait_until_deadline(|| has_settled(thread), time::now_ns() + RETRY_NS) {
+            return;
+        }
+    }
+}
+
+/// Whether the thread is on no CPU that it may not use. One that runs on such a CPU is made to leave. A sleeping thread is
+/// where it may be, whatever CPU it was last on: it is placed when it wakes.
+fn has_settled(thread: &Thread) -> bool {
+    let _preemption = preempt::disable();
+    if allowed_cpus(thread).contains(thread.cpu()) || thread.state() != RunState::Running {
+        return true;
+    }
+    if thread.on_cpu.load(Ordering::SeqCst) {
+        request(thread.cpu(), REQUEST_RESCHEDULE);
+    }
+    false
 }
 
 fn cpu_now() -> CpuId {

@@ -19,7 +19,7 @@ use machine::{context, cpu, interrupt, preempt, time};
 use sync::rcu;
 
 use crate::cpu::{Cpu, REQUEST_ARM, REQUEST_RESCHEDULE};
-use crate::run_queue::{Activation, RunQueue};
+use crate::run_queue::{Activation, NO_SLICE_END, RunQueue};
 use crate::thread::{Thread, ThreadRef, current};
 use crate::{balance, deadline, idle, placement, softirq, stack, statistics};
 
@@ -101,9 +101,9 @@ fn dispatch(reason: Reason) {
     // SAFETY: the running thread is alive.
     let previous = unsafe { &*queue.current() };
     let stays = keep_previous(cpu, queue, previous, reason);
-    let next = choose(queue, stays);
+    let next = choose(queue, stays, now_ns);
     if ptr::eq(next, previous) {
-        if queue.slice_end_ns() <= now_ns {
+        if queue.slice_end_ns() <= now_ns || queue.slice_end_ns() == NO_SLICE_END {
             queue.start_slice(now_ns);
         }
         cpu.publish(queue);
@@ -138,34 +138,44 @@ fn keep_previous(cpu: &Cpu, queue: &mut RunQueue, previous: &Thread, reason: Rea
     true
 }
 
-fn choose(queue: &mut RunQueue, stays: bool) -> &'static Thread {
-    let mut next = queue.pick(stays);
-    if next.is_none() && balance::pull_when_idle(queue) {
-        next = queue.pick(false);
+/// Chooses the next thread: the best one whose stack this CPU can back. The idle thread is always one.
+fn choose(queue: &mut RunQueue, stays: bool, now_ns: u64) -> &'static Thread {
+    /// Threads passed over because of their stacks, before the CPU rather idles for a moment.
+    const REFUSALS_MAX: usize = 4;
+    /// When to look again at those who were passed over.
+    const RETRY_NS: u64 = 500_000;
+    let mut refused = [ptr::null(); REFUSALS_MAX];
+    let mut refusals = 0;
+    let mut competes = stays;
+    let chosen = loop {
+        let mut next = queue.pick(competes);
+        if next.is_none() && refusals == 0 && balance::pull_when_idle(queue) {
+            next = queue.pick(false);
+        }
+        let Some(next) = next.filter(|_| refusals < REFUSALS_MAX) else { break queue.idle() };
+        // SAFETY: a runnable thread is alive; this CPU is about to switch to it, or it runs here already.
+        if ptr::eq(next, queue.current()) || stack::admit(unsafe { (*next).stack() }, cpu::current()) {
+            break next;
+        }
+        // A current thread that lost against the refused one is in the tree by now.
+        competes = competes && !queue.current_is_queued();
+        refused[refusals] = next;
+        refusals += 1;
+    };
+    for &thread in &refused[..refusals] {
+        // SAFETY: the refused threads are runnable, hence alive.
+        queue.put_back(unsafe { &*thread });
     }
-    let next = next.filter(|&next| ptr::eq(next, queue.current()) || admit(queue, next));
-    let next = next.unwrap_or_else(|| {
-        admit(queue, queue.idle());
-        queue.idle()
-    });
+    if ptr::eq(chosen, queue.idle()) && !ptr::eq(chosen, queue.current()) {
+        // SAFETY: idle threads are never freed.
+        let admitted = stack::admit(unsafe { (*chosen).stack() }, cpu::current());
+        debug_assert!(admitted, "the idle thread's stack does not grow");
+    }
+    if refusals > 0 {
+        queue.retry_at(now_ns + RETRY_NS);
+    }
     // SAFETY: a runnable thread and the idle thread are alive.
-    unsafe { &*next }
-}
-
-/// Whether this CPU can run the thread now. It cannot while there are no frames for its stack to grow into, or while its stack
-/// is being trimmed: then it waits in the queue, and the idle thread, which is always admitted, tries again.
-fn admit(queue: &mut RunQueue, next: *const Thread) -> bool {
-    if ptr::eq(next, queue.current()) {
-        return true;
-    }
-    // SAFETY: a runnable thread and the idle thread are alive; the queue's lock is held.
-    let thread = unsafe { &*next };
-    // SAFETY: likewise.
-    let admitted = stack::admit(unsafe { thread.stack() });
-    if !admitted {
-        queue.put_back(thread);
-    }
-    admitted
+    unsafe { &*chosen }
 }
 
 fn switch(cpu: &'static Cpu, queue: &mut RunQueue, previous: &Thread, next: &Thread, now_ns: u64) {
@@ -180,7 +190,7 @@ fn switch(cpu: &'static Cpu, queue: &mut RunQueue, previous: &Thread, next: &Thr
     cpu.switches.store(cpu.switches.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     deadline::arm();
     statistics::sample_load(now_ns);
-    next.space.activate();
+    next.space.activate_after(&previous.space);
     let (save, restore) = (previous.user_state_pointer(), next.user_state_pointer());
     if !save.is_null() {
         // SAFETY: the state belongs to the thread that this CPU executes; interrupts are off.
@@ -204,7 +214,7 @@ fn finish_switch() {
     let previous = cpu.previous.load(Ordering::Relaxed);
     // SAFETY: the thread that was switched away from is alive: if dead, its last reference is dropped below.
     let thread = unsafe { &*previous };
-    // SAFETY: this CPU has executed the thread up to now; its context was saved by the switch.
+    // SAFETY: this CPU has just switched away from the thread, and its state is saved in the context.
     unsafe { stack::left(thread.stack(), (*thread.context.get()).stack_pointer()) };
     let moving = thread.state.is_moving();
     let dead = thread.state.is_dead();

@@ -27,7 +27,7 @@ mod cpu;
 mod deadline;
 mod dispatch;
 mod idle;
-mod memory_service;
+mod memory_threads;
 mod mutex;
 mod placement;
 mod policy;

@@ -1,31 +1,20 @@
 //! The address space of a thread, and when a CPU changes its own.
 //!
-//! A CPU changes the address space only when it switches to a thread that has one and it is another one; kernel
-//! threads run in whatever is there (the upper half is the same everywhere). So going idle and coming back costs nothing.
-//! A thread gives its address space up by switching to the kernel's own first, so that its CPU does not use
-//! tables that are about to be freed; other CPUs that still borrow them are the address space's business when it is dropped.
+//! A CPU loads an address space when it switches to a thread that has one. Kernel threads run in whatever is there (the
+//! upper half is the same everywhere) after telling the address space that nobody uses its lower half on this CPU; so going
+//! idle and coming back loads nothing. A thread that gives its address space up does not unload it: the address space does
+//! that, everywhere, when it is dropped.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use machine::{interrupt, mmu};
+use machine::interrupt;
+use memory::address_space::AddressSpace;
 use sync::SpinLock;
-
-pub use placeholder::AddressSpace;
-
-mod placeholder {
-    /// An address space.
-    #[derive(Debug)]
-    pub struct AddressSpace;
-
-    impl AddressSpace {
-        pub(crate) fn activate(&self) {}
-    }
-}
 
 /// A thread's address space.
 pub(crate) struct SpaceSlot {
-    /// What the dispatcher reads: the pointer of what `owned` holds. Written by the thread itself, or before it starts.
+    /// What the dispatcher reads: the pointer of what `owned` holds. Written by the thread itself, or while it does not run.
     active: AtomicPtr<AddressSpace>,
     owned: SpinLock<Option<Arc<AddressSpace>>>,
 }
@@ -43,31 +32,34 @@ impl SpaceSlot {
         self.owned.lock().clone()
     }
 
-    /// Switches this CPU to the thread's address space, if it has one. Called by the dispatcher with interrupts off.
+    /// Changes this CPU from the previous thread's address space to this one. Interrupts are off.
     #[inline(always)]
-    pub(crate) fn activate(&self) {
+    pub(crate) fn activate_after(&self, previous: &SpaceSlot) {
         let space = self.active.load(Ordering::Relaxed);
         // SAFETY: the thread that is about to run owns the space and gives it up only while it runs itself.
         if let Some(space) = unsafe { space.as_ref() } {
             space.activate();
+        } else if !previous.active.load(Ordering::Relaxed).is_null() {
+            AddressSpace::enter_lazy();
         }
+    }
+
+    /// Replaces the running thread's address space and changes this CPU's; returns the old one.
+    pub(crate) fn replace_current(&self, space: Option<Arc<AddressSpace>>) -> Option<Arc<AddressSpace>> {
+        let _interrupts = interrupt::disable();
+        let former = SpaceSlot {
+            active: AtomicPtr::new(self.active.load(Ordering::Relaxed)),
+            owned: SpinLock::new(None),
+        };
+        self.active.store(pointer(&space), Ordering::Relaxed);
+        let old = core::mem::replace(&mut *self.owned.lock(), space);
+        self.activate_after(&former);
+        old
     }
 
     /// Takes the address space of a thread that will never run again.
     pub(crate) fn take(&self) -> Option<Arc<AddressSpace>> {
         self.active.store(core::ptr::null_mut(), Ordering::Relaxed);
         self.owned.lock().take()
-    }
-
-    /// Replaces the running thread's address space and switches this CPU; returns the old one.
-    pub(crate) fn replace_current(&self, space: Option<Arc<AddressSpace>>) -> Option<Arc<AddressSpace>> {
-        let _interrupts = interrupt::disable();
-        self.active.store(pointer(&space), Ordering::Relaxed);
-        let old = core::mem::replace(&mut *self.owned.lock(), space);
-        match self.active.load(Ordering::Relaxed).is_null() {
-            true => mmu::activate(mmu::kernel_root()),
-            false => self.activate(),
-        }
-        old
     }
 }

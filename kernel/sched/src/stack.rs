@@ -1,32 +1,32 @@
-//! A thread's kernel stack, and the user registers at its top.
+//! A thread's kernel stack, the user registers at its top, and what the dispatcher does with stacks.
 //!
 //! ```text
 //! top ─► user registers (user threads only) | first frame ↓
 //! ```
 //!
-//! The stack belongs to crate `memory`, which maps its pages when they are touched. In return the dispatcher asks
-//! [`admit`] before it switches to a thread, and says [`left`] after it has switched away from one.
+//! Start-up code runs on stacks of its own, which are no [`KernelStack`]s: threads made of it (`Thread::adopt_current`) have none.
 
-use alloc::alloc::Layout;
-use alloc::sync::Arc;
+use core::alloc::Layout;
 
 use machine::address::VirtAddr;
-use machine::cpu;
+use machine::cpu::CpuId;
 use machine::user_state::UserState;
 use memory::OutOfMemory;
 use memory::kstack::{self, KernelStack};
 
-/// Memory for a thread to run on.
+pub(crate) use memory::fallible::try_arc;
+
+/// A stack on its way to a thread.
 pub(crate) struct Stack {
     memory: KernelStack,
-    /// Where the first frame begins.
     start: VirtAddr,
 }
 
 impl Stack {
-    /// A stack that may grow to so many pages; a pinned one has them all from the start.
+    /// A stack that may grow to `pages` pages, or has all of them from the start.
     pub(crate) fn allocate(pages: usize, pinned: bool) -> Result<Self, OutOfMemory> {
-        let memory = if pinned { KernelStack::allocate_pinned(pages) } else { KernelStack::allocate(pages) }?;
+        let memory =
+            if pinned { KernelStack::allocate_pinned(pages)? } else { KernelStack::allocate(pages)? };
         let start = memory.top();
         Ok(Self { memory, start })
     }
@@ -36,27 +36,28 @@ impl Stack {
         self.start
     }
 
-    /// The stack's memory.
-    pub(crate) fn memory(&self) -> &KernelStack {
-        &self.memory
-    }
-
     /// Puts user registers at the top.
     pub(crate) fn place_user_state(&mut self, make: impl FnOnce() -> UserState) -> *mut UserState {
         let (place, start) = self.memory.control_block(Layout::new::<UserState>());
         self.start = start;
         let place = place.cast::<UserState>().as_ptr();
-        // SAFETY: the memory is the stack's own, mapped, large enough and aligned for the state; nothing uses it yet.
+        // SAFETY: the control block is room of this layout in a mapped page that nobody else knows of yet.
         unsafe { place.write(make()) };
         place
     }
+
+    /// The stack for good.
+    pub(crate) fn into_memory(self, owner: u64) -> KernelStack {
+        self.memory.set_owner(owner);
+        self.memory
+    }
 }
 
-/// Whether this CPU can run a thread on this stack now; the switch must follow a yes. A thread without a stack of its
-/// own is one that runs on its CPU's boot stack.
-pub(crate) fn admit(stack: Option<&Stack>) -> bool {
+/// Whether this CPU can run a thread with that stack now; after a yes the switch must follow. Interrupts are off.
+#[inline]
+pub(crate) fn admit(stack: Option<&KernelStack>, cpu: CpuId) -> bool {
     match stack {
-        Some(stack) => kstack::admit(&stack.memory, cpu::current()),
+        Some(stack) => kstack::admit(stack, cpu),
         None => {
             kstack::admit_start_up_stack();
             true
@@ -64,15 +65,11 @@ pub(crate) fn admit(stack: Option<&Stack>) -> bool {
     }
 }
 
-/// A thread was switched away from, with this stack pointer.
-pub(crate) fn left(stack: Option<&Stack>, saved_pointer: VirtAddr) {
+/// A stack has been left at that stack pointer: its thread may run on any CPU now.
+#[inline]
+pub(crate) fn left(stack: Option<&KernelStack>, saved_pointer: VirtAddr) {
     match stack {
-        Some(stack) => kstack::left(&stack.memory, saved_pointer),
+        Some(stack) => kstack::left(stack, saved_pointer),
         None => kstack::left_start_up_stack(),
     }
-}
-
-/// Moves the value into a counted allocation.
-pub(crate) fn try_arc<T>(value: T) -> Result<Arc<T>, OutOfMemory> {
-    memory::fallible::try_arc(value)
 }

@@ -6,7 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use machine::cpu::{self, CpuId, CpuSet};
 use machine::ipi::{self, Ipi};
@@ -15,7 +15,7 @@ use sync::{Once, PerCpu, per_cpu};
 
 use crate::cpu::Cpu;
 use crate::thread::{Builder, Thread, ThreadRef};
-use crate::{deadline, dispatch, idle, memory_service, rcu_driver, softirq, statistics, timer, work};
+use crate::{deadline, dispatch, idle, memory_threads, rcu_driver, softirq, statistics, timer, work};
 
 /// Idle threads take interrupts and softirqs on other stacks; their own holds a few frames.
 const IDLE_STACK_PAGES: usize = 2;
@@ -23,6 +23,8 @@ const IDLE_STACK_PAGES: usize = 2;
 /// The idle thread of each CPU whose boot code became an ordinary thread; null for others and before it exists.
 static IDLE_THREADS: PerCpu<AtomicPtr<Thread>> = per_cpu!(AtomicPtr::new(core::ptr::null_mut()));
 static HOOKS: Once<()> = Once::new();
+/// Whether the threads that exist once have been started.
+static HELPERS: AtomicBool = AtomicBool::new(false);
 
 /// Starts the scheduler on the boot CPU; the caller becomes a thread bound to it.
 ///
@@ -58,8 +60,8 @@ fn set_hooks() {
         softirq::register(softirq::Softirq::Timer, timer::run_due);
         sync::remote::initialize();
         rcu_driver::initialize();
+        memory_threads::initialize();
         statistics::initialize();
-        memory_service::set_hooks();
     });
 }
 
@@ -67,7 +69,9 @@ fn start_helpers() {
     let this = cpu::current();
     softirq::start_thread(this).expect("memory for the boot CPU's threads");
     work::start();
-    memory_service::start();
+    if !HELPERS.swap(true, Ordering::Relaxed) {
+        memory_threads::start().expect("memory for the boot CPU's threads");
+    }
 }
 
 /// The running context becomes a thread of this CPU, which gets an idle thread.

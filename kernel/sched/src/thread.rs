@@ -21,13 +21,15 @@ use machine::user::{UserContext, UserEvent};
 use machine::user_state::UserState;
 use machine::{interrupt, preempt, time};
 use memory::OutOfMemory;
+use memory::address_space::AddressSpace;
+use memory::kstack::KernelStack;
 use sync::SpinLock;
 
 use crate::cpu::{Cpu, REQUEST_RESCHEDULE, request};
 use crate::placement::{self, WakeMode};
 use crate::policy::{Nice, Policy};
 use crate::run_queue::{Activation, Entity};
-use crate::space::{AddressSpace, SpaceSlot};
+use crate::space::SpaceSlot;
 use crate::stack::Stack;
 use crate::state::{RunState, StateWord};
 
@@ -36,8 +38,6 @@ pub type ThreadRef = Arc<Thread>;
 
 /// Bytes of a thread's name, as in Linux (15 and a terminator).
 pub const NAME_BYTES: usize = 15;
-/// Stands for the number of pages that the boot parameter `kstack.pages` says.
-const DEFAULT_STACK_PAGES: usize = 0;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -74,7 +74,7 @@ pub struct Thread {
     /// Taken by the thread when it starts.
     body: UnsafeCell<Option<Body>>,
     /// Taken by the CPU that switched away from it when it was dead.
-    stack: UnsafeCell<Option<Stack>>,
+    stack: UnsafeCell<Option<KernelStack>>,
 }
 
 // SAFETY: the fields with interior mutability are atomics, locks, or have one accessor at a time by protocol:
@@ -97,13 +97,13 @@ pub enum UserStart {
 }
 
 /// What a new thread shall be.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Builder {
     /// Its name; longer ones are cut.
     pub name: [u8; NAME_BYTES + 1],
-    /// Pages its stack may grow to; 0 for the default.
+    /// Pages its stack may grow to; 0 for the usual number.
     pub stack_pages: usize,
-    /// Whether all of these are there from the start: for threads that must run when memory is short.
+    /// Whether its stack has all its pages from the start.
     pub pinned_stack: bool,
     /// The CPUs it may run on.
     pub affinity: CpuSet,
@@ -124,7 +124,7 @@ impl Builder {
     pub fn new(name: &str) -> Self {
         Self {
             name: name_bytes(name.as_bytes()),
-            stack_pages: DEFAULT_STACK_PAGES,
+            stack_pages: 0,
             pinned_stack: false,
             affinity: CpuSet::ALL,
             policy: Policy::Normal,
@@ -184,11 +184,10 @@ impl Builder {
         // SAFETY: the stack's top is free below the user state, and lives until the thread is dead.
         let context =
             unsafe { KernelContext::new(stack.start(), thread_main, Arc::as_ptr(&thread) as usize) };
-        stack.memory().set_owner(thread.id);
         // SAFETY: nobody else knows the thread yet.
         unsafe {
             *thread.context.get() = context;
-            *thread.stack.get() = Some(stack);
+            *thread.stack.get() = Some(stack.into_memory(thread.id));
         }
         Ok(NewThread(thread))
     }
@@ -403,15 +402,6 @@ impl Thread {
         self.space.get()
     }
 
-    /// Its stack, if it does not run on a CPU's boot stack.
-    ///
-    /// # Safety
-    /// The thread is alive, and the caller is the CPU that executes it or holds the lock of the queue that it is on.
-    pub(crate) unsafe fn stack(&self) -> Option<&Stack> {
-        // SAFETY: the stack is taken only when the thread is dead and no CPU executes it.
-        unsafe { (*self.stack.get()).as_ref() }
-    }
-
     /// User registers kept for it while it does not run; the caller is the thread, or holds it off every CPU.
     pub(crate) fn user_state_pointer(&self) -> *mut UserState {
         self.user_state
@@ -446,6 +436,16 @@ impl Thread {
             core::mem::forget((*self.stack.get()).take());
             drop(Arc::from_raw(Arc::as_ptr(self)));
         }
+    }
+
+    /// Its kernel stack; None for start-up code.
+    ///
+    /// # Safety
+    /// The caller's CPU is about to switch to the thread or has just switched away from it.
+    #[inline(always)]
+    pub(crate) unsafe fn stack(&self) -> Option<&KernelStack> {
+        // SAFETY: the stack is taken out only by the CPU that switched away from the dead thread, which is the caller.
+        unsafe { (*self.stack.get()).as_ref() }
     }
 
     /// The thread is dead and no CPU executes it: frees its stack and drops the reference it holds to itself.

@@ -70,6 +70,8 @@ pub(crate) struct RunQueue {
     /// Source of real-time ranks: first come, first served within a priority.
     sequence: u64,
     slice_end_ns: u64,
+    /// When to try again a thread that was passed over; part of the next slice.
+    retry_ns: u64,
 }
 
 // SAFETY: the raw pointers are to threads, which are Sync; a thread outlives its stay in a queue because it holds a
@@ -89,6 +91,7 @@ impl RunQueue {
             min_virtual_ns: 0,
             sequence: 0,
             slice_end_ns: NO_SLICE_END,
+            retry_ns: NO_SLICE_END,
         }
     }
 
@@ -285,9 +288,19 @@ impl RunQueue {
         Some(first)
     }
 
-    /// Puts a picked thread that cannot run now back among the waiting ones.
+    /// Whether the running thread lost the last pick and waits in a tree.
+    pub(crate) fn current_is_queued(&self) -> bool {
+        self.running().is_some_and(|thread| thread.entity.is_queued())
+    }
+
+    /// Puts back a thread that was picked and cannot run now.
     pub(crate) fn put_back(&mut self, thread: &Thread) {
         self.insert(thread);
+    }
+
+    /// Looks again at that time, whoever runs.
+    pub(crate) fn retry_at(&mut self, time_ns: u64) {
+        self.retry_ns = time_ns;
     }
 
     /// Makes the chosen thread the running one.
@@ -299,12 +312,14 @@ impl RunQueue {
 
     /// Starts the running thread's slice, if somebody waits for the CPU. Returns whether there is one.
     pub(crate) fn start_slice(&mut self, now_ns: u64) -> bool {
+        let retry_ns = core::mem::replace(&mut self.retry_ns, NO_SLICE_END);
         self.slice_end_ns = match self.running() {
             Some(thread) if !self.is_idle() && self.count > 1 => {
                 self.slice_ns(thread).map_or(NO_SLICE_END, |slice| now_ns + slice)
             }
             _ => NO_SLICE_END,
-        };
+        }
+        .min(retry_ns);
         self.slice_end_ns != NO_SLICE_END
     }
 
@@ -319,6 +334,9 @@ impl RunQueue {
     /// The running thread's slice is over: it goes behind its equals. Returns whether another one should run.
     pub(crate) fn end_slice(&mut self) -> bool {
         let Some(thread) = self.running() else { return false };
+        if self.is_idle() {
+            return self.count > 0;
+        }
         match thread.entity.policy() {
             Policy::Fifo(_) => !self.realtime.is_empty(),
             Policy::RoundRobin(_) => {

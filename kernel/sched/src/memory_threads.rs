@@ -1,0 +1,107 @@
+//! What crate `memory` needs threads and sleeping for: its background work, and the waiters of its locks.
+//!
+//! - `kstackd` refills the stash of stack frames, frees the stacks of ended threads and trims those of sleeping ones.
+//! - `kswapd` reclaims memory when little is free.
+//!
+//! Both are asked for in any context, also with a run queue locked. So the request is a flag and a softirq, which wakes
+//! the thread once the locks are gone.
+
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use machine::time;
+use memory::{OutOfMemory, kstack, parking, reclaim};
+
+use crate::WaitQueue;
+use crate::softirq::{self, Softirq};
+use crate::thread::Builder;
+
+/// A thread that works when it is asked to.
+struct Servant {
+    asked: AtomicBool,
+    queue: WaitQueue,
+}
+
+impl Servant {
+    const fn new() -> Self {
+        Self { asked: AtomicBool::new(false), queue: WaitQueue::new() }
+    }
+
+    fn ask(&self) {
+        self.asked.store(true, Ordering::Release);
+        softirq::raise(Softirq::Sched);
+    }
+
+    fn wake_if_asked(&self) {
+        if self.asked.load(Ordering::Relaxed) {
+            self.queue.wake_all();
+        }
+    }
+
+    /// Sleeps until asked or until the deadline. Kernel threads get no attention: this does not count as load.
+    fn await_request(&self, deadline_ns: Option<u64>) {
+        let _outcome =
+            self.queue.wait_interruptible_deadline(|| self.asked.swap(false, Ordering::Acquire), deadline_ns);
+    }
+}
+
+static STACKS: Servant = Servant::new();
+static RECLAIM: Servant = Servant::new();
+
+/// Waiters of the memory layer's locks sleep in one of these, by the lock's address.
+const PARKING_LOTS: usize = 64;
+static PARKED: [WaitQueue; PARKING_LOTS] = [const { WaitQueue::new() }; PARKING_LOTS];
+
+fn lot(key: usize) -> &'static WaitQueue {
+    const MIX: usize = 0x9e37_79b9_7f4a_7c15;
+    &PARKED[key.wrapping_mul(MIX) >> (usize::BITS - PARKING_LOTS.ilog2())]
+}
+
+/// Registers with crate `memory`. Once, at start-up.
+pub(crate) fn initialize() {
+    softirq::register(Softirq::Sched, || {
+        STACKS.wake_if_asked();
+        RECLAIM.wake_if_asked();
+    });
+    parking::set_hooks(parking::Hooks {
+        wait: |key, while_true| lot(key).wait_while(while_true),
+        wake: |key| lot(key).wake_all(),
+    });
+    kstack::set_service_wakeup(|| STACKS.ask());
+    kstack::set_kill_hook(crate::dispatch::abandon_current);
+    reclaim::set_wakeup(|| RECLAIM.ask());
+}
+
+/// Starts the threads. Once, at start-up.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub(crate) fn start() -> Result<(), OutOfMemory> {
+    // They must run when memory is short, so their stacks do not grow.
+    let builder = |name| Builder { pinned_stack: true, ..Builder::new(name) };
+    crate::spawn(builder("kstackd"), Box::new(serve_stacks))?;
+    crate::spawn(builder("kswapd"), Box::new(serve_reclaim))?;
+    Ok(())
+}
+
+fn serve_stacks() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let mut trimmed_ns = time::now_ns();
+    loop {
+        let period_ns = u64::from(kstack::trim_secs()) * SECOND_NS;
+        STACKS.await_request((period_ns != 0).then(|| trimmed_ns + period_ns));
+        kstack::service();
+        let now_ns = time::now_ns();
+        if period_ns != 0 && now_ns >= trimmed_ns + period_ns {
+            trimmed_ns = now_ns;
+            kstack::trim();
+        }
+    }
+}
+
+fn serve_reclaim() {
+    loop {
+        RECLAIM.await_request(None);
+        reclaim::reclaim_until_high();
+    }
+}
