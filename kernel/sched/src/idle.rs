@@ -38,7 +38,8 @@ pub(crate) fn leave() {
 /// Uses an idle moment to have frames at hand that are zeroed, and those that stacks grow into.
 fn prepare_memory() {
     memory::kstack::refill();
-    while Cpu::this().running.load(Ordering::Relaxed) == 0
+    // The idle thread cannot migrate.
+    while Cpu::of(cpu::current()).running.load(Ordering::Relaxed) == 0
         && !preempt::need_resched()
         && memory::frame::zero_ahead()
     {}
