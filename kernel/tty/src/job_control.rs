@@ -85,6 +85,11 @@ pub(crate) fn job_control() -> Option<&'static dyn JobControl> {
     JOB_CONTROL.get()
 }
 
+/// The controlling terminal of the caller's session.
+pub fn controlling_terminal() -> Option<Arc<Terminal>> {
+    job_control()?.controlling_terminal()
+}
+
 /// What a background process is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Background {

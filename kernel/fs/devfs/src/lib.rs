@@ -1,0 +1,25 @@
+//! Device nodes: the memory devices (`null`, `zero`, `full`, `random`, `urandom`, `kmsg`) and the tree that
+//! shows up on `/dev`.
+//!
+//! | module | what it decides |
+//! |---|---|
+//! | `memory_devices` | what the devices of major 1 do |
+//! | [`nodes`] | which nodes there are: drivers add theirs at start-up |
+//! | `file_system` | `devtmpfs`: one tree for all its mounts, with a node for each entry of that list |
+#![cfg_attr(target_os = "none", no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod file_system;
+mod memory_devices;
+pub mod nodes;
+
+pub use file_system::DeviceTree;
+pub use memory_devices::RandomSource;
+
+/// Registers the memory devices, their nodes and the file system type. Once, at start-up.
+pub fn register(random: RandomSource) {
+    memory_devices::register(random);
+    vfs::superblock::register_file_system(&file_system::DEVICE_TREE);
+}
