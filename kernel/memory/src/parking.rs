@@ -49,11 +49,12 @@ pub(crate) fn wake(key: usize) {
 
 #[cfg(target_os = "none")]
 fn give_way() {
-    machine::cpu::relax();
+    sync::relax();
 }
 
 #[cfg(not(target_os = "none"))]
 fn give_way() {
+    sync::relax();
     std::thread::yield_now();
 }
 

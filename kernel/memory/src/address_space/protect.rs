@@ -28,10 +28,8 @@ impl AddressSpace {
     /// # Errors
     /// As mprotect(2). What lies before the first hole or refusing region has been changed.
     pub fn protect(&self, start: UserAddr, length: u64, protection: Protection) -> Result<(), MapError> {
-        let range = page_range(start, length).map_err(|error| match error {
-            MapError::InvalidArgument if start.page_offset() == 0 => MapError::OutOfMemory,
-            other => other,
-        })?;
+        let range = page_range(start, length)
+            .map_err(|error| if start.page_offset() == 0 { MapError::OutOfMemory } else { error })?;
         if range.is_empty() {
             return Ok(());
         }

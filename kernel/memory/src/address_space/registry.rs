@@ -5,7 +5,7 @@
 //! list of the processor it was made on, so there is no lock that all forks share.
 
 use super::gather::Gather;
-use super::request::MapBacking;
+use super::map::cache_of;
 use super::space::AddressSpace;
 use super::unmap;
 use crate::OutOfMemory;
@@ -127,6 +127,13 @@ pub(crate) fn write_protect_file_page(cache: &FileCache, page: u64) {
     });
 }
 
+/// Whether some region shows the file. One that is added later is made with the file's new state in view.
+fn shows(space: &AddressSpace, cache: &FileCache) -> bool {
+    space.regions.read().iter().any(|region| {
+        cache_of(region.backing()).is_some_and(|mapped| core::ptr::eq(Arc::as_ptr(mapped), cache))
+    })
+}
+
 /// Calls `visit` with each range of the space that shows some of the pages, under the space's `change`. Faults that saw
 /// an older state of the file have ended.
 fn for_each_mapping(
@@ -135,6 +142,9 @@ fn for_each_mapping(
     pages: &Range<u64>,
     mut visit: impl FnMut(Range<u64>),
 ) {
+    if !shows(space, cache) {
+        return;
+    }
     let _change = space.change.lock();
     let mut address = 0;
     loop {
@@ -145,8 +155,7 @@ fn for_each_mapping(
             loop {
                 let Some(current) = position else { break None };
                 let region = regions.at(current);
-                if let MapBacking::File(mapping) = region.backing()
-                    && core::ptr::eq(Arc::as_ptr(mapping.cache()), cache)
+                if cache_of(region.backing()).is_some_and(|mapped| core::ptr::eq(Arc::as_ptr(mapped), cache))
                 {
                     let first = pages.start.max(region.page_offset);
                     let end = pages.end.min(region.page_offset + region.pages());

@@ -45,7 +45,7 @@ impl AddressSpace {
             return Err(MapError::InvalidArgument);
         }
         let old_end =
-            old.checked_add(old_length).filter(|&end| end <= USER_TOP).ok_or(MapError::InvalidArgument)?;
+            old.checked_add(old_length).filter(|&end| end <= USER_TOP).ok_or(MapError::BadAddress)?;
         let target = flags.contains(RemapFlags::FIXED).then_some(new.as_u64());
         if let Some(target) = target {
             let overlaps = target < old_end && old < target.saturating_add(new_length);

@@ -1,11 +1,12 @@
 //! Access to the memory of a program that is not running here (ptrace, `/proc/PID/mem`, process_vm_readv).
 //!
-//! The page is found as by a fault of that program, its frame held by a reference, and the bytes copied without any lock.
+//! The page is found as by a fault of that program; the bytes are copied a page at a time under the region lock.
 
-use super::entry::{PRIVATE, UNCOUNTED, borrow_frame};
+use super::entry::UNCOUNTED;
+use super::request::MapBacking;
 use super::space::{AddressSpace, zero_page};
 use crate::frame::Frame;
-use crate::region::RegionFlags;
+use crate::region::{RegionFlags, RegionTree};
 use core::mem::ManuallyDrop;
 use machine::address::{PAGE_SIZE, UserAddr};
 use machine::fault::{Access, FaultError};
@@ -47,64 +48,74 @@ impl AddressSpace {
             let position = address.checked_add(done as u64).ok_or(FaultError::NotMapped)?;
             let offset = position.page_offset();
             let count = (PAGE_SIZE - offset).min(bytes - done);
-            match self.page_for(position.page_floor(), access) {
-                Ok(frame) => transfer(&frame, offset, done, count),
+            let page = position.page_floor();
+            match self.with_page(page, access, |frame| transfer(frame, offset, done, count)) {
+                Ok(()) => done += count,
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
-            done += count;
         }
         Ok(done)
     }
 
     /// The frame behind a page, after faulting it in as need be.
+    ///
+    /// # Errors
+    /// Why the program could not access the page either.
     pub fn page_for(&self, page: UserAddr, access: Access) -> Result<Frame, FaultError> {
+        self.with_page(page, access, Frame::clone)
+    }
+
+    /// Calls `visit` with the frame behind a page, after faulting it in as need be. The region lock is held meanwhile, so
+    /// that a fork sees all of the visit or nothing.
+    fn with_page<R>(
+        &self,
+        page: UserAddr,
+        access: Access,
+        mut visit: impl FnMut(&Frame) -> R,
+    ) -> Result<R, FaultError> {
         for _ in 0..MAX_TRIES {
-            if let Some(frame) = self.mapped_frame(page.as_u64(), access) {
-                return Ok(frame);
+            let visited = {
+                let regions = self.regions.read();
+                self.present_frame(&regions, page.as_u64(), access).map(|frame| visit(&frame))
+            };
+            match visited {
+                Some(result) => return Ok(result),
+                None => self.fault(page, access)?,
             }
-            self.fault(page, access)?;
         }
         Err(FaultError::OutOfMemory)
     }
 
-    fn mapped_frame(&self, page: u64, access: Access) -> Option<Frame> {
-        let regions = self.regions.read();
-        let flags = regions.find(page)?.flags();
-        let allowed = match access {
-            Access::Read => flags.intersects(RegionFlags::PROTECTION),
-            Access::Write => flags.contains(RegionFlags::WRITE),
-            Access::Execute => flags.contains(RegionFlags::EXECUTE),
+    /// The frame of a page if the program could access it right now, with a reference.
+    fn present_frame(&self, regions: &RegionTree, page: u64, access: Access) -> Option<Frame> {
+        let region = regions.find(page)?;
+        let needed = match access {
+            Access::Read => RegionFlags::empty(),
+            Access::Write => RegionFlags::WRITE,
+            Access::Execute => RegionFlags::EXECUTE,
         };
-        if !allowed {
+        if !region.flags().intersects(RegionFlags::PROTECTION) || !region.flags().contains(needed) {
             return None;
         }
         let entry = self.entry_under_lock(page);
-        let needed = if access == Access::Write {
-            EntryFlags::PRESENT | EntryFlags::WRITABLE
-        } else {
-            EntryFlags::PRESENT
-        };
-        if !entry.contains(needed) {
+        let store = access == Access::Write;
+        if !entry.is_present() || store && !entry.contains(EntryFlags::WRITABLE) {
             return None;
         }
-        let holder = if entry.contains(UNCOUNTED) {
-            debug_assert_eq!(entry.physical(), zero_page());
-            // SAFETY: the page of zeros is never freed.
-            ManuallyDrop::new(unsafe { Frame::from_physical(entry.physical()) })
-        } else {
-            // A private page may be replaced by a concurrent fault on write, which then drops the entry's reference; only
-            // file pages and pages that nobody shares are safe to take as they are.
-            // SAFETY: the region lock is held. The entry is either writable, so that no fault replaces it, or checked
-            // again below after the reference was taken.
-            unsafe { borrow_frame(entry) }
-        };
-        let frame = Frame::try_from_physical(holder.physical()).or_else(|| {
-            let kept = entry.contains(UNCOUNTED) || !entry.contains(PRIVATE);
-            kept.then(|| (*holder).clone())
-        })?;
+        let owned_elsewhere = entry.contains(UNCOUNTED) || matches!(region.backing(), MapBacking::Special(_));
+        if owned_elsewhere {
+            debug_assert!(!entry.contains(UNCOUNTED) || entry.physical() == zero_page());
+            // SAFETY: the page of zeros is never freed, and the region keeps the frames of a special mapping.
+            let owned = ManuallyDrop::new(unsafe { Frame::from_physical(entry.physical()) });
+            return Some((*owned).clone());
+        }
+        // The entry may lose its frame at any moment (advice, another fault). Once there is a reference and the entry
+        // still names the frame, it is the right one and stays.
+        let frame = Frame::try_from_physical(entry.physical())?;
         let now = self.entry_under_lock(page);
-        (now.physical() == entry.physical() && now.is_present()).then_some(frame)
+        let same = now.is_present() && now.physical() == entry.physical();
+        (same && (!store || now.contains(EntryFlags::WRITABLE))).then_some(frame)
     }
 
     /// The entry of a page; empty where there is no table. The region lock is held and a region contains the page.

@@ -106,7 +106,7 @@ impl AddressSpace {
     /// # Errors
     /// INVAL for a range that is empty, not aligned or beyond the user half; no memory to cut a region.
     pub fn unmap(&self, start: UserAddr, length: u64) -> Result<(), MapError> {
-        let range = page_range(start, length)?;
+        let range = page_range(start, length).map_err(|_| MapError::InvalidArgument)?;
         if range.is_empty() {
             return Err(MapError::InvalidArgument);
         }
@@ -206,7 +206,8 @@ impl AddressSpace {
     }
 }
 
-/// The whole pages of a range that begins at a page boundary and lies in the user half.
+/// The whole pages of a range. One that does not begin at a page boundary or overflows is an invalid argument, one that
+/// leaves the user half is one with a hole: out of memory.
 pub(super) fn page_range(start: UserAddr, length: u64) -> Result<Range<u64>, MapError> {
     let start = start.as_u64();
     if start & (PAGE_SIZE as u64 - 1) != 0 {
@@ -215,7 +216,8 @@ pub(super) fn page_range(start: UserAddr, length: u64) -> Result<Range<u64>, Map
     let length = round_up(length).ok_or(MapError::InvalidArgument)?;
     match start.checked_add(length) {
         Some(end) if end <= super::space::USER_TOP => Ok(start..end),
-        _ => Err(MapError::InvalidArgument),
+        Some(_) => Err(MapError::OutOfMemory),
+        None => Err(MapError::InvalidArgument),
     }
 }
 

@@ -1,0 +1,203 @@
+//! Random sequences of operations on several address spaces and files, checked against the model page by page.
+
+use super::model::{FILE_PAGES, FILES, Files, Outcome, PAGES, Page, Shown, Space};
+use super::*;
+use proptest::prelude::*;
+
+const WINDOW: u64 = BOUNDARY - (PAGES as u64 / 2) * PAGE;
+const MAX_SPACES: usize = 4;
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Map { first: usize, count: usize, protection: u32, kind: usize, file_page: usize, shared: bool },
+    Unmap { first: usize, count: usize },
+    Protect { first: usize, count: usize, protection: u32 },
+    Write { page: usize, value: u8 },
+    Read { page: usize },
+    Discard { first: usize, count: usize },
+    Move { first: usize, count: usize, to: usize },
+    Fork,
+    Exit,
+    Truncate { file: usize, pages: usize },
+    WriteFile { file: usize, page: usize, value: u8 },
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let first = 0..PAGES - 12;
+    let count = 1..12_usize;
+    prop_oneof![
+        4 => (first.clone(), count.clone(), 0..4_u32, 0..4_usize, 0..FILE_PAGES, any::<bool>()).prop_map(
+            |(first, count, protection, kind, file_page, shared)| Operation::Map { first, count, protection, kind, file_page, shared }
+        ),
+        2 => (first.clone(), count.clone()).prop_map(|(first, count)| Operation::Unmap { first, count }),
+        2 => (first.clone(), count.clone(), 0..4_u32)
+            .prop_map(|(first, count, protection)| Operation::Protect { first, count, protection }),
+        8 => (0..PAGES, any::<u8>()).prop_map(|(page, value)| Operation::Write { page, value }),
+        4 => (0..PAGES).prop_map(|page| Operation::Read { page }),
+        1 => (first.clone(), count.clone()).prop_map(|(first, count)| Operation::Discard { first, count }),
+        2 => (first.clone(), count, first).prop_map(|(first, count, to)| Operation::Move { first, count, to }),
+        1 => Just(Operation::Fork),
+        1 => Just(Operation::Exit),
+        1 => (0..FILES, 0..=FILE_PAGES).prop_map(|(file, pages)| Operation::Truncate { file, pages }),
+        1 => (0..FILES, 0..FILE_PAGES, any::<u8>())
+            .prop_map(|(file, page, value)| Operation::WriteFile { file, page, value }),
+    ]
+}
+
+/// The system under test and its model, side by side.
+struct Pair {
+    spaces: Vec<(Arc<AddressSpace>, Space)>,
+    caches: [Arc<FileCache>; FILES],
+    mappings: [Arc<FileMapping>; FILES],
+    files: Files,
+}
+
+fn address(page: usize) -> u64 {
+    WINDOW + page as u64 * PAGE
+}
+
+fn outcome(result: Result<u8, FaultError>) -> Outcome {
+    match result {
+        Ok(value) => Outcome::Value(value),
+        Err(FaultError::NotMapped) => Outcome::NotMapped,
+        Err(FaultError::AccessDenied) => Outcome::Denied,
+        Err(FaultError::Bus) => Outcome::Bus,
+        Err(FaultError::OutOfMemory) => panic!("there is enough memory"),
+    }
+}
+
+fn protection_of(bits: u32) -> Protection {
+    Protection::from_bits_truncate(bits)
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let caches: [_; FILES] = core::array::from_fn(|_| file(FILE_PAGES as u64));
+        let mappings = core::array::from_fn(|number| mapping(&caches[number]));
+        Pair { spaces: vec![(space(), Space::new())], caches, mappings, files: Files::new() }
+    }
+
+    fn apply(&mut self, which: usize, operation: Operation) {
+        let number = which % self.spaces.len();
+        let space = self.spaces[number].0.clone();
+        let space = &*space;
+        let model = &mut self.spaces[number].1;
+        match operation {
+            Operation::Map { first, count, protection, kind, file_page, shared } => {
+                let protection = protection_of(protection);
+                let file = kind.checked_sub(2);
+                let shared = shared && file.is_some();
+                let backing =
+                    file.map_or(MapBacking::Anonymous, |file| MapBacking::File(self.mappings[file].clone()));
+                let mut request =
+                    MapRequest::anonymous(count as u64 * PAGE, protection).at(at(address(first)));
+                request.backing = backing;
+                request.offset = file_page as u64 * PAGE;
+                request.flags.set(MapFlags::SHARED, shared);
+                assert_eq!(space.map(request), Ok(at(address(first))));
+                let was_writable = !shared && protection.contains(Protection::WRITE);
+                for offset in 0..count {
+                    let shown =
+                        file.map_or(Shown::Zeros, |file| Shown::File { file, page: file_page + offset });
+                    model.0[first + offset] =
+                        Some(Page { protection, shown, shared, was_writable, own: None });
+                }
+            }
+            Operation::Unmap { first, count } => {
+                assert_eq!(space.unmap(at(address(first)), count as u64 * PAGE), Ok(()));
+                model.0[first..first + count].fill(None);
+            }
+            Operation::Protect { first, count, protection } => {
+                let protection = protection_of(protection);
+                let result = space.protect(at(address(first)), count as u64 * PAGE, protection);
+                assert_eq!(result, model.protect(first, count, protection));
+            }
+            Operation::Write { page, value } => {
+                let result = outcome(put(space, address(page), value).map(|()| value));
+                assert_eq!(result, model.write(&mut self.files, page, value));
+            }
+            Operation::Read { page } => {
+                assert_eq!(outcome(get(space, address(page))), model.read(&self.files, page));
+            }
+            Operation::Discard { first, count } => {
+                let result = space.advise(at(address(first)), count as u64 * PAGE, Advice::DontNeed);
+                assert_eq!(result, model.discard(first, count));
+            }
+            Operation::Move { first, count, to } => move_range(space, model, first, count, to),
+            Operation::Fork => {
+                if self.spaces.len() < MAX_SPACES {
+                    let child = (space.fork().expect("memory"), self.spaces[number].1.clone());
+                    self.spaces.push(child);
+                }
+            }
+            Operation::Exit => {
+                if self.spaces.len() > 1 {
+                    self.spaces.remove(number);
+                }
+            }
+            Operation::Truncate { file, pages } => {
+                self.caches[file].truncate(pages as u64 * PAGE).expect("a small file");
+                self.files.truncate(file, pages);
+                self.spaces.iter_mut().for_each(|(_, model)| model.cut(file, pages));
+            }
+            Operation::WriteFile { file, page, value } => {
+                if page < self.files.pages[file] {
+                    let mut source = crate::buffer::Source::kernel(core::slice::from_ref(&value));
+                    assert_eq!(self.caches[file].write_at(page as u64 * PAGE, &mut source), Ok(1));
+                    self.files.bytes[file][page] = value;
+                }
+            }
+        }
+    }
+
+    /// Reads everything everywhere.
+    fn check_all(&self) {
+        for (space, model) in &self.spaces {
+            for page in 0..PAGES {
+                assert_eq!(outcome(get(space, address(page))), model.read(&self.files, page), "page {page}");
+            }
+            let mapped = model.0.iter().flatten().count() as u64;
+            assert_eq!(space.usage().mapped_pages, mapped);
+            let mut usage = [0; 2];
+            space.for_each_region(|region| {
+                let found = space.region_usage(region);
+                usage[0] += found.resident / PAGE;
+                usage[1] += found.anonymous / PAGE;
+            });
+            let totals = space.usage();
+            let resident = totals.private_pages + totals.file_pages + totals.shared_memory_pages;
+            assert_eq!([resident, totals.private_pages], usage, "counters agree with the tables");
+        }
+    }
+}
+
+fn move_range(space: &AddressSpace, model: &mut Space, first: usize, count: usize, to: usize) {
+    let overlaps = first < to + count && to < first + count;
+    let flags = RemapFlags::MAY_MOVE | RemapFlags::FIXED;
+    let length = count as u64 * PAGE;
+    let result = space.remap(at(address(first)), length, length, flags, at(address(to)));
+    if overlaps {
+        assert_eq!(result, Err(MapError::InvalidArgument));
+    } else if model.is_uniform(first, count) {
+        assert_eq!(result, Ok(at(address(to))));
+        for offset in 0..count {
+            model.0[to + offset] = model.0[first + offset].take();
+        }
+    } else {
+        assert_eq!(result, Err(MapError::BadAddress));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #[test]
+    fn spaces_agree_with_the_model(steps in prop::collection::vec((0..MAX_SPACES, operation()), 1..120)) {
+        without_leaks(|| {
+            let mut pair = Pair::new();
+            for (which, operation) in steps {
+                pair.apply(which, operation);
+            }
+            pair.check_all();
+        });
+    }
+}

@@ -1,0 +1,178 @@
+//! Mapped files: private and shared, cut off while mapped, with a representative behind.
+
+use super::*;
+use crate::buffer::{Sink, Source};
+use crate::file_cache::{CacheError, FileRepresentative};
+use crate::frame::Frame;
+use std::sync::Mutex;
+
+fn map(space: &AddressSpace, cache: &Arc<FileCache>, pages: u64, flags: MapFlags) -> u64 {
+    let request = MapRequest::private_file(mapping(cache), 0, pages * PAGE, READ_WRITE);
+    space.map(request.with(flags)).unwrap().as_u64()
+}
+
+fn file_byte(cache: &FileCache, offset: u64) -> u8 {
+    let mut byte = [0xee];
+    assert_eq!(cache.read_at(offset, &mut Sink::kernel(&mut byte)), Ok(1));
+    byte[0]
+}
+
+#[test]
+fn private_stores_stay_private_and_shared_ones_reach_the_file() {
+    without_leaks(|| {
+        let (one, two, cache) = (space(), space(), file(2));
+        cache.write_at(0, &mut Source::kernel(b"abc")).unwrap();
+        let private = map(&one, &cache, 2, MapFlags::empty());
+        let shared = map(&two, &cache, 2, MapFlags::SHARED);
+        assert_eq!(get(&one, private + 1), Ok(b'b'));
+        put(&two, shared + 1, b'x').unwrap();
+        assert_eq!((get(&one, private + 1), file_byte(&cache, 1)), (Ok(b'x'), b'x'));
+        put(&one, private + 1, b'y').unwrap();
+        assert_eq!((get(&two, shared + 1), file_byte(&cache, 1)), (Ok(b'x'), b'x'));
+        assert_eq!((one.usage().private_pages, one.usage().file_pages), (1, 0));
+        one.advise(at(private), PAGE, Advice::DontNeed).unwrap();
+        assert_eq!(get(&one, private + 1), Ok(b'x'));
+        assert!(cache.is_mapped());
+        drop((one, two));
+        assert!(!cache.is_mapped());
+    });
+}
+
+#[test]
+fn one_fault_maps_the_cached_neighbours() {
+    without_leaks(|| {
+        let (space, cache) = (space(), file(64));
+        for page in 0..64 {
+            cache.write_at(page * PAGE, &mut Source::kernel(&[page as u8])).unwrap();
+        }
+        let start = map(&space, &cache, 64, MapFlags::empty());
+        space.fault(at(start + 20 * PAGE), Access::Read).unwrap();
+        let around = space.usage().file_pages;
+        assert!((2..=16).contains(&around), "{around} pages mapped by one fault");
+        (0..64).for_each(|page| assert_eq!(get(&space, start + page * PAGE), Ok(page as u8)));
+        assert_eq!(space.usage().file_pages, 64);
+    });
+}
+
+#[test]
+fn beyond_the_end_is_a_bus_error_and_truncation_unmaps() {
+    without_leaks(|| {
+        let (space, cache) = (space(), file(4));
+        let shared = map(&space, &cache, 6, MapFlags::SHARED);
+        let private = map(&space, &cache, 6, MapFlags::empty());
+        assert_eq!(get(&space, shared + 4 * PAGE), Err(FaultError::Bus));
+        put(&space, shared + 3 * PAGE, 3).unwrap();
+        put(&space, shared + PAGE + 100, 4).unwrap();
+        put(&space, private + 3 * PAGE, 5).unwrap();
+        let child = space.fork().unwrap();
+        cache.truncate(PAGE + 50).unwrap();
+        for space in [&space, &child] {
+            assert_eq!(get(space, shared + 3 * PAGE), Err(FaultError::Bus));
+            assert_eq!(get(space, private + 3 * PAGE), Err(FaultError::Bus));
+            assert_eq!(get(space, shared + PAGE + 100), Ok(0), "the tail of the last page is cleared");
+        }
+        cache.truncate(4 * PAGE).unwrap();
+        assert_eq!(get(&child, private + 3 * PAGE), Ok(0));
+        assert_eq!(space.usage().private_pages, 0);
+    });
+}
+
+#[test]
+fn punched_holes_read_as_zeros_through_mappings() {
+    without_leaks(|| {
+        let (space, cache) = (space(), file(4));
+        let shared = map(&space, &cache, 4, MapFlags::SHARED);
+        (0..4).for_each(|page| put(&space, shared + page * PAGE, 1).unwrap());
+        space.advise(at(shared + PAGE), 2 * PAGE, Advice::Remove).unwrap();
+        let seen = [0, 1, 2, 3].map(|page| get(&space, shared + page * PAGE).unwrap());
+        assert_eq!(seen, [1, 0, 0, 1]);
+        let private = map(&space, &cache, 4, MapFlags::empty());
+        assert_eq!(space.advise(at(private), PAGE, Advice::Remove), Err(MapError::AccessDenied));
+    });
+}
+
+/// Remembers what was written back; fills pages with their number.
+#[derive(Default)]
+struct Recorder {
+    written: Mutex<Vec<(u64, u8)>>,
+    broken: Mutex<Option<u64>>,
+}
+
+impl FileRepresentative for Recorder {
+    fn fill(&self, page: u64, frame: &Frame) -> Result<(), CacheError> {
+        if *self.broken.lock().unwrap() == Some(page) {
+            return Err(CacheError::InputOutput);
+        }
+        frame.zero();
+        frame.write(0, &[page as u8 + 1]);
+        Ok(())
+    }
+
+    fn write_back(&self, page: u64, frame: &Frame) -> Result<(), CacheError> {
+        let mut byte = [0];
+        frame.read(0, &mut byte);
+        self.written.lock().unwrap().push((page, byte[0]));
+        Ok(())
+    }
+}
+
+#[test]
+fn pages_come_from_the_representative_and_dirty_ones_go_back_in_order() {
+    without_leaks(|| {
+        let recorder = Arc::new(Recorder::default());
+        let cache = Arc::new(FileCache::with_representative(8 * PAGE, recorder.clone()));
+        let space = space();
+        let shared = map(&space, &cache, 8, MapFlags::SHARED);
+        assert_eq!(get(&space, shared + 3 * PAGE), Ok(4));
+        for page in [5, 2, 6] {
+            put(&space, shared + page * PAGE, 100).unwrap();
+        }
+        space.sync(at(shared), 8 * PAGE, SyncMode::Synchronous, false).unwrap();
+        assert_eq!(std::mem::take(&mut *recorder.written.lock().unwrap()), [(2, 100), (5, 100), (6, 100)]);
+        put(&space, shared + 5 * PAGE, 101).unwrap();
+        assert!(cache.is_dirty(5) && !cache.is_dirty(2), "a store after the write-back is noticed again");
+        space.sync(at(shared), 8 * PAGE, SyncMode::Synchronous, false).unwrap();
+        assert_eq!(*recorder.written.lock().unwrap(), [(5, 101)]);
+    });
+}
+
+#[test]
+fn a_page_that_cannot_be_read_is_a_bus_error_now_and_may_come_later() {
+    without_leaks(|| {
+        let recorder = Arc::new(Recorder::default());
+        *recorder.broken.lock().unwrap() = Some(1);
+        let cache = Arc::new(FileCache::with_representative(2 * PAGE, recorder.clone()));
+        let space = space();
+        let private = map(&space, &cache, 2, MapFlags::empty());
+        assert_eq!(get(&space, private + PAGE), Err(FaultError::Bus));
+        assert_eq!(cache.resident_pages(), 0);
+        *recorder.broken.lock().unwrap() = None;
+        assert_eq!(get(&space, private + PAGE), Ok(2));
+        drop(space);
+        assert_eq!(cache.drop_clean(0, u64::MAX), 1);
+        assert_eq!(cache.resident_pages(), 0);
+    });
+}
+
+#[test]
+fn user_buffers_are_copied_without_a_bounce_and_stop_at_bad_pages() {
+    without_leaks(|| {
+        let (space, cache) = (space(), file(0));
+        let start = space.map(MapRequest::anonymous(3 * PAGE, READ_WRITE)).unwrap().as_u64();
+        put(&space, start + 2 * PAGE - 1, 42).unwrap();
+        space.protect(at(start + 2 * PAGE), PAGE, Protection::empty()).unwrap();
+        let _here = machine::preempt::disable();
+        space.activate();
+        drop(_here);
+        let mut source = Source::user(at(start + PAGE), 2 * PAGE as usize);
+        assert_eq!(cache.write_at(10, &mut source), Ok(PAGE as usize));
+        assert_eq!(cache.size(), PAGE + 10);
+        assert_eq!(file_byte(&cache, PAGE + 9), 42);
+        let mut source = Source::user(at(start + 2 * PAGE), 10);
+        assert_eq!(cache.write_at(0, &mut source), Err(CacheError::BadAddress));
+        let mut sink = Sink::user(at(start + PAGE + 100), 2 * PAGE as usize);
+        assert_eq!(cache.read_at(20, &mut sink), Ok((PAGE - 100) as usize));
+        let mut string = [0; 4];
+        assert_eq!(machine::user_memory::read_string(&mut string, at(start)), Ok(0));
+    });
+}

@@ -1,0 +1,114 @@
+//! Every allocation of every operation fails once: nothing breaks, nothing leaks, and what failed can be repeated.
+
+use super::*;
+use crate::buffer::Source;
+use crate::fallible;
+
+/// Repeats what failed for want of memory; the injected failure comes only once.
+fn insist<T>(mut operation: impl FnMut() -> Result<T, MapError>) -> T {
+    for _ in 0..2 {
+        match operation() {
+            Ok(value) => return value,
+            Err(error) => assert_eq!(error, MapError::OutOfMemory),
+        }
+    }
+    panic!("failed twice");
+}
+
+fn exhaust(scenario: &str, run: impl Fn()) {
+    let _alone = alone();
+    drop(space());
+    fallible::exhaust(scenario, || check_leaks(&run));
+}
+
+#[test]
+fn mapping_and_unmapping() {
+    exhaust("map and unmap", || {
+        let space = insist(|| Ok(AddressSpace::new()?));
+        let start = insist(|| space.map(MapRequest::anonymous(40 * PAGE, READ_WRITE))).as_u64();
+        for page in (0..40).step_by(2) {
+            put(&space, start + page * PAGE, 1).unwrap();
+        }
+        for page in (1..40).step_by(2) {
+            insist(|| space.unmap(at(start + page * PAGE), PAGE));
+        }
+        assert_eq!(space.region_count(), 20);
+        for page in (0..40).step_by(2) {
+            assert_eq!(get(&space, start + page * PAGE), Ok(1));
+        }
+        insist(|| space.map(MapRequest::anonymous(40 * PAGE, READ_WRITE).at(at(start))));
+        assert_eq!(get(&space, start), Ok(0));
+        space.set_break_start(at(0x5000_0000));
+        insist(|| {
+            let wanted = at(0x5000_0000 + 3 * PAGE);
+            if space.set_break(wanted) == wanted { Ok(()) } else { Err(MapError::OutOfMemory) }
+        });
+    });
+}
+
+#[test]
+fn protecting_advising_locking() {
+    exhaust("protect, advise, lock", || {
+        let space = insist(|| Ok(AddressSpace::new()?));
+        let start = insist(|| space.map(MapRequest::anonymous(6 * PAGE, READ_WRITE))).as_u64();
+        (0..6).for_each(|page| put(&space, start + page * PAGE, page as u8).unwrap());
+        insist(|| space.protect(at(start + PAGE), PAGE, Protection::READ));
+        insist(|| space.advise(at(start + 3 * PAGE), PAGE, Advice::DontFork));
+        insist(|| space.lock(at(start + 4 * PAGE), PAGE, false));
+        insist(|| space.advise(at(start + 5 * PAGE), PAGE, Advice::DontNeed));
+        insist(|| space.protect(at(start), 6 * PAGE, READ_WRITE));
+        (0..5).for_each(|page| assert_eq!(get(&space, start + page * PAGE), Ok(page as u8)));
+    });
+}
+
+#[test]
+fn moving() {
+    exhaust("remap", || {
+        let space = insist(|| Ok(AddressSpace::new()?));
+        let start = insist(|| space.map(MapRequest::anonymous(6 * PAGE, READ_WRITE))).as_u64();
+        (0..6).for_each(|page| put(&space, start + page * PAGE, page as u8 + 1).unwrap());
+        let flags = RemapFlags::MAY_MOVE | RemapFlags::FIXED;
+        let target = at(BOUNDARY - PAGE);
+        insist(|| space.remap(at(start + PAGE), 4 * PAGE, 4 * PAGE, flags, target));
+        (0..4).for_each(|page| assert_eq!(get(&space, target.as_u64() + page * PAGE), Ok(page as u8 + 2)));
+        let kept = RemapFlags::MAY_MOVE | RemapFlags::DONT_UNMAP;
+        let doubled = insist(|| space.remap(target, 4 * PAGE, 4 * PAGE, kept, at(0)));
+        assert_eq!(get(&space, doubled.as_u64()), Ok(2));
+    });
+}
+
+#[test]
+fn forking() {
+    exhaust("fork", || {
+        let space = insist(|| Ok(AddressSpace::new()?));
+        let first = insist(|| space.map(MapRequest::anonymous(2 * PAGE, READ_WRITE).at(at(BOUNDARY - PAGE))));
+        insist(|| space.map(MapRequest::anonymous(PAGE, READ_WRITE).with(MapFlags::SHARED)));
+        put(&space, first.as_u64(), 1).unwrap();
+        put(&space, BOUNDARY, 2).unwrap();
+        let child = insist(|| space.fork());
+        put(&space, BOUNDARY, 3).unwrap();
+        assert_eq!((get(&child, first.as_u64()), get(&child, BOUNDARY)), (Ok(1), Ok(2)));
+    });
+}
+
+#[test]
+fn files() {
+    exhaust("file mappings", || {
+        let space = insist(|| Ok(AddressSpace::new()?));
+        let cache = file(70);
+        let cached = insist(|| {
+            cache.write_at(65 * PAGE + 1, &mut Source::kernel(b"x")).map_err(|_| MapError::OutOfMemory)
+        });
+        assert_eq!(cached, 1);
+        let request = MapRequest::private_file(mapping(&cache), 0, 70 * PAGE, READ_WRITE);
+        let private = insist(|| space.map(request.clone())).as_u64();
+        let shared = insist(|| space.map(request.clone().with(MapFlags::SHARED))).as_u64();
+        let touch = |address, value| insist(|| Ok(space.write_remote(at(address), &[value])?));
+        touch(private + 65 * PAGE, 1);
+        touch(shared + 3 * PAGE, 2);
+        assert_eq!(get(&space, private + 65 * PAGE + 1), Ok(b'x'));
+        assert_eq!(get(&space, private + 3 * PAGE), Ok(2));
+        cache.truncate(5 * PAGE).unwrap();
+        assert_eq!(get(&space, private + 65 * PAGE), Err(FaultError::Bus));
+    });
+}
