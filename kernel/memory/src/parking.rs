@@ -49,12 +49,12 @@ pub(crate) fn wake(key: usize) {
 
 #[cfg(target_os = "none")]
 fn give_way() {
-    sync::relax();
+    machine::cpu::relax();
 }
 
 #[cfg(not(target_os = "none"))]
 fn give_way() {
-    sync::relax();
+    machine::cpu::relax();
     std::thread::yield_now();
 }
 

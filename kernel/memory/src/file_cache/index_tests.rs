@@ -90,12 +90,15 @@ proptest! {
             match step {
                 0 | 1 => {
                     let value = number as u64 + 1;
-                    if model.contains_key(&page) {
-                        index.replace(page, word(value));
-                        model.get_mut(&page).unwrap().0 = value;
-                    } else {
-                        index.insert(page, word(value)).unwrap();
-                        model.insert(page, (value, false));
+                    match model.get_mut(&page) {
+                        Some(entry) => {
+                            index.replace(page, word(value));
+                            entry.0 = value;
+                        }
+                        None => {
+                            index.insert(page, word(value)).unwrap();
+                            model.insert(page, (value, false));
+                        }
                     }
                 }
                 2 => {
