@@ -1,4 +1,4 @@
-//! Steps that run programs on Starling and on the host's Linux and compare what they do.
+//! Steps that run programs in the guest: the command's promises, and programs compared with the host's Linux.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ const LONG_LIMIT: Duration = Duration::from_secs(3 * 3600);
 
 /// The steps of this group.
 pub(super) fn steps(repository: &Repository, long: bool) -> Vec<Step> {
-    if !repository.root().join("tests/abi/Cargo.toml").is_file() {
-        return Vec::new();
-    }
-    let mut programs = repository.cargo("run");
-    programs.args(["--quiet", "--package", "abi-tests", "--"]);
-    if long {
-        programs.arg("--long");
-    }
-    let step = Step::new("programs", programs, tally::closing_line);
-    vec![if long { step.within(LONG_LIMIT) } else { step }]
+    let step = |name: &str, package: &str| {
+        let mut tests = repository.cargo("run");
+        tests.args(["--quiet", "--package", package, "--"]);
+        if long {
+            tests.arg("--long");
+        }
+        let step = Step::new(name, tests, tally::closing_line);
+        if long { step.within(LONG_LIMIT) } else { step }
+    };
+    vec![step("the command", "command-tests"), step("programs", "abi-tests")]
 }

@@ -1,0 +1,55 @@
+//! `command-tests`: `./starling run` as a user sees it, on the real kernel.
+//!
+//! What can be tested without a kernel is tested beside the command (`tools/starling/tests`). Here are the promises that
+//! need both: exit statuses, streams, options, images, numbers of processors, start-up time.
+//!
+//! * [`case`]: a call of the command and what must come of it
+//! * [`promises`]: the cases
+//! * [`images`]: root file systems that the cases use
+//! * [`start_up`]: the time until the command's first instruction
+//!
+//! `command-tests [--long] [WORD...]` runs the cases whose names contain one of the words, or all.
+#![forbid(unsafe_code)]
+
+mod case;
+mod images;
+mod promises;
+mod start_up;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let (options, words): (Vec<_>, Vec<_>) =
+        std::env::args().skip(1).partition(|word| word.starts_with("--"));
+    let long = options.iter().any(|option| option == "--long");
+    let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+    let images = match images::Images::make() {
+        Ok(images) => images,
+        Err(error) => {
+            eprintln!("command-tests: making images: {error}");
+            println!("0 passed, 1 failed");
+            return ExitCode::FAILURE;
+        }
+    };
+    let (mut passed, mut failed) = (0, 0);
+    let mut count = |name: &str, result: Result<(), String>| match result {
+        Ok(()) => {
+            passed += 1;
+            println!("test {name} ... ok");
+        }
+        Err(why) => {
+            failed += 1;
+            println!("test {name} ... FAILED: {why}");
+        }
+    };
+    for case in promises::cases(&images).into_iter().filter(|case| wanted(&case.name)) {
+        count(&case.name, case.run());
+    }
+    for measurement in
+        start_up::measurements().into_iter().filter(|measurement| long && wanted(measurement.name))
+    {
+        count(measurement.name, measurement.run());
+    }
+    println!("{passed} passed, {failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,145 @@
+//! What `./starling run` promises.
+
+use crate::case::{Case, Expected};
+use crate::images::Images;
+
+/// All cases.
+pub(crate) fn cases(images: &Images) -> Vec<Case> {
+    let groups =
+        [identity(), processors(), endings(), streams(), options(), from_images(images), refusals(images)];
+    groups.into_iter().flatten().collect()
+}
+
+fn identity() -> Vec<Case> {
+    vec![
+        Case::new("uname names the system", &["uname", "-a"]).output(Expected::LineWith("Starling")),
+        Case::new("the machine is x86_64", &["uname", "-m"]).prints("x86_64\n"),
+        Case::script("the shell is the image's", "echo $0; type busybox")
+            .prints("sh\nbusybox is /bin/busybox\n"),
+    ]
+}
+
+fn processors() -> Vec<Case> {
+    let count = |machine: &str, cpus: u32| {
+        let name = format!("{machine} with {cpus} CPUs has {cpus}");
+        Case::new(name, &["nproc"])
+            .with(&["--machine", machine, "--cpus", &cpus.to_string()])
+            .prints(format!("{cpus}\n"))
+    };
+    ["microvm", "q35"].iter().flat_map(|machine| [1, 2, 4, 8, 16].map(|cpus| count(machine, cpus))).collect()
+}
+
+fn endings() -> Vec<Case> {
+    let one_line = Expected::LineWith("starling: ");
+    vec![
+        Case::new("success is 0", &["true"]),
+        Case::new("failure is 1", &["false"]).status(1),
+        Case::script("any status comes through", "exit 213").status(213),
+        Case::script("death by signal is 128 and its number", "kill -9 $$").status(137),
+        Case::script("death by a signal with a core is the same", "kill -SEGV $$").status(139),
+        Case::new("what does not exist is 127", &["no-such-program"]).status(127).errors(one_line.clone()),
+        Case::new("no such path is 127", &["/bin/none"]).status(127).errors(one_line.clone()),
+        Case::new("a directory is 126", &["/etc"]).status(126).errors(one_line.clone()),
+        Case::new("a file without the right is 126", &["/etc/passwd"]).status(126).errors(one_line.clone()),
+        Case::new("no such working directory is 125", &["true"])
+            .with(&["--workdir", "/none"])
+            .status(125)
+            .errors(one_line),
+        Case::new("a command that takes too long is 124", &["sleep", "1000"])
+            .with(&["--timeout", "2"])
+            .status(124)
+            .errors(Expected::LineWith("timed out")),
+        Case::script("children that are left do not keep the command", "sleep 1000 & exit 7").status(7),
+    ]
+}
+
+fn streams() -> Vec<Case> {
+    let bytes: Vec<u8> = (0..=255).cycle().take(60_000).collect();
+    let numbers: String = (1..=5000).map(|number| format!("{number}\n")).collect();
+    vec![
+        Case::script("outputs are separate", "echo out; echo err >&2")
+            .prints("out\n")
+            .errors(Expected::Exactly(b"err\n".to_vec())),
+        Case::new("input is forwarded byte for byte", &["cat"]).input(bytes.clone()).prints(bytes),
+        Case::new("input without an end of line is whole", &["wc", "-c"]).input("four").prints("4\n"),
+        Case::new("no input is an end of input", &["cat"]),
+        Case::new("output is whole", &["seq", "5000"]).prints(numbers),
+        Case::new("input that nobody reads does no harm", &["true"]).input(vec![b'x'; 300_000]),
+        Case::script("streams are no terminals", "for n in 0 1 2; do [ -t $n ] && echo $n; done; true"),
+        Case::new("a shell reads its script from the input", &[])
+            .input("echo $((6 * 7))\nexit 3\n")
+            .prints("42\n")
+            .status(3),
+    ]
+}
+
+fn options() -> Vec<Case> {
+    vec![
+        Case::script("variables are set", "echo $A-$B-$C")
+            .with(&["-e", "A=1", "--env", "B=x y", "--env", "C"])
+            .variable("C", "host")
+            .prints("1-x y-host\n"),
+        Case::new("the working directory is set", &["pwd"]).with(&["-w", "/usr/bin"]).prints("/usr/bin\n"),
+        Case::script("the user is set", "id -u; id -g").with(&["--user", "nobody"]).prints("65534\n65534\n"),
+        Case::new("the host name is set", &["hostname"]).with(&["--hostname", "box"]).prints("box\n"),
+        Case::new("a little memory is enough", &["echo", "hello"])
+            .with(&["--memory", "32M"])
+            .prints("hello\n"),
+        Case::script(
+            "memory is what was asked for",
+            "[ $(awk '/MemTotal/ {print $2}' /proc/meminfo) -gt 900000 ]",
+        )
+        .with(&["-m", "1g"]),
+        Case::new("the log is shown when asked for", &["true"])
+            .with(&["-v"])
+            .errors(Expected::Contains("Starling")),
+        Case::script("a terminal can be had", "tty; [ -t 0 ] && [ -t 1 ] && [ -t 2 ]")
+            .with(&["-t"])
+            .output(Expected::Contains("/dev/console")),
+        Case::new("the boot trace ends at the command", &["true"])
+            .with(&["--boot-trace"])
+            .errors(Expected::Contains("first user instruction")),
+    ]
+}
+
+fn from_images(images: &Images) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for name in ["directory", "image.tar"] {
+        let case = |what: &str, script: &str| {
+            Case::script(format!("{name}: {what}"), script).image(&images.path(name))
+        };
+        cases.push(case("files are there", "cat /etc/motd").prints("welcome\n"));
+        cases.push(
+            case("links lead to places in the image", "cat /absolute /upwards").prints("welcome\nwelcome\n"),
+        );
+        cases.push(case("hard links are one file", "[ /etc/motd -ef /etc/again ]"));
+        cases.push(case("links are kept", "readlink /absolute").prints("/etc/motd\n"));
+        cases.push(case("nothing else is there", "ls /etc").prints("again\nmotd\nnoexec\n"));
+    }
+    cases.push(
+        Case::new("a link out of the image leads to a place in it", &["/bin/cat", "/out/escaped"])
+            .image(&images.path("link.tar"))
+            .prints("out\n")
+            .leaves_alone(images.path("escaped")),
+    );
+    cases
+}
+
+fn refusals(images: &Images) -> Vec<Case> {
+    let refused = |name: &str, image: &str, why: &'static str| {
+        Case::new(name, &["true"]).image(&images.path(image)).status(125).errors(Expected::LineWith(why))
+    };
+    let bad = |name: &str, options: &[&str]| {
+        Case::new(name, &["true"]).with(options).status(125).errors(Expected::LineWith("starling: "))
+    };
+    vec![
+        refused("a name that leaves the image is refused", "parent.tar", "leaves the image")
+            .leaves_alone(images.path("../escaped")),
+        refused("a missing image is refused", "none", "No such file or directory"),
+        refused("a text is no image", "text", "neither a directory nor"),
+        bad("no CPUs are refused", &["--cpus", "0"]),
+        bad("too little memory is refused", &["--memory", "1"]),
+        bad("an unknown option is refused", &["--frobnicate"]),
+        bad("an unknown machine is refused", &["--machine", "pdp11"]),
+    ]
+}
