@@ -90,6 +90,18 @@ pub fn info() -> &'static BootInfo {
     backend::boot::info()
 }
 
+/// Copies bytes of the initramfs out, from `offset` on; the rest of `into` stays as it is beyond the end. For the time
+/// before the initramfs's memory is given back: later, the bytes are whatever the memory is used for.
+pub fn read_initramfs(offset: u64, into: &mut [u8]) {
+    let Some(range) = info().initramfs else { return };
+    let Some(left) = range.bytes().checked_sub(offset) else { return };
+    let count = into.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+    let from = crate::mmu::phys_to_virt(PhysAddr::new(range.start.as_u64() + offset));
+    // SAFETY: the range is memory that the boot loader filled, mapped in the direct map, and `count` bytes from `offset`
+    // lie within it; `into` is the caller's own and does not overlap it.
+    unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), count) };
+}
+
 /// Takes memory from the early allocator: zeroed, aligned to `align` (a power of two, at least 16). None when it
 /// is exhausted or has been handed over.
 pub fn early_allocate(bytes: usize, align: usize) -> Option<PhysAddr> {
