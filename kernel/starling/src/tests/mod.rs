@@ -7,6 +7,7 @@ pub(crate) mod machine;
 mod memory;
 mod outcome;
 mod sched;
+mod timing;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 pub(crate) use outcome::{Failure, Outcome, check, fail};
@@ -22,7 +23,7 @@ pub(crate) struct Test {
 /// Tests that need the machine to themselves, before the scheduler runs.
 const EARLY: &[&[Test]] = &[machine::TESTS];
 /// Tests that run in a thread.
-const LATE: &[&[Test]] = &[memory::TESTS, sched::TESTS];
+const LATE: &[&[Test]] = &[memory::TESTS, sched::TESTS, timing::TESTS];
 
 static PASSED: AtomicU32 = AtomicU32::new(0);
 static FAILED: AtomicU32 = AtomicU32::new(0);

@@ -1,0 +1,231 @@
+//! Tests of what the scheduler promises in time: how soon threads spread, how long sleeps take, what a switch costs, and how
+//! little an idle machine does.
+
+use super::{Outcome, Test, check, fail};
+use ::sched::{Builder, Completion, ThreadRef, WaitQueue, timer};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use machine::cpu::{self, CpuId, CpuSet};
+use machine::{interrupt, time};
+
+pub(crate) const TESTS: &[Test] = &[
+    Test { name: "timing::busy_threads_spread_within_20_ms", run: busy_threads_spread },
+    Test { name: "timing::short_sleep_is_short", run: short_sleep_is_short },
+    Test { name: "timing::idle_machine_hardly_wakes", run: idle_machine_hardly_wakes },
+    Test { name: "timing::yield_switches", run: yield_switches },
+    Test { name: "timing::pingpong_on_one_processor", run: pingpong_on_one },
+    Test { name: "timing::pingpong_on_two_processors", run: pingpong_on_two },
+    Test { name: "timing::threads_start_and_end", run: threads_start_and_end },
+    Test { name: "timing::migration_races_wake_ups", run: migration_races_wake_ups },
+];
+
+/// Longest wait for something that should be quick; generous, for emulators on busy hosts.
+const WAIT_MAX_NS: u64 = 30_000_000_000;
+const MILLISECOND_NS: u64 = 1_000_000;
+/// Attempts at a limit in time: the host may take the processor away at any moment, so the best one counts.
+const ATTEMPTS: usize = 10;
+
+fn spawn(
+    affinity: CpuSet,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<(ThreadRef, Arc<Completion>), super::Failure> {
+    let done = Arc::new(Completion::new());
+    let signal = done.clone();
+    let builder = Builder { affinity, ..Builder::new("timing") };
+    let body = Box::new(move || {
+        body();
+        signal.complete();
+    });
+    match ::sched::spawn(builder, body) {
+        Ok(thread) => Ok((thread, done)),
+        Err(memory::OutOfMemory) => fail!("no memory for a thread"),
+    }
+}
+
+fn join(done: &Completion) -> Outcome {
+    check!(done.wait_deadline(time::now_ns() + WAIT_MAX_NS), "a thread did not end in time");
+    Ok(())
+}
+
+fn sleep_ns(nanoseconds: u64) {
+    timer::sleep_until_uninterruptible(time::now_ns() + nanoseconds);
+}
+
+/// Two processors, two threads that start on the same one: each has its own within 20 ms.
+fn busy_threads_spread() -> Outcome {
+    const LIMIT_NS: u64 = 20 * MILLISECOND_NS;
+    if cpu::online().count() < 2 {
+        return Ok(());
+    }
+    let mut best_ns = u64::MAX;
+    for _ in 0..ATTEMPTS {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::new();
+        for _ in 0..2 {
+            let stop = stop.clone();
+            threads.push(spawn(CpuSet::only(CpuId::BOOT), move || {
+                while !stop.load(Ordering::Relaxed) {
+                    cpu::relax();
+                }
+            })?);
+        }
+        // Both wait for the same processor; from now on they may use all.
+        let start_ns = time::now_ns();
+        for (thread, _) in &threads {
+            thread.set_affinity(cpu::online());
+        }
+        while threads[0].0.cpu() == threads[1].0.cpu() && time::now_ns() - start_ns < 5 * LIMIT_NS {
+            sleep_ns(MILLISECOND_NS / 2);
+        }
+        best_ns = best_ns.min(time::now_ns() - start_ns);
+        stop.store(true, Ordering::Relaxed);
+        for (_, done) in &threads {
+            join(done)?;
+        }
+    }
+    log::info!("two busy threads have a processor each after {best_ns} ns");
+    check!(best_ns < LIMIT_NS, "after {best_ns} ns");
+    Ok(())
+}
+
+fn short_sleep_is_short() -> Outcome {
+    const SLEEP_NS: u64 = 100_000;
+    const LIMIT_NS: u64 = 300_000;
+    let mut best_ns = u64::MAX;
+    for _ in 0..10 * ATTEMPTS {
+        let start_ns = time::now_ns();
+        sleep_ns(SLEEP_NS);
+        best_ns = best_ns.min(time::now_ns() - start_ns);
+    }
+    log::info!("a sleep of {SLEEP_NS} ns takes {best_ns} ns");
+    check!((SLEEP_NS..LIMIT_NS).contains(&best_ns), "{best_ns} ns");
+    Ok(())
+}
+
+fn interrupts_taken() -> u64 {
+    let of = |cpu| (0..=u8::MAX).map(move |vector| interrupt::vector_count(cpu, vector)).sum::<u64>();
+    cpu::online().iter().map(of).sum()
+}
+
+fn idle_machine_hardly_wakes() -> Outcome {
+    const SECONDS: u64 = 2;
+    const LIMIT_PER_SECOND: u64 = 5;
+    // What the tests before left behind settles first.
+    sleep_ns(200 * MILLISECOND_NS);
+    let before = interrupts_taken();
+    sleep_ns(SECONDS * 1_000 * MILLISECOND_NS);
+    let taken = interrupts_taken() - before;
+    log::info!("{taken} interrupts in {SECONDS} idle seconds");
+    check!(taken < SECONDS * LIMIT_PER_SECOND, "{taken} interrupts in {SECONDS} s");
+    Ok(())
+}
+
+fn yield_switches() -> Outcome {
+    const ROUNDS: u64 = 50_000;
+    let mut threads = Vec::new();
+    let start_ns = time::now_ns();
+    for _ in 0..2 {
+        threads.push(spawn(CpuSet::only(cpu::current()), || {
+            for _ in 0..ROUNDS {
+                ::sched::yield_now();
+            }
+        })?);
+    }
+    for (_, done) in &threads {
+        join(done)?;
+    }
+    let each_ns = (time::now_ns() - start_ns) / (2 * ROUNDS);
+    log::info!("a yield to another thread takes {each_ns} ns");
+    Ok(())
+}
+
+/// Two threads wake each other in turns; returns nanoseconds for a turn.
+fn pingpong(first: CpuSet, second: CpuSet) -> Result<u64, super::Failure> {
+    const ROUNDS: u64 = 20_000;
+    let turn = Arc::new((AtomicU64::new(0), [WaitQueue::new(), WaitQueue::new()]));
+    let mut threads = Vec::new();
+    let start_ns = time::now_ns();
+    for (side, affinity) in [(0, first), (1, second)] {
+        let turn = turn.clone();
+        threads.push(spawn(affinity, move || {
+            for round in 0..ROUNDS {
+                let (count, queues) = &*turn;
+                let mine = 2 * round + side;
+                queues[side as usize].wait_until_exclusive(|| count.load(Ordering::Acquire) == mine);
+                count.store(mine + 1, Ordering::Release);
+                queues[1 - side as usize].wake_one_synchronous();
+            }
+        })?);
+    }
+    for (_, done) in &threads {
+        join(done)?;
+    }
+    Ok((time::now_ns() - start_ns) / (2 * ROUNDS))
+}
+
+fn pingpong_on_one() -> Outcome {
+    let this = CpuSet::only(cpu::current());
+    let each_ns = pingpong(this, this)?;
+    log::info!("a wake-up and switch on one processor takes {each_ns} ns");
+    Ok(())
+}
+
+fn pingpong_on_two() -> Outcome {
+    let mut cpus = cpu::online().iter();
+    if let (Some(first), Some(second)) = (cpus.next(), cpus.next()) {
+        let each_ns = pingpong(CpuSet::only(first), CpuSet::only(second))?;
+        log::info!("a wake-up of a sleeper on another processor takes {each_ns} ns");
+    }
+    Ok(())
+}
+
+fn threads_start_and_end() -> Outcome {
+    const THREADS: u64 = 2_000;
+    let start_ns = time::now_ns();
+    for _ in 0..THREADS {
+        let (_thread, done) = spawn(CpuSet::only(cpu::current()), || ())?;
+        join(&done)?;
+    }
+    let each_ns = (time::now_ns() - start_ns) / THREADS;
+    log::info!("a thread's start, end and being waited for take {each_ns} ns");
+    Ok(())
+}
+
+/// Threads that sleep for moments are moved around all the while; the phase between both is swept.
+fn migration_races_wake_ups() -> Outcome {
+    const ROUNDS: u64 = 400;
+    let cpus: Vec<CpuId> = cpu::online().iter().collect();
+    let mut threads = Vec::new();
+    for _ in 0..2 * cpus.len() {
+        threads.push(spawn(cpu::online(), move || {
+            for round in 0..ROUNDS {
+                sleep_ns(10_000 + 500 * (round % 64));
+                for _ in 0..(round * 7) % 256 {
+                    cpu::relax();
+                }
+            }
+        })?);
+    }
+    for round in 0..2 * ROUNDS {
+        let (thread, _) = &threads[round as usize % threads.len()];
+        let target = CpuSet::only(cpus[(round as usize / 3) % cpus.len()]);
+        thread.set_affinity(target);
+        // A thread that slept during the call may be on its way to the target.
+        let limit_ns = time::now_ns() + WAIT_MAX_NS;
+        let is_there = || target.contains(thread.cpu()) || thread.state() != ::sched::RunState::Running;
+        while !is_there() && time::now_ns() < limit_ns {
+            cpu::relax();
+        }
+        check!(is_there(), "on {} after the move to {target:?}", thread.cpu());
+        for _ in 0..(round * 13) % 512 {
+            cpu::relax();
+        }
+    }
+    for (thread, done) in &threads {
+        thread.set_affinity(cpu::online());
+        join(done)?;
+    }
+    Ok(())
+}
