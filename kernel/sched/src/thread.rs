@@ -9,7 +9,8 @@
 //! at whose top the user registers that only a user thread has are kept.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
+use core::any::Any;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -23,7 +24,7 @@ use machine::{interrupt, preempt, time};
 use memory::OutOfMemory;
 use memory::address_space::AddressSpace;
 use memory::kstack::KernelStack;
-use sync::SpinLock;
+use sync::{Once, SpinLock};
 
 use crate::cpu::{Cpu, REQUEST_RESCHEDULE, request};
 use crate::placement::{self, WakeMode};
@@ -71,6 +72,8 @@ pub struct Thread {
     user_since: AtomicU64,
     id: u64,
     name: SpinLock<[u8; NAME_BYTES + 1]>,
+    /// See [`Thread::set_personality`].
+    personality: Once<Weak<dyn Any + Send + Sync>>,
     /// Taken by the thread when it starts.
     body: UnsafeCell<Option<Body>>,
     /// Taken by the CPU that switched away from it when it was dead.
@@ -177,6 +180,7 @@ impl Builder {
             user_since: AtomicU64::new(0),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             name: SpinLock::new(self.name),
+            personality: Once::new(),
             body: UnsafeCell::new(Some(body)),
             stack: UnsafeCell::new(None),
         };
@@ -266,6 +270,7 @@ impl Thread {
             user_since: AtomicU64::new(0),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             name: SpinLock::new(name_bytes(name.as_bytes())),
+            personality: Once::new(),
             body: UnsafeCell::new(None),
             stack: UnsafeCell::new(None),
         })
