@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use machine::address::UserAddr;
-use machine::user_memory;
+use machine::user_memory::{self, StringError};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::errno::Errno;
@@ -53,18 +53,22 @@ impl<T> UserPointer<T> {
     }
 }
 
-fn checked(address: u64) -> Result<UserAddr, Errno> {
-    UserAddr::new(address as usize).ok_or(Errno::EFAULT)
+/// Reads a string up to its NUL; returns its length. ENAMETOOLONG when the buffer is full before the NUL.
+pub fn read_string(address: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+    user_memory::read_string(buffer, UserAddr::new(address)).map_err(|error| match error {
+        StringError::TooLong => Errno::ENAMETOOLONG,
+        StringError::Fault => Errno::EFAULT,
+    })
 }
 
 /// Reads bytes of user memory.
 pub fn read_bytes(address: u64, bytes: &mut [u8]) -> Result<(), Errno> {
-    user_memory::read(bytes, checked(address)?).map_err(|_| Errno::EFAULT)
+    user_memory::read(bytes, UserAddr::new(address)).map_err(|_| Errno::EFAULT)
 }
 
 /// Writes bytes of user memory.
 pub fn write_bytes(address: u64, bytes: &[u8]) -> Result<(), Errno> {
-    user_memory::write(checked(address)?, bytes).map_err(|_| Errno::EFAULT)
+    user_memory::write(UserAddr::new(address), bytes).map_err(|_| Errno::EFAULT)
 }
 
 impl<T: FromBytes + IntoBytes> UserPointer<T> {

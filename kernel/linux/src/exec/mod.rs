@@ -1,0 +1,12 @@
+//! execve and execveat: another program in the same process.
+//!
+//! `arguments` copies what the caller passes, `image` builds the new memory, `stack` its first stack page, `calls` goes from
+//! one to the other: everything that can fail is done before the old program is given up (the point of no return).
+
+mod arguments;
+mod calls;
+mod image;
+mod stack;
+
+pub use arguments::Arguments;
+pub use calls::{execute_first, execve, execveat};

@@ -1,0 +1,225 @@
+//! exit, exit_group, and the end of threads and processes.
+//!
+//! A thread ends in [`end_thread`], on its own stack, from its loop: `exit` and `exit_group` only mark it. The last one to leave ends
+//! the process: its memory and files go, its children are given away, and it becomes a zombie, or vanishes at once if the
+//! parent does not care (SIGCHLD ignored or SA_NOCLDWAIT, and process 1 always).
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use sched::current;
+
+use crate::errno::SysResult;
+use crate::process::process::{Process, State};
+use crate::process::{family, init, table};
+use crate::signal::actions::{ActionFlags, IGNORE};
+use crate::signal::information::{ChildEvent, SignalInformation};
+use crate::signal::send;
+use crate::signal::set::Signal;
+use crate::signal::shared::StopState;
+use crate::task::Task;
+use crate::user_pointer::UserPointer;
+
+/// Ends the calling thread.
+pub fn exit(task: &mut Task, code: u32) -> SysResult {
+    task.exit_code = (code & 0xff) << 8;
+    task.thread.killed.store(true, Ordering::Release);
+    task.needs_work = true;
+    Ok(0)
+}
+
+/// Ends all threads of the process.
+pub fn exit_group(task: &mut Task, code: u32) -> SysResult {
+    task.process().begin_exit((code & 0xff) << 8);
+    task.needs_work = true;
+    Ok(0)
+}
+
+impl Process {
+    /// Begins the end of the process with this status (as wait4 reports it): all its threads leave. The first caller's status counts.
+    pub(crate) fn begin_exit(&self, status: u32) {
+        let mut signals = self.signals.lock();
+        if signals.group_exit.is_some() {
+            return;
+        }
+        signals.group_exit = Some(status);
+        signals.stop = StopState::Running;
+        for thread in self.threads.lock().iter() {
+            thread.kill();
+        }
+        drop(signals);
+        self.signal_event.wake_all();
+    }
+}
+
+/// One line for the log about a program that a fault killed.
+#[inline(never)]
+pub(crate) fn report_fatal_signal(task: &Task, information: &SignalInformation) {
+    let name = task.thread.name();
+    let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    log::info!(
+        "{}[{}] killed by {:?} (code {}, address {:#x}) at {:#x}",
+        alloc::string::String::from_utf8_lossy(&name[..length]),
+        task.thread.tid(),
+        information.signal,
+        information.code,
+        task.last_fault.address,
+        task.user.registers.rip,
+    );
+}
+
+/// The end of the running thread.
+#[inline(never)]
+pub(crate) fn end_thread(mut task: Box<Task>) {
+    task.thread.exiting.store(true, Ordering::Relaxed);
+    release_user_memory(&mut task);
+    let Task { thread, address_space, files, file_system, exit_code, .. } = *task;
+    let process = thread.process().clone();
+    let (shared_files, shared_file_system, charge) = {
+        let mut shared = thread.shared.lock();
+        (shared.files.take(), shared.file_system.take(), shared.charge.take())
+    };
+    drop((shared_files, shared_file_system, file_system, charge));
+    crate::task::close_table(files);
+    account(&process);
+
+    let tid = thread.tid();
+    if tid == process.pid() {
+        *process.last_name.lock() = thread.name();
+        *process.last_credentials.lock() = thread.credentials();
+        process.exit_status.store(exit_code, Ordering::Relaxed);
+    }
+    let (last, status, completed_stop) = leave(&process, &thread);
+    table::remove_thread(tid);
+    if let Some(signal) = completed_stop {
+        crate::wait::tell_parent_of_stop(&process, ChildEvent::Stopped, signal);
+    }
+    if last {
+        if let Some(status) = status {
+            process.exit_status.store(status, Ordering::Relaxed);
+        }
+        end_process(&process);
+    }
+    process.thread_event.wake_all();
+    drop(current().set_address_space(None));
+    drop(address_space);
+}
+
+/// Takes the thread off its process's list. Returns whether it was the last, the status of a group exit, and the signal of
+/// a stop that its leaving completed.
+fn leave(
+    process: &Process,
+    thread: &Arc<crate::process::thread::Thread>,
+) -> (bool, Option<u32>, Option<Signal>) {
+    let mut signals = process.signals.lock();
+    let mut threads = process.threads.lock();
+    threads.retain(|other| !Arc::ptr_eq(other, thread));
+    let last = threads.is_empty();
+    drop(threads);
+    thread.pending.lock().discard(crate::signal::set::SignalSet::ALL);
+    let completed = match signals.stop {
+        StopState::Stopping(signal) if !last => crate::signal::deliver::note_parked(&mut signals, signal),
+        _ => None,
+    };
+    (last, signals.group_exit, completed)
+}
+
+/// What the thread left in user memory: robust futexes, its clear-tid word.
+#[inline(never)]
+pub(crate) fn release_user_memory(task: &mut Task) {
+    if task.robust_list != 0 {
+        crate::futex::robust::release(task);
+        task.robust_list = 0;
+    }
+    let clear = core::mem::take(&mut task.clear_tid);
+    if clear != 0 && UserPointer::<u32>::new(clear).write(&0).is_ok() {
+        crate::futex::wake_address(task, clear);
+    }
+    task.sequence = Default::default();
+}
+
+/// The child of a vfork gives the memory back.
+pub(crate) fn release_vfork(process: &Process) {
+    let release = process.vfork_release.lock().take();
+    if let Some(release) = release {
+        release.complete();
+    }
+}
+
+fn account(process: &Process) {
+    let runtime = current().runtime();
+    process.user_ns_of_ended.fetch_add(runtime.user_ns, Ordering::Relaxed);
+    process.system_ns_of_ended.fetch_add(runtime.system_ns(), Ordering::Relaxed);
+}
+
+/// The last thread has left: turns the process into a zombie or less.
+#[inline(never)]
+fn end_process(process: &Arc<Process>) {
+    release_vfork(process);
+    process.timers.cancel_all();
+    crate::wait::note_peak_memory(process);
+    // The memory itself goes when the last thread that runs on it lets go.
+    drop(process.replace_address_space(None));
+    let executable = core::mem::take(&mut *process.executable.lock());
+    drop(executable);
+    process.signals.lock().pending.discard(crate::signal::set::SignalSet::ALL);
+    if process.group().session().id() == process.pid() {
+        crate::terminal::session_leader_ended(process);
+    }
+    let children = {
+        let children = process.children.lock();
+        let mut copy = alloc::vec::Vec::new();
+        if memory::fallible::try_reserve(&mut copy, children.list.len()).is_ok() {
+            copy.extend(children.list.iter().cloned());
+        }
+        copy
+    };
+    family::release_orphaned_groups(process, &children);
+    drop(children);
+    family::bequeath(process);
+    {
+        // Under `kinship`, so that a parent that ends at the same time either hands over a running child or a zombie.
+        let _kinship = process.kinship.lock();
+        process.set_state(State::Zombie);
+    }
+    announce_end(process);
+    process.end_pollers.notify(vfs::PollEvents::INPUT);
+}
+
+/// What the parent will see of the end.
+fn end_information(process: &Process, signal: Signal) -> SignalInformation {
+    let status = process.exit_status.load(Ordering::Relaxed);
+    let (event, value) = crate::wait::decode(status);
+    let (user, system) = process.cpu_time_ns();
+    let ticks = |ns: u64| ns / crate::time::NS_PER_TICK;
+    let uid = process.last_credentials.lock().user.real;
+    SignalInformation::child(signal, event, process.pid(), uid, value, ticks(user), ticks(system))
+}
+
+/// Tells the parent that the process is a zombie; buries it at once if the parent does not want to know.
+pub(crate) fn announce_end(process: &Arc<Process>) {
+    let (parent, exit_signal) = {
+        let kinship = process.kinship.lock();
+        (kinship.parent.clone(), kinship.exit_signal)
+    };
+    let Some(parent) = parent else { return };
+    let mut wanted = parent.pid() != table::INIT;
+    if let Some(signal) = Signal::new(exit_signal.into()) {
+        let action = parent.actions().get(Signal::SIGCHLD);
+        let careless = action.handler == IGNORE || action.flags.contains(ActionFlags::NO_CHILD_WAIT);
+        if signal == Signal::SIGCHLD && careless {
+            wanted = false;
+        }
+        if action.handler != IGNORE || signal != Signal::SIGCHLD {
+            let _ = send::to_process(&parent, end_information(process, signal));
+        }
+    }
+    if !wanted && process.claim_zombie() {
+        crate::wait::bury(process);
+        if parent.pid() == table::INIT {
+            init::note_end(process);
+        }
+    }
+    parent.child_event.wake_all();
+}

@@ -1,0 +1,447 @@
+//! fork, vfork, clone, clone3: new threads and processes.
+//!
+//! Order of construction: everything that can fail is allocated first and undone by dropping; then the child is published
+//! (group, family, thread list, table); then it starts. A signal to the whole group that arrives while the child is
+//! made either finds the child in the group or is pending in the parent before it is added: then the call starts again after the signal.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use sched::{Completion, UserStart, current};
+use vfs::Capabilities;
+
+use crate::abi::{AlternateStack, CloneArguments};
+use crate::credentials::account::ProcessCharge;
+use crate::errno::{Errno, SysResult};
+use crate::process::limits::Resource;
+use crate::process::process::{Inheritance, Process};
+use crate::process::table::{self, Pid, ReservedPid};
+use crate::process::thread::{Shared, Thread};
+use crate::signal::deliver;
+use crate::signal::set::Signal;
+use crate::signal::shared::StopState;
+use crate::task::Task;
+use crate::user_pointer::{UserPointer, read_bytes};
+
+bitflags::bitflags! {
+    /// Flags of clone(2).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[allow(missing_docs, reason = "named as in the manual")]
+    pub struct CloneFlags: u64 {
+        const NEWTIME = 0x80;
+        const VM = 0x100;
+        const FS = 0x200;
+        const FILES = 0x400;
+        const SIGHAND = 0x800;
+        const PIDFD = 0x1000;
+        const PTRACE = 0x2000;
+        const VFORK = 0x4000;
+        const PARENT = 0x8000;
+        const THREAD = 0x1_0000;
+        const NEWNS = 0x2_0000;
+        const SYSVSEM = 0x4_0000;
+        const SETTLS = 0x8_0000;
+        const PARENT_SETTID = 0x10_0000;
+        const CHILD_CLEARTID = 0x20_0000;
+        const DETACHED = 0x40_0000;
+        const UNTRACED = 0x80_0000;
+        const CHILD_SETTID = 0x100_0000;
+        const NEWCGROUP = 0x200_0000;
+        const NEWUTS = 0x400_0000;
+        const NEWIPC = 0x800_0000;
+        const NEWUSER = 0x1000_0000;
+        const NEWPID = 0x2000_0000;
+        const NEWNET = 0x4000_0000;
+        const IO = 0x8000_0000;
+        const CLEAR_SIGHAND = 0x1_0000_0000;
+        const INTO_CGROUP = 0x2_0000_0000;
+    }
+}
+
+const NAMESPACES: CloneFlags = CloneFlags::NEWTIME
+    .union(CloneFlags::NEWNS)
+    .union(CloneFlags::NEWCGROUP)
+    .union(CloneFlags::NEWUTS)
+    .union(CloneFlags::NEWIPC)
+    .union(CloneFlags::NEWUSER)
+    .union(CloneFlags::NEWPID)
+    .union(CloneFlags::NEWNET);
+/// Low byte of clone's flags: the exit signal.
+const SIGNAL_MASK: u64 = 0xff;
+/// Most numbers in `set_tid`: one for each level of process-number namespaces.
+const SET_TID_MAX: u64 = 32;
+
+/// What the child shall be.
+#[derive(Clone, Copy)]
+struct Request {
+    flags: CloneFlags,
+    exit_signal: u8,
+    stack: u64,
+    tls: u64,
+    parent_tid: u64,
+    child_tid: u64,
+    pidfd: u64,
+    wanted_tid: Option<Pid>,
+}
+
+impl Request {
+    const fn plain(flags: CloneFlags) -> Request {
+        Request {
+            flags,
+            exit_signal: Signal::SIGCHLD.number(),
+            stack: 0,
+            tls: 0,
+            parent_tid: 0,
+            child_tid: 0,
+            pidfd: 0,
+            wanted_tid: None,
+        }
+    }
+
+    fn check(&self) -> Result<(), Errno> {
+        use CloneFlags as F;
+        let flags = self.flags;
+        let both = |one: F, other: F| flags.contains(one) && flags.contains(other);
+        let without = |one: F, other: F| flags.contains(one) && !flags.contains(other);
+        if without(F::THREAD, F::SIGHAND)
+            || without(F::SIGHAND, F::VM)
+            || both(F::FS, F::NEWNS)
+            || both(F::SIGHAND, F::CLEAR_SIGHAND)
+            || both(F::THREAD, F::PIDFD)
+            || both(F::DETACHED, F::PIDFD)
+            || u64::from(self.exit_signal) > Signal::COUNT as u64
+        {
+            return Err(Errno::EINVAL);
+        }
+        // Name spaces come with containers; a program that needs one must learn that it did not get it.
+        if flags.intersects(NAMESPACES | F::INTO_CGROUP) { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+}
+
+/// A copy of the process.
+pub fn fork(task: &mut Task) -> SysResult {
+    create(task, &Request::plain(CloneFlags::empty()))
+}
+
+/// A child that borrows the memory until it executes a program or ends.
+pub fn vfork(task: &mut Task) -> SysResult {
+    create(task, &Request::plain(CloneFlags::VFORK | CloneFlags::VM))
+}
+
+/// A thread or process that shares what the flags say.
+pub fn clone(task: &mut Task, flags: u64, stack: u64, parent_tid: u64, child_tid: u64, tls: u64) -> SysResult {
+    let bits = flags & 0xffff_ffff & !SIGNAL_MASK;
+    let request = Request {
+        flags: CloneFlags::from_bits_truncate(bits),
+        exit_signal: (flags & SIGNAL_MASK) as u8,
+        stack,
+        tls,
+        parent_tid,
+        child_tid,
+        // clone() returns the pidfd where the parent's tid would go.
+        pidfd: parent_tid,
+        wanted_tid: None,
+    };
+    if request.flags.contains(CloneFlags::PIDFD | CloneFlags::PARENT_SETTID) {
+        return Err(Errno::EINVAL);
+    }
+    create(task, &request)
+}
+
+/// clone with its arguments in a structure.
+#[inline(never)]
+pub fn clone3(task: &mut Task, arguments: u64, size: usize) -> SysResult {
+    let request = read_clone3(task, arguments, size)?;
+    create(task, &request)
+}
+
+#[inline(never)]
+fn read_clone3(task: &Task, address: u64, size: usize) -> Result<Request, Errno> {
+    const FIRST_SIZE: usize = 64;
+    let known = size_of::<CloneArguments>();
+    if size < FIRST_SIZE {
+        return Err(Errno::EINVAL);
+    }
+    if size > machine::address::PAGE_SIZE {
+        return Err(Errno::E2BIG);
+    }
+    let mut arguments = CloneArguments::default();
+    read_bytes(address, &mut zerocopy::IntoBytes::as_mut_bytes(&mut arguments)[..size.min(known)])?;
+    let mut byte = [0];
+    for offset in known..size {
+        read_bytes(address + offset as u64, &mut byte)?;
+        if byte[0] != 0 {
+            return Err(Errno::E2BIG);
+        }
+    }
+    let flags = CloneFlags::from_bits(arguments.flags).ok_or(Errno::EINVAL)?;
+    let stack_given = arguments.stack != 0;
+    if flags.contains(CloneFlags::DETACHED)
+        || arguments.exit_signal > Signal::COUNT as u64
+        || (flags.intersects(CloneFlags::THREAD | CloneFlags::PARENT) && arguments.exit_signal != 0)
+        || stack_given != (arguments.stack_size != 0)
+        || (arguments.set_tid == 0) != (arguments.set_tid_size == 0)
+        || arguments.set_tid_size > SET_TID_MAX
+    {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Request {
+        flags,
+        exit_signal: arguments.exit_signal as u8,
+        stack: arguments.stack.wrapping_add(arguments.stack_size),
+        tls: arguments.tls,
+        parent_tid: arguments.parent_tid,
+        child_tid: arguments.child_tid,
+        pidfd: arguments.pidfd,
+        wanted_tid: wanted_tid(task, &arguments)?,
+    })
+}
+
+fn wanted_tid(task: &Task, arguments: &CloneArguments) -> Result<Option<Pid>, Errno> {
+    if arguments.set_tid == 0 {
+        return Ok(None);
+    }
+    let wanted = UserPointer::<i32>::new(arguments.set_tid).read()?;
+    if wanted <= 0 || wanted as u32 >= table::PID_MAX || arguments.set_tid_size > 1 {
+        return Err(Errno::EINVAL);
+    }
+    if !task.credentials.has(Capabilities::SYS_ADMIN) {
+        task.credentials.require(Capabilities::CHECKPOINT_RESTORE)?;
+    }
+    Ok(Some(wanted as u32))
+}
+
+fn reserve(request: &Request) -> Result<ReservedPid, Errno> {
+    match request.wanted_tid {
+        Some(wanted) => ReservedPid::claim(wanted)?.ok_or(Errno::EEXIST),
+        None => ReservedPid::allocate(),
+    }
+}
+
+/// Makes the child and, for vfork, waits for it.
+#[inline(never)]
+fn create(task: &mut Task, request: &Request) -> SysResult {
+    request.check()?;
+    let reserved = reserve(request)?;
+    let pid = reserved.number();
+    let child = construct(task, request, pid)?;
+    let thread = child.thread.clone();
+    let pidfd = crate::file::pidfd::PreparedPidfd::new(task, request.flags.contains(CloneFlags::PIDFD), &thread)?;
+    let new_thread = prepare_kernel_thread(task, request, child)?;
+    if request.flags.contains(CloneFlags::PARENT_SETTID) {
+        UserPointer::<u32>::new(request.parent_tid).write(&pid)?;
+    }
+    pidfd.write_number(request.pidfd)?;
+    let completion = match request.flags.contains(CloneFlags::VFORK) {
+        true => Some(memory::fallible::try_arc(Completion::new()).map_err(|_| Errno::ENOMEM)?),
+        false => None,
+    };
+    if let Some(completion) = &completion {
+        *thread.process().vfork_release.lock() = Some(completion.clone());
+    }
+    thread.set_kernel_thread(new_thread.thread().clone());
+    publish(task, request, &thread)?;
+    reserved.keep();
+    pidfd.install(task);
+    drop(thread);
+    new_thread.start();
+    if let Some(completion) = completion {
+        wait_for_release(task, &completion);
+    }
+    Ok(pid as usize)
+}
+
+/// The parent of a vfork waits until the child gives the memory back; only its own death ends that earlier.
+fn wait_for_release(task: &mut Task, completion: &Completion) {
+    while !completion.is_complete() && !task.thread.is_killed() {
+        // Other signals stay pending until the child is done, so that one that has come does not end each wait at once.
+        if completion.wait_interruptible().is_err() {
+            crate::task::clear_attention_unless_killed(task);
+        }
+    }
+}
+
+/// Builds the child's objects, connected to each other but to nothing else.
+#[inline(never)]
+fn construct(task: &mut Task, request: &Request, pid: Pid) -> Result<Box<Task>, Errno> {
+    let flags = request.flags;
+    let parent = task.process().clone();
+    let limit = parent.limit(Resource::Processes);
+    let privileged = task.credentials.user.real == 0
+        || task.credentials.has(Capabilities::SYS_RESOURCE)
+        || task.credentials.has(Capabilities::SYS_ADMIN);
+    let limit = if privileged { u64::MAX } else { limit };
+    let charge = ProcessCharge::claim(&task.credentials.account, limit).ok_or(Errno::EAGAIN)?;
+    let files = match flags.contains(CloneFlags::FILES) {
+        true => task.files.clone(),
+        false => task.files.duplicate().map_err(crate::file::errno_of)?,
+    };
+    let file_system = match flags.contains(CloneFlags::FS) {
+        true => task.file_system.clone(),
+        false => task.file_system.duplicate()?,
+    };
+    let address_space = match flags.contains(CloneFlags::VM) {
+        true => task.address_space.clone(),
+        false => task.address_space.fork().map_err(crate::memory::errno_of)?,
+    };
+    let process = match flags.contains(CloneFlags::THREAD) {
+        true => parent,
+        false => construct_process(task, request, pid, address_space.clone())?,
+    };
+    let name = task.thread.name();
+    let shared = Shared {
+        credentials: task.credentials.clone(),
+        files: Some(files.clone()),
+        file_system: Some(file_system.clone()),
+        name,
+        charge: Some(charge),
+    };
+    let thread = Thread::new(pid, process, task.thread.blocked(), shared);
+    let thread = memory::fallible::try_arc(thread).map_err(|_| Errno::ENOMEM)?;
+    let keeps_stack = !flags.contains(CloneFlags::VM) || flags.contains(CloneFlags::VFORK);
+    let mut child = Task {
+        user: task.user.clone(),
+        thread,
+        credentials: task.credentials.clone(),
+        files,
+        file_system,
+        address_space,
+        call_number: 0,
+        saved_mask: None,
+        // A signal may have come before the child could be interrupted.
+        needs_work: true,
+        alternate_stack: if keeps_stack { task.alternate_stack } else { AlternateStack::default() },
+        clear_tid: if flags.contains(CloneFlags::CHILD_CLEARTID) { request.child_tid } else { 0 },
+        set_tid: if flags.contains(CloneFlags::CHILD_SETTID) { request.child_tid } else { 0 },
+        futex_waiter: None,
+        robust_list: 0,
+        sequence: if flags.contains(CloneFlags::VM) { Default::default() } else { task.sequence },
+        paused: None,
+        no_randomization: task.no_randomization,
+        last_fault: Default::default(),
+        timer_slack_ns: task.timer_slack_ns,
+        exit_code: 0,
+    };
+    child.user.registers.rax = 0;
+    if request.stack != 0 {
+        child.user.registers.rsp = request.stack;
+    }
+    memory::fallible::try_box(child).map_err(|_| Errno::ENOMEM)
+}
+
+#[inline(never)]
+fn construct_process(
+    task: &Task,
+    request: &Request,
+    pid: Pid,
+    address_space: Arc<memory::address_space::AddressSpace>,
+) -> Result<Arc<Process>, Errno> {
+    let flags = request.flags;
+    let me = task.process();
+    let actions = if flags.contains(CloneFlags::SIGHAND) {
+        me.actions()
+    } else {
+        let copy = memory::fallible::try_arc(me.actions().duplicate()).map_err(|_| Errno::ENOMEM)?;
+        if flags.contains(CloneFlags::CLEAR_SIGHAND) {
+            copy.reset_handlers();
+        }
+        copy
+    };
+    let (parent, exit_signal) = if flags.contains(CloneFlags::PARENT) {
+        (me.parent().ok_or(Errno::EINVAL)?, me.kinship.lock().exit_signal)
+    } else {
+        (me.clone(), request.exit_signal)
+    };
+    let executable = me.executable.lock().clone();
+    let process = Process::new(Inheritance {
+        pid,
+        parent: Some(parent),
+        exit_signal,
+        group: me.group(),
+        actions,
+        address_space: Some(address_space),
+        limits: me.limits(),
+        executable,
+        credentials: task.credentials.clone(),
+        name: task.thread.name(),
+    });
+    let relaxed = core::sync::atomic::Ordering::Relaxed;
+    process.is_dumpable.store(me.is_dumpable.load(relaxed), relaxed);
+    process.oom_adjustment.store(me.oom_adjustment.load(relaxed), relaxed);
+    process.membarrier.store(me.membarrier.load(relaxed), relaxed);
+    memory::fallible::try_arc(process).map_err(|_| Errno::ENOMEM)
+}
+
+fn prepare_kernel_thread(
+    task: &Task,
+    request: &Request,
+    child: Box<Task>,
+) -> Result<sched::NewThread, Errno> {
+    let me = current();
+    let mut builder = sched::Builder::new("");
+    builder.affinity = me.affinity();
+    builder.policy = me.policy();
+    builder.nice = me.nice();
+    builder.user = UserStart::CopyOfCurrent;
+    builder.fs_base = request.flags.contains(CloneFlags::SETTLS).then_some(request.tls);
+    builder.address_space = Some(child.address_space.clone());
+    builder.name[..crate::process::thread::NAME_BYTES].copy_from_slice(&task.thread.name());
+    let body = memory::fallible::try_box(move || child.run()).map_err(|_| Errno::ENOMEM)?;
+    builder.prepare(body).map_err(|_| Errno::EAGAIN)
+}
+
+/// Makes the child visible. From here on signals reach it and others see it.
+fn publish(task: &Task, request: &Request, thread: &Arc<Thread>) -> Result<(), Errno> {
+    let process = thread.process();
+    if request.flags.contains(CloneFlags::THREAD) {
+        let mut signals = process.signals.lock();
+        if signals.group_exit.is_some() || signals.executing {
+            return Err(Errno::ERESTARTNOINTR);
+        }
+        let mut threads = process.threads.lock();
+        memory::fallible::try_push(&mut threads, thread.clone()).map_err(|_| Errno::ENOMEM)?;
+        if let StopState::Stopping(_) = signals.stop {
+            signals.to_park += 1;
+        }
+        drop(threads);
+        table::insert_thread(thread);
+        return Ok(());
+    }
+    memory::fallible::try_push(&mut process.threads.lock(), thread.clone()).map_err(|_| Errno::ENOMEM)?;
+    if !process.group().add(process, || !deliver::is_pending(task)).inspect_err(|_| unlist(process))? {
+        unlist(process);
+        return Err(Errno::ERESTARTNOINTR);
+    }
+    if let Err(errno) = adopt(process) {
+        process.group().remove(process);
+        unlist(process);
+        return Err(errno);
+    }
+    table::insert_process(process);
+    table::insert_thread(thread);
+    Ok(())
+}
+
+/// Breaks the cycle between a process that never was and its thread.
+fn unlist(process: &Process) {
+    let threads = core::mem::take(&mut *process.threads.lock());
+    drop(threads);
+}
+
+/// Lists a process among its parent's children; if the parent (not the caller, with CLONE_PARENT) has ended, its heir takes it.
+fn adopt(process: &Arc<Process>) -> Result<(), Errno> {
+    let mut kinship = process.kinship.lock();
+    let Some(mut parent) = kinship.parent.clone() else { return Ok(()) };
+    loop {
+        {
+            let mut children = parent.children.lock();
+            if !children.closed {
+                return memory::fallible::try_push(&mut children.list, process.clone())
+                    .map_err(|_| Errno::ENOMEM);
+            }
+        }
+        let heir = crate::process::family::heir_of(&parent);
+        process.set_parent(&mut kinship, &heir);
+        parent = heir;
+    }
+}

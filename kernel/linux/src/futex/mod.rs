@@ -1,0 +1,14 @@
+//! futex(2): waiting on words of user memory.
+//!
+//! `key` names the word, `queue` holds who waits for it, `calls` are the operations, `robust` the lists a dead thread leaves.
+//! Priority inheritance returns ENOSYS.
+
+mod calls;
+pub mod key;
+mod queue;
+pub mod robust;
+mod vector;
+
+pub use calls::{futex, resume, wake_address};
+pub use queue::Waiter;
+pub use vector::futex_waitv;

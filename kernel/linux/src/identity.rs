@@ -1,0 +1,232 @@
+//! Who am I: process, thread, group and session numbers, names of the system, load and memory.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use sync::SpinLock;
+use vfs::Capabilities;
+
+use crate::abi::{SystemInformation, UnameNames};
+use crate::errno::{Errno, SysResult};
+use crate::process::group::{ProcessGroup, Session};
+use crate::process::process::Process;
+use crate::process::table;
+use crate::task::Task;
+use crate::user_pointer::{UserPointer, read_bytes};
+
+/// Kernel release that programs see; they derive from it which calls they may expect.
+pub const RELEASE: &str = "6.1.0-starling";
+const NAME_BYTES: usize = 64;
+
+/// Process number.
+pub fn getpid(task: &mut Task) -> SysResult {
+    Ok(task.process().pid() as usize)
+}
+
+/// Thread number.
+pub fn gettid(task: &mut Task) -> SysResult {
+    Ok(task.thread.tid() as usize)
+}
+
+/// Parent's number.
+pub fn getppid(task: &mut Task) -> SysResult {
+    Ok(task.process().parent_pid() as usize)
+}
+
+/// Process group number.
+pub fn getpgrp(task: &mut Task) -> SysResult {
+    Ok(task.process().group().id() as usize)
+}
+
+fn target(task: &Task, pid: i32) -> Result<Arc<Process>, Errno> {
+    if pid == 0 {
+        return Ok(task.process().clone());
+    }
+    u32::try_from(pid).ok().and_then(table::process_of).ok_or(Errno::ESRCH)
+}
+
+/// Process group number of a process.
+pub fn getpgid(task: &mut Task, pid: i32) -> SysResult {
+    Ok(target(task, pid)?.group().id() as usize)
+}
+
+/// Session number of a process.
+pub fn getsid(task: &mut Task, pid: i32) -> SysResult {
+    Ok(target(task, pid)?.group().session().id() as usize)
+}
+
+/// Makes the caller the leader of a new session.
+pub fn setsid(task: &mut Task) -> SysResult {
+    let process = task.process().clone();
+    let pid = process.pid();
+    let old = process.group();
+    if old.id() == pid || table::group(pid).is_some() {
+        return Err(Errno::EPERM);
+    }
+    let group = ProcessGroup::new(pid, Session::new(pid)?)?;
+    group.add(&process, || true)?;
+    process.replace_group(group);
+    old.remove(&process);
+    Ok(pid as usize)
+}
+
+/// Moves a process into a group of its session.
+#[inline(never)]
+pub fn setpgid(task: &mut Task, pid: i32, group: i32) -> SysResult {
+    if group < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let me = task.process();
+    let process = target(task, pid)?;
+    let is_me = Arc::ptr_eq(&process, me);
+    if !is_me {
+        let is_child = process.parent().is_some_and(|parent| Arc::ptr_eq(&parent, me));
+        if !is_child {
+            return Err(Errno::ESRCH);
+        }
+        if process.group().session().id() != me.group().session().id() {
+            return Err(Errno::EPERM);
+        }
+        if process.did_exec.load(core::sync::atomic::Ordering::Relaxed) {
+            return Err(Errno::EACCES);
+        }
+    }
+    let old = process.group();
+    if old.session().id() == process.pid() {
+        return Err(Errno::EPERM);
+    }
+    let wanted = if group == 0 { process.pid() } else { group as u32 };
+    if wanted == old.id() {
+        return Ok(0);
+    }
+    let new = match table::group(wanted) {
+        Some(existing) if existing.session().id() == old.session().id() => existing,
+        Some(_) => return Err(Errno::EPERM),
+        None if wanted == process.pid() => ProcessGroup::new(wanted, old.session().clone())?,
+        None => return Err(Errno::EPERM),
+    };
+    new.add(&process, || true)?;
+    process.replace_group(new);
+    old.remove(&process);
+    Ok(0)
+}
+
+static NODE: SpinLock<String> = SpinLock::new(String::new());
+static DOMAIN: SpinLock<String> = SpinLock::new(String::new());
+
+/// Sets the system's name on the network; what does not fit is cut off.
+pub fn set_node_name(name: &str) {
+    let mut copy = String::new();
+    let name: &str = &name[..name.floor_char_boundary(NAME_BYTES)];
+    if copy.try_reserve(name.len()).is_ok() {
+        copy.push_str(name);
+        *NODE.lock() = copy;
+    }
+}
+
+/// The system's name on the network.
+pub fn node_name() -> String {
+    let node = NODE.lock();
+    if node.is_empty() { String::from("starling") } else { node.clone() }
+}
+
+/// The `version` line of uname.
+pub fn version() -> &'static str {
+    concat!("#1 SMP PREEMPT Starling ", env!("CARGO_PKG_VERSION"))
+}
+
+fn padded(text: &str) -> [u8; 65] {
+    let mut bytes = [0; 65];
+    let length = text.len().min(NAME_BYTES);
+    bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
+    bytes
+}
+
+/// Names of the system.
+#[inline(never)]
+pub fn uname(_task: &mut Task, names: u64) -> SysResult {
+    let domain = DOMAIN.lock().clone();
+    let written = UnameNames {
+        system: padded("Linux"),
+        node: padded(&node_name()),
+        release: padded(RELEASE),
+        version: padded(version()),
+        machine: padded("x86_64"),
+        domain: padded(if domain.is_empty() { "(none)" } else { &domain }),
+    };
+    UserPointer::<UnameNames>::new(names).write(&written)?;
+    Ok(0)
+}
+
+fn read_name(task: &Task, name: u64, length: i32) -> Result<String, Errno> {
+    task.credentials.require(Capabilities::SYS_ADMIN)?;
+    if !(0..=NAME_BYTES as i32).contains(&length) {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = [0; NAME_BYTES];
+    read_bytes(name, &mut bytes[..length as usize])?;
+    Ok(String::from_utf8_lossy(&bytes[..length as usize]).into_owned())
+}
+
+/// Sets the system's name.
+pub fn sethostname(task: &mut Task, name: u64, length: i32) -> SysResult {
+    *NODE.lock() = read_name(task, name, length)?;
+    Ok(0)
+}
+
+/// Sets the NIS domain name.
+pub fn setdomainname(task: &mut Task, name: u64, length: i32) -> SysResult {
+    *DOMAIN.lock() = read_name(task, name, length)?;
+    Ok(0)
+}
+
+/// Uptime, load and memory.
+#[inline(never)]
+pub fn sysinfo(_task: &mut Task, out: u64) -> SysResult {
+    let memory = memory::statistics::summary();
+    let information = SystemInformation {
+        uptime: (machine::time::now_ns() / crate::abi::NANOSECONDS) as i64,
+        loads: sched::statistics::load_average_fixed_point(16),
+        total_ram: memory.total_bytes,
+        free_ram: memory.free_bytes,
+        shared_ram: memory.shared_bytes,
+        processes: table::thread_count().min(u16::MAX.into()) as u16,
+        memory_unit: 1,
+        ..Default::default()
+    };
+    UserPointer::<SystemInformation>::new(out).write(&information)?;
+    Ok(0)
+}
+
+/// Fills a buffer with random bytes.
+pub fn getrandom(_task: &mut Task, buffer: u64, length: usize, flags: u32) -> SysResult {
+    const NONBLOCK: u32 = 1;
+    const RANDOM: u32 = 2;
+    const INSECURE: u32 = 4;
+    if flags & !(NONBLOCK | RANDOM | INSECURE) != 0 || flags & (RANDOM | INSECURE) == RANDOM | INSECURE {
+        return Err(Errno::EINVAL);
+    }
+    let length = length.min(i32::MAX as usize & !0xfff);
+    let mut chunk = [0; 256];
+    let mut done = 0;
+    while done < length {
+        let part = (length - done).min(chunk.len());
+        crate::random::fill(&mut chunk[..part]);
+        if let Err(errno) = crate::user_pointer::write_bytes(buffer.wrapping_add(done as u64), &chunk[..part]) {
+            return if done > 0 { Ok(done) } else { Err(errno) };
+        }
+        done += part;
+        if done < length && crate::signal::deliver::attention_wanted() {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// CPU and node the caller runs on.
+pub fn getcpu(_task: &mut Task, cpu: u64, node: u64) -> SysResult {
+    let number = machine::cpu::current().index() as u32;
+    UserPointer::<u32>::new(cpu).write_if_given(&number)?;
+    UserPointer::<u32>::new(node).write_if_given(&0)?;
+    Ok(0)
+}

@@ -1,0 +1,425 @@
+//! The mmap family: thin wrappers over [`memory::address_space`].
+
+use alloc::sync::Arc;
+
+use ::memory::address_space::{
+    Advice, AddressSpace, LockAllFlags, Limits, MapBacking, MapError, MapFlags, MapRequest, Protection, RemapFlags,
+    SyncMode,
+};
+use ::memory::region::FileMapping;
+use machine::address::{PAGE_SIZE, UserAddr};
+use vfs::{Capabilities, FileMappingKind};
+
+use crate::credentials::identity::Credentials;
+use crate::errno::{Errno, SysResult};
+use crate::process::limits::Resource;
+use crate::process::process::Process;
+use crate::process::table;
+use crate::task::Task;
+use crate::user_pointer::{UserPointer, read_bytes};
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// The errno of a refused mapping operation.
+pub fn errno_of(error: MapError) -> Errno {
+    match error {
+        MapError::OutOfMemory => Errno::ENOMEM,
+        MapError::InvalidArgument => Errno::EINVAL,
+        MapError::Exists => Errno::EEXIST,
+        MapError::AccessDenied => Errno::EACCES,
+        MapError::TooMuchLocked => Errno::EAGAIN,
+        MapError::NotPermitted => Errno::EPERM,
+        MapError::Busy => Errno::EBUSY,
+        MapError::BadAddress => Errno::EFAULT,
+        MapError::NoFile => Errno::EBADF,
+        MapError::InputOutput => Errno::EIO,
+        MapError::Overflow => Errno::EOVERFLOW,
+    }
+}
+
+/// The limits of a process that its address space enforces.
+pub fn limits_of(process: &Process, credentials: &Credentials) -> Limits {
+    let locked = match credentials.has(Capabilities::IPC_LOCK) {
+        true => u64::MAX,
+        false => process.limit(Resource::LockedMemory),
+    };
+    Limits {
+        address_space: process.limit(Resource::AddressSpace),
+        data: process.limit(Resource::Data),
+        stack: process.limit(Resource::Stack),
+        locked,
+    }
+}
+
+/// Greatest resident size, for getrusage.
+pub fn peak_resident_kib(space: &AddressSpace) -> i64 {
+    (space.usage().peak_resident_pages * PAGE / 1024) as i64
+}
+
+fn protection(bits: u32) -> Result<Protection, Errno> {
+    // PROT_SEM has no meaning on x86; the GROWS bits are mprotect's.
+    const SEM: u32 = 8;
+    const GROWS: u32 = 0x0300_0000;
+    Protection::from_bits(bits & !(SEM | GROWS)).ok_or(Errno::EINVAL)
+}
+
+mod map_flag {
+    pub(super) const TYPE: u32 = 0xf;
+    pub(super) const SHARED: u32 = 1;
+    pub(super) const PRIVATE: u32 = 2;
+    pub(super) const SHARED_VALIDATE: u32 = 3;
+    pub(super) const FIXED: u32 = 0x10;
+    pub(super) const ANONYMOUS: u32 = 0x20;
+    pub(super) const GROWSDOWN: u32 = 0x100;
+    pub(super) const LOCKED: u32 = 0x2000;
+    pub(super) const NORESERVE: u32 = 0x4000;
+    pub(super) const POPULATE: u32 = 0x8000;
+    pub(super) const NONBLOCK: u32 = 0x1_0000;
+    pub(super) const STACK: u32 = 0x2_0000;
+    pub(super) const HUGETLB: u32 = 0x4_0000;
+    pub(super) const FIXED_NOREPLACE: u32 = 0x10_0000;
+    /// Accepted without effect: MAP_32BIT aside, what old programs still pass.
+    pub(super) const IGNORED: u32 = 0x40 | 0x800 | 0x1000 | STACK;
+}
+
+fn map_flags(flags: u32) -> Result<MapFlags, Errno> {
+    let mut out = MapFlags::empty();
+    match flags & map_flag::TYPE {
+        map_flag::SHARED => out |= MapFlags::SHARED,
+        map_flag::PRIVATE => {}
+        map_flag::SHARED_VALIDATE => {
+            let known = map_flag::TYPE
+                | map_flag::FIXED
+                | map_flag::ANONYMOUS
+                | map_flag::GROWSDOWN
+                | map_flag::LOCKED
+                | map_flag::NORESERVE
+                | map_flag::POPULATE
+                | map_flag::NONBLOCK
+                | map_flag::HUGETLB
+                | map_flag::FIXED_NOREPLACE
+                | map_flag::IGNORED;
+            if flags & !known != 0 {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            out |= MapFlags::SHARED;
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    if flags & map_flag::HUGETLB != 0 {
+        // There is no pool of huge pages, as in a Linux where none were reserved.
+        return Err(Errno::ENOMEM);
+    }
+    for (bit, flag) in [
+        (map_flag::FIXED, MapFlags::FIXED),
+        (map_flag::FIXED_NOREPLACE, MapFlags::FIXED_NO_REPLACE),
+        (map_flag::GROWSDOWN, MapFlags::GROWS_DOWN),
+        (map_flag::LOCKED, MapFlags::LOCKED),
+        (map_flag::NORESERVE, MapFlags::NO_RESERVE),
+        (map_flag::POPULATE, MapFlags::POPULATE),
+        (map_flag::NONBLOCK, MapFlags::NON_BLOCK),
+    ] {
+        out.set(flag, flags & bit != 0);
+    }
+    Ok(out)
+}
+
+/// Maps memory or a file.
+#[inline(never)]
+pub fn mmap(
+    task: &mut Task,
+    address: u64,
+    length: u64,
+    protection_bits: u32,
+    flags: u32,
+    descriptor: i32,
+    offset: u64,
+) -> SysResult {
+    if offset % PAGE != 0 || length == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut request = MapRequest {
+        address: UserAddr::new(address),
+        length,
+        protection: protection(protection_bits)?,
+        maximum: Protection::all(),
+        flags: map_flags(flags)?,
+        backing: MapBacking::Anonymous,
+        offset: 0,
+    };
+    if flags & map_flag::ANONYMOUS == 0 {
+        attach_file(task, &mut request, descriptor, offset)?;
+    }
+    task.address_space.map(request).map(|address| address.as_usize()).map_err(errno_of)
+}
+
+/// Checks that the file may be mapped so, and makes it what the request shows.
+#[inline(never)]
+fn attach_file(task: &Task, request: &mut MapRequest, descriptor: i32, offset: u64) -> Result<(), Errno> {
+    let file = crate::file::get(task, descriptor)?;
+    let shared = request.flags.contains(MapFlags::SHARED);
+    file.check_readable().map_err(|_| Errno::EACCES)?;
+    if shared && file.check_writable().is_err() {
+        if request.protection.contains(Protection::WRITE) {
+            return Err(Errno::EACCES);
+        }
+        request.maximum -= Protection::WRITE;
+    }
+    if !crate::file::open::allows_execution(&file) {
+        if request.protection.contains(Protection::EXECUTE) {
+            return Err(Errno::EPERM);
+        }
+        request.maximum -= Protection::EXECUTE;
+    }
+    offset.checked_add(request.length).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW)?;
+    match file.operations().mapping(&file).map_err(crate::file::errno_of)? {
+        FileMappingKind::Pages(cache) => {
+            let object = crate::file::mapped_object(&file);
+            let mapping = FileMapping::new(cache, Some(object));
+            let mapping: Arc<FileMapping> = ::memory::fallible::try_arc(mapping).map_err(|_| Errno::ENOMEM)?;
+            request.backing = MapBacking::File(mapping);
+            request.offset = offset;
+        }
+        FileMappingKind::Zeroes => request.backing = MapBacking::Anonymous,
+    }
+    Ok(())
+}
+
+/// Removes mappings.
+pub fn munmap(task: &mut Task, address: u64, length: u64) -> SysResult {
+    task.address_space.unmap(UserAddr::new(address), length).map(|()| 0).map_err(errno_of)
+}
+
+/// Changes what is allowed.
+pub fn mprotect(task: &mut Task, address: u64, length: u64, bits: u32) -> SysResult {
+    let wanted = protection(bits)?;
+    task.address_space.protect(UserAddr::new(address), length, wanted).map(|()| 0).map_err(errno_of)
+}
+
+/// Protection keys are not supported; key -1 makes this mprotect.
+pub fn pkey_mprotect(task: &mut Task, address: u64, length: u64, bits: u32, key: i32) -> SysResult {
+    if key != -1 {
+        return Err(Errno::EINVAL);
+    }
+    mprotect(task, address, length, bits)
+}
+
+/// Resizes or moves a mapping.
+pub fn mremap(task: &mut Task, old: u64, old_length: u64, new_length: u64, flags: u32, new: u64) -> SysResult {
+    let flags = RemapFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+    task.address_space
+        .remap(UserAddr::new(old), old_length, new_length, flags, UserAddr::new(new))
+        .map(|address| address.as_usize())
+        .map_err(errno_of)
+}
+
+/// Moves the end of the heap.
+pub fn brk(task: &mut Task, end: u64) -> SysResult {
+    Ok(task.address_space.set_break(UserAddr::new(end)).as_usize())
+}
+
+fn advice(number: i32) -> Option<Advice> {
+    Some(match number {
+        0 => Advice::Normal,
+        1 => Advice::Random,
+        2 => Advice::Sequential,
+        3 => Advice::WillNeed,
+        4 => Advice::DontNeed,
+        8 => Advice::Free,
+        9 => Advice::Remove,
+        10 => Advice::DontFork,
+        11 => Advice::DoFork,
+        12 => Advice::Mergeable,
+        13 => Advice::Unmergeable,
+        14 => Advice::HugePage,
+        15 => Advice::NoHugePage,
+        16 => Advice::DontDump,
+        17 => Advice::DoDump,
+        18 => Advice::WipeOnFork,
+        19 => Advice::KeepOnFork,
+        20 => Advice::Cold,
+        21 => Advice::PageOut,
+        22 => Advice::PopulateRead,
+        23 => Advice::PopulateWrite,
+        24 => Advice::DontNeedLocked,
+        _ => return None,
+    })
+}
+
+/// Tells what a range will be used for.
+pub fn madvise(task: &mut Task, address: u64, length: u64, number: i32) -> SysResult {
+    let advice = advice(number).ok_or(Errno::EINVAL)?;
+    task.address_space.advise(UserAddr::new(address), length, advice).map(|()| 0).map_err(errno_of)
+}
+
+/// Writes shared pages back.
+pub fn msync(task: &mut Task, address: u64, length: u64, flags: u32) -> SysResult {
+    const ASYNC: u32 = 1;
+    const INVALIDATE: u32 = 2;
+    const SYNC: u32 = 4;
+    if flags & !(ASYNC | INVALIDATE | SYNC) != 0 || flags & (ASYNC | SYNC) == ASYNC | SYNC {
+        return Err(Errno::EINVAL);
+    }
+    let mode = match flags & SYNC {
+        0 if flags & INVALIDATE != 0 => SyncMode::Invalidate,
+        0 => SyncMode::Asynchronous,
+        _ => SyncMode::Synchronous,
+    };
+    let invalidate = flags & INVALIDATE != 0;
+    task.address_space.sync(UserAddr::new(address), length, mode, invalidate).map(|()| 0).map_err(errno_of)
+}
+
+/// Says which pages are in memory.
+#[inline(never)]
+pub fn mincore(task: &mut Task, address: u64, length: u64, out: u64) -> SysResult {
+    const CHUNK: usize = 256;
+    let pages = length.div_ceil(PAGE);
+    let mut done = 0;
+    if address % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    while done < pages {
+        let count = (pages - done).min(CHUNK as u64) as usize;
+        let mut chunk = [0; CHUNK];
+        let mut at = 0;
+        let start = UserAddr::new(address.wrapping_add(done * PAGE));
+        let report = |resident: bool| {
+            if let Some(place) = chunk.get_mut(at) {
+                *place = resident.into();
+            }
+            at += 1;
+        };
+        task.address_space.resident(start, count as u64 * PAGE, report).map_err(errno_of)?;
+        crate::user_pointer::write_bytes(out.wrapping_add(done), &chunk[..count])?;
+        done += count as u64;
+    }
+    Ok(0)
+}
+
+/// Keeps pages in memory.
+pub fn mlock(task: &mut Task, address: u64, length: u64) -> SysResult {
+    mlock2(task, address, length, 0)
+}
+
+/// Keeps pages in memory, at once or when touched.
+pub fn mlock2(task: &mut Task, address: u64, length: u64, flags: u32) -> SysResult {
+    const ON_FAULT: u32 = 1;
+    if flags & !ON_FAULT != 0 {
+        return Err(Errno::EINVAL);
+    }
+    may_lock(task)?;
+    task.address_space.lock(UserAddr::new(address), length, flags & ON_FAULT != 0).map(|()| 0).map_err(errno_of)
+}
+
+fn may_lock(task: &Task) -> Result<(), Errno> {
+    let limit = task.process().limit(Resource::LockedMemory);
+    if limit == 0 && !task.credentials.has(Capabilities::IPC_LOCK) { Err(Errno::EPERM) } else { Ok(()) }
+}
+
+/// Undoes mlock.
+pub fn munlock(task: &mut Task, address: u64, length: u64) -> SysResult {
+    task.address_space.unlock(UserAddr::new(address), length).map(|()| 0).map_err(errno_of)
+}
+
+/// Keeps all pages in memory.
+pub fn mlockall(task: &mut Task, flags: u32) -> SysResult {
+    let flags = LockAllFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+    if flags.is_empty() || flags == LockAllFlags::ON_FAULT {
+        return Err(Errno::EINVAL);
+    }
+    may_lock(task)?;
+    task.address_space.lock_all(flags).map(|()| 0).map_err(errno_of)
+}
+
+/// Undoes mlockall.
+pub fn munlockall(task: &mut Task) -> SysResult {
+    task.address_space.unlock_all().map(|()| 0).map_err(errno_of)
+}
+
+fn other_space(task: &Task, pid: i32) -> Result<Arc<AddressSpace>, Errno> {
+    let process = u32::try_from(pid).ok().and_then(table::process_of).ok_or(Errno::ESRCH)?;
+    if Arc::ptr_eq(&process, task.process()) {
+        return Ok(task.address_space.clone());
+    }
+    if !task.credentials.may_inspect(&process.credentials()) {
+        return Err(Errno::EPERM);
+    }
+    process.address_space().ok_or(Errno::ESRCH)
+}
+
+/// Copies from another process.
+pub fn process_vm_readv(
+    task: &mut Task,
+    pid: i32,
+    local: u64,
+    local_count: u64,
+    remote: u64,
+    remote_count: u64,
+    flags: u64,
+) -> SysResult {
+    transfer(task, pid, (local, local_count), (remote, remote_count), flags, false)
+}
+
+/// Copies to another process.
+pub fn process_vm_writev(
+    task: &mut Task,
+    pid: i32,
+    local: u64,
+    local_count: u64,
+    remote: u64,
+    remote_count: u64,
+    flags: u64,
+) -> SysResult {
+    transfer(task, pid, (local, local_count), (remote, remote_count), flags, true)
+}
+
+#[inline(never)]
+fn transfer(task: &Task, pid: i32, local: (u64, u64), remote: (u64, u64), flags: u64, write: bool) -> SysResult {
+    const VECTORS_MAX: u64 = 1024;
+    if flags != 0 || local.1 > VECTORS_MAX || remote.1 > VECTORS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let read = |list: (u64, u64)| UserPointer::<crate::abi::IoVector>::new(list.0).read_vector(list.1 as usize);
+    let (local, remote) = (read(local)?, read(remote)?);
+    let space = other_space(task, pid)?;
+    let mut bounce = ::memory::fallible::try_vec_of(0u8, PAGE_SIZE).map_err(|_| Errno::ENOMEM)?;
+    let mut done = 0usize;
+    let (mut from, mut at) = (0, 0u64);
+    for mut piece in remote {
+        while piece.length > 0 {
+            while from < local.len() && at >= local[from].length {
+                (from, at) = (from + 1, 0);
+            }
+            let Some(mine) = local.get(from) else { return Ok(done) };
+            let count = piece.length.min(mine.length - at).min(PAGE) as usize;
+            let address = mine.base.wrapping_add(at);
+            let copied = copy_piece(&space, UserAddr::new(piece.base), address, &mut bounce[..count], write);
+            match copied {
+                Ok(0) | Err(_) => return if done > 0 { Ok(done) } else { Err(Errno::EFAULT) },
+                Ok(count) => {
+                    done += count;
+                    at += count as u64;
+                    piece.base += count as u64;
+                    piece.length -= count as u64;
+                }
+            }
+        }
+    }
+    Ok(done)
+}
+
+fn copy_piece(
+    space: &AddressSpace,
+    remote: UserAddr,
+    local: u64,
+    bounce: &mut [u8],
+    write: bool,
+) -> Result<usize, Errno> {
+    if write {
+        read_bytes(local, bounce)?;
+        return space.write_remote(remote, bounce).map_err(|_| Errno::EFAULT);
+    }
+    let count = space.read_remote(remote, bounce).map_err(|_| Errno::EFAULT)?;
+    crate::user_pointer::write_bytes(local, &bounce[..count])?;
+    Ok(count)
+}

@@ -1,0 +1,117 @@
+//! pidfds: descriptors that stand for processes (pidfd_open(2)).
+
+use alloc::sync::Arc;
+
+use vfs::{DescriptorFlags, FileFeatures, FileOperations, OpenFile, OpenFlags, PollEvents, PollTable, ReservedDescriptor};
+
+use super::{errno_of, get};
+use crate::errno::{Errno, SysResult};
+use crate::process::limits::Resource;
+use crate::process::process::Process;
+use crate::process::table;
+use crate::process::thread::Thread;
+use crate::task::Task;
+use crate::user_pointer::UserPointer;
+
+/// The file behind a pidfd; readable once the process has ended.
+struct ProcessFile(Arc<Process>);
+
+impl FileOperations for ProcessFile {
+    fn features(&self) -> FileFeatures {
+        FileFeatures::empty()
+    }
+
+    fn poll(&self, _file: &OpenFile, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        if let Some(table) = table {
+            table.register(&self.0.end_pollers);
+        }
+        if self.0.is_zombie() { PollEvents::INPUT } else { PollEvents::empty() }
+    }
+
+    fn describe(&self, _file: &OpenFile, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        out.write_str("anon_inode:[pidfd]")
+    }
+
+    fn information(&self, _file: &OpenFile, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        let pid = if self.0.state() == crate::process::process::State::Dead { -1 } else { self.0.pid() as i32 };
+        write!(out, "Pid:\t{pid}\nNSpid:\t{pid}\n")
+    }
+}
+
+fn file_for(process: &Arc<Process>, flags: OpenFlags) -> Result<Arc<OpenFile>, Errno> {
+    let operations = memory::fallible::try_arc(ProcessFile(process.clone())).map_err(|_| Errno::ENOMEM)?;
+    let inode = vfs::anonymous::shared_inode().map_err(errno_of)?;
+    OpenFile::anonymous(inode, operations, flags | OpenFlags::READ_WRITE).map_err(errno_of)
+}
+
+/// A pidfd of a child that is being made: nothing can fail once the child runs.
+pub struct PreparedPidfd(Option<(ReservedDescriptor, Arc<OpenFile>)>);
+
+impl PreparedPidfd {
+    /// Makes the file and reserves a descriptor, if a pidfd is wanted.
+    pub fn new(task: &Task, wanted: bool, thread: &Arc<Thread>) -> Result<PreparedPidfd, Errno> {
+        if !wanted {
+            return Ok(PreparedPidfd(None));
+        }
+        let reserved = task.files.reserve(task.process().limit(Resource::OpenFiles)).map_err(errno_of)?;
+        Ok(PreparedPidfd(Some((reserved, file_for(thread.process(), OpenFlags::empty())?))))
+    }
+
+    /// Tells the program which descriptor it will be.
+    pub fn write_number(&self, address: u64) -> Result<(), Errno> {
+        match &self.0 {
+            Some((reserved, _)) => UserPointer::<u32>::new(address).write(&reserved.descriptor()),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the descriptor usable.
+    pub fn install(self, _task: &Task) {
+        if let Some((reserved, file)) = self.0 {
+            reserved.install(file, DescriptorFlags::CLOSE_ON_EXEC);
+        }
+    }
+}
+
+/// The process of a pidfd.
+pub fn process_of(task: &Task, descriptor: i32) -> Result<Arc<Process>, Errno> {
+    let file = get(task, descriptor)?;
+    file.object::<ProcessFile>().map(|file| file.0.clone()).ok_or(Errno::EBADF)
+}
+
+/// Whether waiting on the pidfd shall not block.
+pub fn is_non_blocking(task: &Task, descriptor: i32) -> Result<bool, Errno> {
+    Ok(get(task, descriptor)?.non_block())
+}
+
+/// Makes a pidfd of a process.
+pub fn pidfd_open(task: &mut Task, pid: i32, flags: u32) -> SysResult {
+    let known = OpenFlags::NON_BLOCK;
+    if flags & !known.bits() != 0 || pid <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let process = match table::process(pid as u32) {
+        Some(process) => process,
+        None if table::thread(pid as u32).is_some() => return Err(Errno::EINVAL),
+        None => return Err(Errno::ESRCH),
+    };
+    let reserved = task.files.reserve(task.process().limit(Resource::OpenFiles)).map_err(errno_of)?;
+    let file = file_for(&process, OpenFlags::from_bits_truncate(flags))?;
+    Ok(reserved.install(file, DescriptorFlags::CLOSE_ON_EXEC) as usize)
+}
+
+/// A copy of another process's descriptor.
+pub fn pidfd_getfd(task: &mut Task, descriptor: i32, target: i32, flags: u32) -> SysResult {
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let process = process_of(task, descriptor)?;
+    if !task.credentials.may_inspect(&process.credentials()) {
+        return Err(Errno::EPERM);
+    }
+    let thread = process.representative().ok_or(Errno::ESRCH)?;
+    let files = thread.files().ok_or(Errno::ESRCH)?;
+    let file = files.get(u32::try_from(target).map_err(|_| Errno::EBADF)?).map_err(errno_of)?;
+    let reserved = task.files.reserve(task.process().limit(Resource::OpenFiles)).map_err(errno_of)?;
+    Ok(reserved.install(file, DescriptorFlags::CLOSE_ON_EXEC) as usize)
+}

@@ -1,0 +1,96 @@
+//! Children without parents: who inherits them, and what they are told.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use super::init;
+use super::process::{Process, State};
+use crate::signal::information::SignalInformation;
+use crate::signal::send;
+use crate::signal::set::Signal;
+
+/// Longest line of ancestors searched for a subreaper. Numbers are finite, so longer lines do not exist.
+const ANCESTORS_MAX: u32 = super::table::PID_MAX;
+
+/// Who inherits the children of a process that ends: its nearest ancestor that wants to (PR_SET_CHILD_SUBREAPER), else process 1.
+pub fn heir_of(process: &Arc<Process>) -> Arc<Process> {
+    let mut ancestor = process.parent();
+    for _ in 0..ANCESTORS_MAX {
+        let Some(candidate) = ancestor else { break };
+        let open = || !candidate.children.lock().closed;
+        if candidate.is_subreaper.load(Ordering::Relaxed) && !candidate.is_zombie() && open() {
+            return candidate;
+        }
+        ancestor = candidate.parent();
+    }
+    init::process()
+}
+
+/// Gives the children of an ending process to its heir.
+#[inline(never)]
+pub fn bequeath(process: &Arc<Process>) {
+    let orphans = {
+        let mut children = process.children.lock();
+        children.closed = true;
+        core::mem::take(&mut children.list)
+    };
+    if orphans.is_empty() {
+        return;
+    }
+    let mut heir = heir_of(process);
+    for orphan in orphans {
+        let ended = loop {
+            let mut kinship = orphan.kinship.lock();
+            let mut children = heir.children.lock();
+            if children.closed {
+                drop(children);
+                drop(kinship);
+                heir = heir_of(&heir);
+                continue;
+            }
+            // Room for at most as many as the ending process had: its list was as long.
+            children.list.push(orphan.clone());
+            drop(children);
+            let old = orphan.set_parent(&mut kinship, &heir);
+            kinship.exit_signal = Signal::SIGCHLD.number();
+            let death_signal = core::mem::take(&mut kinship.death_signal);
+            let ended = orphan.state() == State::Zombie;
+            drop(kinship);
+            drop(old);
+            if let Some(signal) = Signal::new(death_signal.into()) {
+                let _ = send::to_process(&orphan, SignalInformation::from_kernel(signal));
+            }
+            break ended;
+        };
+        if ended {
+            crate::exit::announce_end(&orphan);
+        }
+    }
+}
+
+/// A group that nobody outside can continue any more and that has stopped members gets SIGHUP and SIGCONT.
+#[inline(never)]
+pub fn release_orphaned_groups(process: &Arc<Process>, children: &[Arc<Process>]) {
+    let own = process.group();
+    release_if_orphaned(&own, Some(process));
+    for child in children {
+        let group = child.group();
+        if group.id() != own.id() && group.session().id() == own.session().id() {
+            release_if_orphaned(&group, Some(process));
+        }
+    }
+}
+
+fn release_if_orphaned(group: &Arc<super::group::ProcessGroup>, except: Option<&Process>) {
+    let members = group.members();
+    let stopped = members.iter().any(|member| {
+        matches!(member.signals.lock().stop, crate::signal::shared::StopState::Stopped(_))
+    });
+    if !stopped || !group.is_orphaned(except) {
+        return;
+    }
+    for member in &members {
+        let _ = send::to_process(member, SignalInformation::from_kernel(Signal::SIGHUP));
+        let _ = send::to_process(member, SignalInformation::from_kernel(Signal::SIGCONT));
+    }
+}

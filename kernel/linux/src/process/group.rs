@@ -1,0 +1,135 @@
+//! Process groups and sessions (setpgid(2), setsid(2)).
+//!
+//! A process points to its group, the group to its session; the group lists its members, so that a signal to the group reaches them
+//! without a search. A group lives in the process table while it has members, a session while it has groups.
+//!
+//! Locking: `members` is held while signals are sent to the group and while fork adds a child; so a signal to the group either
+//! reaches the child or is pending in the parent before the child is added (fork then starts again). A process's own `group`
+//! pointer changes only with the locks of both groups' lists taken one after the other, never nested.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use sync::SpinLock;
+
+use super::process::Process;
+use super::table::{self, Pid};
+use crate::errno::Errno;
+use crate::terminal::ControllingTerminal;
+
+/// A session: groups that share a controlling terminal.
+pub struct Session {
+    id: Pid,
+    /// The controlling terminal.
+    pub(crate) terminal: SpinLock<Option<Arc<dyn ControllingTerminal>>>,
+    groups: AtomicUsize,
+}
+
+impl Session {
+    /// A new session; its first group is made with [`ProcessGroup::new`].
+    pub fn new(id: Pid) -> Result<Arc<Session>, Errno> {
+        memory::fallible::try_arc(Session { id, terminal: SpinLock::new(None), groups: AtomicUsize::new(0) }).map_err(|_| Errno::ENOMEM)
+    }
+
+    /// Its number: the pid of the process that made it.
+    pub fn id(&self) -> Pid {
+        self.id
+    }
+}
+
+/// A process group.
+pub struct ProcessGroup {
+    id: Pid,
+    session: Arc<Session>,
+    members: SpinLock<Vec<Weak<Process>>>,
+}
+
+impl ProcessGroup {
+    /// A new group without members.
+    pub fn new(id: Pid, session: Arc<Session>) -> Result<Arc<ProcessGroup>, Errno> {
+        let group = ProcessGroup { id, session, members: SpinLock::new(Vec::new()) };
+        let group = memory::fallible::try_arc(group).map_err(|_| Errno::ENOMEM)?;
+        Ok(group)
+    }
+
+    /// Its number.
+    pub fn id(&self) -> Pid {
+        self.id
+    }
+
+    /// Its session.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Adds a member if `permitted` says so under the list's lock. A group that gets its first member becomes findable.
+    pub fn add(
+        self: &Arc<Self>,
+        process: &Arc<Process>,
+        permitted: impl FnOnce() -> bool,
+    ) -> Result<bool, Errno> {
+        let mut members = self.members.lock();
+        memory::fallible::try_reserve(&mut members, 1).map_err(|_| Errno::ENOMEM)?;
+        if !permitted() {
+            return Ok(false);
+        }
+        let first = members.is_empty();
+        members.push(Arc::downgrade(process));
+        drop(members);
+        if first {
+            if self.session.groups.fetch_add(1, Ordering::AcqRel) == 0 {
+                table::insert_session(&self.session);
+            }
+            table::insert_group(self);
+        }
+        Ok(true)
+    }
+
+    /// Takes a member out; the last one takes the group out of the table, and the last group its session.
+    pub fn remove(&self, process: &Process) {
+        let mut members = self.members.lock();
+        let before = members.len();
+        members.retain(|member| !core::ptr::eq(member.as_ptr(), process));
+        let last = before > 0 && members.is_empty();
+        drop(members);
+        if last {
+            table::remove_group(self.id);
+            if self.session.groups.fetch_sub(1, Ordering::AcqRel) == 1 {
+                table::remove_session(self.session.id);
+            }
+        }
+    }
+
+    /// Calls `visit` for each member under the list's lock.
+    pub fn for_each(&self, mut visit: impl FnMut(&Arc<Process>)) {
+        for member in self.members.lock().iter().filter_map(Weak::upgrade) {
+            visit(&member);
+        }
+    }
+
+    /// The members now. On lack of memory, none.
+    pub fn members(&self) -> Vec<Arc<Process>> {
+        let mut found = Vec::new();
+        let members = self.members.lock();
+        if memory::fallible::try_reserve(&mut found, members.len()).is_ok() {
+            found.extend(members.iter().filter_map(Weak::upgrade));
+        }
+        found
+    }
+
+    /// Whether no member has a parent in another group of the same session: then nobody would continue a stopped member.
+    pub fn is_orphaned(&self, except: Option<&Process>) -> bool {
+        !self.members().iter().any(|member| {
+            if except.is_some_and(|process| core::ptr::eq(process, &**member)) || member.is_zombie() {
+                return false;
+            }
+            let Some(parent) = member.parent() else { return false };
+            if parent.pid() == table::INIT {
+                return false;
+            }
+            let group = parent.group();
+            group.id != self.id && group.session.id == self.session.id
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! Resource limits (getrlimit(2)).
+
+use vfs::Capabilities;
+
+use crate::abi::ResourceLimit;
+use crate::errno::{Errno, SysResult};
+use crate::process::table;
+use crate::task::Task;
+use crate::user_pointer::UserPointer;
+
+/// "Unlimited".
+pub const INFINITY: u64 = u64::MAX;
+
+/// What can be limited, with the numbers of x86-64.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+#[allow(missing_docs, reason = "named as in the manual")]
+pub enum Resource {
+    Cpu = 0,
+    FileSize = 1,
+    Data = 2,
+    Stack = 3,
+    Core = 4,
+    ResidentSet = 5,
+    Processes = 6,
+    OpenFiles = 7,
+    LockedMemory = 8,
+    AddressSpace = 9,
+    Locks = 10,
+    PendingSignals = 11,
+    MessageQueue = 12,
+    Nice = 13,
+    RealTimePriority = 14,
+    RealTimeTime = 15,
+}
+
+/// How many there are.
+pub const COUNT: usize = 16;
+/// Most a limit on open files can be (fs.nr_open).
+pub const OPEN_FILES_MAX: u64 = 1 << 20;
+
+/// The limits of a process.
+pub type Limits = [ResourceLimit; COUNT];
+
+const fn limit(current: u64, maximum: u64) -> ResourceLimit {
+    ResourceLimit { current, maximum }
+}
+
+/// The limits of the first process; `threads` is how many threads the memory has room for.
+pub fn initial(threads: u64) -> Limits {
+    let mut limits = [limit(INFINITY, INFINITY); COUNT];
+    limits[Resource::Stack as usize] = limit(8 << 20, INFINITY);
+    limits[Resource::Core as usize] = limit(0, INFINITY);
+    limits[Resource::Processes as usize] = limit(threads / 2, threads / 2);
+    limits[Resource::OpenFiles as usize] = limit(1024, 4096);
+    limits[Resource::LockedMemory as usize] = limit(8 << 20, 8 << 20);
+    limits[Resource::PendingSignals as usize] = limit(threads / 2, threads / 2);
+    limits[Resource::MessageQueue as usize] = limit(819_200, 819_200);
+    limits[Resource::Nice as usize] = limit(0, 0);
+    limits[Resource::RealTimePriority as usize] = limit(0, 0);
+    limits
+}
+
+/// Whether `new` may replace `old`.
+fn check(resource: usize, old: ResourceLimit, new: ResourceLimit, privileged: bool) -> Result<(), Errno> {
+    if resource >= COUNT || new.current > new.maximum {
+        return Err(Errno::EINVAL);
+    }
+    if resource == Resource::OpenFiles as usize && new.maximum > OPEN_FILES_MAX {
+        return Err(Errno::EPERM);
+    }
+    if new.maximum > old.maximum && !privileged { Err(Errno::EPERM) } else { Ok(()) }
+}
+
+/// Reads and sets a limit of any process.
+pub fn prlimit64(task: &mut Task, pid: i32, resource: u32, new: u64, old: u64) -> SysResult {
+    let resource = resource as usize;
+    if resource >= COUNT {
+        return Err(Errno::EINVAL);
+    }
+    let target = if pid == 0 {
+        task.process().clone()
+    } else {
+        let thread = table::thread(pid as u32).ok_or(Errno::ESRCH)?;
+        let (mine, theirs) = (&task.credentials, thread.credentials());
+        let same = theirs.user == super::super::credentials::identity::Ids::all(mine.user.real)
+            && theirs.group == super::super::credentials::identity::Ids::all(mine.group.real);
+        if !same && !mine.has(Capabilities::SYS_RESOURCE) {
+            return Err(Errno::EPERM);
+        }
+        thread.process().clone()
+    };
+    let wanted = match UserPointer::<ResourceLimit>::new(new).given() {
+        Some(pointer) => Some(pointer.read()?),
+        None => None,
+    };
+    let before = target.limit_pair(resource);
+    if let Some(wanted) = wanted {
+        check(resource, before, wanted, task.credentials.has(Capabilities::SYS_RESOURCE))?;
+        target.set_limit(resource, wanted);
+    }
+    UserPointer::<ResourceLimit>::new(old).write_if_given(&before)?;
+    Ok(0)
+}
+
+/// Reads a limit of the calling process.
+pub fn getrlimit(task: &mut Task, resource: u32, limit: u64) -> SysResult {
+    if resource as usize >= COUNT {
+        return Err(Errno::EINVAL);
+    }
+    UserPointer::<ResourceLimit>::new(limit).write(&task.process().limit_pair(resource as usize))?;
+    Ok(0)
+}
+
+/// Sets a limit of the calling process.
+pub fn setrlimit(task: &mut Task, resource: u32, limit: u64) -> SysResult {
+    let wanted = UserPointer::<ResourceLimit>::new(limit).read()?;
+    let before = if (resource as usize) < COUNT {
+        task.process().limit_pair(resource as usize)
+    } else {
+        return Err(Errno::EINVAL);
+    };
+    check(resource as usize, before, wanted, task.credentials.has(Capabilities::SYS_RESOURCE))?;
+    task.process().set_limit(resource as usize, wanted);
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hard_limits_only_fall_without_privilege() {
+        let old = limit(10, 20);
+        assert_eq!(check(0, old, limit(20, 20), false), Ok(()));
+        assert_eq!(check(0, old, limit(20, 21), false), Err(Errno::EPERM));
+        assert_eq!(check(0, old, limit(20, 21), true), Ok(()));
+        assert_eq!(check(0, old, limit(5, 4), true), Err(Errno::EINVAL));
+    }
+}

@@ -1,0 +1,320 @@
+//! A process: what its threads share.
+//!
+//! States ([`State`]): *running* while a thread lives; *zombie* from the end of the last thread until the parent waits for it; *dead*
+//! after that. Transitions are made in exit.rs and wait.rs; a zombie has given back all but this struct.
+//!
+//! Locking. No lock covers the whole tree. `kinship` (who is my parent) nests outside a parent's `children`; a child's state and
+//! parent change under the child's `kinship`, so that of an exit and a reparenting at the same time exactly one tells the right
+//! parent. `signals` nests outside `threads` and each thread's `pending`. Nothing is called with these locks held that sleeps.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use memory::address_space::AddressSpace;
+use sched::WaitQueue;
+use sync::SpinLock;
+
+use super::group::ProcessGroup;
+use super::limits::{Limits, Resource};
+use super::table::Pid;
+use super::thread::Thread;
+use crate::abi::{ResourceLimit, ResourceUsage};
+use crate::credentials::identity::Credentials;
+use crate::signal::actions::SignalActions;
+use crate::signal::shared::ProcessSignals;
+use crate::timer::ProcessTimers;
+
+/// Where a process is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum State {
+    /// It has threads.
+    Running = 0,
+    /// It ended and nobody waited for it yet.
+    Zombie = 1,
+    /// It was waited for.
+    Dead = 2,
+}
+
+/// A process's place in the family tree; guarded by its `kinship` lock.
+pub(crate) struct Kinship {
+    pub(crate) parent: Option<Arc<Process>>,
+    /// Signal for the parent at the end; 0 for none.
+    pub(crate) exit_signal: u8,
+    /// Signal for this process when its parent ends; 0 for none.
+    pub(crate) death_signal: u8,
+}
+
+/// A process's children; guarded by its `children` lock.
+#[derive(Default)]
+pub(crate) struct Children {
+    pub(crate) list: Vec<Arc<Process>>,
+    /// How many left the list, for those who look through it without holding the lock.
+    pub(crate) removals: u64,
+    /// What those waited for had used.
+    pub(crate) usage: ResourceUsage,
+    /// The process has exited: no child may be added any more.
+    pub(crate) closed: bool,
+}
+
+/// What a program was started as.
+#[derive(Clone, Default)]
+pub struct Executable {
+    /// The file.
+    pub file: Option<vfs::Path>,
+    /// Held so that nobody writes to the running file.
+    pub(crate) guard: Option<Arc<crate::elf::ExecutableGuard>>,
+    /// Where the arguments lie on the stack.
+    pub arguments: (u64, u64),
+    /// Where the environment lies.
+    pub environment: (u64, u64),
+    /// Where the auxiliary vector lies.
+    pub auxiliary: (u64, u64),
+    /// Where code lies.
+    pub code: (u64, u64),
+    /// Where data lies.
+    pub data: (u64, u64),
+    /// Where the break started.
+    pub start_break: u64,
+    /// The first stack pointer.
+    pub start_stack: u64,
+}
+
+/// A process.
+pub struct Process {
+    pid: Pid,
+    start_ns: u64,
+    state: AtomicU8,
+    // The parent's number, for getppid without a lock; written under `kinship`.
+    parent_pid: AtomicU32,
+    pub(crate) kinship: SpinLock<Kinship>,
+    pub(crate) children: SpinLock<Children>,
+    /// Woken when a child changes state.
+    pub(crate) child_event: WaitQueue,
+    pub(crate) threads: SpinLock<Vec<Arc<Thread>>>,
+    /// Woken when a thread ends (execve waits to be alone).
+    pub(crate) thread_event: WaitQueue,
+    pub(crate) signals: SpinLock<ProcessSignals>,
+    /// Woken when a signal is sent (signalfd) and when a stopped process continues.
+    pub(crate) signal_event: WaitQueue,
+    pub(crate) actions: SpinLock<Arc<SignalActions>>,
+    address_space: SpinLock<Option<Arc<AddressSpace>>>,
+    group: SpinLock<Arc<ProcessGroup>>,
+    limits: SpinLock<Limits>,
+    pub(crate) executable: SpinLock<Executable>,
+    pub(crate) timers: ProcessTimers,
+    /// Status as wait4 reports it; written before the state becomes zombie.
+    pub(crate) exit_status: AtomicU32,
+    pub(crate) usage_of_ended: SpinLock<ResourceUsage>,
+    pub(crate) user_ns_of_ended: AtomicU64,
+    pub(crate) system_ns_of_ended: AtomicU64,
+    pub(crate) did_exec: AtomicBool,
+    pub(crate) is_subreaper: AtomicBool,
+    pub(crate) is_dumpable: AtomicU8,
+    pub(crate) oom_adjustment: core::sync::atomic::AtomicI16,
+    pub(crate) membarrier: AtomicU32,
+    pub(crate) vfork_release: SpinLock<Option<Arc<sched::Completion>>>,
+    /// Notified when the process becomes a zombie (pidfd).
+    pub(crate) end_pollers: vfs::PollList,
+    /// Identity at the end, for those who ask about a zombie.
+    pub(crate) last_name: SpinLock<[u8; super::thread::NAME_BYTES]>,
+    pub(crate) last_credentials: SpinLock<Arc<Credentials>>,
+}
+
+/// What a new process gets from its parent.
+pub(crate) struct Inheritance {
+    pub(crate) pid: Pid,
+    pub(crate) parent: Option<Arc<Process>>,
+    pub(crate) exit_signal: u8,
+    pub(crate) group: Arc<ProcessGroup>,
+    pub(crate) actions: Arc<SignalActions>,
+    pub(crate) address_space: Option<Arc<AddressSpace>>,
+    pub(crate) limits: Limits,
+    pub(crate) executable: Executable,
+    pub(crate) credentials: Arc<Credentials>,
+    pub(crate) name: [u8; super::thread::NAME_BYTES],
+}
+
+impl Process {
+    pub(crate) fn new(from: Inheritance) -> Process {
+        Process {
+            pid: from.pid,
+            start_ns: machine::time::now_ns(),
+            state: AtomicU8::new(State::Running as u8),
+            parent_pid: AtomicU32::new(from.parent.as_ref().map_or(0, |parent| parent.pid)),
+            kinship: SpinLock::new(Kinship {
+                parent: from.parent,
+                exit_signal: from.exit_signal,
+                death_signal: 0,
+            }),
+            children: SpinLock::new(Children::default()),
+            child_event: WaitQueue::new(),
+            threads: SpinLock::new(Vec::new()),
+            thread_event: WaitQueue::new(),
+            signals: SpinLock::new(ProcessSignals::new()),
+            signal_event: WaitQueue::new(),
+            actions: SpinLock::new(from.actions),
+            address_space: SpinLock::new(from.address_space),
+            group: SpinLock::new(from.group),
+            limits: SpinLock::new(from.limits),
+            executable: SpinLock::new(from.executable),
+            timers: ProcessTimers::new(),
+            exit_status: AtomicU32::new(0),
+            usage_of_ended: SpinLock::new(ResourceUsage::default()),
+            user_ns_of_ended: AtomicU64::new(0),
+            system_ns_of_ended: AtomicU64::new(0),
+            did_exec: AtomicBool::new(false),
+            is_subreaper: AtomicBool::new(false),
+            is_dumpable: AtomicU8::new(1),
+            oom_adjustment: core::sync::atomic::AtomicI16::new(0),
+            membarrier: AtomicU32::new(0),
+            vfork_release: SpinLock::new(None),
+            end_pollers: vfs::PollList::new(),
+            last_name: SpinLock::new(from.name),
+            last_credentials: SpinLock::new(from.credentials),
+        }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// When it was made, since boot.
+    pub fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    /// Where it is in its life.
+    pub fn state(&self) -> State {
+        // Acquire: pairs with the Release in set_state; who sees a zombie sees its status.
+        match self.state.load(Ordering::Acquire) {
+            0 => State::Running,
+            1 => State::Zombie,
+            _ => State::Dead,
+        }
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    /// Of two waiters, lets one take the zombie.
+    pub(crate) fn claim_zombie(&self) -> bool {
+        let (zombie, dead) = (State::Zombie as u8, State::Dead as u8);
+        self.state.compare_exchange(zombie, dead, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Whether it has ended.
+    pub fn is_zombie(&self) -> bool {
+        self.state() != State::Running
+    }
+
+    /// The parent's number; 0 for the first process.
+    pub fn parent_pid(&self) -> Pid {
+        self.parent_pid.load(Ordering::Relaxed)
+    }
+
+    /// The parent.
+    pub fn parent(&self) -> Option<Arc<Process>> {
+        self.kinship.lock().parent.clone()
+    }
+
+    /// Changes the parent; called with `kinship` held.
+    pub(crate) fn set_parent(&self, kinship: &mut Kinship, parent: &Arc<Process>) -> Option<Arc<Process>> {
+        self.parent_pid.store(parent.pid, Ordering::Relaxed);
+        kinship.parent.replace(parent.clone())
+    }
+
+    /// Its group.
+    pub fn group(&self) -> Arc<ProcessGroup> {
+        self.group.lock().clone()
+    }
+
+    pub(crate) fn replace_group(&self, group: Arc<ProcessGroup>) -> Arc<ProcessGroup> {
+        core::mem::replace(&mut *self.group.lock(), group)
+    }
+
+    /// Its dispositions.
+    pub fn actions(&self) -> Arc<SignalActions> {
+        self.actions.lock().clone()
+    }
+
+    /// Its memory, until it ends.
+    pub fn address_space(&self) -> Option<Arc<AddressSpace>> {
+        self.address_space.lock().clone()
+    }
+
+    pub(crate) fn replace_address_space(&self, space: Option<Arc<AddressSpace>>) -> Option<Arc<AddressSpace>> {
+        core::mem::replace(&mut *self.address_space.lock(), space)
+    }
+
+    /// The soft limit on a resource.
+    pub fn limit(&self, resource: Resource) -> u64 {
+        self.limits.lock()[resource as usize].current
+    }
+
+    /// Both limits; the number was checked.
+    pub fn limit_pair(&self, resource: usize) -> ResourceLimit {
+        self.limits.lock()[resource]
+    }
+
+    pub(crate) fn set_limit(&self, resource: usize, limit: ResourceLimit) {
+        self.limits.lock()[resource] = limit;
+    }
+
+    /// All limits.
+    pub fn limits(&self) -> Limits {
+        *self.limits.lock()
+    }
+
+    /// Its threads now.
+    pub fn threads(&self) -> Vec<Arc<Thread>> {
+        let mut found = Vec::new();
+        let threads = self.threads.lock();
+        if memory::fallible::try_reserve(&mut found, threads.len()).is_ok() {
+            found.extend(threads.iter().cloned());
+        }
+        found
+    }
+
+    /// How many threads it has.
+    pub fn thread_count(&self) -> usize {
+        self.threads.lock().len()
+    }
+
+    /// The thread that is asked about the whole process: the leader while it lives, else any.
+    pub fn representative(&self) -> Option<Arc<Thread>> {
+        let threads = self.threads.lock();
+        threads.iter().find(|thread| thread.tid() == self.pid).or(threads.first()).cloned()
+    }
+
+    /// The name of its leader, or the last it had.
+    pub fn name(&self) -> [u8; super::thread::NAME_BYTES] {
+        match self.representative() {
+            Some(thread) => thread.name(),
+            None => *self.last_name.lock(),
+        }
+    }
+
+    /// The credentials of its leader, or the last it had.
+    pub fn credentials(&self) -> Arc<Credentials> {
+        match self.representative() {
+            Some(thread) => thread.credentials(),
+            None => self.last_credentials.lock().clone(),
+        }
+    }
+
+    /// CPU time of all its threads, in user mode and in the kernel.
+    pub fn cpu_time_ns(&self) -> (u64, u64) {
+        let mut user = self.user_ns_of_ended.load(Ordering::Relaxed);
+        let mut system = self.system_ns_of_ended.load(Ordering::Relaxed);
+        for thread in self.threads.lock().iter().filter_map(|thread| thread.kernel_thread()) {
+            let runtime = thread.runtime();
+            user += runtime.user_ns;
+            system += runtime.system_ns();
+        }
+        (user, system)
+    }
+}

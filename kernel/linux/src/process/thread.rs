@@ -1,0 +1,152 @@
+//! A thread as other threads see it. What only the thread itself touches is in its [`crate::task::Task`].
+//!
+//! Life: made by fork with its kernel thread not yet running; listed in its process and in the table; started; on exit it leaves both.
+//! Memory: this struct stays well under 1 KiB, because a process may have tens of thousands (the limit is asserted below).
+//!
+//! Locking: `pending` nests inside the process's `signals` lock. `blocked` is written by the thread itself only (relaxed: the
+//! return path looks again under the lock). The pointers in `shared` are copies of those in the thread's task, for /proc and for
+//! permission checks; the task replaces both.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use sched::ThreadRef;
+use sync::{Once, SpinLock};
+use vfs::DescriptorTable;
+
+use super::process::Process;
+use super::table::Pid;
+use crate::credentials::account::ProcessCharge;
+use crate::credentials::identity::Credentials;
+use crate::file::context::FileSystemContext;
+use crate::signal::pending::Pending;
+use crate::signal::set::SignalSet;
+
+/// Longest thread name, with its final NUL.
+pub const NAME_BYTES: usize = 16;
+
+/// What others may want to know of a thread's own pointers.
+pub(crate) struct Shared {
+    pub(crate) credentials: Arc<Credentials>,
+    pub(crate) files: Option<Arc<DescriptorTable>>,
+    pub(crate) file_system: Option<Arc<FileSystemContext>>,
+    pub(crate) name: [u8; NAME_BYTES],
+    pub(crate) charge: Option<ProcessCharge>,
+}
+
+/// A thread of a process.
+pub struct Thread {
+    tid: AtomicU32,
+    process: Arc<Process>,
+    kernel: Once<ThreadRef>,
+    pub(crate) pending: SpinLock<Pending>,
+    blocked: AtomicU64,
+    /// Set when the thread shall end without running user code again: its process exits or another thread executes a program.
+    pub(crate) killed: AtomicBool,
+    pub(crate) exiting: AtomicBool,
+    pub(crate) stopped: AtomicBool,
+    /// Copy of the head of its robust list, for get_robust_list.
+    pub(crate) robust_list: AtomicU64,
+    pub(crate) shared: SpinLock<Shared>,
+}
+
+const _: () = assert!(size_of::<Thread>() <= 320, "a thread's bookkeeping must stay small");
+
+impl Thread {
+    /// A thread that is not yet listed anywhere and has no kernel thread.
+    pub(crate) fn new(tid: Pid, process: Arc<Process>, blocked: SignalSet, shared: Shared) -> Thread {
+        Thread {
+            tid: AtomicU32::new(tid),
+            process,
+            kernel: Once::new(),
+            pending: SpinLock::new(Pending::new()),
+            blocked: AtomicU64::new(blocked.bits()),
+            killed: AtomicBool::new(false),
+            exiting: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            robust_list: AtomicU64::new(0),
+            shared: SpinLock::new(shared),
+        }
+    }
+
+    /// Its number.
+    pub fn tid(&self) -> Pid {
+        // Relaxed: changes only in execve, when no other thread is left in the process.
+        self.tid.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_tid(&self, tid: Pid) {
+        self.tid.store(tid, Ordering::Relaxed);
+    }
+
+    /// Its process.
+    pub fn process(&self) -> &Arc<Process> {
+        &self.process
+    }
+
+    /// Connects it with the kernel thread that runs it.
+    pub(crate) fn set_kernel_thread(&self, kernel: ThreadRef) {
+        self.kernel.call_once(|| kernel);
+    }
+
+    /// The kernel thread that runs it, once it has one.
+    pub fn kernel_thread(&self) -> Option<&ThreadRef> {
+        self.kernel.get()
+    }
+
+    /// Signals it holds back.
+    pub fn blocked(&self) -> SignalSet {
+        SignalSet::from_bits(self.blocked.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_blocked(&self, set: SignalSet) {
+        self.blocked.store(set.blockable().bits(), Ordering::Relaxed);
+    }
+
+    /// Its credentials.
+    pub fn credentials(&self) -> Arc<Credentials> {
+        self.shared.lock().credentials.clone()
+    }
+
+    /// Its descriptors, until it exits.
+    pub fn files(&self) -> Option<Arc<DescriptorTable>> {
+        self.shared.lock().files.clone()
+    }
+
+    /// Its root, current directory and umask, until it exits.
+    pub fn file_system(&self) -> Option<Arc<FileSystemContext>> {
+        self.shared.lock().file_system.clone()
+    }
+
+    /// Its name, padded with NUL.
+    pub fn name(&self) -> [u8; NAME_BYTES] {
+        self.shared.lock().name
+    }
+
+    /// Sets its name; what does not fit is cut off.
+    pub fn set_name(&self, name: &[u8]) {
+        let mut padded = [0; NAME_BYTES];
+        let length = name.len().min(NAME_BYTES - 1);
+        padded[..length].copy_from_slice(&name[..length]);
+        self.shared.lock().name = padded;
+    }
+
+    /// Makes it look at its signals: it leaves user mode or an interruptible sleep.
+    pub fn interrupt(&self) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.set_attention(true);
+        }
+    }
+
+    /// Makes it end as soon as it can.
+    pub(crate) fn kill(&self) {
+        // Release: pairs with the Acquire in is_killed.
+        self.killed.store(true, Ordering::Release);
+        self.interrupt();
+    }
+
+    /// Whether it shall end.
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Acquire)
+    }
+}

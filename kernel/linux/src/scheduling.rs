@@ -1,0 +1,340 @@
+//! Priorities, policies and affinity (sched(7)).
+
+use alloc::sync::Arc;
+
+use machine::cpu::{self, CpuId, CpuSet};
+use sched::{Nice, Policy};
+use vfs::Capabilities;
+
+use crate::abi::{SchedulingAttributes, Timespec};
+use crate::errno::{Errno, SysResult};
+use crate::process::limits::Resource;
+use crate::process::table;
+use crate::process::thread::Thread;
+use crate::task::Task;
+use crate::user_pointer::{UserPointer, read_bytes, write_bytes};
+
+const RESET_ON_FORK: u32 = 0x4000_0000;
+const NORMAL: u32 = 0;
+const FIFO: u32 = 1;
+const RR: u32 = 2;
+const BATCH: u32 = 3;
+const IDLE: u32 = 5;
+const PRIORITY_MAX: u32 = 99;
+/// Time slice of SCHED_RR.
+const RR_SLICE_NS: u64 = 100_000_000;
+
+fn target(task: &Task, pid: i32) -> Result<Arc<Thread>, Errno> {
+    match pid {
+        0 => Ok(task.thread.clone()),
+        1.. => table::thread(pid as u32).ok_or(Errno::ESRCH),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn may_change(task: &Task, thread: &Thread) -> Result<(), Errno> {
+    let owner = thread.credentials();
+    let me = task.credentials.user.effective;
+    if me == owner.user.effective || me == owner.user.real || task.credentials.has(Capabilities::SYS_NICE) {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+/// Lets another thread run.
+pub fn sched_yield(_task: &mut Task) -> SysResult {
+    sched::yield_now();
+    Ok(0)
+}
+
+/// Reads the policy.
+pub fn sched_getscheduler(task: &mut Task, pid: i32) -> SysResult {
+    Ok(number_of(policy_of(&*target(task, pid)?)) as usize)
+}
+
+fn policy_of(thread: &Thread) -> Policy {
+    thread.kernel_thread().map_or(Policy::Normal, |kernel| kernel.policy())
+}
+
+/// The policy's number as programs know it.
+pub fn number_of(policy: Policy) -> u32 {
+    match policy {
+        Policy::Normal => NORMAL,
+        Policy::Fifo(_) => FIFO,
+        Policy::RoundRobin(_) => RR,
+        Policy::Batch => BATCH,
+        Policy::Idle => IDLE,
+    }
+}
+
+fn policy(number: u32, priority: u32) -> Result<Policy, Errno> {
+    let real_time = (1..=PRIORITY_MAX).contains(&priority);
+    match number & !RESET_ON_FORK {
+        FIFO if real_time => Ok(Policy::Fifo(priority as u8)),
+        RR if real_time => Ok(Policy::RoundRobin(priority as u8)),
+        NORMAL if priority == 0 => Ok(Policy::Normal),
+        BATCH if priority == 0 => Ok(Policy::Batch),
+        IDLE if priority == 0 => Ok(Policy::Idle),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn set_policy(task: &Task, thread: &Thread, wanted: Policy) -> Result<(), Errno> {
+    may_change(task, thread)?;
+    let priority = u64::from(wanted.priority());
+    let limit = thread.process().limit(Resource::RealTimePriority);
+    let raises = wanted.is_realtime() && priority > u64::from(policy_of(thread).priority()).max(limit);
+    if raises && !task.credentials.has(Capabilities::SYS_NICE) {
+        return Err(Errno::EPERM);
+    }
+    if let Some(kernel) = thread.kernel_thread() {
+        kernel.set_policy(wanted);
+    }
+    Ok(())
+}
+
+/// Sets policy and priority.
+pub fn sched_setscheduler(task: &mut Task, pid: i32, number: u32, parameters: u64) -> SysResult {
+    let priority = UserPointer::<u32>::new(parameters).read()?;
+    let thread = target(task, pid)?;
+    set_policy(task, &thread, policy(number, priority)?).map(|()| 0)
+}
+
+/// Sets the priority.
+pub fn sched_setparam(task: &mut Task, pid: i32, parameters: u64) -> SysResult {
+    let priority = UserPointer::<u32>::new(parameters).read()?;
+    let thread = target(task, pid)?;
+    set_policy(task, &thread, policy(number_of(policy_of(&thread)), priority)?).map(|()| 0)
+}
+
+/// Reads the priority.
+pub fn sched_getparam(task: &mut Task, pid: i32, parameters: u64) -> SysResult {
+    let policy = policy_of(&*target(task, pid)?);
+    UserPointer::<u32>::new(parameters).write(&priority_of(policy))?;
+    Ok(0)
+}
+
+fn priority_of(policy: Policy) -> u32 {
+    if policy.is_realtime() { policy.priority().into() } else { 0 }
+}
+
+/// Greatest priority of a policy.
+pub fn sched_get_priority_max(_task: &mut Task, number: u32) -> SysResult {
+    match number {
+        FIFO | RR => Ok(PRIORITY_MAX as usize),
+        NORMAL | BATCH | IDLE => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Least priority of a policy.
+pub fn sched_get_priority_min(_task: &mut Task, number: u32) -> SysResult {
+    match number {
+        FIFO | RR => Ok(1),
+        NORMAL | BATCH | IDLE => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Time slice of a thread.
+pub fn sched_rr_get_interval(task: &mut Task, pid: i32, out: u64) -> SysResult {
+    const FAIR_SLICE_NS: u64 = 4_000_000;
+    let slice = match policy_of(&*target(task, pid)?) {
+        Policy::RoundRobin(_) => RR_SLICE_NS,
+        Policy::Fifo(_) => 0,
+        _ => FAIR_SLICE_NS,
+    };
+    UserPointer::<Timespec>::new(out).write(&Timespec::from_ns(slice))?;
+    Ok(0)
+}
+
+/// Sets the CPUs a thread may run on; it has moved when this returns.
+pub fn sched_setaffinity(task: &mut Task, pid: i32, bytes: u32, mask: u64) -> SysResult {
+    let mut words = [0; 8];
+    let length = (bytes as usize).min(words.len());
+    read_bytes(mask, &mut words[..length])?;
+    let thread = target(task, pid)?;
+    may_change(task, &thread)?;
+    let wanted = CpuSet::from_bits(u64::from_le_bytes(words)).intersection(cpu::online());
+    if wanted.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    if let Some(kernel) = thread.kernel_thread() {
+        kernel.set_affinity(wanted);
+    }
+    Ok(0)
+}
+
+/// Reads the CPUs a thread may run on; returns the bytes written.
+pub fn sched_getaffinity(task: &mut Task, pid: i32, bytes: u32, mask: u64) -> SysResult {
+    let bytes = bytes as usize;
+    if bytes * 8 < cpu::count() || bytes % 8 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let thread = target(task, pid)?;
+    let allowed = thread.kernel_thread().map_or(CpuSet::ALL, |kernel| kernel.affinity());
+    let allowed = allowed.intersection(cpu::online());
+    write_bytes(mask, &allowed.bits().to_le_bytes())?;
+    Ok(8)
+}
+
+/// Sets policy, priority and nice value together.
+#[inline(never)]
+pub fn sched_setattr(task: &mut Task, pid: i32, attributes: u64, flags: u32) -> SysResult {
+    const FLAGS_KNOWN: u64 = 1;
+    let size = UserPointer::<u32>::new(attributes).read()? as usize;
+    let full = size_of::<SchedulingAttributes>();
+    if flags != 0 || (size != 0 && size < full) {
+        return Err(if flags != 0 { Errno::EINVAL } else { Errno::E2BIG });
+    }
+    let wanted = UserPointer::<SchedulingAttributes>::new(attributes).read()?;
+    if wanted.flags & !FLAGS_KNOWN != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let thread = target(task, pid)?;
+    let policy = policy(wanted.policy, wanted.priority)?;
+    if !policy.is_realtime() {
+        set_nice(task, &thread, wanted.nice)?;
+    }
+    set_policy(task, &thread, policy).map(|()| 0)
+}
+
+/// Reads policy, priority and nice value.
+pub fn sched_getattr(task: &mut Task, pid: i32, attributes: u64, size: u32, flags: u32) -> SysResult {
+    let full = size_of::<SchedulingAttributes>();
+    if flags != 0 || (size as usize) < full {
+        return Err(Errno::EINVAL);
+    }
+    let thread = target(task, pid)?;
+    let policy = policy_of(&thread);
+    let found = SchedulingAttributes {
+        size: full as u32,
+        policy: number_of(policy),
+        nice: nice_of(&thread),
+        priority: priority_of(policy),
+        ..Default::default()
+    };
+    UserPointer::<SchedulingAttributes>::new(attributes).write(&found)?;
+    Ok(0)
+}
+
+fn nice_of(thread: &Thread) -> i32 {
+    thread.kernel_thread().map_or(0, |kernel| kernel.nice().value())
+}
+
+fn set_nice(task: &Task, thread: &Thread, wanted: i32) -> Result<(), Errno> {
+    may_change(task, thread)?;
+    let wanted = Nice::clamped(wanted);
+    // RLIMIT_NICE counts from 20 downwards: 40 allows -20.
+    let lowest = 20 - thread.process().limit(Resource::Nice).min(40) as i32;
+    let lowers = wanted.value() < nice_of(thread) && wanted.value() < lowest;
+    if lowers && !task.credentials.has(Capabilities::SYS_NICE) {
+        return Err(Errno::EACCES);
+    }
+    if let Some(kernel) = thread.kernel_thread() {
+        kernel.set_nice(wanted);
+    }
+    Ok(())
+}
+
+const PRIO_PROCESS: u32 = 0;
+const PRIO_PGRP: u32 = 1;
+const PRIO_USER: u32 = 2;
+
+/// Calls for each thread that getpriority's arguments name; ESRCH when there is none.
+#[inline(never)]
+fn for_each(
+    task: &Task,
+    kind: u32,
+    id: i32,
+    mut visit: impl FnMut(&Arc<Thread>) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let processes = match kind {
+        PRIO_PROCESS => return visit(&target(task, id)?),
+        PRIO_PGRP => match id {
+            0 => task.process().group().members(),
+            _ => u32::try_from(id).ok().and_then(table::group).ok_or(Errno::ESRCH)?.members(),
+        },
+        PRIO_USER => table::processes()?,
+        _ => return Err(Errno::EINVAL),
+    };
+    let user = if id == 0 { task.credentials.user.real } else { id as u32 };
+    let mut outcome = Err(Errno::ESRCH);
+    for thread in processes.iter().flat_map(|process| process.threads()) {
+        if kind == PRIO_PGRP || thread.credentials().user.real == user {
+            let visited = visit(&thread);
+            if outcome != Ok(()) {
+                outcome = visited;
+            }
+        }
+    }
+    outcome
+}
+
+/// The lowest nice value among threads, as 20 minus it.
+pub fn getpriority(task: &mut Task, kind: u32, id: i32) -> SysResult {
+    let mut least = Nice::MAX.value();
+    for_each(task, kind, id, |thread| {
+        least = least.min(nice_of(thread));
+        Ok(())
+    })?;
+    Ok((20 - least) as usize)
+}
+
+/// Sets the nice value of threads.
+pub fn setpriority(task: &mut Task, kind: u32, id: i32, nice: i32) -> SysResult {
+    for_each(task, kind, id, |thread| set_nice(task, thread, nice)).map(|()| 0)
+}
+
+/// The I/O priority: kept by nobody, so always the default.
+pub fn ioprio_get(_task: &mut Task, _kind: u32, _id: i32) -> SysResult {
+    Ok(0)
+}
+
+/// Accepts an I/O priority.
+pub fn ioprio_set(_task: &mut Task, _kind: u32, _id: i32, _priority: u32) -> SysResult {
+    Ok(0)
+}
+
+/// Orders memory accesses of a process's threads.
+pub fn membarrier(task: &mut Task, command: u32, flags: u32, _cpu: i32) -> SysResult {
+    const QUERY: u32 = 0;
+    const GLOBAL: u32 = 1;
+    const GLOBAL_EXPEDITED: u32 = 2;
+    const REGISTER_GLOBAL_EXPEDITED: u32 = 4;
+    const PRIVATE_EXPEDITED: u32 = 8;
+    const REGISTER_PRIVATE_EXPEDITED: u32 = 16;
+    const SYNC_CORE: u32 = 32;
+    const REGISTER_SYNC_CORE: u32 = 64;
+    const KNOWN: u32 = GLOBAL
+        | GLOBAL_EXPEDITED
+        | REGISTER_GLOBAL_EXPEDITED
+        | PRIVATE_EXPEDITED
+        | REGISTER_PRIVATE_EXPEDITED
+        | SYNC_CORE
+        | REGISTER_SYNC_CORE;
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let registered = &task.process().membarrier;
+    let relaxed = core::sync::atomic::Ordering::Relaxed;
+    match command {
+        QUERY => return Ok(KNOWN as usize),
+        REGISTER_GLOBAL_EXPEDITED | REGISTER_PRIVATE_EXPEDITED | REGISTER_SYNC_CORE => {
+            registered.fetch_or(command, relaxed);
+            return Ok(0);
+        }
+        PRIVATE_EXPEDITED | SYNC_CORE if registered.load(relaxed) & (command << 1) == 0 => return Err(Errno::EPERM),
+        GLOBAL | GLOBAL_EXPEDITED | PRIVATE_EXPEDITED | SYNC_CORE => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    // An interrupt is a full barrier and serialises the core on its return to user mode.
+    sync::remote::call(cpu::online(), |_| core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst), 0);
+    Ok(0)
+}
+
+/// The CPU's number as programs know it.
+pub fn number_of_cpu(cpu: CpuId) -> u32 {
+    cpu.index() as u32
+}

@@ -1,0 +1,225 @@
+//! Sending a signal: to a thread, a process or a group.
+//!
+//! A send (1) applies the side effects of stop and continue signals, (2) drops the signal if nobody could ever see it, (3) queues it,
+//! (4) picks a thread to take it and interrupts that one. Steps 1 to 3 are under the target's `signals` lock; step 4 sets the
+//! attention flag of a kernel thread, which takes it out of user mode or an interruptible wait. A thread that is about to sleep
+//! or to return to user mode looks at the flag after it is set or is woken by it, so nothing is lost.
+//!
+//! SIGKILL does not wait for a thread to take it: the sender begins the process's end.
+
+use alloc::sync::Arc;
+
+use super::information::{SI_QUEUE, SI_USER, SignalInformation};
+use super::pending::Charge;
+use super::set::{DefaultAction, Signal, SignalSet};
+use super::shared::StopState;
+use crate::credentials::identity::Credentials;
+use crate::errno::Errno;
+use crate::process::limits::Resource;
+use crate::process::process::Process;
+use crate::process::table;
+use crate::process::thread::Thread;
+
+/// Whom a signal is for.
+enum Target<'a> {
+    Process,
+    Thread(&'a Arc<Thread>),
+}
+
+/// Sends a signal to a process: any of its threads may take it.
+pub fn to_process(process: &Arc<Process>, information: SignalInformation) -> Result<(), Errno> {
+    send(process, Target::Process, information, None)
+}
+
+/// Sends a signal to a thread.
+pub fn to_thread(thread: &Arc<Thread>, information: SignalInformation) -> Result<(), Errno> {
+    send(thread.process(), Target::Thread(thread), information, None)
+}
+
+/// Sends a timer's signal. While one is pending another expiry adds to the overrun only.
+pub(crate) fn timer_to(
+    process: &Arc<Process>,
+    thread: Option<&Arc<Thread>>,
+    information: SignalInformation,
+) -> Result<(), Errno> {
+    let signal = information.signal;
+    let already = match thread {
+        Some(thread) => thread.pending.lock().set().contains(signal),
+        None => process.signals.lock().pending.set().contains(signal),
+    };
+    if already {
+        return Ok(());
+    }
+    let charge = Charge::claim(&process.credentials().account, u64::MAX);
+    send(process, thread.map_or(Target::Process, Target::Thread), information, charge)
+}
+
+/// Sends a program's signal, counted against the sender's limit.
+pub(super) fn from_program(
+    process: &Arc<Process>,
+    thread: Option<&Arc<Thread>>,
+    information: SignalInformation,
+    sender: (&Process, &Credentials),
+) -> Result<(), Errno> {
+    let limit = sender.0.limit(Resource::PendingSignals);
+    let charge = Charge::claim(&sender.1.account, limit);
+    send(process, thread.map_or(Target::Process, Target::Thread), information, charge)
+}
+
+fn send(
+    process: &Arc<Process>,
+    target: Target<'_>,
+    information: SignalInformation,
+    charge: Option<Charge>,
+) -> Result<(), Errno> {
+    let signal = information.signal;
+    // The kernel's own process 1 has no thread that could take a signal.
+    if process.pid() == table::INIT || process.is_zombie() {
+        return Ok(());
+    }
+    let actions = process.actions();
+    let mut tell_parent = false;
+    {
+        let mut signals = process.signals.lock();
+        if signals.group_exit.is_some() {
+            return Ok(());
+        }
+        let side_effects = apply_job_control(process, &mut signals, signal);
+        tell_parent |= side_effects;
+        let thread_blocks = match &target {
+            Target::Thread(thread) => thread.blocked().contains(signal),
+            Target::Process => all_block(process, signal),
+        };
+        if signal != Signal::SIGKILL && actions.is_ignored(signal) && !thread_blocks {
+            drop(signals);
+            finish_continue(process, tell_parent);
+            return Ok(());
+        }
+        let outcome = match &target {
+            Target::Process => signals.pending.add(information, charge),
+            Target::Thread(thread) => thread.pending.lock().add(information, charge),
+        };
+        outcome.map_err(|_| Errno::EAGAIN)?;
+    }
+    if signal == Signal::SIGKILL {
+        process.begin_exit(signal.number() as u32);
+    } else {
+        choose_thread(process, &target, signal);
+    }
+    finish_continue(process, tell_parent);
+    process.signal_event.wake_all();
+    Ok(())
+}
+
+/// Side effects of stop signals and SIGCONT on what is pending; returns whether a stopped process continues.
+fn apply_job_control(
+    process: &Process,
+    signals: &mut super::shared::ProcessSignals,
+    signal: Signal,
+) -> bool {
+    let discard = |signals: &mut super::shared::ProcessSignals, set: SignalSet| {
+        signals.pending.discard(set);
+        for thread in process.threads.lock().iter() {
+            thread.pending.lock().discard(set);
+        }
+    };
+    if SignalSet::STOP.contains(signal) {
+        discard(signals, SignalSet::of(&[Signal::SIGCONT]));
+        return false;
+    }
+    if signal != Signal::SIGCONT && signal != Signal::SIGKILL {
+        return false;
+    }
+    let was = signals.stop;
+    signals.stop = StopState::Running;
+    signals.to_park = 0;
+    if signal == Signal::SIGKILL {
+        return was != StopState::Running;
+    }
+    discard(signals, SignalSet::STOP);
+    match was {
+        StopState::Running => false,
+        StopState::Stopping(_) | StopState::Stopped(_) => {
+            signals.stop_unreported = false;
+            signals.continue_unreported = true;
+            true
+        }
+    }
+}
+
+fn finish_continue(process: &Arc<Process>, continued: bool) {
+    if continued {
+        process.signal_event.wake_all();
+        let group_exit = process.signals.lock().group_exit.is_some();
+        if !group_exit {
+            crate::wait::tell_parent_of_stop(process, super::information::ChildEvent::Continued, Signal::SIGCONT);
+        }
+    }
+}
+
+fn all_block(process: &Process, signal: Signal) -> bool {
+    process.threads.lock().iter().all(|thread| thread.blocked().contains(signal))
+}
+
+/// Interrupts a thread that can take the signal: the target or, for a process, its leader if it can, else the first that can.
+/// When all block the signal, whoever unblocks it finds it.
+fn choose_thread(process: &Process, target: &Target<'_>, signal: Signal) {
+    match target {
+        Target::Thread(thread) => {
+            if !thread.blocked().contains(signal) {
+                thread.interrupt();
+            }
+        }
+        Target::Process => {
+            let threads = process.threads.lock();
+            let able = |thread: &&Arc<Thread>| {
+                !thread.blocked().contains(signal) && !thread.exiting.load(core::sync::atomic::Ordering::Relaxed)
+            };
+            let leader = threads.iter().find(|thread| thread.tid() == process.pid()).filter(able);
+            if let Some(thread) = leader.or_else(|| threads.iter().find(able)) {
+                thread.interrupt();
+            }
+        }
+    }
+}
+
+/// A fault of the thread itself, which it cannot outrun: if the signal is blocked or ignored, the default action applies.
+#[inline(never)]
+pub fn force(thread: &Arc<Thread>, information: SignalInformation) {
+    let signal = information.signal;
+    let actions = thread.process().actions();
+    let blocked = thread.blocked();
+    if blocked.contains(signal) || actions.is_ignored(signal) {
+        actions.force_default(signal);
+        let mut open = blocked;
+        open.remove(signal);
+        thread.set_blocked(open);
+    }
+    // A kernel signal needs no charge: it is pending even when its facts cannot be kept.
+    let _ = thread.pending.lock().add(information, None);
+    thread.interrupt();
+}
+
+/// Sends a signal of the kernel to all members of a group.
+pub fn to_group(group: &crate::process::group::ProcessGroup, information: SignalInformation) {
+    group.for_each(|member| {
+        let _ = to_process(member, information);
+    });
+}
+
+/// The facts of a signal that `kill` sends.
+pub fn user_information(signal: Signal, sender: &Process, credentials: &Credentials) -> SignalInformation {
+    SignalInformation::from_process(signal, SI_USER, sender.pid(), credentials.user.real)
+}
+
+/// Whether a program may set this `si_code` itself when it signals another process: no kernel code, none of kill's.
+pub fn may_forge(code: i32) -> bool {
+    code < 0 && code != super::information::SI_TKILL
+}
+
+/// Whether the signal would end a process that has default dispositions.
+pub fn is_deadly(signal: Signal) -> bool {
+    matches!(signal.default_action(), DefaultAction::Terminate | DefaultAction::Core)
+}
+
+const _: () = assert!(SI_QUEUE < 0);

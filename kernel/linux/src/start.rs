@@ -1,0 +1,206 @@
+//! Starting the personality, and the command that the machine was booted for.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use machine::user::UserContext;
+use memory::address_space::AddressSpace;
+use sched::UserStart;
+use vfs::{DescriptorTable, FileSystemContext, OpenFile};
+
+use crate::abi::AlternateStack;
+use crate::credentials::account::ProcessCharge;
+use crate::credentials::identity::{Credentials, Ids};
+use crate::errno::Errno;
+use crate::exec::{self, Arguments};
+use crate::process::group::{ProcessGroup, Session};
+use crate::process::init::{self, EndOfCommand};
+use crate::process::process::{Inheritance, Process};
+use crate::process::table::{self, ReservedPid};
+use crate::process::thread::{Shared, Thread};
+use crate::signal::actions::SignalActions;
+use crate::signal::set::SignalSet;
+use crate::task::Task;
+
+/// What shall be run first.
+pub struct Command {
+    /// Its arguments; the first names the program, looked up in PATH of the environment unless it holds a slash.
+    pub arguments: Vec<Vec<u8>>,
+    /// Its environment, `NAME=value` each.
+    pub environment: Vec<Vec<u8>>,
+    /// User and group it runs as.
+    pub user: (u32, u32),
+    /// Root, current directory, mounts.
+    pub file_system: Arc<FileSystemContext>,
+    /// Descriptors 0, 1, 2 and so on.
+    pub files: Vec<Arc<OpenFile>>,
+}
+
+/// Prepares the personality: process 1, the out-of-memory policy. Once, with memory and scheduler up.
+///
+/// # Errors
+/// ENOMEM.
+pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
+    init::start(end)?;
+    crate::oom::install();
+    Ok(())
+}
+
+const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Starts the command as process 2, leader of its own session, and returns at once. `started` hears, in the new thread,
+/// whether the program could be executed; if not, the process ends right away and nothing else is reported.
+///
+/// # Errors
+/// ENOMEM.
+pub fn run(command: Command, started: fn(Result<(), Errno>)) -> Result<Arc<Process>, Errno> {
+    let no_memory = |_| Errno::ENOMEM;
+    let reserved = ReservedPid::claim(init::COMMAND)?.ok_or(Errno::EEXIST)?;
+    let mut credentials = Credentials::root()?;
+    if command.user != (0, 0) {
+        let old = credentials.user;
+        credentials.user = Ids::all(command.user.0);
+        credentials.group = Ids::all(command.user.1);
+        credentials.file.user = command.user.0;
+        credentials.file.group = command.user.1;
+        credentials.adjust_after_user_change(&old);
+        credentials.account = crate::credentials::account::UserAccount::of(command.user.0)?;
+    }
+    let charge = ProcessCharge::claim(&credentials.account, u64::MAX);
+    let credentials = memory::fallible::try_arc(credentials).map_err(no_memory)?;
+    let parent = init::process();
+    let group = ProcessGroup::new(reserved.number(), Session::new(reserved.number())?)?;
+    let space = AddressSpace::new().map_err(no_memory)?;
+    let process = memory::fallible::try_arc(Process::new(Inheritance {
+        pid: reserved.number(),
+        parent: Some(parent.clone()),
+        exit_signal: crate::signal::set::Signal::SIGCHLD.number(),
+        group: group.clone(),
+        actions: memory::fallible::try_arc(SignalActions::new()).map_err(no_memory)?,
+        address_space: Some(space.clone()),
+        limits: parent.limits(),
+        executable: Default::default(),
+        credentials: credentials.clone(),
+        name: [0; crate::process::thread::NAME_BYTES],
+    }))
+    .map_err(no_memory)?;
+
+    let files = DescriptorTable::new().map_err(crate::file::errno_of)?;
+    for file in &command.files {
+        files.install(file.clone(), 0, Default::default(), u64::from(u32::MAX)).map_err(crate::file::errno_of)?;
+    }
+    let shared = Shared {
+        credentials: credentials.clone(),
+        files: Some(files.clone()),
+        file_system: Some(command.file_system.clone()),
+        name: [0; crate::process::thread::NAME_BYTES],
+        charge,
+    };
+    let thread = Thread::new(reserved.number(), process.clone(), SignalSet::EMPTY, shared);
+    let thread = memory::fallible::try_arc(thread).map_err(no_memory)?;
+    let task = first_task(thread.clone(), credentials, files, command.file_system.clone(), space.clone())?;
+
+    let mut builder = sched::Builder::new("command");
+    builder.user = UserStart::Fresh;
+    builder.address_space = Some(space);
+    let (arguments, environment) = (command.arguments, command.environment);
+    let body = move || become_command(task, &arguments, &environment, started);
+    let kernel = builder.prepare(Box::new(body)).map_err(no_memory)?;
+    thread.set_kernel_thread(kernel.thread().clone());
+    memory::fallible::try_push(&mut process.threads.lock(), thread.clone()).map_err(no_memory)?;
+    group.add(&process, || true)?;
+    memory::fallible::try_push(&mut parent.children.lock().list, process.clone()).map_err(no_memory)?;
+    table::insert_process(&process);
+    table::insert_thread(&thread);
+    reserved.keep();
+    kernel.start();
+    Ok(process)
+}
+
+fn first_task(
+    thread: Arc<Thread>,
+    credentials: Arc<Credentials>,
+    files: Arc<DescriptorTable>,
+    file_system: Arc<FileSystemContext>,
+    address_space: Arc<AddressSpace>,
+) -> Result<Box<Task>, Errno> {
+    let task = Task {
+        user: UserContext::new(0, 0),
+        thread,
+        credentials,
+        files,
+        file_system,
+        address_space,
+        call_number: 0,
+        saved_mask: None,
+        needs_work: true,
+        alternate_stack: AlternateStack::default(),
+        clear_tid: 0,
+        set_tid: 0,
+        futex_waiter: None,
+        robust_list: 0,
+        sequence: Default::default(),
+        paused: None,
+        no_randomization: false,
+        last_fault: Default::default(),
+        timer_slack_ns: 50_000,
+        exit_code: 0,
+    };
+    memory::fallible::try_box(task).map_err(|_| Errno::ENOMEM)
+}
+
+/// The first thread's body: executes the program and then lives as any thread.
+fn become_command(
+    mut task: Box<Task>,
+    arguments: &[Vec<u8>],
+    environment: &[Vec<u8>],
+    started: fn(Result<(), Errno>),
+) {
+    task.thread.adopt_kernel_thread();
+    let outcome = execute(&mut task, arguments, environment);
+    started(outcome);
+    if outcome.is_err() {
+        const NOT_FOUND: u32 = 127;
+        task.process().begin_exit(NOT_FOUND << 8);
+    }
+    task.run();
+}
+
+fn execute(task: &mut Task, arguments: &[Vec<u8>], environment: &[Vec<u8>]) -> Result<(), Errno> {
+    let program = arguments.first().ok_or(Errno::ENOENT)?;
+    if program.contains(&b'/') {
+        return execute_path(task, program, arguments, environment);
+    }
+    let path = environment.iter().find_map(|entry| entry.strip_prefix(b"PATH=")).unwrap_or(DEFAULT_PATH);
+    let mut outcome = Err(Errno::ENOENT);
+    for directory in path.split(|&byte| byte == b':') {
+        let mut candidate = Vec::new();
+        candidate.extend_from_slice(if directory.is_empty() { b"." } else { directory });
+        candidate.push(b'/');
+        candidate.extend_from_slice(program);
+        match execute_path(task, &candidate, arguments, environment) {
+            Ok(()) => return Ok(()),
+            // As shells do: "not allowed" is remembered, "not there" is not.
+            Err(Errno::ENOENT | Errno::ENOTDIR) => {}
+            Err(errno) => outcome = Err(errno),
+        }
+    }
+    outcome
+}
+
+fn execute_path(
+    task: &mut Task,
+    path: &[u8],
+    arguments: &[Vec<u8>],
+    environment: &[Vec<u8>],
+) -> Result<(), Errno> {
+    let mut copied = Arguments::new(task.process().limit(crate::process::limits::Resource::Stack));
+    for argument in arguments {
+        copied.push_argument(argument)?;
+    }
+    for string in environment {
+        copied.push_environment(string)?;
+    }
+    exec::execute_first(task, path, copied)
+}

@@ -1,0 +1,285 @@
+//! The table of system calls: number, name, function, and what of the call works.
+//!
+//! Everything about calls is generated from this one list: the dispatch array, the reference page of the book, the names in
+//! `/proc/starling/missing_syscalls` and the host-side check whether a program will run. A call that is not listed
+//! returns ENOSYS and is counted by number.
+//!
+//! Dispatch costs a bounds check, a load and an indirect call; the function gets its arguments from the saved user registers,
+//! converted by [`Argument`].
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::credentials::{calls as ids, capabilities};
+use crate::errno::{Errno, SysResult};
+use crate::file;
+use crate::task::Task;
+use crate::{
+    exec, exit, fork, futex, identity, memory, prctl, process, rseq, scheduling, signal, time, timer, wait,
+};
+
+/// A value that a system call takes from a register.
+pub trait Argument {
+    /// Converts; like Linux, narrower types take the low bits.
+    fn from_register(register: u64) -> Self;
+}
+
+macro_rules! arguments {
+    ($($type:ty),*) => {
+        $(impl Argument for $type {
+            #[inline(always)]
+            fn from_register(register: u64) -> Self {
+                register as $type
+            }
+        })*
+    };
+}
+
+arguments!(u64, usize, i64, u32, i32);
+
+/// The implementation of a call.
+pub type Implementation = fn(&mut Task) -> SysResult;
+
+/// One call as the table describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
+    /// Its number.
+    pub number: usize,
+    /// Its name.
+    pub name: &'static str,
+    /// What works, and where it deviates from the manual. Empty: all of it.
+    pub coverage: &'static str,
+}
+
+/// One more than the greatest number in the table.
+pub const COUNT: usize = 470;
+
+macro_rules! call {
+    ($task:ident, $function:path,) => { $function($task) };
+    ($task:ident, $function:path, $($register:ident)+) => {{
+        let registers = &$task.user.registers;
+        $(let $register = Argument::from_register(registers.$register);)+
+        $function($task, $($register),+)
+    }};
+}
+
+macro_rules! with_registers {
+    ($task:ident, $function:path, 0) => { call!($task, $function,) };
+    ($task:ident, $function:path, 1) => { call!($task, $function, rdi) };
+    ($task:ident, $function:path, 2) => { call!($task, $function, rdi rsi) };
+    ($task:ident, $function:path, 3) => { call!($task, $function, rdi rsi rdx) };
+    ($task:ident, $function:path, 4) => { call!($task, $function, rdi rsi rdx r10) };
+    ($task:ident, $function:path, 5) => { call!($task, $function, rdi rsi rdx r10 r8) };
+    ($task:ident, $function:path, 6) => { call!($task, $function, rdi rsi rdx r10 r8 r9) };
+}
+
+macro_rules! system_calls {
+    ($($number:literal $name:ident($count:tt) = $function:path: $coverage:literal;)*) => {
+        /// All calls there are, by number.
+        pub static DESCRIPTIONS: &[Description] = &[
+            $(Description { number: $number, name: stringify!($name), coverage: $coverage },)*
+        ];
+
+        static IMPLEMENTATIONS: [Implementation; COUNT] = {
+            let mut table: [Implementation; COUNT] = [missing; COUNT];
+            $(
+                // A number listed twice would silently lose one of its calls.
+                table[$number] = |task: &mut Task| -> SysResult { with_registers!(task, $function, $count) };
+            )*
+            table
+        };
+    };
+}
+
+system_calls! {
+    0 read(3) = file::basic::read: "";
+    1 write(3) = file::basic::write: "";
+    2 open(3) = file::open::open: "";
+    3 close(1) = file::open::close: "";
+    9 mmap(6) = memory::mmap: "no MAP_HUGETLB (ENOMEM), MAP_32BIT has no effect";
+    10 mprotect(3) = memory::mprotect: "no PROT_GROWSDOWN/UP";
+    11 munmap(2) = memory::munmap: "";
+    12 brk(1) = memory::brk: "";
+    13 rt_sigaction(4) = signal::calls::rt_sigaction: "";
+    14 rt_sigprocmask(4) = signal::calls::rt_sigprocmask: "";
+    15 rt_sigreturn(0) = signal::frame::rt_sigreturn: "";
+    16 ioctl(3) = file::basic::ioctl: "what the file supports";
+    24 sched_yield(0) = scheduling::sched_yield: "";
+    25 mremap(5) = memory::mremap: "";
+    26 msync(3) = memory::msync: "";
+    27 mincore(3) = memory::mincore: "";
+    28 madvise(3) = memory::madvise: "no HWPOISON, SOFT_OFFLINE, COLLAPSE";
+    34 pause(0) = signal::calls::pause: "";
+    35 nanosleep(2) = time::sleep::nanosleep: "";
+    36 getitimer(2) = timer::getitimer: "";
+    37 alarm(1) = timer::alarm: "";
+    38 setitimer(3) = timer::setitimer: "";
+    39 getpid(0) = identity::getpid: "";
+    56 clone(5) = fork::clone: "no name spaces, CLONE_IO and CLONE_SYSVSEM have no effect";
+    57 fork(0) = fork::fork: "";
+    58 vfork(0) = fork::vfork: "";
+    59 execve(3) = exec::execve: "ELF64 and scripts; no file capabilities, no binfmt_misc";
+    60 exit(1) = exit::exit: "";
+    61 wait4(4) = wait::wait4: "__WNOTHREAD has no effect";
+    62 kill(2) = signal::calls::kill: "";
+    63 uname(1) = identity::uname: "";
+    95 umask(1) = file::umask: "";
+    96 gettimeofday(2) = time::clock::gettimeofday: "time zone reads as zero";
+    97 getrlimit(2) = process::limits::getrlimit: "";
+    98 getrusage(2) = time::usage::getrusage: "no fault and switch counts";
+    99 sysinfo(1) = identity::sysinfo: "no swap";
+    100 times(1) = time::usage::times: "";
+    102 getuid(0) = ids::getuid: "";
+    104 getgid(0) = ids::getgid: "";
+    105 setuid(1) = ids::setuid: "";
+    106 setgid(1) = ids::setgid: "";
+    107 geteuid(0) = ids::geteuid: "";
+    108 getegid(0) = ids::getegid: "";
+    109 setpgid(2) = identity::setpgid: "";
+    110 getppid(0) = identity::getppid: "";
+    111 getpgrp(0) = identity::getpgrp: "";
+    112 setsid(0) = identity::setsid: "";
+    113 setreuid(2) = ids::setreuid: "";
+    114 setregid(2) = ids::setregid: "";
+    115 getgroups(2) = ids::getgroups: "";
+    116 setgroups(2) = ids::setgroups: "";
+    117 setresuid(3) = ids::setresuid: "";
+    118 getresuid(3) = ids::getresuid: "";
+    119 setresgid(3) = ids::setresgid: "";
+    120 getresgid(3) = ids::getresgid: "";
+    121 getpgid(1) = identity::getpgid: "";
+    122 setfsuid(1) = ids::setfsuid: "";
+    123 setfsgid(1) = ids::setfsgid: "";
+    124 getsid(1) = identity::getsid: "";
+    125 capget(2) = capabilities::capget: "";
+    126 capset(2) = capabilities::capset: "";
+    127 rt_sigpending(2) = signal::calls::rt_sigpending: "";
+    128 rt_sigtimedwait(4) = signal::calls::rt_sigtimedwait: "";
+    129 rt_sigqueueinfo(3) = signal::calls::rt_sigqueueinfo: "";
+    130 rt_sigsuspend(2) = signal::calls::rt_sigsuspend: "";
+    131 sigaltstack(2) = signal::calls::sigaltstack: "";
+    135 personality(1) = prctl::personality: "PER_LINUX with ADDR_NO_RANDOMIZE";
+    140 getpriority(2) = scheduling::getpriority: "";
+    141 setpriority(3) = scheduling::setpriority: "";
+    142 sched_setparam(2) = scheduling::sched_setparam: "";
+    143 sched_getparam(2) = scheduling::sched_getparam: "";
+    144 sched_setscheduler(3) = scheduling::sched_setscheduler: "SCHED_RESET_ON_FORK has no effect";
+    145 sched_getscheduler(1) = scheduling::sched_getscheduler: "";
+    146 sched_get_priority_max(1) = scheduling::sched_get_priority_max: "no SCHED_DEADLINE";
+    147 sched_get_priority_min(1) = scheduling::sched_get_priority_min: "no SCHED_DEADLINE";
+    148 sched_rr_get_interval(2) = scheduling::sched_rr_get_interval: "";
+    149 mlock(2) = memory::mlock: "";
+    150 munlock(2) = memory::munlock: "";
+    151 mlockall(1) = memory::mlockall: "";
+    152 munlockall(0) = memory::munlockall: "";
+    157 prctl(5) = prctl::prctl: "no PR_SET_MM, PR_SET_SECCOMP, PR_SET_PTRACER, PR_SET_VMA, PR_SCHED_CORE";
+    158 arch_prctl(2) = prctl::arch_prctl: "no CPUID faulting, no shadow stacks";
+    160 setrlimit(2) = process::limits::setrlimit: "";
+    164 settimeofday(2) = time::clock::settimeofday: "time zone has no effect";
+    170 sethostname(2) = identity::sethostname: "";
+    171 setdomainname(2) = identity::setdomainname: "";
+    186 gettid(0) = identity::gettid: "";
+    200 tkill(2) = signal::calls::tkill: "";
+    201 time(1) = time::clock::time: "";
+    202 futex(6) = futex::futex: "no priority inheritance (ENOSYS), no FUTEX_FD";
+    203 sched_setaffinity(3) = scheduling::sched_setaffinity: "";
+    204 sched_getaffinity(3) = scheduling::sched_getaffinity: "";
+    218 set_tid_address(1) = prctl::set_tid_address: "";
+    219 restart_syscall(0) = signal::calls::restart_syscall: "";
+    222 timer_create(3) = timer::timer_create: "";
+    223 timer_settime(4) = timer::timer_settime: "";
+    224 timer_gettime(2) = timer::timer_gettime: "";
+    225 timer_getoverrun(1) = timer::timer_getoverrun: "";
+    226 timer_delete(1) = timer::timer_delete: "";
+    227 clock_settime(2) = time::clock::clock_settime: "";
+    228 clock_gettime(2) = time::clock::clock_gettime: "coarse clocks are exact";
+    229 clock_getres(2) = time::clock::clock_getres: "";
+    230 clock_nanosleep(4) = time::sleep::clock_nanosleep: "no CPU clocks";
+    231 exit_group(1) = exit::exit_group: "";
+    234 tgkill(3) = signal::calls::tgkill: "";
+    247 waitid(5) = wait::waitid: "__WNOTHREAD has no effect";
+    251 ioprio_set(3) = scheduling::ioprio_set: "accepted, no effect";
+    252 ioprio_get(2) = scheduling::ioprio_get: "always the default";
+    257 openat(4) = file::open::openat: "";
+    273 set_robust_list(2) = futex::robust::set_robust_list: "";
+    274 get_robust_list(3) = futex::robust::get_robust_list: "";
+    297 rt_tgsigqueueinfo(4) = signal::calls::rt_tgsigqueueinfo: "";
+    302 prlimit64(4) = process::limits::prlimit64: "RLIMIT_CPU and RLIMIT_RTTIME have no effect";
+    309 getcpu(2) = identity::getcpu: "";
+    310 process_vm_readv(6) = memory::process_vm_readv: "";
+    311 process_vm_writev(6) = memory::process_vm_writev: "";
+    314 sched_setattr(3) = scheduling::sched_setattr: "no SCHED_DEADLINE, no utilisation clamps";
+    315 sched_getattr(4) = scheduling::sched_getattr: "";
+    318 getrandom(3) = identity::getrandom: "";
+    322 execveat(5) = exec::execveat: "as execve";
+    324 membarrier(3) = scheduling::membarrier: "no RSEQ commands";
+    325 mlock2(3) = memory::mlock2: "";
+    329 pkey_mprotect(5) = memory::pkey_mprotect: "key -1 only";
+    334 rseq(4) = rseq::rseq: "";
+    424 pidfd_send_signal(4) = signal::calls::pidfd_send_signal: "";
+    434 pidfd_open(2) = file::pidfd::pidfd_open: "";
+    435 clone3(2) = fork::clone3: "as clone; no CLONE_INTO_CGROUP";
+    438 pidfd_getfd(3) = file::pidfd::pidfd_getfd: "";
+    449 futex_waitv(5) = futex::futex_waitv: "";
+}
+
+static MISSING: [AtomicU32; COUNT] = [const { AtomicU32::new(0) }; COUNT];
+static BEYOND: AtomicU32 = AtomicU32::new(0);
+
+/// A call that there is none of.
+fn missing(task: &mut Task) -> SysResult {
+    let counter = MISSING.get(task.call_number as usize).unwrap_or(&BEYOND);
+    if counter.fetch_add(1, Ordering::Relaxed) == 0 {
+        log::debug!("process {} missed system call {}", task.process().pid(), task.call_number);
+    }
+    Err(Errno::ENOSYS)
+}
+
+/// Serves a call.
+#[inline(always)]
+pub fn dispatch(task: &mut Task, number: u64) -> SysResult {
+    match IMPLEMENTATIONS.get(number as usize) {
+        Some(implementation) => implementation(task),
+        None => missing(task),
+    }
+}
+
+/// Numbers of calls that programs missed, and how often.
+pub fn missed() -> impl Iterator<Item = (usize, u32)> {
+    MISSING
+        .iter()
+        .enumerate()
+        .map(|(number, count)| (number, count.load(Ordering::Relaxed)))
+        .chain(core::iter::once((COUNT, BEYOND.load(Ordering::Relaxed))))
+        .filter(|(_, count)| *count > 0)
+}
+
+/// The reference page of the book, as Markdown.
+pub fn reference() -> alloc::string::String {
+    let mut page = alloc::string::String::from(
+        "# System calls\n\nGenerated from the kernel's table. A call that is not listed returns ENOSYS.\n\n\
+         | number | call | deviations |\n|---:|---|---|\n",
+    );
+    for call in DESCRIPTIONS {
+        page.push_str(&alloc::format!("| {} | `{}` | {} |\n", call.number, call.name, call.coverage));
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_ascend_and_occur_once() {
+        assert!(DESCRIPTIONS.windows(2).all(|pair| pair[0].number < pair[1].number));
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_abi() {
+        let number = |name: &str| DESCRIPTIONS.iter().find(|call| call.name == name).map(|call| call.number as u32);
+        assert_eq!(number("futex"), Some(linux_raw_sys::general::__NR_futex));
+        assert_eq!(number("clone3"), Some(linux_raw_sys::general::__NR_clone3));
+        assert_eq!(number("rseq"), Some(linux_raw_sys::general::__NR_rseq));
+        assert_eq!(number("exit_group"), Some(linux_raw_sys::general::__NR_exit_group));
+    }
+}

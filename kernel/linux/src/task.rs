@@ -1,0 +1,222 @@
+//! The running thread's own view of itself, and its loop.
+//!
+//! A [`Task`] lives on the kernel stack of the thread it belongs to and nobody else can reach it; so a system call that only
+//! concerns the caller (`getpid`, `getuid`, `rt_sigprocmask`, …) takes neither lock nor atomic. What others need to see is in
+//! [`Thread`] and [`Process`].
+//!
+//! The loop: run user code; serve the call or the exception; if attention is wanted, [`deliver::before_user_mode`]; again. Sleeping
+//! happens below a system call with little more than this struct on the stack, so that a sleeping thread fits into one page.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use machine::user::{Exception, UserContext, UserEvent};
+use memory::address_space::AddressSpace;
+use sched::current;
+use vfs::DescriptorTable;
+
+use crate::abi::AlternateStack;
+use crate::credentials::identity::Credentials;
+use crate::errno::{Errno, SysResult, register_of};
+use crate::file::context::FileSystemContext;
+use crate::process::process::Process;
+use crate::process::thread::Thread;
+use crate::signal::deliver;
+use crate::signal::set::SignalSet;
+use crate::user_pointer::UserPointer;
+
+/// The last exception, for signal frames.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct LastFault {
+    /// Vector number.
+    pub vector: u64,
+    /// The CPU's error code.
+    pub error_code: u64,
+    /// CR2.
+    pub address: u64,
+}
+
+/// How an interrupted wait goes on (restart_syscall(2)).
+#[derive(Clone, Copy, Debug)]
+pub enum Pause {
+    /// Sleep until the deadline; what is left is written to `remaining`.
+    Sleep { clock: crate::time::Clock, deadline_ns: u64, remaining: u64 },
+    /// Wait on a futex until the deadline.
+    Futex { address: u64, value: u32, shared: bool, bitset: u32, deadline_ns: u64 },
+    /// poll(2) until the deadline.
+    Poll { list: u64, count: u32, deadline_ns: Option<u64> },
+}
+
+/// Registration of a restartable-sequence area.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct SequenceArea {
+    /// Its address; 0 when there is none.
+    pub address: u64,
+    /// Its size as registered.
+    pub bytes: u32,
+    /// What stands before every abort handler.
+    pub signature: u32,
+    /// The CPU number last written there.
+    pub cpu: u32,
+    /// How often the thread had been switched to when that was last looked at.
+    pub switches: u64,
+}
+
+/// The running thread.
+pub struct Task {
+    /// Its user registers.
+    pub user: UserContext,
+    /// What others see of it.
+    pub thread: Arc<Thread>,
+    /// Its credentials.
+    pub credentials: Arc<Credentials>,
+    /// Its descriptors.
+    pub files: Arc<DescriptorTable>,
+    /// Root, current directory, umask.
+    pub file_system: Arc<FileSystemContext>,
+    /// Its memory.
+    pub address_space: Arc<AddressSpace>,
+    /// Number of the system call being served.
+    pub call_number: u64,
+    /// The mask to return to when the current call ends.
+    pub saved_mask: Option<SignalSet>,
+    /// The way back to user mode must be the long one although no attention flag is set.
+    pub needs_work: bool,
+    /// sigaltstack.
+    pub alternate_stack: AlternateStack,
+    /// Where the child of clone(CLONE_CHILD_SETTID) finds its number.
+    pub(crate) set_tid: u64,
+    /// Its place in futex queues, made on its first wait.
+    pub(crate) futex_waiter: Option<Arc<crate::futex::Waiter>>,
+    /// Cleared, and its futex woken, when the thread ends.
+    pub clear_tid: u64,
+    /// Head of the robust futex list.
+    pub robust_list: u64,
+    /// rseq.
+    pub sequence: SequenceArea,
+    /// How an interrupted call goes on.
+    pub paused: Option<Pause>,
+    /// New programs get fixed addresses (personality(2)).
+    pub no_randomization: bool,
+    /// The last exception.
+    pub last_fault: LastFault,
+    /// Added to timers' expiry (PR_SET_TIMERSLACK); reported only.
+    pub timer_slack_ns: u64,
+    pub(crate) exit_code: u32,
+}
+
+impl Task {
+    /// Its process.
+    pub fn process(&self) -> &Arc<Process> {
+        self.thread.process()
+    }
+
+    /// Replaces its credentials.
+    pub fn install_credentials(&mut self, new: Arc<Credentials>) {
+        let changed_identity = new.user.effective != self.credentials.user.effective
+            || new.group.effective != self.credentials.group.effective
+            || !self.credentials.permitted.contains(new.permitted);
+        if changed_identity {
+            self.process().is_dumpable.store(0, core::sync::atomic::Ordering::Relaxed);
+            self.process().kinship.lock().death_signal = 0;
+        }
+        let old = core::mem::replace(&mut self.thread.shared.lock().credentials, new.clone());
+        drop(old);
+        self.credentials = new;
+    }
+
+    /// Replaces its descriptors; closes the old ones if nobody else has them.
+    pub fn replace_files(&mut self, new: Arc<DescriptorTable>) {
+        let shared = self.thread.shared.lock().files.replace(new.clone());
+        let old = core::mem::replace(&mut self.files, new);
+        drop(shared);
+        close_table(old);
+    }
+
+    /// The thread's life from its first user instruction to its end.
+    pub fn run(mut self: Box<Self>) {
+        let kernel = current();
+        if self.set_tid != 0 {
+            let _ = UserPointer::<u32>::new(self.set_tid).write(&self.thread.tid());
+        }
+        loop {
+            if (kernel.attention() || self.needs_work) && self.work(None).is_err() {
+                break;
+            }
+            if self.sequence.address != 0 {
+                crate::rseq::before_user_mode(&mut self);
+            }
+            match kernel.run_user(&mut self.user) {
+                UserEvent::SystemCall => self.serve_call(),
+                UserEvent::Exception(exception) => self.serve_exception(exception),
+                UserEvent::Interrupted => sched::schedule_if_needed(),
+            }
+        }
+        crate::exit::end_thread(self);
+    }
+
+    fn work(&mut self, restart: Option<Errno>) -> Result<(), deliver::MustExit> {
+        self.needs_work = false;
+        deliver::before_user_mode(self, restart)
+    }
+
+    fn serve_call(&mut self) {
+        let number = self.user.registers.rax;
+        self.call_number = number;
+        let result = crate::table::dispatch(self, number);
+        self.user.registers.rax = register_of(result);
+        if let Err(errno) = result
+            && errno.is_restart()
+        {
+            self.finish_interrupted(errno);
+        }
+    }
+
+    /// An interrupted call: decide here, with the code at hand, how it goes on.
+    #[inline(never)]
+    fn finish_interrupted(&mut self, errno: Errno) {
+        if self.work(Some(errno)).is_err() {
+            self.needs_work = true;
+        }
+    }
+
+    #[inline(never)]
+    fn serve_exception(&mut self, exception: Exception) {
+        self.last_fault = LastFault {
+            vector: exception.vector.into(),
+            error_code: exception.error_code,
+            address: exception.fault_address,
+        };
+        crate::exception::serve(self, &exception);
+    }
+}
+
+/// Goes on with an interrupted wait.
+pub fn resume(task: &mut Task, pause: Pause) -> SysResult {
+    match pause {
+        Pause::Sleep { clock, deadline_ns, remaining } => {
+            crate::time::sleep::resume(task, clock, deadline_ns, remaining)
+        }
+        Pause::Futex { address, value, shared, bitset, deadline_ns } => {
+            crate::futex::resume(task, address, value, shared, bitset, deadline_ns)
+        }
+        Pause::Poll { list, count, deadline_ns } => crate::file::poll::resume(task, list, count, deadline_ns),
+    }
+}
+
+/// Within a wait that only the thread's death may end: forgets the attention of other signals, which stay pending and are seen on
+/// the way back to user mode.
+pub fn clear_attention_unless_killed(task: &mut Task) {
+    task.needs_work = true;
+    current().set_attention(false);
+    if task.thread.is_killed() {
+        current().set_attention(true);
+    }
+}
+
+/// Lets go of a descriptor table; its last user closes what is open.
+pub(crate) fn close_table(table: Arc<DescriptorTable>) {
+    if let Some(table) = Arc::into_inner(table) {
+        table.close_all();
+    }
+}

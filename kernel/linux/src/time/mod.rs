@@ -1,0 +1,10 @@
+//! Clocks, sleeping, and times used.
+
+pub mod clock;
+pub mod sleep;
+pub mod usage;
+
+pub use clock::{Clock, realtime_to_monotonic};
+
+/// Nanoseconds of a clock tick as programs see it (USER_HZ = 100).
+pub const NS_PER_TICK: u64 = 10_000_000;

@@ -1,0 +1,476 @@
+//! Interval timers (setitimer, alarm) and POSIX timers.
+//!
+//! Each armed timer has one kernel timer; nothing ticks. A real-time timer is armed for its expiry. A CPU-time timer is armed for the
+//! earliest moment at which the process can have used that much (all its threads running), then looks at the CPU time and either expires
+//! or arms itself again. The block of timers is allocated on first use: most processes never have one.
+//!
+//! Locking: `inner` is taken by the callback too (softirq context); it is never held while a kernel timer is cancelled
+//! or a signal is sent.
+
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
+use machine::time::now_ns;
+use sched::timer::Timer;
+use sync::SpinLock;
+
+use crate::abi::{IntervalTimerSpec, IntervalTimerValue, SignalEvent, Timespec, Timeval};
+use crate::errno::{Errno, SysResult};
+use crate::process::process::Process;
+use crate::process::table;
+use crate::process::thread::Thread;
+use crate::signal::information::SignalInformation;
+use crate::signal::send;
+use crate::signal::set::Signal;
+use crate::task::Task;
+use crate::time::Clock;
+use crate::user_pointer::UserPointer;
+
+/// POSIX timers a process may have.
+const TIMERS_MAX: usize = 4096;
+/// Shortest interval of a repeating timer, so that a program cannot keep a CPU busy with expiries.
+const INTERVAL_MIN_NS: u64 = 10_000;
+/// Three interval timers: real, virtual, profiling.
+const INTERVAL_TIMERS: usize = 3;
+const ABSOLUTE: u32 = 1;
+
+/// What a timer counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Counted {
+    Clock(Clock),
+    UserTime,
+    CpuTime,
+}
+
+/// What happens at an expiry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Notice {
+    None,
+    Process { signal: Signal, value: u64 },
+    Thread { signal: Signal, value: u64, tid: u32 },
+    /// The interval timers' signal, which says nothing of the timer.
+    Plain(Signal),
+}
+
+struct Setting {
+    /// When it expires on what it counts; `None`: disarmed.
+    expiry_ns: Option<u64>,
+    interval_ns: u64,
+    /// Expiries since the last signal was sent beyond the first.
+    overrun: u32,
+    /// Stands in for timers of processes that are gone.
+    deleted: bool,
+}
+
+/// One timer of a process.
+struct ProcessTimer {
+    id: u32,
+    process: Weak<Process>,
+    counted: Counted,
+    notice: Notice,
+    setting: SpinLock<Setting>,
+    kernel: sync::Once<Arc<Timer>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    intervals: [Option<Arc<ProcessTimer>>; INTERVAL_TIMERS],
+    timers: Vec<Option<Arc<ProcessTimer>>>,
+}
+
+/// The timers of a process.
+pub struct ProcessTimers {
+    inner: SpinLock<Option<Box<Inner>>>,
+}
+
+impl ProcessTimers {
+    /// None.
+    pub const fn new() -> ProcessTimers {
+        ProcessTimers { inner: SpinLock::new(None) }
+    }
+
+    /// Disarms and forgets all of them (the process ends).
+    pub fn cancel_all(&self) {
+        let inner = self.inner.lock().take();
+        if let Some(inner) = inner {
+            for timer in inner.intervals.iter().flatten().chain(inner.timers.iter().flatten()) {
+                timer.delete();
+            }
+        }
+    }
+
+    /// Forgets the POSIX timers (execve); interval timers stay.
+    pub fn cancel_posix(&self) {
+        let timers = self.inner.lock().as_mut().map(|inner| core::mem::take(&mut inner.timers));
+        for timer in timers.iter().flatten().flatten() {
+            timer.delete();
+        }
+    }
+
+    fn with<T>(&self, body: impl FnOnce(&mut Inner) -> Result<T, Errno>) -> Result<T, Errno> {
+        if self.inner.lock().is_none() {
+            let fresh = memory::fallible::try_box(Inner::default()).map_err(|_| Errno::ENOMEM)?;
+            let mut inner = self.inner.lock();
+            if inner.is_none() {
+                *inner = Some(fresh);
+            }
+        }
+        body(self.inner.lock().as_mut().ok_or(Errno::ENOMEM)?)
+    }
+}
+
+impl Default for ProcessTimers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ProcessTimer {
+    fn new(id: u32, process: &Arc<Process>, counted: Counted, notice: Notice) -> Result<Arc<ProcessTimer>, Errno> {
+        let setting = Setting { expiry_ns: None, interval_ns: 0, overrun: 0, deleted: false };
+        let timer = ProcessTimer {
+            id,
+            process: Arc::downgrade(process),
+            counted,
+            notice,
+            setting: SpinLock::new(setting),
+            kernel: sync::Once::new(),
+        };
+        let timer = memory::fallible::try_arc(timer).map_err(|_| Errno::ENOMEM)?;
+        let target = Arc::downgrade(&timer);
+        let callback = memory::fallible::try_box(move || {
+            if let Some(timer) = target.upgrade() {
+                timer.fire();
+            }
+        })
+        .map_err(|_| Errno::ENOMEM)?;
+        let kernel = Timer::new(callback).map_err(|_| Errno::ENOMEM)?;
+        timer.kernel.call_once(|| kernel);
+        Ok(timer)
+    }
+
+    /// What it counts, now.
+    fn now(&self) -> u64 {
+        match self.counted {
+            Counted::Clock(Clock::Realtime) => crate::time::clock::realtime_ns(),
+            Counted::Clock(Clock::Monotonic) => now_ns(),
+            Counted::Clock(Clock::Thread(tid)) => table::thread(tid)
+                .and_then(|thread| thread.kernel_thread().map(|kernel| kernel.runtime().total_ns))
+                .unwrap_or(0),
+            Counted::Clock(Clock::Process(pid)) if pid != 0 => {
+                table::process(pid).map_or(0, |process| sum(process.cpu_time_ns()))
+            }
+            Counted::Clock(Clock::Process(_)) | Counted::CpuTime => {
+                self.process.upgrade().map_or(0, |process| sum(process.cpu_time_ns()))
+            }
+            Counted::UserTime => self.process.upgrade().map_or(0, |process| process.cpu_time_ns().0),
+        }
+    }
+
+    /// The earliest monotonic time at which it can have reached `expiry`.
+    fn earliest(&self, expiry: u64) -> u64 {
+        match self.counted {
+            Counted::Clock(clock @ (Clock::Realtime | Clock::Monotonic)) => clock.to_monotonic(expiry),
+            _ => {
+                const SOONEST_NS: u64 = 1_000_000;
+                let threads = self.process.upgrade().map_or(1, |process| process.thread_count().max(1)) as u64;
+                let cpus = threads.min(machine::cpu::count() as u64);
+                now_ns() + (expiry.saturating_sub(self.now()) / cpus).max(SOONEST_NS)
+            }
+        }
+    }
+
+    fn arm(&self, expiry: u64) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.arm(self.earliest(expiry));
+        }
+    }
+
+    fn delete(&self) {
+        let mut setting = self.setting.lock();
+        setting.expiry_ns = None;
+        setting.deleted = true;
+        drop(setting);
+        if let Some(kernel) = self.kernel.get() {
+            kernel.cancel();
+        }
+    }
+
+    /// The kernel timer's callback.
+    fn fire(&self) {
+        let now = self.now();
+        let mut setting = self.setting.lock();
+        let Some(expiry) = setting.expiry_ns.filter(|_| !setting.deleted) else { return };
+        if now < expiry {
+            drop(setting);
+            return self.arm(expiry);
+        }
+        let missed = advance(&mut setting, expiry, now);
+        setting.overrun = missed.min(i32::MAX as u64) as u32;
+        let (next, overrun) = (setting.expiry_ns, setting.overrun);
+        drop(setting);
+        if let Some(next) = next {
+            self.arm(next);
+        }
+        self.notify(overrun);
+    }
+
+    fn notify(&self, overrun: u32) {
+        let Some(process) = self.process.upgrade() else { return };
+        match self.notice {
+            Notice::None => {}
+            Notice::Plain(signal) => drop(send::to_process(&process, SignalInformation::from_kernel(signal))),
+            Notice::Process { signal, value } => {
+                drop(send::timer_to(&process, None, SignalInformation::timer(signal, self.id, overrun, value)));
+            }
+            Notice::Thread { signal, value, tid } => {
+                let thread = table::thread(tid).filter(|thread| Arc::ptr_eq(thread.process(), &process));
+                if let Some(thread) = thread {
+                    let information = SignalInformation::timer(signal, self.id, overrun, value);
+                    drop(send::timer_to(&process, Some(&thread), information));
+                }
+            }
+        }
+    }
+
+    /// Sets it; returns the former time to expiry and interval.
+    fn set(&self, expiry_ns: Option<u64>, interval_ns: u64) -> (u64, u64) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.cancel();
+        }
+        let now = self.now();
+        let mut setting = self.setting.lock();
+        let old = remaining(&setting, now);
+        setting.expiry_ns = expiry_ns;
+        setting.interval_ns = if interval_ns > 0 { interval_ns.max(INTERVAL_MIN_NS) } else { 0 };
+        setting.overrun = 0;
+        drop(setting);
+        if let Some(expiry) = expiry_ns {
+            self.arm(expiry);
+        }
+        old
+    }
+
+    fn get(&self) -> (u64, u64) {
+        let now = self.now();
+        remaining(&self.setting.lock(), now)
+    }
+}
+
+fn sum((user, system): (u64, u64)) -> u64 {
+    user + system
+}
+
+/// Sets the next expiry after one at `expiry`; returns how many more were missed up to `now`.
+fn advance(setting: &mut Setting, expiry: u64, now: u64) -> u64 {
+    if setting.interval_ns == 0 {
+        setting.expiry_ns = None;
+        return 0;
+    }
+    let missed = (now - expiry) / setting.interval_ns;
+    setting.expiry_ns = Some(expiry.saturating_add((missed + 1).saturating_mul(setting.interval_ns)));
+    missed
+}
+
+fn remaining(setting: &Setting, now: u64) -> (u64, u64) {
+    // An armed timer that is just expiring still has something left, for 0 means disarmed.
+    (setting.expiry_ns.map_or(0, |expiry| expiry.saturating_sub(now).max(1)), setting.interval_ns)
+}
+
+fn interval_timer(task: &Task, which: u32) -> Result<Arc<ProcessTimer>, Errno> {
+    let (counted, signal) = match which {
+        0 => (Counted::Clock(Clock::Monotonic), Signal::SIGALRM),
+        1 => (Counted::UserTime, Signal::SIGVTALRM),
+        2 => (Counted::CpuTime, Signal::SIGPROF),
+        _ => return Err(Errno::EINVAL),
+    };
+    let process = task.process();
+    let existing = process.timers.with(|inner| Ok(inner.intervals[which as usize].clone()))?;
+    if let Some(timer) = existing {
+        return Ok(timer);
+    }
+    let timer = ProcessTimer::new(0, process, counted, Notice::Plain(signal))?;
+    process.timers.with(|inner| Ok(inner.intervals[which as usize].get_or_insert(timer).clone()))
+}
+
+fn has_interval_timer(task: &Task, which: u32) -> bool {
+    task.process().timers.inner.lock().as_ref().is_some_and(|inner| inner.intervals[which as usize].is_some())
+}
+
+fn to_value((value, interval): (u64, u64)) -> IntervalTimerValue {
+    // Rounded up: a timer that is armed never reads as zero.
+    let round = |ns: u64| Timeval::from_ns(ns.saturating_add(999));
+    IntervalTimerValue { interval: Timeval::from_ns(interval), value: round(value) }
+}
+
+/// Reads an interval timer.
+pub fn getitimer(task: &mut Task, which: u32, out: u64) -> SysResult {
+    if which as usize >= INTERVAL_TIMERS {
+        return Err(Errno::EINVAL);
+    }
+    let value = match has_interval_timer(task, which) {
+        true => to_value(interval_timer(task, which)?.get()),
+        false => IntervalTimerValue::default(),
+    };
+    UserPointer::<IntervalTimerValue>::new(out).write(&value)?;
+    Ok(0)
+}
+
+/// Sets an interval timer.
+#[inline(never)]
+pub fn setitimer(task: &mut Task, which: u32, new: u64, old: u64) -> SysResult {
+    if which as usize >= INTERVAL_TIMERS {
+        return Err(Errno::EINVAL);
+    }
+    let wanted = match UserPointer::<IntervalTimerValue>::new(new).given() {
+        Some(pointer) => pointer.read()?,
+        None => IntervalTimerValue::default(),
+    };
+    let value = wanted.value.to_ns().ok_or(Errno::EINVAL)?;
+    let interval = wanted.interval.to_ns().ok_or(Errno::EINVAL)?;
+    let before = set_interval(task, which, value, interval)?;
+    UserPointer::<IntervalTimerValue>::new(old).write_if_given(&to_value(before))?;
+    Ok(0)
+}
+
+fn set_interval(task: &Task, which: u32, value: u64, interval: u64) -> Result<(u64, u64), Errno> {
+    if value == 0 && !has_interval_timer(task, which) {
+        return Ok((0, 0));
+    }
+    let timer = interval_timer(task, which)?;
+    Ok(timer.set((value > 0).then(|| timer.now().saturating_add(value)), interval))
+}
+
+/// Sends SIGALRM after some seconds.
+pub fn alarm(task: &mut Task, seconds: u32) -> SysResult {
+    let (left, _) = set_interval(task, 0, u64::from(seconds) * crate::abi::NANOSECONDS, 0)?;
+    // Rounded to the nearest second, but never to 0 while armed.
+    let rounded = (left + crate::abi::NANOSECONDS / 2) / crate::abi::NANOSECONDS;
+    Ok(if left > 0 { rounded.max(1) as usize } else { 0 })
+}
+
+fn notice_of(task: &Task, event: u64, id: u32) -> Result<Notice, Errno> {
+    const SIGNAL: i32 = 0;
+    const NONE: i32 = 1;
+    const THREAD_ID: i32 = 4;
+    let Some(pointer) = UserPointer::<SignalEvent>::new(event).given() else {
+        return Ok(Notice::Process { signal: Signal::SIGALRM, value: id.into() });
+    };
+    let event = pointer.read()?;
+    let signal = || u64::try_from(event.signal).ok().and_then(Signal::new).ok_or(Errno::EINVAL);
+    match event.notify {
+        NONE => Ok(Notice::None),
+        SIGNAL => Ok(Notice::Process { signal: signal()?, value: event.value }),
+        THREAD_ID => {
+            let tid = event.thread as u32;
+            let thread: Option<Arc<Thread>> = table::thread(tid);
+            let mine = thread.is_some_and(|thread| Arc::ptr_eq(thread.process(), task.process()));
+            if !mine {
+                return Err(Errno::EINVAL);
+            }
+            Ok(Notice::Thread { signal: signal()?, value: event.value, tid })
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Makes a POSIX timer.
+#[inline(never)]
+pub fn timer_create(task: &mut Task, clock: i32, event: u64, out: u64) -> SysResult {
+    let clock = match Clock::from_number(clock)? {
+        Clock::Thread(0) => Clock::Thread(task.thread.tid()),
+        clock => clock,
+    };
+    clock.now(task)?;
+    let process = task.process().clone();
+    let id = process.timers.with(|inner| {
+        if let Some(free) = inner.timers.iter().position(Option::is_none) {
+            return Ok(free);
+        }
+        if inner.timers.len() >= TIMERS_MAX {
+            return Err(Errno::EAGAIN);
+        }
+        memory::fallible::try_push(&mut inner.timers, None).map_err(|_| Errno::EAGAIN)?;
+        Ok(inner.timers.len() - 1)
+    })?;
+    let notice = notice_of(task, event, id as u32)?;
+    let timer = ProcessTimer::new(id as u32, &process, Counted::Clock(clock), notice)?;
+    UserPointer::<u32>::new(out).write(&(id as u32))?;
+    process.timers.with(|inner| {
+        // Another thread may have made a timer in the same place; its number is then taken.
+        match inner.timers.get_mut(id) {
+            Some(place @ None) => {
+                *place = Some(timer);
+                Ok(0)
+            }
+            _ => Err(Errno::EAGAIN),
+        }
+    })
+}
+
+fn posix_timer(task: &Task, id: i32) -> Result<Arc<ProcessTimer>, Errno> {
+    let inner = task.process().timers.inner.lock();
+    let timers = inner.as_ref().map(|inner| &inner.timers).ok_or(Errno::EINVAL)?;
+    usize::try_from(id).ok().and_then(|id| timers.get(id)).and_then(Clone::clone).ok_or(Errno::EINVAL)
+}
+
+fn to_spec((value, interval): (u64, u64)) -> IntervalTimerSpec {
+    IntervalTimerSpec { interval: Timespec::from_ns(interval), value: Timespec::from_ns(value) }
+}
+
+/// Sets a POSIX timer.
+#[inline(never)]
+pub fn timer_settime(task: &mut Task, id: i32, flags: u32, new: u64, old: u64) -> SysResult {
+    let wanted = UserPointer::<IntervalTimerSpec>::new(new).read()?;
+    let value = wanted.value.to_ns().ok_or(Errno::EINVAL)?;
+    let interval = wanted.interval.to_ns().ok_or(Errno::EINVAL)?;
+    let timer = posix_timer(task, id)?;
+    let expiry = match value {
+        0 => None,
+        value if flags & ABSOLUTE != 0 => Some(value),
+        value => Some(timer.now().saturating_add(value)),
+    };
+    let before = timer.set(expiry, interval);
+    UserPointer::<IntervalTimerSpec>::new(old).write_if_given(&to_spec(before))?;
+    Ok(0)
+}
+
+/// Reads a POSIX timer.
+pub fn timer_gettime(task: &mut Task, id: i32, out: u64) -> SysResult {
+    let value = posix_timer(task, id)?.get();
+    UserPointer::<IntervalTimerSpec>::new(out).write(&to_spec(value))?;
+    Ok(0)
+}
+
+/// Expiries missed by the last signal.
+pub fn timer_getoverrun(task: &mut Task, id: i32) -> SysResult {
+    Ok(posix_timer(task, id)?.setting.lock().overrun as usize)
+}
+
+/// Removes a POSIX timer.
+pub fn timer_delete(task: &mut Task, id: i32) -> SysResult {
+    let timer = posix_timer(task, id)?;
+    timer.delete();
+    let mut inner = task.process().timers.inner.lock();
+    let place = inner.as_mut().and_then(|inner| inner.timers.get_mut(id as usize));
+    let removed = place.and_then(Option::take);
+    drop(inner);
+    drop(removed);
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missed_expiries_are_counted_and_the_phase_is_kept() {
+        let mut setting = Setting { expiry_ns: Some(100), interval_ns: 10, overrun: 0, deleted: false };
+        assert_eq!(advance(&mut setting, 100, 135), 3);
+        assert_eq!(setting.expiry_ns, Some(140));
+        setting.interval_ns = 0;
+        assert_eq!(advance(&mut setting, 140, 150), 0);
+        assert_eq!(setting.expiry_ns, None);
+    }
+}

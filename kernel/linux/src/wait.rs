@@ -1,0 +1,303 @@
+//! wait4 and waitid, and what a parent is told about its children.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use crate::abi::{ResourceUsage, SignalInfoWords, Timeval};
+use crate::errno::{Errno, SysResult};
+use crate::process::process::{Process, State};
+use crate::process::table::{self, Pid};
+use crate::signal::actions::{ActionFlags, IGNORE};
+use crate::signal::information::{ChildEvent, SignalInformation};
+use crate::signal::send;
+use crate::signal::set::Signal;
+use crate::signal::shared::StopState;
+use crate::task::Task;
+use crate::user_pointer::UserPointer;
+
+bitflags::bitflags! {
+    /// Options of the wait calls.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[allow(missing_docs, reason = "named as in the manual")]
+    pub struct WaitOptions: u32 {
+        const NO_HANG = 1;
+        const STOPPED = 2;
+        const EXITED = 4;
+        const CONTINUED = 8;
+        const NO_WAIT = 0x0100_0000;
+        const NO_THREAD = 0x2000_0000;
+        const ALL = 0x4000_0000;
+        const CLONE = 0x8000_0000;
+    }
+}
+
+/// Which children are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Selection {
+    Any,
+    One(Pid),
+    Group(Pid),
+}
+
+/// A change of a child's state.
+struct Report {
+    pid: Pid,
+    user: u32,
+    event: ChildEvent,
+    /// Exit status or signal number.
+    value: i32,
+    /// As wait4 encodes it.
+    status: u32,
+    usage: ResourceUsage,
+}
+
+/// The event and value that a wait status encodes.
+pub(crate) fn decode(status: u32) -> (ChildEvent, i32) {
+    if status & 0x7f == 0 {
+        (ChildEvent::Exited, (status >> 8 & 0xff) as i32)
+    } else if status & 0x80 != 0 {
+        (ChildEvent::Dumped, (status & 0x7f) as i32)
+    } else {
+        (ChildEvent::Killed, (status & 0x7f) as i32)
+    }
+}
+
+/// Tells the parent that the process stopped or continued.
+pub(crate) fn tell_parent_of_stop(process: &Arc<Process>, event: ChildEvent, signal: Signal) {
+    let Some(parent) = process.parent() else { return };
+    let action = parent.actions().get(Signal::SIGCHLD);
+    if action.handler != IGNORE && !action.flags.contains(ActionFlags::NO_CHILD_STOP) {
+        let (user, system) = process.cpu_time_ns();
+        let ticks = |ns: u64| ns / crate::time::NS_PER_TICK;
+        let information = SignalInformation::child(
+            Signal::SIGCHLD,
+            event,
+            process.pid(),
+            process.credentials().user.real,
+            signal.number().into(),
+            ticks(user),
+            ticks(system),
+        );
+        let _ = send::to_process(&parent, information);
+    }
+    parent.child_event.wake_all();
+}
+
+/// Remembers the greatest memory use for getrusage, before the memory goes.
+pub(crate) fn note_peak_memory(process: &Process) {
+    if let Some(space) = process.address_space() {
+        let mut usage = process.usage_of_ended.lock();
+        usage.maximum_resident_kib = usage.maximum_resident_kib.max(crate::memory::peak_resident_kib(&space));
+    }
+}
+
+/// What a process itself has used.
+pub(crate) fn usage_of(process: &Process) -> ResourceUsage {
+    let (user, system) = process.cpu_time_ns();
+    let mut usage = *process.usage_of_ended.lock();
+    if let Some(space) = process.address_space() {
+        usage.maximum_resident_kib = crate::memory::peak_resident_kib(&space);
+    }
+    usage.user_time = Timeval::from_ns(user);
+    usage.system_time = Timeval::from_ns(system);
+    usage
+}
+
+/// Removes a dead process (whose zombie the caller has claimed) from its parent, its group and the table.
+pub(crate) fn bury(process: &Arc<Process>) {
+    debug_assert_eq!(process.state(), State::Dead);
+    let mut total = usage_of(process);
+    total.add(&process.children.lock().usage);
+    {
+        // The parent may just be giving it to its heir: `kinship` says who has it.
+        let kinship = process.kinship.lock();
+        if let Some(parent) = &kinship.parent {
+            let mut children = parent.children.lock();
+            if let Some(at) = children.list.iter().position(|child| Arc::ptr_eq(child, process)) {
+                children.list.remove(at);
+                children.removals += 1;
+            }
+            children.usage.add(&total);
+        }
+    }
+    process.group().remove(process);
+    table::remove_process(process.pid());
+}
+
+fn selects(selection: Selection, options: WaitOptions, child: &Process) -> bool {
+    let named = match selection {
+        Selection::Any => true,
+        Selection::One(pid) => child.pid() == pid,
+        Selection::Group(id) => child.group().id() == id,
+    };
+    if !named {
+        return false;
+    }
+    let is_clone = child.kinship.lock().exit_signal != Signal::SIGCHLD.number();
+    options.contains(WaitOptions::ALL) || is_clone == options.contains(WaitOptions::CLONE)
+}
+
+/// One look at all children: a report, or whether there is any child to wait for.
+fn look(process: &Process, selection: Selection, options: WaitOptions) -> Result<Option<Report>, Errno> {
+    loop {
+        let removals = process.children.lock().removals;
+        let outcome = look_once(process, selection, options);
+        // A child that another thread took out meanwhile moved the rest forward: one may have been missed.
+        if !matches!(outcome, Ok(None)) || process.children.lock().removals == removals {
+            return outcome;
+        }
+    }
+}
+
+fn look_once(process: &Process, selection: Selection, options: WaitOptions) -> Result<Option<Report>, Errno> {
+    let mut found = None;
+    let mut any = false;
+    // A copy of each candidate is taken under the lock, its state examined after: locks of children nest outside this one.
+    let mut index = 0;
+    loop {
+        let child = {
+            let children = process.children.lock();
+            children.list.get(index).cloned()
+        };
+        let Some(child) = child else { break };
+        index += 1;
+        if !selects(selection, options, &child) {
+            continue;
+        }
+        any = true;
+        if let Some(report) = examine(&child, options) {
+            found = Some(report);
+            break;
+        }
+    }
+    if found.is_none() && !any {
+        return Err(Errno::ECHILD);
+    }
+    Ok(found)
+}
+
+fn examine(child: &Arc<Process>, options: WaitOptions) -> Option<Report> {
+    let keep = options.contains(WaitOptions::NO_WAIT);
+    if child.state() == State::Zombie && options.contains(WaitOptions::EXITED) {
+        let status = child.exit_status.load(Ordering::Relaxed);
+        let mut usage = usage_of(child);
+        usage.add(&child.children.lock().usage);
+        if !keep {
+            if !child.claim_zombie() {
+                return None;
+            }
+            bury(child);
+        }
+        let (event, value) = decode(status);
+        return Some(report(child, event, value, status, usage));
+    }
+    let mut signals = child.signals.lock();
+    if let StopState::Stopped(signal) = signals.stop
+        && signals.stop_unreported
+        && options.contains(WaitOptions::STOPPED)
+    {
+        signals.stop_unreported = keep;
+        drop(signals);
+        let number = u32::from(signal.number());
+        let status = number << 8 | 0x7f;
+        return Some(report(child, ChildEvent::Stopped, number as i32, status, usage_of(child)));
+    }
+    if signals.continue_unreported && options.contains(WaitOptions::CONTINUED) {
+        signals.continue_unreported = keep;
+        drop(signals);
+        let value = Signal::SIGCONT.number().into();
+        return Some(report(child, ChildEvent::Continued, value, 0xffff, usage_of(child)));
+    }
+    None
+}
+
+fn report(child: &Process, event: ChildEvent, value: i32, status: u32, usage: ResourceUsage) -> Report {
+    Report { pid: child.pid(), user: child.credentials().user.real, event, value, status, usage }
+}
+
+#[inline(never)]
+fn wait(task: &mut Task, selection: Selection, options: WaitOptions) -> Result<Option<Report>, Errno> {
+    let process = task.process().clone();
+    let first = look(&process, selection, options)?;
+    if first.is_some() || options.contains(WaitOptions::NO_HANG) {
+        return Ok(first);
+    }
+    let mut outcome = Ok(None);
+    // Interruption only asks whether something came: a report found by the last look wins over a signal.
+    let waited = process.child_event.wait_interruptible(|| {
+        outcome = look(&process, selection, options);
+        !matches!(outcome, Ok(None))
+    });
+    match (outcome, waited) {
+        (Ok(None), _) => Err(Errno::ERESTARTSYS),
+        (outcome, _) => outcome,
+    }
+}
+
+/// Waits for a child.
+pub fn wait4(task: &mut Task, pid: i32, status: u64, options: u32, usage: u64) -> SysResult {
+    let allowed = WaitOptions::all() - WaitOptions::EXITED - WaitOptions::NO_WAIT;
+    let options = WaitOptions::from_bits(options).filter(|given| allowed.contains(*given)).ok_or(Errno::EINVAL)?;
+    let selection = match pid {
+        -1 => Selection::Any,
+        0 => Selection::Group(task.process().group().id()),
+        1.. => Selection::One(pid as u32),
+        i32::MIN => return Err(Errno::ESRCH),
+        _ => Selection::Group(pid.unsigned_abs()),
+    };
+    let Some(report) = wait(task, selection, options | WaitOptions::EXITED)? else { return Ok(0) };
+    UserPointer::<u32>::new(status).write_if_given(&report.status)?;
+    UserPointer::<ResourceUsage>::new(usage).write_if_given(&report.usage)?;
+    Ok(report.pid as usize)
+}
+
+/// Waits for a child's change of state.
+#[inline(never)]
+pub fn waitid(task: &mut Task, kind: u32, id: i32, information: u64, options: u32, usage: u64) -> SysResult {
+    const P_ALL: u32 = 0;
+    const P_PID: u32 = 1;
+    const P_PGID: u32 = 2;
+    const P_PIDFD: u32 = 3;
+    let mut options = WaitOptions::from_bits(options).ok_or(Errno::EINVAL)?;
+    if !options.intersects(WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED) {
+        return Err(Errno::EINVAL);
+    }
+    let selection = match kind {
+        P_ALL => Selection::Any,
+        P_PID if id > 0 => Selection::One(id as u32),
+        P_PGID if id == 0 => Selection::Group(task.process().group().id()),
+        P_PGID if id > 0 => Selection::Group(id as u32),
+        P_PIDFD if id >= 0 => {
+            if crate::file::pidfd::is_non_blocking(task, id)? {
+                options |= WaitOptions::NO_HANG;
+            }
+            Selection::One(crate::file::pidfd::process_of(task, id)?.pid())
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    let report = wait(task, selection, options)?;
+    let words = match &report {
+        Some(report) => {
+            let (pid, user) = (report.pid, report.user);
+            SignalInformation::child(Signal::SIGCHLD, report.event, pid, user, report.value, 0, 0).to_words()
+        }
+        None => SignalInfoWords::default(),
+    };
+    UserPointer::<SignalInfoWords>::new(information).write_if_given(&words)?;
+    if let Some(report) = report {
+        UserPointer::<ResourceUsage>::new(usage).write_if_given(&report.usage)?;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_decode_as_the_manual_says() {
+        assert_eq!(decode(0x0300), (ChildEvent::Exited, 3));
+        assert_eq!(decode(9), (ChildEvent::Killed, 9));
+        assert_eq!(decode(0x8b), (ChildEvent::Dumped, 11));
+    }
+}
