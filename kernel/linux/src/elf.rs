@@ -218,7 +218,7 @@ pub struct ExecutableGuard(alloc::sync::Arc<vfs::Inode>);
 impl ExecutableGuard {
     /// Fails with ETXTBSY when somebody has the file open for writing.
     pub fn new(inode: &alloc::sync::Arc<vfs::Inode>) -> Result<ExecutableGuard, Errno> {
-        inode.deny_write_access().map_err(crate::file::errno_of)?;
+        inode.deny_write_access()?;
         Ok(ExecutableGuard(inode.clone()))
     }
 }

@@ -226,7 +226,7 @@ fn create(task: &mut Task, request: &Request) -> SysResult {
     let pid = reserved.number();
     let child = construct(task, request, pid)?;
     let thread = child.thread.clone();
-    let pidfd = crate::file::pidfd::PreparedPidfd::new(task, request.flags.contains(CloneFlags::PIDFD), &thread)?;
+    let pidfd = crate::pidfd::PreparedPidfd::new(task, request.flags.contains(CloneFlags::PIDFD), &thread)?;
     let new_thread = prepare_kernel_thread(task, request, child)?;
     if request.flags.contains(CloneFlags::PARENT_SETTID) {
         UserPointer::<u32>::new(request.parent_tid).write(&pid)?;
@@ -274,7 +274,7 @@ fn construct(task: &mut Task, request: &Request, pid: Pid) -> Result<Box<Task>, 
     let charge = ProcessCharge::claim(&task.credentials.account, limit).ok_or(Errno::EAGAIN)?;
     let files = match flags.contains(CloneFlags::FILES) {
         true => task.files.clone(),
-        false => task.files.duplicate().map_err(crate::file::errno_of)?,
+        false => task.files.duplicate()?,
     };
     let file_system = match flags.contains(CloneFlags::FS) {
         true => task.file_system.clone(),

@@ -22,6 +22,7 @@ pub mod hardware;
 pub mod identity;
 pub mod memory;
 pub mod oom;
+pub mod pidfd;
 pub mod prctl;
 pub mod process;
 pub mod random;

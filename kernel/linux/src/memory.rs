@@ -156,7 +156,7 @@ pub fn mmap(
 /// Checks that the file may be mapped so, and makes it what the request shows.
 #[inline(never)]
 fn attach_file(task: &Task, request: &mut MapRequest, descriptor: i32, offset: u64) -> Result<(), Errno> {
-    let file = crate::file::get(task, descriptor)?;
+    let file = task.usable_file(descriptor)?;
     let shared = request.flags.contains(MapFlags::SHARED);
     file.check_readable().map_err(|_| Errno::EACCES)?;
     if shared && file.check_writable().is_err() {
@@ -165,16 +165,16 @@ fn attach_file(task: &Task, request: &mut MapRequest, descriptor: i32, offset: u
         }
         request.maximum -= Protection::WRITE;
     }
-    if !crate::file::open::allows_execution(&file) {
+    if !crate::exec::open::allows_execution(&file) {
         if request.protection.contains(Protection::EXECUTE) {
             return Err(Errno::EPERM);
         }
         request.maximum -= Protection::EXECUTE;
     }
     offset.checked_add(request.length).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW)?;
-    match file.operations().mapping(&file).map_err(crate::file::errno_of)? {
+    match file.operations().mapping(&file)? {
         FileMappingKind::Pages(cache) => {
-            let object = crate::file::mapped_object(&file);
+            let object = crate::exec::mapped_object(&file);
             let mapping = FileMapping::new(cache, Some(object));
             let mapping: Arc<FileMapping> = ::memory::fallible::try_arc(mapping).map_err(|_| Errno::ENOMEM)?;
             request.backing = MapBacking::File(mapping);

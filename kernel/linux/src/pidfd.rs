@@ -4,7 +4,6 @@ use alloc::sync::Arc;
 
 use vfs::{DescriptorFlags, FileFeatures, FileOperations, OpenFile, OpenFlags, PollEvents, PollTable, ReservedDescriptor};
 
-use super::{errno_of, get};
 use crate::errno::{Errno, SysResult};
 use crate::process::limits::Resource;
 use crate::process::process::Process;
@@ -40,8 +39,8 @@ impl FileOperations for ProcessFile {
 
 fn file_for(process: &Arc<Process>, flags: OpenFlags) -> Result<Arc<OpenFile>, Errno> {
     let operations = memory::fallible::try_arc(ProcessFile(process.clone())).map_err(|_| Errno::ENOMEM)?;
-    let inode = vfs::anonymous::shared_inode().map_err(errno_of)?;
-    OpenFile::anonymous(inode, operations, flags | OpenFlags::READ_WRITE).map_err(errno_of)
+    let inode = vfs::anonymous::shared_inode()?;
+    Ok(OpenFile::anonymous(inode, operations, flags | OpenFlags::READ_WRITE)?)
 }
 
 /// A pidfd of a child that is being made: nothing can fail once the child runs.
@@ -53,7 +52,7 @@ impl PreparedPidfd {
         if !wanted {
             return Ok(PreparedPidfd(None));
         }
-        let reserved = task.files.reserve(task.process().limit(Resource::OpenFiles)).map_err(errno_of)?;
+        let reserved = task.files.reserve(task.process().limit(Resource::OpenFiles))?;
         Ok(PreparedPidfd(Some((reserved, file_for(thread.process(), OpenFlags::empty())?))))
     }
 
@@ -75,13 +74,13 @@ impl PreparedPidfd {
 
 /// The process of a pidfd.
 pub fn process_of(task: &Task, descriptor: i32) -> Result<Arc<Process>, Errno> {
-    let file = get(task, descriptor)?;
+    let file = task.usable_file(descriptor)?;
     file.object::<ProcessFile>().map(|file| file.0.clone()).ok_or(Errno::EBADF)
 }
 
 /// Whether waiting on the pidfd shall not block.
 pub fn is_non_blocking(task: &Task, descriptor: i32) -> Result<bool, Errno> {
-    Ok(get(task, descriptor)?.non_block())
+    Ok(task.usable_file(descriptor)?.non_block())
 }
 
 /// Makes a pidfd of a process.
@@ -95,7 +94,7 @@ pub fn pidfd_open(task: &mut Task, pid: i32, flags: u32) -> SysResult {
         None if table::thread(pid as u32).is_some() => return Err(Errno::EINVAL),
         None => return Err(Errno::ESRCH),
     };
-    let reserved = task.files.reserve(task.process().limit(Resource::OpenFiles)).map_err(errno_of)?;
+    let reserved = task.files.reserve(task.process().limit(Resource::OpenFiles))?;
     let file = file_for(&process, OpenFlags::from_bits_truncate(flags))?;
     Ok(reserved.install(file, DescriptorFlags::CLOSE_ON_EXEC) as usize)
 }
@@ -111,7 +110,7 @@ pub fn pidfd_getfd(task: &mut Task, descriptor: i32, target: i32, flags: u32) ->
     }
     let thread = process.representative().ok_or(Errno::ESRCH)?;
     let files = thread.files().ok_or(Errno::ESRCH)?;
-    let file = files.get(u32::try_from(target).map_err(|_| Errno::EBADF)?).map_err(errno_of)?;
-    let reserved = task.files.reserve(task.process().limit(Resource::OpenFiles)).map_err(errno_of)?;
+    let file = files.get(u32::try_from(target).map_err(|_| Errno::EBADF)?)?;
+    let reserved = task.files.reserve(task.process().limit(Resource::OpenFiles))?;
     Ok(reserved.install(file, DescriptorFlags::CLOSE_ON_EXEC) as usize)
 }

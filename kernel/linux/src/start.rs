@@ -86,9 +86,9 @@ pub fn run(command: Command, started: fn(Result<(), Errno>)) -> Result<Arc<Proce
     }))
     .map_err(no_memory)?;
 
-    let files = DescriptorTable::new().map_err(crate::file::errno_of)?;
+    let files = DescriptorTable::new()?;
     for file in &command.files {
-        files.install(file.clone(), 0, Default::default(), u64::from(u32::MAX)).map_err(crate::file::errno_of)?;
+        files.install(file.clone(), 0, Default::default(), u64::from(u32::MAX))?;
     }
     let shared = Shared {
         credentials: credentials.clone(),

@@ -268,10 +268,10 @@ pub fn waitid(task: &mut Task, kind: u32, id: i32, information: u64, options: u3
         P_PGID if id == 0 => Selection::Group(task.process().group().id()),
         P_PGID if id > 0 => Selection::Group(id as u32),
         P_PIDFD if id >= 0 => {
-            if crate::file::pidfd::is_non_blocking(task, id)? {
+            if crate::pidfd::is_non_blocking(task, id)? {
                 options |= WaitOptions::NO_HANG;
             }
-            Selection::One(crate::file::pidfd::process_of(task, id)?.pid())
+            Selection::One(crate::pidfd::process_of(task, id)?.pid())
         }
         _ => return Err(Errno::EINVAL),
     };

@@ -49,3 +49,16 @@ mod wait;
 pub mod walk;
 
 pub use error::{Error, Result};
+
+pub use attributes::{AttributeChange, DeviceNumber, FileKind, FileStatus, TimeChange, Timestamp};
+pub use credentials::{Capabilities, Credentials};
+pub use file::{
+    DescriptorFlags, DescriptorTable, FileFeatures, FileMappingKind, FileOperations, FileOwner, OpenFile,
+    ReservedDescriptor, SeekFrom,
+};
+pub use flags::{Access, LookupFlags, MountFlags, OpenFlags};
+pub use inode::Inode;
+pub use mount::Path;
+pub use poll::{PollEvents, PollList, PollTable};
+pub use tree::{OpenHow, open_place};
+pub use walk::{FileSystemContext, PathContext, Places};

@@ -16,7 +16,8 @@ use crate::abi::AlternateStack;
 use crate::credentials::identity::Credentials;
 use crate::elf::ExecutableGuard;
 use crate::errno::{Errno, SysResult};
-use crate::file::{open as files, path};
+use super::open as files;
+use crate::file::path::UserPath;
 use crate::process::limits::Resource;
 use crate::process::process::Executable;
 use crate::process::table;
@@ -51,15 +52,16 @@ pub fn execveat(
     if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    let name = path::read(path_address)?;
+    let name = UserPath::read(path_address)?;
+    let name = name.as_bytes();
     let file = files::for_execution(
         task,
         directory,
-        &name,
+        name,
         flags & AT_EMPTY_PATH != 0,
         flags & AT_SYMLINK_NOFOLLOW == 0,
     )?;
-    let name = name_of(directory, &name)?;
+    let name = name_of(directory, name)?;
     let stack_limit = task.process().limit(Resource::Stack);
     let arguments = Arguments::read(stack_limit, arguments, environment)?;
     execute(task, file, name, arguments)?;

@@ -72,7 +72,7 @@ fn read_at(file: &Arc<OpenFile>, offset: u64, bytes: &mut [u8]) -> Result<usize,
     let mut done = 0;
     while done < bytes.len() {
         let position = i64::try_from(offset + done as u64).map_err(|_| Errno::ENOEXEC)?;
-        let part = file.read_at(position, &mut Sink::kernel(&mut bytes[done..])).map_err(crate::file::errno_of)?;
+        let part = file.read_at(position, &mut Sink::kernel(&mut bytes[done..]))?;
         if part == 0 {
             break;
         }
@@ -126,7 +126,7 @@ pub(super) fn load(
         FileMappingKind::Pages(cache) => cache,
         FileMappingKind::Zeroes => return Err(Errno::ENOEXEC),
     };
-    let object = crate::file::mapped_object(&file.file);
+    let object = crate::exec::mapped_object(&file.file);
     let mapping = memory::fallible::try_arc(FileMapping::new(cache, Some(object))).map_err(|_| Errno::ENOMEM)?;
     let bias = bias_of(space, program, is_interpreter, fixed)?;
     let mut loaded = Loaded {

@@ -6,7 +6,10 @@
 mod arguments;
 mod calls;
 mod image;
+mod mapped;
+pub mod open;
 mod stack;
 
 pub use arguments::Arguments;
 pub use calls::{execute_first, execve, execveat};
+pub use mapped::{MappedFile, mapped_object};

@@ -1,13 +1,11 @@
-//! Opening files: for programs, and for execution.
+//! Opening files for execution.
 
 use alloc::sync::Arc;
 
-use vfs::{Access, DescriptorFlags, FileKind, LookupFlags, MountFlags, OpenFile, OpenFlags, OpenHow};
+use vfs::{Access, FileKind, LookupFlags, MountFlags, OpenFile, OpenFlags};
 
-use super::path::{self, AT_FDCWD, Start};
-use super::{errno_of, get_any};
-use crate::errno::{Errno, SysResult};
-use crate::process::limits::Resource;
+use crate::errno::Errno;
+use crate::file::context::AT_FDCWD;
 use crate::task::Task;
 
 /// Opens the file of a program to be executed.
@@ -18,30 +16,31 @@ pub fn for_execution(
     empty_allowed: bool,
     follow: bool,
 ) -> Result<Arc<OpenFile>, Errno> {
-    let start = Start::new(task, directory, path)?;
-    let context = start.context(&task.credentials.file);
-    let place = if path.is_empty() && empty_allowed && directory != AT_FDCWD {
-        get_any(task, directory)?.path_or_detached().map_err(errno_of)?
-    } else {
-        let flags = if follow { LookupFlags::FOLLOW } else { LookupFlags::empty() };
-        context.walk(start.place(), path, flags).map_err(errno_of)?
+    let places = task.file_system.places();
+    let context = task.path_context(&places);
+    let lookup = if follow { LookupFlags::FOLLOW } else { LookupFlags::empty() };
+    let relative = directory != AT_FDCWD && path.first() != Some(&b'/');
+    let place = match (relative, path.is_empty() && empty_allowed) {
+        (true, true) => task.start_of(directory)?,
+        (true, false) => context.walk(&task.start_of(directory)?, path, lookup)?,
+        _ => context.walk(&places.cwd, path, lookup)?,
     };
-    let inode = place.inode().map_err(errno_of)?;
+    let inode = place.inode()?;
     match inode.kind {
         FileKind::Regular => {}
         FileKind::SymbolicLink => return Err(Errno::ELOOP),
         _ => return Err(Errno::EACCES),
     }
-    context.check_place(&place, Access::EXECUTE).map_err(errno_of)?;
+    context.check_place(&place, Access::EXECUTE)?;
     // Permission to execute was checked; reading the file is then the kernel's business.
-    vfs::open_place(place, OpenFlags::empty()).map_err(errno_of)
+    Ok(vfs::open_place(place, OpenFlags::empty())?)
 }
 
 /// Whether the process may read the file it executes: only then may it be dumped and looked into.
 pub fn is_readable(task: &Task, file: &OpenFile) -> bool {
     let Some(place) = file.path() else { return true };
-    let start = Start::new(task, AT_FDCWD, b"/");
-    start.is_ok_and(|start| start.context(&task.credentials.file).check_place(place, Access::READ).is_ok())
+    let places = task.file_system.places();
+    task.path_context(&places).check_place(place, Access::READ).is_ok()
 }
 
 /// Whether the file's mount allows execution.
@@ -52,32 +51,4 @@ pub fn allows_execution(file: &OpenFile) -> bool {
 /// Whether the file's mount lets set-id bits count.
 pub fn honours_set_id(file: &OpenFile) -> bool {
     file.path().is_none_or(|path| !path.mount.flags().contains(MountFlags::NO_SET_ID))
-}
-
-/// Opens a file relative to a directory.
-pub fn openat(task: &mut Task, directory: i32, name: u64, flags: u32, mode: u32) -> SysResult {
-    let path = path::read(name)?;
-    // open() and openat() ignore flags that they do not know.
-    let flags = OpenFlags::from_bits_truncate(flags);
-    let how = OpenHow { flags, mode: mode & 0o7777, resolve: LookupFlags::empty() };
-    let reserved = task.files.reserve(task.process().limit(Resource::OpenFiles)).map_err(errno_of)?;
-    let file = {
-        let start = Start::new(task, directory, &path)?;
-        start.context(&task.credentials.file).open(start.place(), &path, &how).map_err(errno_of)?
-    };
-    drop(path);
-    let mut descriptor_flags = DescriptorFlags::empty();
-    descriptor_flags.set(DescriptorFlags::CLOSE_ON_EXEC, flags.contains(OpenFlags::CLOSE_ON_EXEC));
-    Ok(reserved.install(file, descriptor_flags) as usize)
-}
-
-/// Opens a file.
-pub fn open(task: &mut Task, name: u64, flags: u32, mode: u32) -> SysResult {
-    openat(task, AT_FDCWD, name, flags, mode)
-}
-
-/// Closes a descriptor.
-pub fn close(task: &mut Task, descriptor: i32) -> SysResult {
-    let descriptor = u32::try_from(descriptor).map_err(|_| Errno::EBADF)?;
-    task.files.close(descriptor).map(|()| 0).map_err(errno_of)
 }
