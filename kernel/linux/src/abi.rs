@@ -141,7 +141,8 @@ impl Timeval {
         if self.seconds < 0 || !(0..1_000_000).contains(&self.microseconds) {
             return None;
         }
-        let ns = (self.seconds as u64).saturating_mul(NANOSECONDS).saturating_add(self.microseconds as u64 * 1000);
+        let ns =
+            (self.seconds as u64).saturating_mul(NANOSECONDS).saturating_add(self.microseconds as u64 * 1000);
         Some(ns.min(i64::MAX as u64))
     }
 }

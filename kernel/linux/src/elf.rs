@@ -111,7 +111,8 @@ impl Header {
             TYPE_SHARED => true,
             _ => return Err(Errno::ENOEXEC),
         };
-        let header = Header { relocatable, entry: long(data, 24)?, offset: long(data, 32)?, count: half(data, 56)? };
+        let header =
+            Header { relocatable, entry: long(data, 24)?, offset: long(data, 32)?, count: half(data, 56)? };
         let count = usize::from(header.count);
         let sizes_fit = usize::from(half(data, 54)?) == ENTRY_BYTES && (1..=HEADERS_MAX).contains(&count);
         let end = header.offset.checked_add((count * ENTRY_BYTES) as u64);
@@ -178,10 +179,12 @@ impl Program {
             return Ok(());
         }
         let limit = USER_END as u64;
-        let end = segment.address.checked_add(segment.memory_bytes).filter(|end| *end <= limit - PAGE_SIZE as u64);
+        let end =
+            segment.address.checked_add(segment.memory_bytes).filter(|end| *end <= limit - PAGE_SIZE as u64);
         let file_end = segment.offset.checked_add(segment.file_bytes).filter(|end| *end <= i64::MAX as u64);
         let congruent = (segment.address ^ segment.offset) & PAGE_MASK == 0;
-        let after_last = self.segments.last().is_none_or(|last| last.address + last.memory_bytes <= segment.address);
+        let after_last =
+            self.segments.last().is_none_or(|last| last.address + last.memory_bytes <= segment.address);
         if end.is_none()
             || file_end.is_none()
             || segment.file_bytes > segment.memory_bytes

@@ -76,7 +76,8 @@ fn floating_point_code(vector: u8) -> i32 {
     const X87: u8 = 16;
     let raised = sched::current().with_user_state(|state| {
         let image = state.image();
-        let word = |at: usize| image.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        let word =
+            |at: usize| image.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         if vector == X87 {
             let (control, status) = (word(0) & 0xffff, word(0) >> 16);
             status & !control & 0x3f

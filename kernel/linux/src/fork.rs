@@ -129,7 +129,14 @@ pub fn vfork(task: &mut Task) -> SysResult {
 }
 
 /// A thread or process that shares what the flags say.
-pub fn clone(task: &mut Task, flags: u64, stack: u64, parent_tid: u64, child_tid: u64, tls: u64) -> SysResult {
+pub fn clone(
+    task: &mut Task,
+    flags: u64,
+    stack: u64,
+    parent_tid: u64,
+    child_tid: u64,
+    tls: u64,
+) -> SysResult {
     let bits = flags & 0xffff_ffff & !SIGNAL_MASK;
     let request = Request {
         flags: CloneFlags::from_bits_truncate(bits),
@@ -314,6 +321,7 @@ fn construct(task: &mut Task, request: &Request, pid: Pid) -> Result<Box<Task>, 
         clear_tid: if flags.contains(CloneFlags::CHILD_CLEARTID) { request.child_tid } else { 0 },
         set_tid: if flags.contains(CloneFlags::CHILD_SETTID) { request.child_tid } else { 0 },
         futex_waiter: None,
+        poll_waiter: None,
         robust_list: 0,
         sequence: if flags.contains(CloneFlags::VM) { Default::default() } else { task.sequence },
         paused: None,

@@ -180,13 +180,17 @@ pub fn setdomainname(task: &mut Task, name: u64, length: i32) -> SysResult {
     Ok(0)
 }
 
+/// Bits behind the point of sysinfo's load averages.
+const SYSINFO_LOAD_SHIFT: u32 = 16;
+
 /// Uptime, load and memory.
 #[inline(never)]
 pub fn sysinfo(_task: &mut Task, out: u64) -> SysResult {
-    let memory = memory::statistics::summary();
+    let memory = crate::memory::totals();
     let information = SystemInformation {
         uptime: (machine::time::now_ns() / crate::abi::NANOSECONDS) as i64,
-        loads: sched::statistics::load_average_fixed_point(16),
+        loads: sched::statistics::load_averages()
+            .map(|load| load << (SYSINFO_LOAD_SHIFT - sched::statistics::LOAD_SHIFT)),
         total_ram: memory.total_bytes,
         free_ram: memory.free_bytes,
         shared_ram: memory.shared_bytes,
@@ -212,7 +216,8 @@ pub fn getrandom(_task: &mut Task, buffer: u64, length: usize, flags: u32) -> Sy
     while done < length {
         let part = (length - done).min(chunk.len());
         crate::random::fill(&mut chunk[..part]);
-        if let Err(errno) = crate::user_pointer::write_bytes(buffer.wrapping_add(done as u64), &chunk[..part]) {
+        if let Err(errno) = crate::user_pointer::write_bytes(buffer.wrapping_add(done as u64), &chunk[..part])
+        {
             return if done > 0 { Ok(done) } else { Err(errno) };
         }
         done += part;

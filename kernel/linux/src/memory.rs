@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 
 use ::memory::address_space::{
-    Advice, AddressSpace, LockAllFlags, Limits, MapBacking, MapError, MapFlags, MapRequest, Protection, RemapFlags,
-    SyncMode,
+    AddressSpace, Advice, Limits, LockAllFlags, MapBacking, MapError, MapFlags, MapRequest, Protection,
+    RemapFlags, SyncMode,
 };
 use ::memory::region::FileMapping;
 use machine::address::{PAGE_SIZE, UserAddr};
@@ -176,7 +176,8 @@ fn attach_file(task: &Task, request: &mut MapRequest, descriptor: i32, offset: u
         FileMappingKind::Pages(cache) => {
             let object = crate::exec::mapped_object(&file);
             let mapping = FileMapping::new(cache, Some(object));
-            let mapping: Arc<FileMapping> = ::memory::fallible::try_arc(mapping).map_err(|_| Errno::ENOMEM)?;
+            let mapping: Arc<FileMapping> =
+                ::memory::fallible::try_arc(mapping).map_err(|_| Errno::ENOMEM)?;
             request.backing = MapBacking::File(mapping);
             request.offset = offset;
         }
@@ -205,7 +206,14 @@ pub fn pkey_mprotect(task: &mut Task, address: u64, length: u64, bits: u32, key:
 }
 
 /// Resizes or moves a mapping.
-pub fn mremap(task: &mut Task, old: u64, old_length: u64, new_length: u64, flags: u32, new: u64) -> SysResult {
+pub fn mremap(
+    task: &mut Task,
+    old: u64,
+    old_length: u64,
+    new_length: u64,
+    flags: u32,
+    new: u64,
+) -> SysResult {
     let flags = RemapFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
     task.address_space
         .remap(UserAddr::new(old), old_length, new_length, flags, UserAddr::new(new))
@@ -308,7 +316,10 @@ pub fn mlock2(task: &mut Task, address: u64, length: u64, flags: u32) -> SysResu
         return Err(Errno::EINVAL);
     }
     may_lock(task)?;
-    task.address_space.lock(UserAddr::new(address), length, flags & ON_FAULT != 0).map(|()| 0).map_err(errno_of)
+    task.address_space
+        .lock(UserAddr::new(address), length, flags & ON_FAULT != 0)
+        .map(|()| 0)
+        .map_err(errno_of)
 }
 
 fn may_lock(task: &Task) -> Result<(), Errno> {
@@ -374,12 +385,20 @@ pub fn process_vm_writev(
 }
 
 #[inline(never)]
-fn transfer(task: &Task, pid: i32, local: (u64, u64), remote: (u64, u64), flags: u64, write: bool) -> SysResult {
+fn transfer(
+    task: &Task,
+    pid: i32,
+    local: (u64, u64),
+    remote: (u64, u64),
+    flags: u64,
+    write: bool,
+) -> SysResult {
     const VECTORS_MAX: u64 = 1024;
     if flags != 0 || local.1 > VECTORS_MAX || remote.1 > VECTORS_MAX {
         return Err(Errno::EINVAL);
     }
-    let read = |list: (u64, u64)| UserPointer::<crate::abi::IoVector>::new(list.0).read_vector(list.1 as usize);
+    let read =
+        |list: (u64, u64)| UserPointer::<crate::abi::IoVector>::new(list.0).read_vector(list.1 as usize);
     let (local, remote) = (read(local)?, read(remote)?);
     let space = other_space(task, pid)?;
     let mut bounce = ::memory::fallible::try_vec_of(0u8, PAGE_SIZE).map_err(|_| Errno::ENOMEM)?;
@@ -422,4 +441,20 @@ fn copy_piece(
     let count = space.read_remote(remote, bounce).map_err(|_| Errno::EFAULT)?;
     crate::user_pointer::write_bytes(local, &bounce[..count])?;
     Ok(count)
+}
+
+/// Memory of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// All of it.
+    pub total_bytes: u64,
+    /// Not in use.
+    pub free_bytes: u64,
+    /// In tmpfs files and shared mappings.
+    pub shared_bytes: u64,
+}
+
+/// How much memory there is.
+pub fn totals() -> Totals {
+    Totals { total_bytes: ::memory::frame::total_frames() * PAGE, ..Totals::default() }
 }

@@ -32,7 +32,7 @@ fn badness(process: &Process, total: u64) -> Option<u64> {
 
 /// Frees memory by ending a process; returns whether trying again makes sense.
 pub fn relieve() -> bool {
-    let total = memory::statistics::summary().total_bytes;
+    let total = crate::memory::totals().total_bytes;
     let Some((victim, score)) = choose(total) else { return false };
     let name = victim.name();
     let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
@@ -63,7 +63,8 @@ fn choose(total: u64) -> Option<(Arc<Process>, u64)> {
 /// Waits until the victim has given its memory back, unless the victim is the caller itself.
 fn wait_for_end(victim: &Process) {
     let me = sched::current().id();
-    let is_mine = victim.threads().iter().any(|thread| thread.kernel_thread().is_some_and(|kernel| kernel.id() == me));
+    let is_mine =
+        victim.threads().iter().any(|thread| thread.kernel_thread().is_some_and(|kernel| kernel.id() == me));
     let start = machine::time::now_ns();
     while !is_mine && !victim.is_zombie() && machine::time::now_ns() - start < PATIENCE_NS {
         sched::timer::sleep_until_uninterruptible(machine::time::now_ns() + POLL_NS);

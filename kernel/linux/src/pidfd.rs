@@ -2,7 +2,10 @@
 
 use alloc::sync::Arc;
 
-use vfs::{DescriptorFlags, FileFeatures, FileOperations, OpenFile, OpenFlags, PollEvents, PollTable, ReservedDescriptor};
+use vfs::{
+    DescriptorFlags, FileFeatures, FileOperations, OpenFile, OpenFlags, PollEvents, PollTable,
+    ReservedDescriptor,
+};
 
 use crate::errno::{Errno, SysResult};
 use crate::process::limits::Resource;
@@ -32,7 +35,8 @@ impl FileOperations for ProcessFile {
     }
 
     fn information(&self, _file: &OpenFile, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
-        let pid = if self.0.state() == crate::process::process::State::Dead { -1 } else { self.0.pid() as i32 };
+        let pid =
+            if self.0.state() == crate::process::process::State::Dead { -1 } else { self.0.pid() as i32 };
         write!(out, "Pid:\t{pid}\nNSpid:\t{pid}\n")
     }
 }

@@ -139,7 +139,8 @@ pub fn arch_prctl(_task: &mut Task, code: u32, address: u64) -> SysResult {
             Ok(0)
         }
         GET_FS | GET_GS => {
-            let base = current().with_user_state(|state| if code == GET_FS { state.fs_base() } else { state.gs_base() });
+            let base = current()
+                .with_user_state(|state| if code == GET_FS { state.fs_base() } else { state.gs_base() });
             UserPointer::<u64>::new(address).write(&base.unwrap_or(0)).map(|()| 0)
         }
         _ => Err(Errno::EINVAL),

@@ -71,7 +71,8 @@ fn chacha20(key: &[u32; 8], counter: u32) -> [u8; BLOCK] {
 }
 
 fn chacha20_with_nonce(key: &[u32; 8], counter: u32, nonce: [u32; 3]) -> [u8; BLOCK] {
-    let mut start = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574, 0, 0, 0, 0, 0, 0, 0, 0, counter, 0, 0, 0];
+    let mut start =
+        [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574, 0, 0, 0, 0, 0, 0, 0, 0, counter, 0, 0, 0];
     start[4..12].copy_from_slice(key);
     start[13..].copy_from_slice(&nonce);
     let mut state = start;

@@ -325,7 +325,9 @@ pub fn membarrier(task: &mut Task, command: u32, flags: u32, _cpu: i32) -> SysRe
             registered.fetch_or(command, relaxed);
             return Ok(0);
         }
-        PRIVATE_EXPEDITED | SYNC_CORE if registered.load(relaxed) & (command << 1) == 0 => return Err(Errno::EPERM),
+        PRIVATE_EXPEDITED | SYNC_CORE if registered.load(relaxed) & (command << 1) == 0 => {
+            return Err(Errno::EPERM);
+        }
         GLOBAL | GLOBAL_EXPEDITED | PRIVATE_EXPEDITED | SYNC_CORE => {}
         _ => return Err(Errno::EINVAL),
     }

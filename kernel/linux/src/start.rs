@@ -88,7 +88,7 @@ pub fn run(command: Command, started: fn(Result<(), Errno>)) -> Result<Arc<Proce
 
     let files = DescriptorTable::new()?;
     for file in &command.files {
-        files.install(file.clone(), 0, Default::default(), u64::from(u32::MAX))?;
+        files.install(file.clone(), vfs::DescriptorFlags::empty(), 0, u64::from(u32::MAX))?;
     }
     let shared = Shared {
         credentials: credentials.clone(),
@@ -139,6 +139,7 @@ fn first_task(
         clear_tid: 0,
         set_tid: 0,
         futex_waiter: None,
+        poll_waiter: None,
         robust_list: 0,
         sequence: Default::default(),
         paused: None,
@@ -157,7 +158,6 @@ fn become_command(
     environment: &[Vec<u8>],
     started: fn(Result<(), Errno>),
 ) {
-    task.thread.adopt_kernel_thread();
     let outcome = execute(&mut task, arguments, environment);
     started(outcome);
     if outcome.is_err() {

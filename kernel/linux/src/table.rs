@@ -14,7 +14,8 @@ use crate::errno::{Errno, SysResult};
 use crate::file;
 use crate::task::Task;
 use crate::{
-    exec, exit, fork, futex, identity, memory, prctl, process, rseq, scheduling, signal, time, timer, wait,
+    exec, exit, fork, futex, identity, memory, pidfd, prctl, process, rseq, scheduling, signal, time, timer,
+    wait,
 };
 
 /// A value that a system call takes from a register.
@@ -312,15 +313,15 @@ system_calls! {
     326 copy_file_range(6) = file::splice::copy_file_range: "";
     327 preadv2(6) = file::transfer::preadv2: "";
     328 pwritev2(6) = file::transfer::pwritev2: "";
-    329 pkey_mprotect(5) = memory::pkey_mprotect: "key -1 only";
+    329 pkey_mprotect(4) = memory::pkey_mprotect: "key -1 only";
     332 statx(5) = file::stat::statx: "";
     334 rseq(4) = rseq::rseq: "";
     424 pidfd_send_signal(4) = signal::calls::pidfd_send_signal: "";
-    434 pidfd_open(2) = file::pidfd::pidfd_open: "";
+    434 pidfd_open(2) = pidfd::pidfd_open: "";
     435 clone3(2) = fork::clone3: "as clone; no CLONE_INTO_CGROUP";
     436 close_range(3) = file::open::close_range: "";
     437 openat2(4) = file::open::openat2: "";
-    438 pidfd_getfd(3) = file::pidfd::pidfd_getfd: "";
+    438 pidfd_getfd(3) = pidfd::pidfd_getfd: "";
     439 faccessat2(4) = file::stat::faccessat2: "";
     441 epoll_pwait2(6) = file::epoll::epoll_pwait2: "";
     449 futex_waitv(5) = futex::futex_waitv: "";
@@ -381,7 +382,8 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_abi() {
-        let number = |name: &str| DESCRIPTIONS.iter().find(|call| call.name == name).map(|call| call.number as u32);
+        let number =
+            |name: &str| DESCRIPTIONS.iter().find(|call| call.name == name).map(|call| call.number as u32);
         assert_eq!(number("futex"), Some(linux_raw_sys::general::__NR_futex));
         assert_eq!(number("clone3"), Some(linux_raw_sys::general::__NR_clone3));
         assert_eq!(number("rseq"), Some(linux_raw_sys::general::__NR_rseq));

@@ -88,6 +88,8 @@ pub struct Task {
     pub(crate) set_tid: u64,
     /// Its place in futex queues, made on its first wait.
     pub(crate) futex_waiter: Option<Arc<crate::futex::Waiter>>,
+    /// What its polls wait with, made on the first.
+    pub(crate) poll_waiter: Option<Arc<dyn vfs::poll::PollWaiting>>,
     /// Cleared, and its futex woken, when the thread ends.
     pub clear_tid: u64,
     /// Head of the robust futex list.
@@ -149,7 +151,7 @@ impl Task {
             match kernel.run_user(&mut self.user) {
                 UserEvent::SystemCall => self.serve_call(),
                 UserEvent::Exception(exception) => self.serve_exception(exception),
-                UserEvent::Interrupted => sched::schedule_if_needed(),
+                UserEvent::Interrupted => reschedule(),
             }
         }
         crate::exit::end_thread(self);
@@ -211,6 +213,13 @@ pub fn clear_attention_unless_killed(task: &mut Task) {
     current().set_attention(false);
     if task.thread.is_killed() {
         current().set_attention(true);
+    }
+}
+
+/// Lets another thread run if one should.
+fn reschedule() {
+    if machine::preempt::need_resched() {
+        sched::schedule();
     }
 }
 

@@ -47,8 +47,15 @@ enum Counted {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Notice {
     None,
-    Process { signal: Signal, value: u64 },
-    Thread { signal: Signal, value: u64, tid: u32 },
+    Process {
+        signal: Signal,
+        value: u64,
+    },
+    Thread {
+        signal: Signal,
+        value: u64,
+        tid: u32,
+    },
     /// The interval timers' signal, which says nothing of the timer.
     Plain(Signal),
 }
@@ -127,7 +134,12 @@ impl Default for ProcessTimers {
 }
 
 impl ProcessTimer {
-    fn new(id: u32, process: &Arc<Process>, counted: Counted, notice: Notice) -> Result<Arc<ProcessTimer>, Errno> {
+    fn new(
+        id: u32,
+        process: &Arc<Process>,
+        counted: Counted,
+        notice: Notice,
+    ) -> Result<Arc<ProcessTimer>, Errno> {
         let setting = Setting { expiry_ns: None, interval_ns: 0, overrun: 0, deleted: false };
         let timer = ProcessTimer {
             id,
@@ -174,7 +186,8 @@ impl ProcessTimer {
             Counted::Clock(clock @ (Clock::Realtime | Clock::Monotonic)) => clock.to_monotonic(expiry),
             _ => {
                 const SOONEST_NS: u64 = 1_000_000;
-                let threads = self.process.upgrade().map_or(1, |process| process.thread_count().max(1)) as u64;
+                let threads =
+                    self.process.upgrade().map_or(1, |process| process.thread_count().max(1)) as u64;
                 let cpus = threads.min(machine::cpu::count() as u64);
                 now_ns() + (expiry.saturating_sub(self.now()) / cpus).max(SOONEST_NS)
             }
@@ -222,7 +235,11 @@ impl ProcessTimer {
             Notice::None => {}
             Notice::Plain(signal) => drop(send::to_process(&process, SignalInformation::from_kernel(signal))),
             Notice::Process { signal, value } => {
-                drop(send::timer_to(&process, None, SignalInformation::timer(signal, self.id, overrun, value)));
+                drop(send::timer_to(
+                    &process,
+                    None,
+                    SignalInformation::timer(signal, self.id, overrun, value),
+                ));
             }
             Notice::Thread { signal, value, tid } => {
                 let thread = table::thread(tid).filter(|thread| Arc::ptr_eq(thread.process(), &process));

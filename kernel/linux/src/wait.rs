@@ -237,7 +237,8 @@ fn wait(task: &mut Task, selection: Selection, options: WaitOptions) -> Result<O
 /// Waits for a child.
 pub fn wait4(task: &mut Task, pid: i32, status: u64, options: u32, usage: u64) -> SysResult {
     let allowed = WaitOptions::all() - WaitOptions::EXITED - WaitOptions::NO_WAIT;
-    let options = WaitOptions::from_bits(options).filter(|given| allowed.contains(*given)).ok_or(Errno::EINVAL)?;
+    let options =
+        WaitOptions::from_bits(options).filter(|given| allowed.contains(*given)).ok_or(Errno::EINVAL)?;
     let selection = match pid {
         -1 => Selection::Any,
         0 => Selection::Group(task.process().group().id()),

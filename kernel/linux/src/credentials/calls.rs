@@ -179,7 +179,8 @@ pub fn getresgid(task: &mut Task, real: u64, effective: u64, saved: u64) -> SysR
 /// Sets the file-system user id; returns the old one in any case.
 pub fn setfsuid(task: &mut Task, id: u32) -> SysResult {
     let before = task.credentials.file.user;
-    let allowed = task.credentials.user.holds(id) || id == before || task.credentials.has(Capabilities::SETUID);
+    let allowed =
+        task.credentials.user.holds(id) || id == before || task.credentials.has(Capabilities::SETUID);
     if allowed && id != KEEP && id != before {
         change(task, |_, new| {
             new.file.user = id;
@@ -193,7 +194,8 @@ pub fn setfsuid(task: &mut Task, id: u32) -> SysResult {
 /// Sets the file-system group id; returns the old one in any case.
 pub fn setfsgid(task: &mut Task, id: u32) -> SysResult {
     let before = task.credentials.file.group;
-    let allowed = task.credentials.group.holds(id) || id == before || task.credentials.has(Capabilities::SETGID);
+    let allowed =
+        task.credentials.group.holds(id) || id == before || task.credentials.has(Capabilities::SETGID);
     if allowed && id != KEEP && id != before {
         change(task, |_, new| {
             new.file.group = id;

@@ -14,7 +14,10 @@ const VERSION_2: u32 = 0x2007_1026;
 const VERSION_3: u32 = 0x2008_0522;
 
 /// How many 32-bit halves the version has; for an unknown version the kernel's own is written back.
-fn halves(header: UserPointer<CapabilityHeader>, data_given: bool) -> Result<(CapabilityHeader, usize), Errno> {
+fn halves(
+    header: UserPointer<CapabilityHeader>,
+    data_given: bool,
+) -> Result<(CapabilityHeader, usize), Errno> {
     let mut read = header.read()?;
     match read.version {
         VERSION_1 => Ok((read, 1)),

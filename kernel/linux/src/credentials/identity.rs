@@ -110,15 +110,14 @@ impl Credentials {
     }
 
     /// As permission checks of access(2) see the process: by its real ids.
-    pub fn for_access(&self) -> FileCredentials {
-        let capabilities =
-            if self.user.real == 0 && !self.secure_bits.contains(SecureBits::NO_SETUID_FIXUP) {
-                self.permitted
-            } else if self.secure_bits.contains(SecureBits::NO_SETUID_FIXUP) {
-                self.file.capabilities
-            } else {
-                Capabilities::empty()
-            };
+    pub fn file_with_real_ids(&self) -> FileCredentials {
+        let capabilities = if self.user.real == 0 && !self.secure_bits.contains(SecureBits::NO_SETUID_FIXUP) {
+            self.permitted
+        } else if self.secure_bits.contains(SecureBits::NO_SETUID_FIXUP) {
+            self.file.capabilities
+        } else {
+            Capabilities::empty()
+        };
         FileCredentials {
             user: self.user.real,
             group: self.group.real,

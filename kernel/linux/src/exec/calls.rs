@@ -11,12 +11,12 @@ use vfs::OpenFile;
 
 use super::arguments::Arguments;
 use super::image::{self, Loaded, ProgramFile};
+use super::open as files;
 use super::stack::{self, Facts};
 use crate::abi::AlternateStack;
 use crate::credentials::identity::Credentials;
 use crate::elf::ExecutableGuard;
 use crate::errno::{Errno, SysResult};
-use super::open as files;
 use crate::file::path::UserPath;
 use crate::process::limits::Resource;
 use crate::process::process::Executable;
@@ -102,7 +102,12 @@ struct Prepared {
 }
 
 #[inline(never)]
-fn execute(task: &mut Task, file: Arc<OpenFile>, name: Vec<u8>, mut arguments: Arguments) -> Result<(), Errno> {
+fn execute(
+    task: &mut Task,
+    file: Arc<OpenFile>,
+    name: Vec<u8>,
+    mut arguments: Arguments,
+) -> Result<(), Errno> {
     if arguments.count == 0 {
         // Programs rely on having a name.
         arguments.replace_first(&[b""])?;
@@ -317,7 +322,6 @@ fn unshare(task: &mut Task) {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,7 +329,10 @@ mod tests {
     #[test]
     fn script_lines_split_into_interpreter_and_one_argument() {
         assert_eq!(parse_script_line(b"/bin/sh\necho"), Ok((&b"/bin/sh"[..], None)));
-        assert_eq!(parse_script_line(b" /usr/bin/env  -S a b \n"), Ok((&b"/usr/bin/env"[..], Some(&b"-S a b"[..]))));
+        assert_eq!(
+            parse_script_line(b" /usr/bin/env  -S a b \n"),
+            Ok((&b"/usr/bin/env"[..], Some(&b"-S a b"[..])))
+        );
         assert_eq!(parse_script_line(b"\n"), Err(Errno::ENOEXEC));
         let long = alloc::vec![b'x'; 300];
         assert_eq!(parse_script_line(&long), Err(Errno::ENOEXEC));

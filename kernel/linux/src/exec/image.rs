@@ -49,8 +49,7 @@ impl ProgramFile {
         if end <= self.head.len() as u64 {
             return header.program(&self.head[header.offset as usize..end as usize]);
         }
-        let mut table =
-            memory::fallible::try_vec_of(0, header.table_bytes()).map_err(|_| Errno::ENOMEM)?;
+        let mut table = memory::fallible::try_vec_of(0, header.table_bytes()).map_err(|_| Errno::ENOMEM)?;
         if read_at(&self.file, header.offset, &mut table)? < table.len() {
             return Err(Errno::ENOEXEC);
         }
@@ -127,7 +126,8 @@ pub(super) fn load(
         FileMappingKind::Zeroes => return Err(Errno::ENOEXEC),
     };
     let object = crate::exec::mapped_object(&file.file);
-    let mapping = memory::fallible::try_arc(FileMapping::new(cache, Some(object))).map_err(|_| Errno::ENOMEM)?;
+    let mapping =
+        memory::fallible::try_arc(FileMapping::new(cache, Some(object))).map_err(|_| Errno::ENOMEM)?;
     let bias = bias_of(space, program, is_interpreter, fixed)?;
     let mut loaded = Loaded {
         bias,
@@ -140,9 +140,12 @@ pub(super) fn load(
     };
     for segment in &program.segments {
         map_segment(space, &mapping, segment, bias)?;
-        let (start, file_end) =
-            (bias + segment.address, bias + segment.address + segment.file_bytes);
-        let range = if segment.protection.contains(Protection::EXECUTE) { &mut loaded.code } else { &mut loaded.data };
+        let (start, file_end) = (bias + segment.address, bias + segment.address + segment.file_bytes);
+        let range = if segment.protection.contains(Protection::EXECUTE) {
+            &mut loaded.code
+        } else {
+            &mut loaded.data
+        };
         *range = (range.0.min(start), range.1.max(file_end));
         loaded.end = loaded.end.max(bias + segment.address + segment.memory_bytes);
     }
@@ -168,19 +171,26 @@ fn bias_of(space: &AddressSpace, program: &Program, is_interpreter: bool, fixed:
     Ok(aligned.wrapping_sub(first))
 }
 
-fn map_segment(space: &AddressSpace, mapping: &Arc<FileMapping>, segment: &Segment, bias: u64) -> Result<(), Errno> {
+fn map_segment(
+    space: &AddressSpace,
+    mapping: &Arc<FileMapping>,
+    segment: &Segment,
+    bias: u64,
+) -> Result<(), Errno> {
     let start = bias.wrapping_add(segment.first_page());
     let file_end = bias.wrapping_add(segment.address + segment.file_bytes);
     let file_pages_end = if segment.file_bytes == 0 { start } else { (file_end + PAGE - 1) & !(PAGE - 1) };
     let end = bias.wrapping_add(segment.end_page());
     if segment.file_bytes > 0 {
         let offset = segment.offset & !(PAGE - 1);
-        let request = MapRequest::private_file(mapping.clone(), offset, file_pages_end - start, segment.protection)
-            .at(UserAddr::new(start));
+        let request =
+            MapRequest::private_file(mapping.clone(), offset, file_pages_end - start, segment.protection)
+                .at(UserAddr::new(start));
         space.map(request).map_err(crate::memory::errno_of)?;
     }
     if end > file_pages_end {
-        let request = MapRequest::anonymous(end - file_pages_end, segment.protection).at(UserAddr::new(file_pages_end));
+        let request =
+            MapRequest::anonymous(end - file_pages_end, segment.protection).at(UserAddr::new(file_pages_end));
         space.map(request).map_err(crate::memory::errno_of)?;
     }
     // The last page of the file's part holds other bytes of the file where the segment wants zeros.

@@ -34,7 +34,7 @@ impl MappedObject for MappedFile {
 
     fn identity(&self) -> (u64, u64) {
         let status = self.0.status();
-        (status.device.to_bits(), status.inode)
+        (status.device.encode(), status.inode)
     }
 }
 

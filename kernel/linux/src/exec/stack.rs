@@ -109,7 +109,12 @@ pub(super) fn build(
     Ok(sp)
 }
 
-fn auxiliary_vector(facts: &Facts<'_>, random: u64, name: u64, platform: u64) -> [(u64, u64); AUXILIARY_PAIRS] {
+fn auxiliary_vector(
+    facts: &Facts<'_>,
+    random: u64,
+    name: u64,
+    platform: u64,
+) -> [(u64, u64); AUXILIARY_PAIRS] {
     let (user, group) = (&facts.credentials.user, &facts.credentials.group);
     [
         (AT_SYSINFO_EHDR, facts.vdso),

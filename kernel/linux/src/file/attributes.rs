@@ -14,7 +14,13 @@ use crate::user_pointer::UserPointer;
 const MODE_BITS: u32 = 0o7777;
 
 #[inline(never)]
-fn change_at(task: &Task, directory: i32, path: &UserPath, flags: u32, change: &AttributeChange) -> SysResult {
+fn change_at(
+    task: &Task,
+    directory: i32,
+    path: &UserPath,
+    flags: u32,
+    change: &AttributeChange,
+) -> SysResult {
     if path.as_bytes().is_empty() && flags & AT_EMPTY_PATH != 0 && directory != AT_FDCWD {
         return change_file(task, directory, change, true);
     }
@@ -73,7 +79,8 @@ pub fn fchmodat2(task: &mut Task, directory: i32, path: u64, mode: u32, flags: u
 /// Symbolic links have no mode of their own.
 fn refuse_links(task: &Task, directory: i32, path: &UserPath) -> Result<(), Errno> {
     let lookup = lookup_flags(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH);
-    let status = task.with_places(directory, path, |context, start, path| Ok(context.status(start, path, lookup)?))?;
+    let status =
+        task.with_places(directory, path, |context, start, path| Ok(context.status(start, path, lookup)?))?;
     let is_link = vfs::FileKind::from_mode(status.mode) == Some(vfs::FileKind::SymbolicLink);
     if is_link { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
 }

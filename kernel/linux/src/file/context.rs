@@ -103,7 +103,11 @@ impl Task {
     ///
     /// # Errors
     /// EMFILE, ENOMEM.
-    pub fn install_file(&self, file: alloc::sync::Arc<vfs::OpenFile>, close_on_exec: bool) -> crate::errno::SysResult {
+    pub fn install_file(
+        &self,
+        file: alloc::sync::Arc<vfs::OpenFile>,
+        close_on_exec: bool,
+    ) -> crate::errno::SysResult {
         let reserved = self.files.reserve(self.descriptor_limit())?;
         Ok(reserved.install(file, descriptor_flags(close_on_exec)) as usize)
     }

@@ -110,7 +110,8 @@ pub fn getcwd(task: &mut Task, buffer: u64, size: usize) -> SysResult {
 /// Changes the working directory.
 pub fn chdir(task: &mut Task, path: u64) -> SysResult {
     let path = UserPath::read(path)?;
-    let place = task.with_places(AT_FDCWD, &path, |context, start, path| Ok(context.walk_to_directory(start, path)?))?;
+    let place = task
+        .with_places(AT_FDCWD, &path, |context, start, path| Ok(context.walk_to_directory(start, path)?))?;
     task.file_system.set_cwd(&place)?;
     Ok(0)
 }
@@ -130,7 +131,8 @@ pub fn fchdir(task: &mut Task, descriptor: i32) -> SysResult {
 /// Changes the root directory.
 pub fn chroot(task: &mut Task, path: u64) -> SysResult {
     let path = UserPath::read(path)?;
-    let place = task.with_places(AT_FDCWD, &path, |context, start, path| Ok(context.walk_to_directory(start, path)?))?;
+    let place = task
+        .with_places(AT_FDCWD, &path, |context, start, path| Ok(context.walk_to_directory(start, path)?))?;
     if !task.credentials.file.has(Capabilities::SYS_CHROOT) {
         return Err(Errno::EPERM);
     }

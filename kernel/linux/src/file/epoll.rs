@@ -1,9 +1,9 @@
 //! epoll(7).
 
-use vfs::epoll::{Control, Epoll, EpollFlags};
+use vfs::epoll::{Epoll, EpollEvent, EpollEvents, create_epoll};
 use vfs::flags::OpenFlags;
 
-use super::context::not_restarted;
+use super::context::{descriptor_number, not_restarted};
 use super::poll::{deadline_of_milliseconds, deadline_of_timespec};
 use crate::abi::Timespec;
 use crate::errno::{Errno, SysResult};
@@ -26,29 +26,34 @@ pub fn epoll_create1(task: &mut Task, flags: u32) -> SysResult {
     if flags & !OpenFlags::CLOSE_ON_EXEC.bits() != 0 {
         return Err(Errno::EINVAL);
     }
-    task.install_file(vfs::epoll::create()?, flags != 0)
+    task.install_file(create_epoll()?, flags != 0)
 }
 
 /// Adds, changes or removes a watched file.
 #[inline(never)]
 pub fn epoll_ctl(task: &mut Task, set: i32, operation: i32, descriptor: i32, event: u64) -> SysResult {
-    let operation = match operation {
-        1 => Control::Add,
-        2 => Control::Delete,
-        3 => Control::Modify,
-        _ => return Err(Errno::EINVAL),
-    };
-    let (mut flags, mut data) = (EpollFlags::empty(), 0);
-    if operation != Control::Delete {
+    const ADD: i32 = 1;
+    const DELETE: i32 = 2;
+    const MODIFY: i32 = 3;
+    let (mut flags, mut data) = (EpollEvents::empty(), 0);
+    if operation != DELETE {
         let mut bytes = [0; EVENT_BYTES];
         read_bytes(event, &mut bytes)?;
         let (events, rest) = bytes.split_at(4);
-        flags = EpollFlags::from_bits_retain(u32::from_ne_bytes(events.try_into().map_err(|_| Errno::EINVAL)?));
+        flags =
+            EpollEvents::from_bits_retain(u32::from_ne_bytes(events.try_into().map_err(|_| Errno::EINVAL)?));
         data = u64::from_ne_bytes(rest.try_into().map_err(|_| Errno::EINVAL)?);
     }
     let (set, file) = (task.usable_file(set)?, task.usable_file(descriptor)?);
     let epoll = set.object::<Epoll>().ok_or(Errno::EINVAL)?;
-    epoll.control(operation, descriptor, &file, flags, data)?;
+    let event = EpollEvent { events: flags, data };
+    let number = descriptor_number(descriptor)?;
+    match operation {
+        ADD => epoll.add(number, &file, event)?,
+        DELETE => epoll.remove(number, &file)?,
+        MODIFY => epoll.modify(number, &file, event)?,
+        _ => return Err(Errno::EINVAL),
+    }
     Ok(0)
 }
 
@@ -62,10 +67,10 @@ fn wait(task: &Task, set: i32, events: u64, maximum: i32, deadline_ns: Option<u6
     let epoll = set.object::<Epoll>().ok_or(Errno::EINVAL)?;
     let mut next = events;
     epoll
-        .wait(maximum, deadline_ns, |ready, data| {
+        .wait(maximum, deadline_ns, &mut |event| {
             let mut bytes = [0; EVENT_BYTES];
-            bytes[..4].copy_from_slice(&ready.bits().to_ne_bytes());
-            bytes[4..].copy_from_slice(&data.to_ne_bytes());
+            bytes[..4].copy_from_slice(&event.events.bits().to_ne_bytes());
+            bytes[4..].copy_from_slice(&event.data.to_ne_bytes());
             write_bytes(next, &bytes).map_err(|_| vfs::Error::BadAddress)?;
             next += EVENT_BYTES as u64;
             Ok(())

@@ -133,7 +133,14 @@ pub fn lsetxattr(task: &mut Task, path: u64, name: u64, value: u64, size: usize,
 }
 
 /// Sets an extended attribute of an open file.
-pub fn fsetxattr(task: &mut Task, descriptor: i32, name: u64, value: u64, size: usize, flags: u32) -> SysResult {
+pub fn fsetxattr(
+    task: &mut Task,
+    descriptor: i32,
+    name: u64,
+    value: u64,
+    size: usize,
+    flags: u32,
+) -> SysResult {
     set(task, &Target::open(task, descriptor)?, name, value, size, flags)
 }
 

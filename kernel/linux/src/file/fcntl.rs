@@ -61,7 +61,9 @@ pub fn fcntl(task: &mut Task, descriptor: i32, command: u32, argument: u64) -> S
         F_GETLK | F_OFD_GETLK => test_lock(task, &file, argument, command == F_OFD_GETLK),
         F_SETLK | F_SETLKW => set_lock(task, &file, argument, command == F_SETLKW, false),
         F_OFD_SETLK | F_OFD_SETLKW => set_lock(task, &file, argument, command == F_OFD_SETLKW, true),
-        F_SETOWN | F_GETOWN | F_SETSIG | F_GETSIG | F_SETOWN_EX | F_GETOWN_EX => owner(&file, command, argument),
+        F_SETOWN | F_GETOWN | F_SETSIG | F_GETSIG | F_SETOWN_EX | F_GETOWN_EX => {
+            owner(&file, command, argument)
+        }
         F_SETLEASE | F_GETLEASE => Err(Errno::EINVAL),
         F_SETPIPE_SZ => {
             let pipe = file.operations().pipe().ok_or(Errno::EBADF)?;
@@ -81,7 +83,7 @@ fn duplicate(task: &Task, file: Arc<OpenFile>, command: u32, minimum: u64) -> Sy
     if u64::from(minimum) >= limit {
         return Err(Errno::EINVAL);
     }
-    Ok(task.files.install(file, minimum, limit, descriptor_flags(command == F_DUPFD_CLOEXEC))? as usize)
+    Ok(task.files.install(file, descriptor_flags(command == F_DUPFD_CLOEXEC), minimum, limit)? as usize)
 }
 
 fn set_status(task: &Task, file: &OpenFile, flags: u64) -> SysResult {
@@ -89,7 +91,10 @@ fn set_status(task: &Task, file: &OpenFile, flags: u64) -> SysResult {
     let gains_no_access_time =
         wanted.contains(OpenFlags::NO_ACCESS_TIME) && !file.flags().contains(OpenFlags::NO_ACCESS_TIME);
     let credentials = &task.credentials.file;
-    if gains_no_access_time && credentials.user != file.inode().user() && !credentials.has(Capabilities::FOWNER) {
+    if gains_no_access_time
+        && credentials.user != file.inode().user()
+        && !credentials.has(Capabilities::FOWNER)
+    {
         return Err(Errno::EPERM);
     }
     file.set_flags(wanted)?;
@@ -205,7 +210,8 @@ fn owner(file: &OpenFile, command: u32, argument: u64) -> SysResult {
             };
         }
         _ => {
-            let pair = if owner.owner < 0 { [F_OWNER_PGRP, -owner.owner] } else { [F_OWNER_PID, owner.owner] };
+            let pair =
+                if owner.owner < 0 { [F_OWNER_PGRP, -owner.owner] } else { [F_OWNER_PID, owner.owner] };
             UserPointer::<[i32; 2]>::new(argument).write(&pair)?;
             return Ok(0);
         }
@@ -215,11 +221,9 @@ fn owner(file: &OpenFile, command: u32, argument: u64) -> SysResult {
 }
 
 fn seals(file: &OpenFile, command: u32, argument: u64) -> SysResult {
-    if command == F_GET_SEALS {
-        return Ok(vfs::memfd::seals(file)? as usize);
-    }
-    vfs::memfd::add_seals(file, argument as u32)?;
-    Ok(0)
+    // Only files of memfd_create can be sealed.
+    let _ = (file, command, argument);
+    Err(Errno::EINVAL)
 }
 
 const LOCK_SH: u32 = 1;

@@ -40,7 +40,7 @@ pub fn ioctl(task: &mut Task, descriptor: i32, command: u32, argument: u64) -> S
             Ok(0)
         }
         FIGETBSZ if file.path().is_some() => {
-            UserPointer::<i32>::new(argument).write(&(memory::PAGE_SIZE as i32))?;
+            UserPointer::<i32>::new(argument).write(&(machine::address::PAGE_SIZE as i32))?;
             Ok(0)
         }
         FIONREAD if file.inode().kind == FileKind::Regular => {

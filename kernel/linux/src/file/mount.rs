@@ -109,7 +109,8 @@ fn propagation(flags: u64) -> Result<Propagation, Errno> {
 pub fn umount2(task: &mut Task, target: u64, flags: u32) -> SysResult {
     let flags = UnmountFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
     let target = UserPath::read(target)?;
-    let follow = if flags.contains(UnmountFlags::NO_FOLLOW) { LookupFlags::empty() } else { LookupFlags::FOLLOW };
+    let follow =
+        if flags.contains(UnmountFlags::NO_FOLLOW) { LookupFlags::empty() } else { LookupFlags::FOLLOW };
     let place = place_of(task, &target, follow)?;
     check_privilege(task)?;
     let places = task.file_system.places();
@@ -126,6 +127,8 @@ pub fn pivot_root(task: &mut Task, new_root: u64, put_old: u64) -> SysResult {
     let (new_root, put_old) = (place_of(task, &new_root, flags)?, place_of(task, &put_old, flags)?);
     let places = task.file_system.places();
     places.namespace.pivot_root(&new_root, &put_old, &places.root)?;
-    crate::process::table::for_each_file_system_context(|context| context.move_root(&places.root, &new_root))?;
+    crate::process::table::for_each_file_system_context(|context| {
+        context.move_root(&places.root, &new_root)
+    })?;
     Ok(0)
 }

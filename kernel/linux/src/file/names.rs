@@ -67,7 +67,8 @@ pub fn readlink(task: &mut Task, path: u64, buffer: u64, size: i32) -> SysResult
 pub fn readlinkat(task: &mut Task, directory: i32, path: u64, buffer: u64, size: i32) -> SysResult {
     let size = usize::try_from(size).ok().filter(|&size| size > 0).ok_or(Errno::EINVAL)?;
     let path = UserPath::read(path)?;
-    let text = task.with_places(directory, &path, |context, start, path| Ok(context.read_link(start, path)?))?;
+    let text =
+        task.with_places(directory, &path, |context, start, path| Ok(context.read_link(start, path)?))?;
     let shown = &text[..text.len().min(size)];
     write_bytes(buffer, shown)?;
     Ok(shown.len())
@@ -139,7 +140,8 @@ pub fn mknodat(task: &mut Task, directory: i32, path: u64, mode: u32, device: u3
         FileKind::SymbolicLink => return Err(Errno::EINVAL),
         _ => {}
     }
-    let special = if kind.is_device() { DeviceNumber::decode(device.into()) } else { DeviceNumber::default() };
+    let special =
+        if kind.is_device() { DeviceNumber::decode(device.into()) } else { DeviceNumber::default() };
     task.with_places(directory, &path, |context, start, path| {
         context.make_node(start, path, kind, mode & 0o7777, special)?;
         Ok(0)

@@ -20,7 +20,8 @@ const MODE_BITS: u32 = 0o7777;
 fn open_at(task: &mut Task, directory: i32, path: u64, how: &OpenHow) -> SysResult {
     let path = UserPath::read(path)?;
     let reserved = task.files.reserve(task.descriptor_limit())?;
-    let file = task.with_places(directory, &path, |context, start, path| Ok(context.open(start, path, how)?))?;
+    let file =
+        task.with_places(directory, &path, |context, start, path| Ok(context.open(start, path, how)?))?;
     let close_on_exec = how.flags.contains(OpenFlags::CLOSE_ON_EXEC);
     Ok(reserved.install(file, descriptor_flags(close_on_exec)) as usize)
 }
@@ -77,7 +78,12 @@ struct OpenHowWords {
 ///
 /// # Errors
 /// E2BIG, EFAULT, EINVAL when it is shorter than its first version.
-pub fn read_extensible(address: u64, size: usize, into: &mut [u8], first_version: usize) -> Result<(), Errno> {
+pub fn read_extensible(
+    address: u64,
+    size: usize,
+    into: &mut [u8],
+    first_version: usize,
+) -> Result<(), Errno> {
     const PAGE: usize = 4096;
     if size < first_version {
         return Err(Errno::EINVAL);
@@ -111,14 +117,12 @@ pub fn openat2(task: &mut Task, directory: i32, path: u64, how: u64, size: usize
     if flags & !KNOWN_FLAGS != 0 || mode & !MODE_BITS != 0 || (!creates && mode != 0) {
         return Err(Errno::EINVAL);
     }
-    let path_flags =
-        OpenFlags::PATH | OpenFlags::DIRECTORY | OpenFlags::NO_FOLLOW | OpenFlags::CLOSE_ON_EXEC;
+    let path_flags = OpenFlags::PATH | OpenFlags::DIRECTORY | OpenFlags::NO_FOLLOW | OpenFlags::CLOSE_ON_EXEC;
     if flags & OpenFlags::PATH.bits() != 0 && flags & !path_flags.bits() != 0 {
         return Err(Errno::EINVAL);
     }
     let resolve = resolve_flags(words.resolve)?;
-    if resolve.contains(LookupFlags::CACHED)
-        && flags & (OpenFlags::TRUNCATE | OpenFlags::CREATE).bits() != 0
+    if resolve.contains(LookupFlags::CACHED) && flags & (OpenFlags::TRUNCATE | OpenFlags::CREATE).bits() != 0
     {
         return Err(Errno::EAGAIN);
     }
@@ -182,12 +186,17 @@ pub fn close_range(task: &mut Task, first: u32, last: u32, flags: u32) -> SysRes
 /// Copies a descriptor to the lowest free number.
 pub fn dup(task: &mut Task, descriptor: i32) -> SysResult {
     let file = task.file(descriptor)?;
-    Ok(task.files.install(file, 0, task.descriptor_limit(), descriptor_flags(false))? as usize)
+    Ok(task.files.install(file, descriptor_flags(false), 0, task.descriptor_limit())? as usize)
 }
 
-fn dup_to(task: &mut Task, file: alloc::sync::Arc<vfs::OpenFile>, target: u32, close_on_exec: bool) -> SysResult {
+fn dup_to(
+    task: &mut Task,
+    file: alloc::sync::Arc<vfs::OpenFile>,
+    target: u32,
+    close_on_exec: bool,
+) -> SysResult {
     let flags = descriptor_flags(close_on_exec);
-    let replaced = task.files.replace(target, file, task.descriptor_limit(), flags)?;
+    let replaced = task.files.replace(file, flags, target, task.descriptor_limit())?;
     if let Some(replaced) = replaced {
         // Errors of the implied close are not reported.
         let _ = replaced.closed_by(task.files.id());
@@ -213,4 +222,3 @@ pub fn dup3(task: &mut Task, descriptor: i32, target: i32, flags: u32) -> SysRes
     let file = task.file(descriptor)?;
     dup_to(task, file, target, flags != 0)
 }
-

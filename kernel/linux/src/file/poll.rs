@@ -89,7 +89,8 @@ fn poll_list(task: &mut Task, list: u64, count: u32, deadline_ns: Option<u64>) -
     let mut requests = requests(count as usize).map_err(|_| vfs::Error::OutOfMemory)?;
     for at in 0..count as usize {
         let words = pointer.add(at).read().map_err(bad_address)?;
-        requests.push(task.poll_request(words.descriptor, PollEvents::from_bits_truncate(words.events.into())));
+        requests
+            .push(task.poll_request(words.descriptor, PollEvents::from_bits_truncate(words.events.into())));
     }
     let found = vfs::poll::poll(&waiter, &mut requests, deadline_ns)?;
     for (at, request) in requests.iter().enumerate() {
@@ -146,4 +147,3 @@ pub(super) fn store_rest(timeout: UserPointer<Timespec>, deadline_ns: Option<u64
         let _ = pointer.write(&Timespec::from_ns(deadline_ns.saturating_sub(now_ns())));
     }
 }
-

@@ -216,7 +216,8 @@ fn access_at(task: &Task, directory: i32, path: u64, mode: u32, flags: u32) -> S
     let real = if flags & AT_EACCESS == 0 { Some(task.credentials.file_with_real_ids()) } else { None };
     let lookup = lookup_flags(flags);
     task.with_places(directory, &path, |context, start, path| {
-        let context = vfs::walk::PathContext { credentials: real.as_ref().unwrap_or(context.credentials), ..*context };
+        let context =
+            vfs::walk::PathContext { credentials: real.as_ref().unwrap_or(context.credentials), ..*context };
         context.access(start, path, access, lookup)?;
         Ok(0)
     })

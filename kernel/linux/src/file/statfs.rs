@@ -37,7 +37,15 @@ fn put(out: u64, mount: &Mount) -> SysResult {
     let status = superblock.status();
     let flags = mount.flags();
     // Bits whose ST_* value differs from their MS_* value.
-    let mut shown = u64::from((flags & (MountFlags::READ_ONLY | MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | MountFlags::NO_EXECUTE | MountFlags::SYNCHRONOUS)).bits());
+    let mut shown = u64::from(
+        (flags
+            & (MountFlags::READ_ONLY
+                | MountFlags::NO_SET_ID
+                | MountFlags::NO_DEVICES
+                | MountFlags::NO_EXECUTE
+                | MountFlags::SYNCHRONOUS))
+            .bits(),
+    );
     for (flag, bit) in [
         (MountFlags::NO_ACCESS_TIME, 0x400),
         (MountFlags::NO_DIRECTORY_ACCESS_TIME, 0x800),

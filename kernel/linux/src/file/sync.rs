@@ -10,7 +10,7 @@ pub fn sync(task: &mut Task) -> SysResult {
     let places = task.file_system.places();
     // sync(2) always succeeds; errors are for those who wrote.
     let _ = places.namespace.describe(&places.root, |mount| {
-        let _ = mount.superblock.operations().sync();
+        let _ = mount.mount.superblock().operations().sync();
         Ok(())
     });
     Ok(0)

@@ -32,7 +32,11 @@ const RWF_APPEND: u32 = 16;
 fn user_range(address: u64, length: usize) -> Result<(UserAddr, usize), Errno> {
     let length = length.min(TRANSFER_MAX);
     let end = address.checked_add(length as u64).ok_or(Errno::EFAULT)?;
-    if end > machine::address::USER_END as u64 { Err(Errno::EFAULT) } else { Ok((UserAddr::new(address), length)) }
+    if end > machine::address::USER_END as u64 {
+        Err(Errno::EFAULT)
+    } else {
+        Ok((UserAddr::new(address), length))
+    }
 }
 
 /// Sends SIGPIPE for a write to a broken pipe.
@@ -57,7 +61,8 @@ fn limit_size(task: &Task, file: &OpenFile, position: u64, length: usize) -> Res
     if limit == u64::MAX || file.inode().kind != vfs::FileKind::Regular {
         return Ok(length);
     }
-    let start = if file.flags().contains(vfs::flags::OpenFlags::APPEND) { file.inode().size() } else { position };
+    let start =
+        if file.flags().contains(vfs::flags::OpenFlags::APPEND) { file.inode().size() } else { position };
     if start >= limit && length > 0 {
         let _ = crate::signal::send::to_thread(&task.thread, SignalInformation::kernel(Signal::SIGXFSZ));
         return Err(Errno::EFBIG);
@@ -144,7 +149,12 @@ fn write_ranges(task: &Task, file: &Arc<OpenFile>, ranges: &[UserRange], positio
     write_ranges_at(task, file, ranges, position)
 }
 
-fn write_ranges_at(task: &Task, file: &Arc<OpenFile>, ranges: &[UserRange], position: Option<i64>) -> SysResult {
+fn write_ranges_at(
+    task: &Task,
+    file: &Arc<OpenFile>,
+    ranges: &[UserRange],
+    position: Option<i64>,
+) -> SysResult {
     let mut source = Source::user_list(ranges);
     let result = match position {
         Some(position) => file.write_at(position, &mut source),
@@ -193,7 +203,11 @@ pub fn preadv2(
     flags: u32,
 ) -> SysResult {
     check_flags(flags)?;
-    if position == -1 { readv(task, descriptor, list, count) } else { preadv(task, descriptor, list, count, position) }
+    if position == -1 {
+        readv(task, descriptor, list, count)
+    } else {
+        preadv(task, descriptor, list, count, position)
+    }
 }
 
 /// As pwritev with flags; position −1 is the file's own. RWF_SYNC and RWF_DSYNC write through, RWF_APPEND and
@@ -222,7 +236,11 @@ pub fn pwritev2(
 
 fn check_flags(flags: u32) -> Result<(), Errno> {
     const KNOWN: u32 = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND;
-    if flags & !KNOWN != 0 || flags & (RWF_NOWAIT | RWF_APPEND) != 0 { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
+    if flags & !KNOWN != 0 || flags & (RWF_NOWAIT | RWF_APPEND) != 0 {
+        Err(Errno::EOPNOTSUPP)
+    } else {
+        Ok(())
+    }
 }
 
 /// Moves a file's position.

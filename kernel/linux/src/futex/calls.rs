@@ -30,7 +30,15 @@ const MATCH_ANY: u32 = u32::MAX;
 const FAULT_TRIES: u32 = 16;
 
 /// Dispatches by operation.
-pub fn futex(task: &mut Task, address: u64, operation: u32, value: u32, timeout: u64, second: u64, third: u32) -> SysResult {
+pub fn futex(
+    task: &mut Task,
+    address: u64,
+    operation: u32,
+    value: u32,
+    timeout: u64,
+    second: u64,
+    third: u32,
+) -> SysResult {
     let shared = operation & PRIVATE == 0;
     let command = operation & COMMAND_MASK;
     if operation & REALTIME != 0 && command != WAIT_BITSET && command != WAIT {
@@ -82,7 +90,14 @@ pub(super) fn waiter_of(task: &mut Task) -> Result<Arc<Waiter>, Errno> {
 }
 
 /// Sleeps while the word has the value.
-fn wait(task: &mut Task, address: u64, value: u32, shared: bool, bitset: u32, deadline_ns: Option<u64>) -> SysResult {
+fn wait(
+    task: &mut Task,
+    address: u64,
+    value: u32,
+    shared: bool,
+    bitset: u32,
+    deadline_ns: Option<u64>,
+) -> SysResult {
     if bitset == 0 {
         return Err(Errno::EINVAL);
     }
@@ -103,7 +118,13 @@ fn wait(task: &mut Task, address: u64, value: u32, shared: bool, bitset: u32, de
 }
 
 /// Queues the waiter if the word has the value.
-pub(super) fn enqueue(key: Key, address: u64, value: u32, bitset: u32, waiter: &Arc<Waiter>) -> Result<(), Errno> {
+pub(super) fn enqueue(
+    key: Key,
+    address: u64,
+    value: u32,
+    bitset: u32,
+    waiter: &Arc<Waiter>,
+) -> Result<(), Errno> {
     for _ in 0..FAULT_TRIES {
         {
             let mut bucket = queue::lock(&key);
@@ -120,7 +141,14 @@ pub(super) fn enqueue(key: Key, address: u64, value: u32, bitset: u32, waiter: &
 }
 
 /// Goes on with an interrupted wait.
-pub fn resume(task: &mut Task, address: u64, value: u32, shared: bool, bitset: u32, deadline_ns: u64) -> SysResult {
+pub fn resume(
+    task: &mut Task,
+    address: u64,
+    value: u32,
+    shared: bool,
+    bitset: u32,
+    deadline_ns: u64,
+) -> SysResult {
     wait(task, address, value, shared, bitset, Some(deadline_ns))
 }
 

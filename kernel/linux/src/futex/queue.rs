@@ -59,7 +59,8 @@ pub(super) struct Bucket {
     queue: VecDeque<Entry>,
 }
 
-static TABLE: [SpinLock<Bucket>; BUCKETS] = [const { SpinLock::new(Bucket { queue: VecDeque::new() }) }; BUCKETS];
+static TABLE: [SpinLock<Bucket>; BUCKETS] =
+    [const { SpinLock::new(Bucket { queue: VecDeque::new() }) }; BUCKETS];
 
 fn index(key: &Key) -> usize {
     key.hash() % BUCKETS
@@ -109,7 +110,13 @@ impl Bucket {
     }
 
     /// Moves up to `count` waiters to another key, possibly in another bucket; returns how many.
-    fn requeue(&mut self, mut other: Option<&mut Bucket>, from: &Key, to: Key, count: usize) -> Result<usize, Errno> {
+    fn requeue(
+        &mut self,
+        mut other: Option<&mut Bucket>,
+        from: &Key,
+        to: Key,
+        count: usize,
+    ) -> Result<usize, Errno> {
         let mut moved = 0;
         let mut at = 0;
         while moved < count && at < self.queue.len() {
@@ -153,7 +160,11 @@ pub(super) fn wake_and_requeue(
 }
 
 /// Calls with the buckets of both keys locked; the second is `None` when it is the same as the first.
-pub(super) fn with_both<T>(from: &Key, to: &Key, body: impl FnOnce(&mut Bucket, Option<&mut Bucket>) -> T) -> T {
+pub(super) fn with_both<T>(
+    from: &Key,
+    to: &Key,
+    body: impl FnOnce(&mut Bucket, Option<&mut Bucket>) -> T,
+) -> T {
     let (one, two) = (index(from), index(to));
     if one == two {
         return body(&mut TABLE[one].lock(), None);

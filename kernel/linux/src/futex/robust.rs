@@ -34,7 +34,9 @@ pub fn get_robust_list(task: &mut Task, pid: i32, head: u64, size: u64) -> SysRe
         task.robust_list
     } else {
         let thread = u32::try_from(pid).ok().and_then(table::thread).ok_or(Errno::ESRCH)?;
-        if !task.credentials.may_inspect(&thread.credentials()) && !task.credentials.has(Capabilities::SYS_PTRACE) {
+        if !task.credentials.may_inspect(&thread.credentials())
+            && !task.credentials.has(Capabilities::SYS_PTRACE)
+        {
             return Err(Errno::EPERM);
         }
         thread.robust_list.load(core::sync::atomic::Ordering::Relaxed)
@@ -83,7 +85,8 @@ fn mark(task: &Task, address: u64, priority_inheriting: bool, pending: bool) -> 
             return Ok(());
         }
         let new = old & WAITERS | OWNER_DIED;
-        let found = machine::user_memory::compare_exchange_u32(target, old, new).map_err(|_| Errno::EFAULT)?;
+        let found =
+            machine::user_memory::compare_exchange_u32(target, old, new).map_err(|_| Errno::EFAULT)?;
         if found == old {
             if !priority_inheriting && old & WAITERS != 0 {
                 super::wake_address(task, address);

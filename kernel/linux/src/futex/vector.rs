@@ -20,7 +20,14 @@ const CLOCK_MONOTONIC: u32 = 1;
 
 /// Sleeps while each word has its value; returns the index of one that was woken.
 #[inline(never)]
-pub fn futex_waitv(task: &mut Task, list: u64, count: u32, flags: u32, timeout: u64, clock: u32) -> SysResult {
+pub fn futex_waitv(
+    task: &mut Task,
+    list: u64,
+    count: u32,
+    flags: u32,
+    timeout: u64,
+    clock: u32,
+) -> SysResult {
     if flags != 0 || count == 0 || count > WAITERS_MAX {
         return Err(Errno::EINVAL);
     }
@@ -69,4 +76,3 @@ fn enqueue(task: &Task, wanted: &FutexWaiter, waiter: &Arc<Waiter>) -> Result<()
     let key = Key::of(task, wanted.address, wanted.flags & PRIVATE == 0)?;
     super::calls::enqueue(key, wanted.address, wanted.value as u32, u32::MAX, waiter)
 }
-

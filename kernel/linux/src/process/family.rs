@@ -83,9 +83,9 @@ pub fn release_orphaned_groups(process: &Arc<Process>, children: &[Arc<Process>]
 
 fn release_if_orphaned(group: &Arc<super::group::ProcessGroup>, except: Option<&Process>) {
     let members = group.members();
-    let stopped = members.iter().any(|member| {
-        matches!(member.signals.lock().stop, crate::signal::shared::StopState::Stopped(_))
-    });
+    let stopped = members
+        .iter()
+        .any(|member| matches!(member.signals.lock().stop, crate::signal::shared::StopState::Stopped(_)));
     if !stopped || !group.is_orphaned(except) {
         return;
     }

@@ -29,7 +29,8 @@ pub struct Session {
 impl Session {
     /// A new session; its first group is made with [`ProcessGroup::new`].
     pub fn new(id: Pid) -> Result<Arc<Session>, Errno> {
-        memory::fallible::try_arc(Session { id, terminal: SpinLock::new(None), groups: AtomicUsize::new(0) }).map_err(|_| Errno::ENOMEM)
+        memory::fallible::try_arc(Session { id, terminal: SpinLock::new(None), groups: AtomicUsize::new(0) })
+            .map_err(|_| Errno::ENOMEM)
     }
 
     /// Its number: the pid of the process that made it.

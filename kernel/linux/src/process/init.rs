@@ -39,7 +39,7 @@ pub fn start(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
     END.call_once(|| end);
     let reserved = ReservedPid::claim(INIT)?.ok_or(Errno::EEXIST)?;
     let group = ProcessGroup::new(INIT, Session::new(INIT)?)?;
-    let threads = memory::statistics::summary().total_bytes / BYTES_PER_THREAD;
+    let threads = crate::memory::totals().total_bytes / BYTES_PER_THREAD;
     let mut name = [0; super::thread::NAME_BYTES];
     name[..4].copy_from_slice(b"init");
     let no_memory = |_| Errno::ENOMEM;

@@ -246,7 +246,10 @@ impl Process {
         self.address_space.lock().clone()
     }
 
-    pub(crate) fn replace_address_space(&self, space: Option<Arc<AddressSpace>>) -> Option<Arc<AddressSpace>> {
+    pub(crate) fn replace_address_space(
+        &self,
+        space: Option<Arc<AddressSpace>>,
+    ) -> Option<Arc<AddressSpace>> {
         core::mem::replace(&mut *self.address_space.lock(), space)
     }
 

@@ -250,6 +250,20 @@ pub fn for_each_process(mut visit: impl FnMut(&Arc<Process>)) {
     }
 }
 
+/// Calls for the root and current directory of each thread (pivot_root moves those at the old root).
+pub fn for_each_file_system_context(
+    mut visit: impl FnMut(&vfs::FileSystemContext) -> Result<(), vfs::Error>,
+) -> Result<(), Errno> {
+    for process in processes()? {
+        for thread in process.threads() {
+            if let Some(context) = thread.file_system() {
+                visit(&context)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// How many threads there are.
 pub fn thread_count() -> u32 {
     THREADS.load(Ordering::Relaxed)

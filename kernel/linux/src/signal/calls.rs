@@ -201,8 +201,7 @@ pub(super) fn set_alternate_stack(task: &mut Task, wanted: &AlternateStack) -> R
 /// Whether the caller may send the signal; SIGCONT may go to any process of the session.
 fn permitted(task: &Task, target: &Process, signal: Option<Signal>) -> bool {
     let same_session = || task.process().group().session().id() == target.group().session().id();
-    task.credentials.may_signal(&target.credentials())
-        || (signal == Some(Signal::SIGCONT) && same_session())
+    task.credentials.may_signal(&target.credentials()) || (signal == Some(Signal::SIGCONT) && same_session())
 }
 
 /// Sends to one process; signal `None` (0) only checks.
@@ -248,7 +247,8 @@ pub fn kill(task: &mut Task, pid: i32, number: i32) -> SysResult {
         -1 => {
             let me = task.process().pid();
             let others = table::processes()?;
-            let others = others.into_iter().filter(|process| process.pid() != me && process.pid() != table::INIT);
+            let others =
+                others.into_iter().filter(|process| process.pid() != me && process.pid() != table::INIT);
             kill_each(task, others, signal)
         }
         i32::MIN => Err(Errno::ESRCH),
@@ -293,7 +293,13 @@ pub fn tgkill(task: &mut Task, tgid: i32, tid: i32, number: i32) -> SysResult {
     send_to_thread(task, &thread, number)
 }
 
-fn queue(task: &Task, target: &Arc<Process>, thread: Option<&Arc<Thread>>, number: i32, words: u64) -> SysResult {
+fn queue(
+    task: &Task,
+    target: &Arc<Process>,
+    thread: Option<&Arc<Thread>>,
+    number: i32,
+    words: u64,
+) -> SysResult {
     let words = UserPointer::<SignalInfoWords>::new(words).read()?;
     if !send::may_forge(words.code) && target.pid() != task.process().pid() {
         return Err(Errno::EPERM);

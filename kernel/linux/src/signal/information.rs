@@ -52,6 +52,11 @@ impl SignalInformation {
         SignalInformation { signal, code: SI_KERNEL, error: 0, fields: [0; 4] }
     }
 
+    /// As [`SignalInformation::from_kernel`].
+    pub const fn kernel(signal: Signal) -> Self {
+        Self::from_kernel(signal)
+    }
+
     /// A signal one process sends another (`kill`, `tgkill`).
     pub const fn from_process(signal: Signal, code: i32, pid: u32, uid: u32) -> Self {
         SignalInformation { signal, code, error: 0, fields: [pair(pid, uid), 0, 0, 0] }

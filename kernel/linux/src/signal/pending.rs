@@ -159,13 +159,21 @@ mod tests {
         let mut pending = Pending::new();
         let real_time = Signal::new(34).expect("34 is a signal");
         for value in 1..=3 {
-            pending.add(information(Signal::SIGUSR1, SI_USER, value), Charge::claim(&account, 100)).expect("room");
+            pending
+                .add(information(Signal::SIGUSR1, SI_USER, value), Charge::claim(&account, 100))
+                .expect("room");
             pending.add(information(real_time, SI_QUEUE, value), Charge::claim(&account, 100)).expect("room");
         }
         assert_eq!(pending.queued(), 4);
-        assert_eq!(pending.take(SignalSet::EMPTY).map(|i| (i.signal, i.fields[1])), Some((Signal::SIGUSR1, 1)));
+        assert_eq!(
+            pending.take(SignalSet::EMPTY).map(|i| (i.signal, i.fields[1])),
+            Some((Signal::SIGUSR1, 1))
+        );
         for value in 1..=3 {
-            assert_eq!(pending.take(SignalSet::EMPTY).map(|i| (i.signal, i.fields[1])), Some((real_time, value)));
+            assert_eq!(
+                pending.take(SignalSet::EMPTY).map(|i| (i.signal, i.fields[1])),
+                Some((real_time, value))
+            );
         }
         assert_eq!(pending.take(SignalSet::EMPTY), None);
         assert_eq!(account.pending_signals(), 0);
@@ -174,12 +182,18 @@ mod tests {
     #[test]
     fn blocked_signals_stay_and_synchronous_ones_come_first() {
         let mut pending = Pending::new();
-        pending.add(SignalInformation::from_kernel(Signal::SIGHUP), None).expect("kernel signals need no charge");
-        pending.add(SignalInformation::from_kernel(Signal::SIGSEGV), None).expect("kernel signals need no charge");
+        pending
+            .add(SignalInformation::from_kernel(Signal::SIGHUP), None)
+            .expect("kernel signals need no charge");
+        pending
+            .add(SignalInformation::from_kernel(Signal::SIGSEGV), None)
+            .expect("kernel signals need no charge");
         let blocked = SignalSet::of(&[Signal::SIGSEGV]);
         assert_eq!(pending.take(blocked).map(|i| i.signal), Some(Signal::SIGHUP));
         assert_eq!(pending.take(blocked), None);
-        pending.add(SignalInformation::from_kernel(Signal::SIGHUP), None).expect("kernel signals need no charge");
+        pending
+            .add(SignalInformation::from_kernel(Signal::SIGHUP), None)
+            .expect("kernel signals need no charge");
         assert_eq!(pending.take(SignalSet::EMPTY).map(|i| i.signal), Some(Signal::SIGSEGV));
     }
 
@@ -189,7 +203,10 @@ mod tests {
         let mut pending = Pending::new();
         let real_time = Signal::new(40).expect("40 is a signal");
         assert!(pending.add(information(real_time, SI_QUEUE, 1), Charge::claim(&account, 1)).is_ok());
-        assert_eq!(pending.add(information(real_time, SI_QUEUE, 2), Charge::claim(&account, 1)), Err(QueueFull));
+        assert_eq!(
+            pending.add(information(real_time, SI_QUEUE, 2), Charge::claim(&account, 1)),
+            Err(QueueFull)
+        );
         assert!(pending.add(information(Signal::SIGTERM, SI_USER, 0), Charge::claim(&account, 1)).is_ok());
         assert!(pending.set().contains(Signal::SIGTERM));
         pending.discard(SignalSet::ALL);

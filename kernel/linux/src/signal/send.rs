@@ -112,11 +112,7 @@ fn send(
 }
 
 /// Side effects of stop signals and SIGCONT on what is pending; returns whether a stopped process continues.
-fn apply_job_control(
-    process: &Process,
-    signals: &mut super::shared::ProcessSignals,
-    signal: Signal,
-) -> bool {
+fn apply_job_control(process: &Process, signals: &mut super::shared::ProcessSignals, signal: Signal) -> bool {
     let discard = |signals: &mut super::shared::ProcessSignals, set: SignalSet| {
         signals.pending.discard(set);
         for thread in process.threads.lock().iter() {
@@ -152,7 +148,11 @@ fn finish_continue(process: &Arc<Process>, continued: bool) {
         process.signal_event.wake_all();
         let group_exit = process.signals.lock().group_exit.is_some();
         if !group_exit {
-            crate::wait::tell_parent_of_stop(process, super::information::ChildEvent::Continued, Signal::SIGCONT);
+            crate::wait::tell_parent_of_stop(
+                process,
+                super::information::ChildEvent::Continued,
+                Signal::SIGCONT,
+            );
         }
     }
 }
@@ -173,7 +173,8 @@ fn choose_thread(process: &Process, target: &Target<'_>, signal: Signal) {
         Target::Process => {
             let threads = process.threads.lock();
             let able = |thread: &&Arc<Thread>| {
-                !thread.blocked().contains(signal) && !thread.exiting.load(core::sync::atomic::Ordering::Relaxed)
+                !thread.blocked().contains(signal)
+                    && !thread.exiting.load(core::sync::atomic::Ordering::Relaxed)
             };
             let leader = threads.iter().find(|thread| thread.tid() == process.pid()).filter(able);
             if let Some(thread) = leader.or_else(|| threads.iter().find(able)) {
