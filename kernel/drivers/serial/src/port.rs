@@ -36,8 +36,12 @@ const FORMAT: u8 = 0b0000_0011;
 const DIVISOR_ACCESS: u8 = 0b1000_0000;
 /// Ready, request to send, and the gate of the interrupt line.
 const MODEM: u8 = 0b0000_1011;
-/// No interrupt is pending, in the cause register.
+/// In the cause register: no interrupt is pending; what the cause is; the receive FIFO has reached its trigger level.
 const NO_CAUSE: u8 = 1;
+const CAUSE: u8 = 0b1110;
+const CAUSE_TRIGGER_LEVEL: u8 = 0b0100;
+/// The trigger level set by [`FIFO_CONTROL`].
+const TRIGGER_BYTES: usize = 14;
 /// In the status register: a byte is there, the transmitter's FIFO is empty.
 const DATA_READY: u8 = 1 << 0;
 const TRANSMITTER_EMPTY: u8 = 1 << 5;
@@ -228,14 +232,16 @@ impl<R: Registers> Port<R> {
         let (mut received, mut transmitted) = (false, false);
         let mut state = self.state.lock();
         for round in 0.. {
-            if self.registers.read(Register::InterruptCause) & NO_CAUSE != 0 {
+            let cause = self.registers.read(Register::InterruptCause);
+            if cause & NO_CAUSE != 0 {
                 break;
             }
             if round == INTERRUPT_ROUNDS_MAX {
                 self.raise_again(&state);
                 break;
             }
-            received |= self.receive(&mut state);
+            let known = if cause & CAUSE == CAUSE_TRIGGER_LEVEL { TRIGGER_BYTES } else { 0 };
+            received |= self.receive(&mut state, known);
             if state.enabled.contains(Events::TRANSMITTER_EMPTY) {
                 transmitted |= self.push_burst(&mut state);
             }
@@ -255,12 +261,15 @@ impl<R: Registers> Port<R> {
         self.registers.write(Register::InterruptEnable, state.enabled.bits());
     }
 
-    /// Empties the receive FIFO into the ring; pauses the receiver when that is full. Says whether bytes came.
-    fn receive(&self, state: &mut State) -> bool {
+    /// Empties the receive FIFO, which is known to hold so many bytes or more, into the ring; pauses the receiver when
+    /// that is full. Says whether bytes came. Each look at the status costs as much as a byte, so it is not asked
+    /// about what is known.
+    fn receive(&self, state: &mut State, known: usize) -> bool {
         let mut burst = [0; FIFO_BYTES];
         let limit = state.receive.room().min(FIFO_BYTES);
         let mut length = 0;
-        while length < limit && self.registers.read(Register::LineStatus) & DATA_READY != 0 {
+        let is_ready = || self.registers.read(Register::LineStatus) & DATA_READY != 0;
+        while length < limit && (length < known || is_ready()) {
             burst[length] = self.registers.read(Register::Data);
             length += 1;
         }

@@ -3,6 +3,7 @@
 //! Each prints one line, `test NAME ... ok` or `test NAME ... FAILED: why`; the last line is
 //! `tests: N passed, N failed`, then the machine turns itself off.
 
+mod host_link;
 pub(crate) mod machine;
 mod memory;
 mod outcome;
@@ -25,6 +26,9 @@ const EARLY: &[&[Test]] = &[machine::TESTS];
 /// Tests that run in a thread.
 const LATE: &[&[Test]] = &[memory::TESTS, sched::TESTS, timing::TESTS];
 
+/// Tests that run only when they are named, because they need somebody outside.
+const ON_REQUEST: &[&[Test]] = &[host_link::TESTS];
+
 static PASSED: AtomicU32 = AtomicU32::new(0);
 static FAILED: AtomicU32 = AtomicU32::new(0);
 
@@ -38,6 +42,9 @@ pub(crate) fn run_early(selection: &str) {
 /// Runs the other tests that the selection names and turns the machine off.
 pub(crate) fn run(selection: &str) -> ! {
     run_modules(LATE, selection);
+    if selection != "all" {
+        run_modules(ON_REQUEST, selection);
+    }
     let (passed, failed) = (PASSED.load(Ordering::Relaxed), FAILED.load(Ordering::Relaxed));
     print(format_args!("tests: {passed} passed, {failed} failed\n"));
     if let Some(link) = hostlink::Link::get() {
