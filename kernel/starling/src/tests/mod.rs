@@ -3,6 +3,7 @@
 //! Each prints one line, `test NAME ... ok` or `test NAME ... FAILED: why`; the last line is
 //! `tests: N passed, N failed`, then the machine turns itself off.
 
+mod address_space;
 mod host_link;
 pub(crate) mod machine;
 mod memory;
@@ -24,7 +25,7 @@ pub(crate) struct Test {
 /// Tests that need the machine to themselves, before the scheduler runs.
 const EARLY: &[&[Test]] = &[machine::TESTS];
 /// Tests that run in a thread.
-const LATE: &[&[Test]] = &[memory::TESTS, sched::TESTS, timing::TESTS];
+const LATE: &[&[Test]] = &[memory::TESTS, sched::TESTS, timing::TESTS, address_space::TESTS];
 
 /// Tests that run only when they are named, because they need somebody outside.
 const ON_REQUEST: &[&[Test]] = &[host_link::TESTS];
