@@ -33,6 +33,7 @@ mod error;
 pub mod eventfd;
 pub mod file;
 pub mod flags;
+pub mod generated;
 pub mod inode;
 pub mod inotify;
 pub mod lock;

@@ -1,0 +1,162 @@
+//! The root directory and the file system type.
+
+use alloc::sync::Arc;
+
+use sync::Once;
+use vfs::attributes::FileKind;
+use vfs::generated::{Directory, Node, new_superblock};
+use vfs::inode::DirectorySink;
+use vfs::superblock::{FileSystemType, Superblock};
+use vfs::{Error, Result, allocation};
+
+use crate::static_tree::ROOT;
+
+/// `PROC_SUPER_MAGIC`
+const MAGIC: u64 = 0x9fa0;
+/// Positions of processes begin here: the process number is added.
+const PROCESSES: u64 = 1 << 32;
+
+/// Supplies the directories of processes.
+pub trait ProcessSource: Send + Sync {
+    /// The directory of the process with this number, as the caller may see it.
+    fn process(&self, number: u32) -> Option<Node>;
+
+    /// The lowest process number from `from` on, and the inode number of its directory.
+    fn next(&self, from: u32) -> Option<(u32, u64)>;
+}
+
+static SOURCE: Once<&'static dyn ProcessSource> = Once::new();
+
+/// Sets where processes come from; once, at start-up.
+pub fn set_process_source(source: &'static dyn ProcessSource) {
+    SOURCE.call_once(|| source);
+}
+
+/// A decimal number without leading zeros.
+fn parse_number(name: &[u8]) -> Option<u32> {
+    if name.first().is_none_or(|&first| first == b'0' || !first.is_ascii_digit()) {
+        return None;
+    }
+    core::str::from_utf8(name).ok()?.parse().ok()
+}
+
+/// The digits of a number.
+fn digits(number: u32, buffer: &mut [u8; 10]) -> &[u8] {
+    let mut start = buffer.len();
+    let mut rest = number;
+    loop {
+        start -= 1;
+        buffer[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            return &buffer[start..];
+        }
+    }
+}
+
+/// The root.
+struct Root;
+
+impl Directory for Root {
+    fn lookup(&self, name: &[u8]) -> Result<Node> {
+        match parse_number(name) {
+            Some(number) => SOURCE.get().and_then(|source| source.process(number)).ok_or(Error::NotFound),
+            None => ROOT.lookup(name),
+        }
+    }
+
+    fn list(&self, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
+        let mut position = position;
+        if position < PROCESSES {
+            let mut full = Full { sink, full: false };
+            position = ROOT.list(position, &mut full)?;
+            if full.full {
+                return Ok(position);
+            }
+            position = PROCESSES;
+        }
+        let Some(source) = SOURCE.get() else { return Ok(position) };
+        let mut from = (position - PROCESSES) as u32;
+        while let Some((number, inode)) = source.next(from) {
+            let mut buffer = [0; 10];
+            let name = digits(number, &mut buffer);
+            let after = u64::from(number) + 1;
+            if !sink.entry(name, inode, FileKind::Directory, PROCESSES + after) {
+                return Ok(PROCESSES + u64::from(number));
+            }
+            from = number + 1;
+        }
+        Ok(PROCESSES + u64::from(from))
+    }
+
+    fn still_valid(&self, name: &[u8], number: u64) -> bool {
+        match parse_number(name) {
+            // The same number may be another process by now: the inode number tells.
+            Some(process) => SOURCE
+                .get()
+                .and_then(|source| source.next(process))
+                .is_some_and(|(found, inode)| found == process && inode == number),
+            None => ROOT.still_valid(name, number),
+        }
+    }
+
+    fn links(&self) -> u32 {
+        ROOT.links()
+    }
+}
+
+/// Notes whether the sink was full.
+struct Full<'a> {
+    sink: &'a mut dyn DirectorySink,
+    full: bool,
+}
+
+impl DirectorySink for Full<'_> {
+    fn entry(&mut self, name: &[u8], inode: u64, kind: FileKind, next: u64) -> bool {
+        let taken = self.sink.entry(name, inode, kind, next);
+        self.full |= !taken;
+        taken
+    }
+}
+
+/// The type `proc`.
+pub struct ProcFs;
+
+/// `proc`, to be registered at start-up.
+pub static PROCFS: ProcFs = ProcFs;
+static INSTANCE: Once<Arc<Superblock>> = Once::new();
+
+impl FileSystemType for ProcFs {
+    fn name(&self) -> &'static str {
+        "proc"
+    }
+
+    fn mount(&'static self, _source: &[u8], _options: &[u8]) -> Result<Arc<Superblock>> {
+        if let Some(instance) = INSTANCE.get() {
+            return Ok(instance.clone());
+        }
+        let root = Node::directory(allocation::arc(Root)?);
+        let superblock = new_superblock("proc", MAGIC, root)?;
+        Ok(INSTANCE.call_once(|| superblock).clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_numbers_are_processes() {
+        assert_eq!(parse_number(b"17"), Some(17));
+        for name in [&b"017"[..], b"0", b"", b"-1", b"+1", b"1a", b"4294967296"] {
+            assert_eq!(parse_number(name), None);
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_in_decimal() {
+        let mut buffer = [0; 10];
+        assert_eq!(digits(0, &mut buffer), b"0");
+        assert_eq!(digits(4_294_967_295, &mut buffer), b"4294967295");
+    }
+}

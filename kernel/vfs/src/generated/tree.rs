@@ -1,0 +1,49 @@
+//! File systems made of computed trees.
+
+use alloc::sync::Arc;
+use core::any::Any;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::inode::Node;
+use crate::attributes::FileSystemStatus;
+use crate::superblock::{Superblock, SuperblockOperations, SuperblockTraits};
+use crate::{Result, allocation};
+
+/// Numbers of nodes that are made once; dynamic nodes compute theirs above 2³².
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(2);
+
+/// A number for a node that is made once.
+pub fn next_number() -> u64 {
+    // Relaxed: only uniqueness matters.
+    NEXT_NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+struct Computed;
+
+impl SuperblockOperations for Computed {
+    fn status(&self) -> FileSystemStatus {
+        FileSystemStatus {
+            block_size: machine::address::PAGE_SIZE as u64,
+            name_length: 255,
+            ..FileSystemStatus::default()
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A file system with this root.
+pub fn new_superblock(file_system: &'static str, magic: u64, root: Node) -> Result<Arc<Superblock>> {
+    let traits = SuperblockTraits {
+        volatile: true,
+        no_negative_entries: true,
+        no_devices: true,
+        no_execute: true,
+    };
+    let root = Node { number: 1, ..root };
+    Superblock::new(file_system, magic, traits, allocation::boxed(Computed)?, |superblock| {
+        root.into_inode(superblock)
+    })
+}
