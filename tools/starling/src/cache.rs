@@ -3,18 +3,26 @@
 //! Everything in it can be made anew. Files appear by renaming, whole or not at all.
 
 use std::env;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Context, Outcome};
+use crate::failure::{Context, Failure, Outcome};
 
 /// The cache directory, made if it is not there. Without a home directory it is one in the temporary directory.
 pub(crate) fn directory() -> Outcome<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
-    let path = base.unwrap_or_else(env::temp_dir).join("starling");
-    fs::create_dir_all(&path).context(|| format!("cache {}", path.display()))?;
+    let own = rustix::process::geteuid().as_raw();
+    let path =
+        base.map_or_else(|| env::temp_dir().join(format!("starling-{own}")), |base| base.join("starling"));
+    let doing = || format!("cache {}", path.display());
+    DirBuilder::new().recursive(true).mode(0o700).create(&path).context(doing)?;
+    // In a directory that others can write to, it may be somebody else's trap.
+    if fs::metadata(&path).context(doing)?.uid() != own {
+        return Err(Failure::ours(format!("{}: belongs to somebody else", doing())));
+    }
     Ok(path)
 }
 

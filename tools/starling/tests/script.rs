@@ -40,3 +40,27 @@ fn what_is_missing_is_one_line_to_type() {
     left.sort();
     assert_eq!(left, ["a link", "bin", "starling"], "nothing is left behind");
 }
+
+/// The script decides by itself whether the command must be built anew, so it must know all the sources.
+#[test]
+fn script_knows_all_sources_of_the_command() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let script = fs::read_to_string(folder.join("../../starling")).expect("readable");
+    let sources =
+        script.lines().find_map(|line| line.strip_prefix("sources=")).expect("a list").trim_matches('"');
+    let sources: Vec<_> = sources.split(' ').collect();
+    let mut pending = vec!["tools/starling".to_owned()];
+    while let Some(package) = pending.pop() {
+        assert!(sources.contains(&package.as_str()), "{package} is not among the sources in ./starling");
+        let manifest =
+            fs::read_to_string(folder.join("../..").join(&package).join("Cargo.toml")).expect("readable");
+        let paths = manifest.split("path = \"").skip(1).filter_map(|rest| rest.split('"').next());
+        pending.extend(paths.filter_map(|path| {
+            let up = path.matches("../").count();
+            let mut base: Vec<_> = package.split('/').collect();
+            base.truncate(base.len().checked_sub(up)?);
+            base.push(path.trim_start_matches("../"));
+            (up > 0).then(|| base.join("/"))
+        }));
+    }
+}

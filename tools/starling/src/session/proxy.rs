@@ -36,7 +36,7 @@ const PATIENCE: u32 = 3;
 const BACKGROUND_INTERVAL: Duration = Duration::from_millis(250);
 /// After a report that begins with this, the kernel does nothing more.
 const PANIC: &[u8] = b"panic";
-/// How long the log may go on after a panic, and QEMU after it has closed the link.
+/// How long the log may go on after a panic, QEMU after it has closed the link, and readers after the timeout.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How a session is run.
@@ -247,10 +247,13 @@ impl Proxy {
         }
     }
 
-    /// The timeout has run out: what still waits for a reader is given up.
+    /// The timeout has run out. What has arrived is written out, but nobody waits long for its reader.
     fn time_out(&mut self) {
+        if self.conclusion.is_some() {
+            return self.abandon(Conclusion::TimedOut);
+        }
         self.conclude(Conclusion::TimedOut);
-        self.abandon(Conclusion::TimedOut);
+        self.options.timeout = Some(self.machine.started.elapsed() + GRACE);
     }
 
     /// Ends the session at once, whatever it was about to do.
