@@ -26,6 +26,8 @@ pub(crate) struct Cpu {
     pub(crate) requests: AtomicU32,
     /// The thread that was just switched away from. Written by this CPU during a switch.
     pub(crate) previous: AtomicPtr<Thread>,
+    /// The thread whose user registers were loaded last; for comparison only. Written by this CPU.
+    pub(crate) registers_owner: AtomicPtr<Thread>,
     /// Threads whose uninterruptible sleep began here minus those that a waker on this CPU ended.
     pub(crate) uninterruptible: AtomicU32,
     /// Switches made. Written by this CPU.
@@ -40,6 +42,7 @@ static CPUS: PerCpu<Cpu> = per_cpu!(Cpu {
     slice_end_ns: AtomicU64::new(NO_SLICE_END),
     requests: AtomicU32::new(0),
     previous: AtomicPtr::new(core::ptr::null_mut()),
+    registers_owner: AtomicPtr::new(core::ptr::null_mut()),
     uninterruptible: AtomicU32::new(0),
     switches: AtomicU64::new(0),
     user_cycles: AtomicU64::new(0),

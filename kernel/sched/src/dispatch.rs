@@ -191,15 +191,8 @@ fn switch(cpu: &'static Cpu, queue: &mut RunQueue, previous: &Thread, next: &Thr
     deadline::arm();
     statistics::sample_load(now_ns);
     next.space.activate_after(&previous.space);
-    let (save, restore) = (previous.user_state_pointer(), next.user_state_pointer());
-    if !save.is_null() {
-        // SAFETY: the state belongs to the thread that this CPU executes; interrupts are off.
-        unsafe { (*save).save() };
-    }
-    if !restore.is_null() {
-        // SAFETY: the state belongs to the thread that this CPU is about to execute; interrupts are off.
-        unsafe { (*restore).restore() };
-    }
+    previous.leave_registers();
+    next.enter_registers(cpu);
     cpu.previous.store(ptr::from_ref(previous).cast_mut(), Ordering::Relaxed);
     cpu::set_thread_word(ptr::from_ref(next) as usize);
     // SAFETY: interrupts are off; the contexts belong to the thread that runs and to one that runs nowhere (its

@@ -1,5 +1,5 @@
-//! What moves RCU forward: while a CPU has callbacks, its [`Softirq::Rcu`] runs every [`PERIOD_NS`], and after
-//! [`PATIENCE`] rounds without progress hurries the grace period. A CPU without callbacks does nothing.
+//! What moves RCU forward: while a CPU has callbacks, its [`Softirq::Rcu`] runs every `PERIOD_NS`, and after
+//! `PATIENCE` rounds without progress hurries the grace period. A CPU without callbacks does nothing.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

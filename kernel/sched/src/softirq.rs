@@ -5,7 +5,7 @@
 //! otherwise. So a softirq never runs inside an atomic section of its CPU, and what it shares with threads needs plain spin locks
 //! only. Leaving a softirq run is a quiescent state for RCU.
 //!
-//! Budget: a run handles at most [`ROUNDS`] rounds and [`BUDGET_NS`]; what is raised after that is left to the CPU's
+//! Budget: a run handles at most `ROUNDS` rounds and `BUDGET_NS`; what is raised after that is left to the CPU's
 //! `ksoftirqd` thread, which competes with user programs as an ordinary thread. While it is at it, interrupts raise without
 //! running. So no flood of packets starves user programs (specs/scalability.md §I).
 

@@ -66,6 +66,8 @@ pub struct Thread {
     affinity: AtomicCpuSet,
     /// User registers at the top of the stack; null for kernel threads. Set at creation.
     user_state: *mut UserState,
+    /// 1 + the CPU that had the user registers last, 0 for none. Written by that CPU.
+    registers_cpu: AtomicU32,
     pub(crate) space: SpaceSlot,
     /// Cycles spent in user mode. Written by the thread.
     user_cycles: AtomicU64,
@@ -175,6 +177,7 @@ impl Builder {
             entity: Entity::new(self.policy, self.nice),
             affinity: AtomicCpuSet::new(self.affinity),
             user_state,
+            registers_cpu: AtomicU32::new(0),
             space: SpaceSlot::new(self.address_space),
             user_cycles: AtomicU64::new(0),
             user_since: AtomicU64::new(0),
@@ -265,6 +268,7 @@ impl Thread {
             entity: Entity::new(Policy::Normal, Nice::default()),
             affinity: AtomicCpuSet::new(affinity),
             user_state: core::ptr::null_mut(),
+            registers_cpu: AtomicU32::new(0),
             space: SpaceSlot::new(None),
             user_cycles: AtomicU64::new(0),
             user_since: AtomicU64::new(0),
@@ -407,9 +411,33 @@ impl Thread {
         self.space.get()
     }
 
-    /// User registers kept for it while it does not run; the caller is the thread, or holds it off every CPU.
-    pub(crate) fn user_state_pointer(&self) -> *mut UserState {
-        self.user_state
+    /// Stores the user registers of the thread that this CPU is about to stop executing. Interrupts are off.
+    #[inline(always)]
+    pub(crate) fn leave_registers(&self) {
+        if !self.user_state.is_null() {
+            // SAFETY: the state belongs to the thread that this CPU executes; interrupts are off.
+            unsafe { (*self.user_state).save() };
+        }
+    }
+
+    /// Loads the user registers of the thread that this CPU is about to execute, unless they are still there. Interrupts are
+    /// off.
+    #[inline(always)]
+    pub(crate) fn enter_registers(&self, cpu: &Cpu) {
+        if self.user_state.is_null() {
+            return;
+        }
+        let this = cpu::current().index() as u32 + 1;
+        let owner = core::ptr::from_ref(self).cast_mut();
+        // Both must agree: the CPU may have had another thread's since, the thread another CPU.
+        if cpu.registers_owner.load(Ordering::Relaxed) != owner
+            || self.registers_cpu.load(Ordering::Relaxed) != this
+        {
+            cpu.registers_owner.store(owner, Ordering::Relaxed);
+            self.registers_cpu.store(this, Ordering::Relaxed);
+            // SAFETY: the state belongs to the thread that this CPU is about to execute; interrupts are off.
+            unsafe { (*self.user_state).restore() };
+        }
     }
 
     /// Marks the running thread as one that stops where it is.
@@ -546,9 +574,19 @@ impl Current {
         }
     }
 
-    /// Runs the thread's user program until it needs the kernel, and accounts its time.
+    /// Runs the thread's user program until it needs the kernel, and accounts its time. After [`UserEvent::Interrupted`] other
+    /// threads have run, or the attention flag is set: user mode was left for the kernel's reasons.
     #[inline]
     pub fn run_user(&self, context: &mut UserContext) -> UserEvent {
+        let event = self.run_accounted(context);
+        if event == UserEvent::Interrupted && preempt::need_resched() {
+            crate::dispatch::preempt_hook();
+        }
+        event
+    }
+
+    #[inline(always)]
+    fn run_accounted(&self, context: &mut UserContext) -> UserEvent {
         let start = time::cycles();
         self.user_since.store(start, Ordering::Relaxed);
         self.in_user.store(true, Ordering::Relaxed);
@@ -556,6 +594,7 @@ impl Current {
         self.in_user.store(false, Ordering::Relaxed);
         let spent = time::cycles().wrapping_sub(start);
         self.user_cycles.store(self.user_cycles.load(Ordering::Relaxed) + spent, Ordering::Relaxed);
+        // Should the thread migrate in between, the other CPU gets the time, or two additions become one.
         let cpu = Cpu::of(cpu::current());
         cpu.user_cycles.store(cpu.user_cycles.load(Ordering::Relaxed) + spent, Ordering::Relaxed);
         event

@@ -1,7 +1,7 @@
 //! Work queues: closures that run soon in a thread, where they may sleep.
 //!
 //! One first-in-first-out queue feeds a pool of `kworker` threads. A worker that is woken and finds more work than idle
-//! workers starts another one, up to [`WORKERS_MAX`], so an item that sleeps does not hold up the others. Workers are kept.
+//! workers starts another one, up to `WORKERS_MAX`, so an item that sleeps does not hold up the others. Workers are kept.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -7,7 +7,7 @@
 //!
 //! Fairness: `min_virtual_ns` is the virtual time of the queue; it follows the least runtime of all fair threads and
 //! never goes back. A thread that leaves takes its distance from it along ([`Entity::lag`]), so that queues whose
-//! virtual times differ can exchange threads. A thread that slept comes back at most [`WAKEUP_BONUS_NS`] behind the
+//! virtual times differ can exchange threads. A thread that slept comes back at most `WAKEUP_BONUS_NS` behind the
 //! queue's time: soon, but not for all the time it slept.
 //!
 //! A thread's slice ends the later the more the others of its queue weigh; there is a slice only while somebody else

@@ -1,8 +1,8 @@
 //! Read-copy-update: readers of shared structures neither lock nor write.
 //!
-//! - [`grace_period`]: when every CPU has been seen outside of read sections.
-//! - [`callback`]: what waits for that, per CPU, without allocating.
-//! - [`pointer`]: a pointer that readers follow while writers replace what it points to.
+//! - `grace_period`: when every CPU has been seen outside of read sections.
+//! - `callback`: what waits for that, per CPU, without allocating.
+//! - `pointer`: a pointer that readers follow while writers replace what it points to.
 //!
 //! A read section is a section with preemption off ([`read`]): it costs one increment and one
 //! decrement of a per-CPU word. A CPU is *quiescent* at a context switch, in the idle loop, in user
