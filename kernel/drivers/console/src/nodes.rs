@@ -47,6 +47,15 @@ pub fn register(find_pair: FindPair) {
     );
     vfs::device::register(FileKind::CharacterDevice, SERIAL.0, SERIAL.1..=SERIAL.1, &TERMINALS);
     vfs::device::register(FileKind::CharacterDevice, SLAVE_MAJOR, 0..=u32::MAX, &SLAVES);
+    for (path, (major, minor), mode) in [
+        ("tty", (TTY_MAJOR, CURRENT_MINOR), 0o666),
+        ("console", (TTY_MAJOR, CONSOLE_MINOR), 0o600),
+        ("ptmx", (TTY_MAJOR, MULTIPLEXER_MINOR), 0o666),
+        ("ttyS0", SERIAL, 0o660),
+    ] {
+        let number = DeviceNumber::new(major, minor);
+        devfs::nodes::add(devfs::nodes::Node { path, kind: FileKind::CharacterDevice, number, mode });
+    }
 }
 
 impl DeviceDriver for TerminalDriver {
