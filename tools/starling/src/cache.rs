@@ -14,14 +14,20 @@ use crate::failure::{Context, Failure, Outcome};
 pub(crate) fn directory() -> Outcome<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    let doing = |path: &Path| format!("cache {}", path.display());
+    let create = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
+    if let Some(base) = base {
+        let path = base.join("starling");
+        create(&path).context(|| doing(&path))?;
+        return Ok(path);
+    }
     let own = rustix::process::geteuid().as_raw();
-    let path =
-        base.map_or_else(|| env::temp_dir().join(format!("starling-{own}")), |base| base.join("starling"));
-    let doing = || format!("cache {}", path.display());
-    DirBuilder::new().recursive(true).mode(0o700).create(&path).context(doing)?;
-    // In a directory that others can write to, it may be somebody else's trap.
-    if fs::metadata(&path).context(doing)?.uid() != own {
-        return Err(Failure::ours(format!("{}: belongs to somebody else", doing())));
+    let path = env::temp_dir().join(format!("starling-{own}"));
+    create(&path).context(|| doing(&path))?;
+    // Everybody can write to the temporary directory: what is there may be a trap.
+    let metadata = fs::symlink_metadata(&path).context(|| doing(&path))?;
+    if !metadata.is_dir() || metadata.uid() != own {
+        return Err(Failure::ours(format!("{}: belongs to somebody else", doing(&path))));
     }
     Ok(path)
 }

@@ -73,3 +73,13 @@ fn usage(error: &clap::Error) -> ExitCode {
     let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
     exit_code(Err(Failure::ours(format!("{first} (see starling run --help)"))))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_are_consistent() {
+        super::Arguments::command().debug_assert();
+    }
+}
