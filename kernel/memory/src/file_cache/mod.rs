@@ -17,3 +17,6 @@ pub use index::{SHIFT, SLOTS, Tag};
 pub(crate) use lookup::BATCH_PAGES;
 pub use lookup::Intent;
 pub use representative::FileRepresentative;
+
+#[cfg(test)]
+mod tests;
