@@ -142,15 +142,14 @@ fn yield_switches() -> Outcome {
 }
 
 /// Two threads wake each other in turns; returns nanoseconds for a turn.
-fn pingpong(first: CpuSet, second: CpuSet) -> Result<u64, super::Failure> {
-    const ROUNDS: u64 = 20_000;
+fn pingpong(rounds: u64, first: CpuSet, second: CpuSet) -> Result<u64, super::Failure> {
     let turn = Arc::new((AtomicU64::new(0), [WaitQueue::new(), WaitQueue::new()]));
     let mut threads = Vec::new();
     let start_ns = time::now_ns();
     for (side, affinity) in [(0, first), (1, second)] {
         let turn = turn.clone();
         threads.push(spawn(affinity, move || {
-            for round in 0..ROUNDS {
+            for round in 0..rounds {
                 let (count, queues) = &*turn;
                 let mine = 2 * round + side;
                 queues[side as usize].wait_until_exclusive(|| count.load(Ordering::Acquire) == mine);
@@ -162,12 +161,12 @@ fn pingpong(first: CpuSet, second: CpuSet) -> Result<u64, super::Failure> {
     for (_, done) in &threads {
         join(done)?;
     }
-    Ok((time::now_ns() - start_ns) / (2 * ROUNDS))
+    Ok((time::now_ns() - start_ns) / (2 * rounds))
 }
 
 fn pingpong_on_one() -> Outcome {
     let this = CpuSet::only(cpu::current());
-    let each_ns = pingpong(this, this)?;
+    let each_ns = pingpong(20_000, this, this)?;
     log::info!("a wake-up and switch on one processor takes {each_ns} ns");
     Ok(())
 }
@@ -175,7 +174,7 @@ fn pingpong_on_one() -> Outcome {
 fn pingpong_on_two() -> Outcome {
     let mut cpus = cpu::online().iter();
     if let (Some(first), Some(second)) = (cpus.next(), cpus.next()) {
-        let each_ns = pingpong(CpuSet::only(first), CpuSet::only(second))?;
+        let each_ns = pingpong(1_000, CpuSet::only(first), CpuSet::only(second))?;
         log::info!("a wake-up of a sleeper on another processor takes {each_ns} ns");
     }
     Ok(())
