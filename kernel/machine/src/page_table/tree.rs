@@ -129,7 +129,8 @@ impl PageTable {
     }
 
     /// Takes the tables away that cover parts of `range` and lie entirely between `floor` and `ceiling`, and hands
-    /// each to `release`. Their leaf entries must be empty already. A processor may still hold a translation cache
+    /// each to `release`. There are no other tables between the two: a table is made for an address in use, and goes
+    /// when the last range that it serves does. So only `range` is searched. Their leaf entries must be empty already. A processor may still hold a translation cache
     /// entry for a table: the caller frees the frames only after a flush.
     ///
     /// # Safety
@@ -182,7 +183,7 @@ unsafe fn free_below(
         if entry.is_present() {
             let base = next - span(level);
             let whole = base >= floor && next <= ceiling;
-            let below = if whole { base..next } else { address..range.end.min(next) };
+            let below = address..range.end.min(next);
             if level > 1 {
                 // SAFETY: a present entry above the directories' leaves names a table.
                 unsafe { free_below(Table::at(entry.physical()), level - 1, below, floor, ceiling, release) };

@@ -60,15 +60,20 @@ impl<'a> Gather<'a> {
         self.unloaded
     }
 
-    /// Translations of this range must be forgotten.
+    /// Entries and tables of this range may be given to the batch.
     #[inline]
-    pub(super) fn changed(&mut self, range: Range<u64>) {
+    pub(super) fn cover(&mut self, range: Range<u64>) {
         self.start = self.start.min(range.start);
         self.end = self.end.max(range.end);
+    }
+
+    /// An entry without a reference was cleared.
+    #[inline]
+    pub(super) fn cleared(&mut self) {
         self.pending = true;
     }
 
-    /// Takes over the reference of a cleared entry. The range it was in must have been announced.
+    /// Takes over the reference of a cleared entry. The range it was in must be covered.
     ///
     /// # Safety
     /// The entry's reference is given once.
@@ -83,7 +88,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Takes over a table that was taken out of the tree.
+    /// Takes over a table that was taken out of the tree. The range must be covered.
     ///
     /// # Safety
     /// The table is given once.

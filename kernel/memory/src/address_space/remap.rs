@@ -255,7 +255,8 @@ impl AddressSpace {
             placed.page_offset = region.page_of(kept.start);
         }
         placed.flags = RegionFlags::RESERVED;
-        let made = match self.regions.write().insert(placed) {
+        let inserted = self.regions.write().insert(placed);
+        let made = match inserted {
             Ok(()) => self.make_tables(kept, new.start),
             Err(refused) => {
                 drop(refused);
@@ -358,7 +359,7 @@ impl AddressSpace {
             )
         };
         let mut gather = Gather::new(&self.tables);
-        gather.changed(range.clone());
+        gather.cover(range.clone());
         unmap::free_tables(&self.tables, range, floor, ceiling, &mut gather);
     }
 }

@@ -55,7 +55,7 @@ impl PageCounts {
 /// free the tables meanwhile.
 pub(super) fn zap(tables: &Tables, range: Range<u64>, gather: &mut Gather<'_>) -> PageCounts {
     let mut counts = PageCounts::default();
-    gather.changed(range.clone());
+    gather.cover(range.clone());
     let unloaded = gather.is_unloaded();
     // SAFETY: the caller holds `change` or is the only user, so tables are not freed.
     let _ = unsafe {
@@ -75,7 +75,9 @@ pub(super) fn zap(tables: &Tables, range: Range<u64>, gather: &mut Gather<'_>) -
                     continue;
                 }
                 counts.count(entry);
-                if !entry.contains(UNCOUNTED) {
+                if entry.contains(UNCOUNTED) {
+                    gather.cleared();
+                } else {
                     gather.release(entry.physical());
                 }
             }

@@ -5,7 +5,7 @@
 //! `change`, so that the size and the zeros beyond it agree.
 
 use super::cache::{CacheError, FileCache, MAX_FILE_BYTES, TAIL_UNCLEAN, frame_of, page_of, within_page};
-use super::lookup::Intent;
+use super::lookup::{Found, Intent};
 use crate::buffer::{Sink, Source};
 use crate::frame::{Frame, Zeroed};
 use arrayvec::ArrayVec;
@@ -42,7 +42,9 @@ impl FileCache {
         let first = page_of(position);
         let end = page_of(position + left - 1).min(first + READ_PAGES as u64 - 1) + 1;
         let mut frames: ArrayVec<Option<Frame>, READ_PAGES> = ArrayVec::new();
-        {
+        if end - first == 1 {
+            frames.push(self.cached(first));
+        } else {
             let index = self.index.read();
             let _ = index.visit(first, end, None, |page, word| {
                 while frames.len() < (page - first) as usize {
@@ -152,10 +154,14 @@ impl FileCache {
         count: usize,
         source: &mut Source<'_>,
     ) -> Result<usize, CacheError> {
-        if count == PAGE_SIZE && !self.is_resident(page) {
-            return self.write_new_page(page, source);
-        }
-        let frame = self.page(page, Intent::Write, true)?;
+        let frame = match self.look_up(page) {
+            Found::Present(frame) => {
+                self.mark_dirty(page)?;
+                frame
+            }
+            Found::Absent if count == PAGE_SIZE => return self.write_new_page(page, source),
+            Found::Absent | Found::Filling => self.page(page, Intent::Write, true)?,
+        };
         Ok(source.read_frame(&frame, start, count)?)
     }
 

@@ -4,6 +4,7 @@
 //! `tests: N passed, N failed`, then the machine turns itself off.
 
 mod address_space;
+mod address_space_costs;
 mod host_link;
 pub(crate) mod machine;
 mod memory;
@@ -28,7 +29,7 @@ const EARLY: &[&[Test]] = &[machine::TESTS];
 const LATE: &[&[Test]] = &[memory::TESTS, sched::TESTS, timing::TESTS, address_space::TESTS];
 
 /// Tests that run only when they are named, because they need somebody outside.
-const ON_REQUEST: &[&[Test]] = &[host_link::TESTS];
+const ON_REQUEST: &[&[Test]] = &[host_link::TESTS, address_space_costs::TESTS];
 
 static PASSED: AtomicU32 = AtomicU32::new(0);
 static FAILED: AtomicU32 = AtomicU32::new(0);
