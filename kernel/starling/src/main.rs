@@ -10,9 +10,13 @@
 extern crate alloc;
 
 #[cfg(target_os = "none")]
+mod command;
+#[cfg(target_os = "none")]
 mod host_link;
 #[cfg(target_os = "none")]
 mod start;
+#[cfg(target_os = "none")]
+mod streams;
 #[cfg(target_os = "none")]
 mod tests;
 
