@@ -54,7 +54,8 @@ struct Request {
 
 impl Request {
     fn parse(bytes: &[u8]) -> Request {
-        let number = |value: &[u8]| core::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let number =
+            |value: &[u8]| core::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
         let mut request = Request::default();
         for (key, value) in Records::new(bytes) {
             match key {

@@ -157,4 +157,3 @@ pub(crate) fn open(link: &'static Link) -> Result<[Arc<OpenFile>; 3]> {
         file(vfs::allocation::arc(OutputStream(link, Output::Stderr))?, OpenFlags::WRITE_ONLY)?,
     ])
 }
-

@@ -74,8 +74,21 @@ impl Header {
                 *field = *field << 4 | value;
             }
         }
-        let [inode, mode, user, group, links, modified, size, major, minor, special_major, special_minor, name, _] =
-            fields;
+        let [
+            inode,
+            mode,
+            user,
+            group,
+            links,
+            modified,
+            size,
+            major,
+            minor,
+            special_major,
+            special_minor,
+            name,
+            _,
+        ] = fields;
         Ok(Self {
             device: u64::from(major) << 32 | u64::from(minor),
             inode: inode.into(),
@@ -149,7 +162,8 @@ impl Unpacker<'_> {
         }
         self.source.read(start, &mut bytes);
         let header = Header::parse(&bytes)?;
-        if header.name_bytes == 0 || header.name_bytes > PATH_MAX as u64 {
+        // Names may be padded with zeros, so that the data begins on a page boundary.
+        if header.name_bytes == 0 || header.name_bytes > (PATH_MAX + PAGE_SIZE) as u64 {
             return Err(Error::NameTooLong);
         }
         let data = (name_start + header.name_bytes).next_multiple_of(4);
@@ -159,6 +173,11 @@ impl Unpacker<'_> {
         }
         let mut path = allocation::filled(0u8, header.name_bytes as usize - 1)?;
         self.source.read(name_start, &mut path);
+        let end_of_name = path.iter().position(|&byte| byte == 0).unwrap_or(path.len());
+        path.truncate(end_of_name);
+        if path.len() > PATH_MAX {
+            return Err(Error::NameTooLong);
+        }
         if path == b"TRAILER!!!" {
             self.links.clear();
         } else {
@@ -214,7 +233,13 @@ impl Unpacker<'_> {
     }
 
     /// The inode of a member: a further name of a known one, an existing directory, or a new one.
-    fn make(&mut self, directory: &Arc<Inode>, name: &Name, header: &Header, data: u64) -> Result<Arc<Inode>> {
+    fn make(
+        &mut self,
+        directory: &Arc<Inode>,
+        name: &Name,
+        header: &Header,
+        data: u64,
+    ) -> Result<Arc<Inode>> {
         let kind = FileKind::from_mode(header.mode).ok_or(Error::Invalid)?;
         let operations = directory.operations();
         if let Ok(existing) = operations.lookup(directory, name.as_bytes()) {
@@ -225,7 +250,10 @@ impl Unpacker<'_> {
         }
         let shares = header.links > 1 && kind != FileKind::Directory;
         if shares {
-            let known = self.links.iter().find(|(device, inode, _)| (*device, *inode) == (header.device, header.inode));
+            let known = self
+                .links
+                .iter()
+                .find(|(device, inode, _)| (*device, *inode) == (header.device, header.inode));
             if let Some((_, _, inode)) = known {
                 operations.link(directory, name, inode)?;
                 return Ok(inode.clone());

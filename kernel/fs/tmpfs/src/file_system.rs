@@ -47,9 +47,7 @@ impl Limits {
     pub(crate) fn take_inode(&self) -> Result<u64> {
         let maximum = self.inodes_max.load(Ordering::Relaxed);
         let update = |used: u64| (maximum == 0 || used < maximum).then_some(used + 1);
-        self.inodes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, update)
-            .map_err(|_| Error::NoSpace)?;
+        self.inodes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).map_err(|_| Error::NoSpace)?;
         Ok(self.next_number.fetch_add(1, Ordering::Relaxed))
     }
 

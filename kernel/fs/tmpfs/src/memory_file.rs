@@ -92,7 +92,12 @@ fn home() -> Result<&'static Home> {
 }
 
 /// `memfd_create`: `sealing` allows seals, `no_execute` seals the execute bits.
-pub fn create(name: &[u8], sealing: bool, no_execute: bool, credentials: &Credentials) -> Result<Arc<OpenFile>> {
+pub fn create(
+    name: &[u8],
+    sealing: bool,
+    no_execute: bool,
+    credentials: &Credentials,
+) -> Result<Arc<OpenFile>> {
     if name.len() > NAME_MAX {
         return Err(Error::Invalid);
     }
@@ -121,7 +126,10 @@ pub fn create(name: &[u8], sealing: bool, no_execute: bool, credentials: &Creden
     full_name.push_bytes(name);
     let dentry = Dentry::new_detached(&full_name.finish()?, inode)?;
     dentry.set_flags(DentryFlags::DELETED);
-    vfs::tree::open_place(Path::new(home.mount.clone(), dentry), OpenFlags::READ_WRITE | OpenFlags::LARGE_FILE)
+    vfs::tree::open_place(
+        Path::new(home.mount.clone(), dentry),
+        OpenFlags::READ_WRITE | OpenFlags::LARGE_FILE,
+    )
 }
 
 fn seals_of(file: &OpenFile) -> Result<(&TmpNode, &Seals)> {

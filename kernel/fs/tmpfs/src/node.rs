@@ -164,7 +164,11 @@ impl TmpNode {
     fn exchange(&self, rename: &Rename<'_>, other: &Arc<Inode>) -> Result<()> {
         let target = rename.new_directory.downcast::<Self>().ok_or(Error::CrossDevice)?;
         self.names()?.write().replace(rename.old_name, other.clone()).ok_or(Error::NotFound)?;
-        target.names()?.write().replace(rename.new_name.as_bytes(), rename.inode.clone()).ok_or(Error::NotFound)?;
+        target
+            .names()?
+            .write()
+            .replace(rename.new_name.as_bytes(), rename.inode.clone())
+            .ok_or(Error::NotFound)?;
         let moved = |inode: &Inode| inode.kind == FileKind::Directory;
         match (moved(rename.inode), moved(other)) {
             (true, false) => {
@@ -315,7 +319,13 @@ impl InodeOperations for TmpNode {
         self.extended.lock().get(name, buffer)
     }
 
-    fn set_extended_attribute(&self, _inode: &Inode, name: &[u8], value: &[u8], how: SetAttribute) -> Result<()> {
+    fn set_extended_attribute(
+        &self,
+        _inode: &Inode,
+        name: &[u8],
+        value: &[u8],
+        how: SetAttribute,
+    ) -> Result<()> {
         self.extended.lock().set(name, value, how)
     }
 
@@ -323,7 +333,11 @@ impl InodeOperations for TmpNode {
         self.extended.lock().remove(name)
     }
 
-    fn list_extended_attributes(&self, _inode: &Inode, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn list_extended_attributes(
+        &self,
+        _inode: &Inode,
+        each: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let extended = self.extended.lock();
         let mut names = extended.names();
         names.try_for_each(each)
@@ -354,7 +368,10 @@ impl FileOperations for TmpNode {
         let (cache, seals) = self.file_cache()?;
         if seals.any() {
             seals.check(Seal::WRITE | Seal::FUTURE_WRITE)?;
-            seals.check_resize(cache.size(), position.saturating_add(source.remaining() as u64).max(cache.size()))?;
+            seals.check_resize(
+                cache.size(),
+                position.saturating_add(source.remaining() as u64).max(cache.size()),
+            )?;
         }
         write_cache(file, cache, position, source)
     }
