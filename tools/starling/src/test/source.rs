@@ -15,7 +15,7 @@ pub(super) fn steps(repository: &Repository) -> Outcome<Vec<Step>> {
     let kernel: Vec<String> =
         kernel_packages(repository)?.into_iter().flat_map(|package| ["--package".into(), package]).collect();
     let mut formatting = repository.cargo("fmt");
-    formatting.args(["--all", "--check"]);
+    formatting.args(["--all", "--check", "--", "--color", "never"]);
     let mut host_lints = repository.cargo("clippy");
     host_lints.args(["--quiet", "--workspace", "--all-targets", "--", "--deny", "warnings"]);
     let mut bare_lints = repository.bare_cargo("clippy");
