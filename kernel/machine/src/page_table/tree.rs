@@ -20,11 +20,10 @@ impl PageTable {
         let root = frames.allocate_zeroed()?;
         let kernel = mmu::kernel_root();
         if kernel != PhysAddr::default() {
-            // SAFETY: the kernel's root lives for ever, and the new frame is ours.
-            let (from, to) = unsafe { (Table::at(kernel), Table::at(root)) };
-            for slot in USER_ENTRIES..ENTRIES {
-                to.0[slot].store(from.0[slot].load());
-            }
+            let (from, to) = (mmu::phys_to_virt(kernel), mmu::phys_to_virt(root));
+            // SAFETY: the kernel's root lives for ever and its upper half does not change any more; the new frame is ours
+            // alone.
+            unsafe { to.add(PAGE_SIZE / 2).copy_from_nonoverlapping(from.add(PAGE_SIZE / 2), PAGE_SIZE / 2) };
         }
         Some(PageTable { root })
     }

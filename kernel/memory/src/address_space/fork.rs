@@ -129,6 +129,10 @@ fn inherited(region: &Region) -> Option<Region> {
     }
     let mut copy = region.clone();
     copy.flags.remove(RegionFlags::LOCKED | RegionFlags::LOCK_ON_FAULT);
+    if !region.is_private() {
+        // Shared memory is committed once, by the one who made it.
+        copy.flags.remove(RegionFlags::ACCOUNTED);
+    }
     Some(copy)
 }
 

@@ -5,6 +5,7 @@ use super::error::MapError;
 use super::placement::{Placed, place};
 use super::request::{MapBacking, MapFlags, MapRequest, Protection};
 use super::space::{AddressSpace, Layout, MAX_REGIONS};
+use super::unmap::Dropped;
 use crate::fallible;
 use crate::file_cache::{CacheKind, FileCache};
 use crate::parking::SleepGuard;
@@ -22,13 +23,16 @@ impl AddressSpace {
     /// # Errors
     /// As mmap(2); see [`MapError`].
     pub fn map(&self, request: MapRequest) -> Result<UserAddr, MapError> {
+        // Dropped after the lock, whatever happens.
+        let mut dropped = Dropped::new();
         let mut layout = self.change.lock();
         check_object(&request)?;
         let placed = place(&request, &layout, &mut self.regions.write())?;
         let flags = region_flags(&request, &layout);
         self.check_limits(&placed, flags)?;
-        let dropped =
-            if placed.replaces { Some(self.remove_range(&mut layout, placed.range())?) } else { None };
+        if placed.replaces {
+            dropped = self.remove_range(&mut layout, placed.range())?;
+        }
         self.add(&placed, flags, &request)?;
         self.note_pages();
         drop(layout);

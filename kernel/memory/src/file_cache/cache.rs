@@ -4,11 +4,11 @@
 //! The index owns one reference of each frame; every user takes another one and works without a lock.
 //!
 //! **Locks**, in this order:
-//! 1. `change` (sleeps): held by whoever changes the size or needs it constant: extending writes, truncation, holes.
+//! 1. `change` (sleeps): held by whoever changes the size or needs it constant: writes, truncation, holes.
 //! 2. `index` (spins): held for the moment of a look-up or an edit, never while bytes are copied or a representative is
 //!    called. A batch of pages is looked up under one hold.
 //!
-//! **Size.** The size only shrinks under `change`; a reader takes it once for each batch. Bytes of the last page beyond
+//! **Size.** The size changes under `change`; a reader takes it once for each batch. Bytes of the last page beyond
 //! the size are zero, with one exception: pages adopted from the boot archive may have the archive's next bytes there
 //! until the page is first shown whole ([`TAIL_UNCLEAN`]).
 //!

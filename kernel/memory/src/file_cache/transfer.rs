@@ -1,8 +1,9 @@
 //! Reading and writing through the cache.
 //!
 //! A read looks a batch of pages up under one hold of the index and copies them without any lock; holes read as zeros
-//! and stay holes. A write that stays within the size takes no lock but the index's; one that extends the file holds
-//! `change`, so that the size and the zeros beyond it agree.
+//! and stay holes. A write holds `change`: it is atomic to other writes, and a page that truncation has just taken away, or
+//! the zeros beyond the size, can't come back with old bytes. The program's buffer may lie in a mapping of the same file:
+//! a fault takes `change` only to clear the file's tail, which the write has done before it copies.
 
 use super::cache::{CacheError, FileCache, MAX_FILE_BYTES, TAIL_UNCLEAN, frame_of, page_of, within_page};
 use super::lookup::{Found, Intent};
@@ -83,12 +84,8 @@ impl FileCache {
     /// # Errors
     /// Only when nothing was written: the reason why.
     pub fn write_at(&self, offset: u64, source: &mut Source<'_>) -> Result<usize, CacheError> {
-        let end = offset.saturating_add(source.remaining() as u64);
-        if end <= self.size() {
-            return self.write_pages(offset, source, None);
-        }
         let _change = self.change.lock();
-        self.write_extending(offset, source)
+        self.write_locked(offset, source)
     }
 
     /// Writes all of the source at the end of the file; returns where that was, and the bytes written.
@@ -98,30 +95,26 @@ impl FileCache {
     pub fn append(&self, source: &mut Source<'_>) -> Result<(u64, usize), CacheError> {
         let _change = self.change.lock();
         let offset = self.size();
-        Ok((offset, self.write_extending(offset, source)?))
+        Ok((offset, self.write_locked(offset, source)?))
     }
 
     /// Writes with `change` held.
-    fn write_extending(&self, offset: u64, source: &mut Source<'_>) -> Result<usize, CacheError> {
+    fn write_locked(&self, offset: u64, source: &mut Source<'_>) -> Result<usize, CacheError> {
         if source.is_empty() {
             return Ok(0);
         }
         if offset >= MAX_FILE_BYTES {
             return Err(CacheError::TooBig);
         }
-        if self.is_mapped() || self.flags.load(Ordering::Relaxed) & TAIL_UNCLEAN != 0 {
+        let extends = offset.saturating_add(source.remaining() as u64) > self.size();
+        if self.flags.load(Ordering::Relaxed) & TAIL_UNCLEAN != 0 || extends && self.is_mapped() {
             self.clean_tail();
         }
-        self.write_pages(offset, source, Some(()))
+        self.write_pages(offset, source)
     }
 
-    /// Writes page by page; with `extend` the size follows.
-    fn write_pages(
-        &self,
-        offset: u64,
-        source: &mut Source<'_>,
-        extend: Option<()>,
-    ) -> Result<usize, CacheError> {
+    /// Writes page by page; the size follows.
+    fn write_pages(&self, offset: u64, source: &mut Source<'_>) -> Result<usize, CacheError> {
         let mut done = 0;
         let limit = MAX_FILE_BYTES.saturating_sub(offset).min(source.remaining() as u64);
         while (done as u64) < limit {
@@ -131,9 +124,9 @@ impl FileCache {
             match self.write_page(page_of(position), start, count, source) {
                 Ok(bytes) => {
                     done += bytes;
-                    if extend.is_some() {
+                    if offset + done as u64 > self.size() {
                         // Release: whoever sees the size sees the bytes.
-                        self.size.fetch_max(offset + done as u64, Ordering::Release);
+                        self.size.store(offset + done as u64, Ordering::Release);
                     }
                     if bytes < count {
                         break;
