@@ -6,6 +6,9 @@
  * threads, no signals but SIGKILL.
  *
  * usage: runner NAME...      the names are looked up in /abi/cases: NAME LIMIT WORD...
+ *
+ * A LIMIT that starts with `+` is one of a case that may bring the machine down: it gets the runner's standard error
+ * as descriptor 9, so that what it was doing is known outside even when nothing else is.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -27,6 +30,7 @@
 #define WORDS_MAX 64
 #define OUTPUT_BYTES_MAX (4 << 20)
 #define SCRATCH_DEPTH_MAX 64
+#define PROGRESS_FD 9
 
 static char *const environment[] = { "PATH=/bin:/abi/bin", "HOME=/root", "TZ=UTC", "LC_ALL=C", "TERM=linux", NULL };
 
@@ -99,7 +103,7 @@ static size_t file_bytes(const char *path)
 }
 
 /* The child: a session, a scratch directory, three descriptors, and the program. */
-static void become(const char *scratch, char **words)
+static void become(const char *scratch, char **words, int reports)
 {
     setsid();
     umask(022);
@@ -119,11 +123,14 @@ static void become(const char *scratch, char **words)
     int err = open("/run/err", O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0666);
     if (out < 0 || err < 0)
         _exit(122);
+    if (reports)
+        dup2(2, PROGRESS_FD);
     dup2(in, 0);
     dup2(out, 1);
     dup2(err, 2);
     for (int fd = 3; fd < 64; fd++)
-        close(fd);
+        if (!reports || fd != PROGRESS_FD)
+            close(fd);
     struct rlimit files = { 1024, 4096 };
     setrlimit(RLIMIT_NOFILE, &files);
     struct rlimit core = { 0, RLIM_INFINITY };
@@ -133,7 +140,7 @@ static void become(const char *scratch, char **words)
     _exit(127);
 }
 
-static void run_case(const char *name, int limit_seconds, char **words)
+static void run_case(const char *name, int limit_seconds, char **words, int reports)
 {
     char line[512], scratch[256], status_text[32] = "timeout";
     snprintf(scratch, sizeof scratch, "/tmp/%s", name);
@@ -141,7 +148,7 @@ static void run_case(const char *name, int limit_seconds, char **words)
     long long start = milliseconds();
     pid_t child = fork();
     if (child == 0)
-        become(scratch, words);
+        become(scratch, words, reports);
     int status = 0, ended = child < 0;
     if (child < 0)
         snprintf(status_text, sizeof status_text, "fork:%d", errno);
@@ -207,7 +214,7 @@ int main(int count, char **names)
                 words[used++] = word;
             words[used] = NULL;
             if (used >= 3 && !strcmp(words[0], names[i])) {
-                run_case(words[0], atoi(words[1]), words + 2);
+                run_case(words[0], atoi(words[1]), words + 2, words[1][0] == '+');
                 break;
             }
         }

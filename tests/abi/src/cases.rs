@@ -8,6 +8,8 @@
 //! | `abi: args WORD...` | arguments it is given |
 //! | `abi: guest` | it judges itself (exit status 0) instead of being compared with the host |
 //! | `abi: long` | it runs only with `--long` |
+//! | `abi: long-args WORD...` | with `--long` it gets these arguments instead |
+//! | `abi: long-limit SECONDS` | with `--long` it has this time limit |
 //! | `abi: cpus N,N` | it runs only on these numbers of CPUs |
 //! | `abi: alone` | it gets a VM of its own |
 //! | `abi: memory SIZE` | its VM has this much memory (implies `alone`) |
@@ -64,7 +66,7 @@ impl Case {
     }
 
     /// Applies the directives of a source text; true when there was at least one.
-    fn read_directives(&mut self, text: &str) -> Result<bool, String> {
+    fn read_directives(&mut self, text: &str, long: bool) -> Result<bool, String> {
         let mut found = false;
         for line in text.lines().take_while(|line| !line.starts_with("#include")) {
             let Some((_, directive)) = line.split_once("abi: ") else { continue };
@@ -73,6 +75,15 @@ impl Case {
             match key {
                 "limit" => {
                     self.limit_seconds = value.parse().map_err(|_| format!("{}: bad limit", self.name))?;
+                }
+                "long-limit" if !long => {}
+                "long-limit" => {
+                    self.limit_seconds = value.parse().map_err(|_| format!("{}: bad limit", self.name))?;
+                }
+                "long-args" if !long => {}
+                "long-args" => {
+                    self.command.truncate(1);
+                    self.command.extend(value.split_whitespace().map(String::from));
                 }
                 "args" => self.command.extend(value.split_whitespace().map(String::from)),
                 "guest" => self.kind = Kind::Guest,
@@ -94,16 +105,16 @@ impl Case {
 }
 
 /// All cases, sorted by name within their kind; those that may bring a VM down come last.
-pub(crate) fn find(place: &Place) -> Result<Vec<Case>, String> {
+pub(crate) fn find(place: &Place, long: bool) -> Result<Vec<Case>, String> {
     let mut cases = Vec::new();
     for source in sources(&place.programs(), "c")? {
         let mut case = Case::new(&stem(&source), &source);
-        case.read_directives(&read(&source)?)?;
+        case.read_directives(&read(&source)?, long)?;
         cases.push(case);
     }
     for source in sources(&place.user(), "c")? {
         let mut case = Case::new(&stem(&source), &source);
-        if case.read_directives(&read(&source)?)? {
+        if case.read_directives(&read(&source)?, long)? {
             cases.push(case);
         }
     }
@@ -111,7 +122,7 @@ pub(crate) fn find(place: &Place) -> Result<Vec<Case>, String> {
         for source in sources(&place.programs().join(folder), extension)? {
             let mut case = Case::new(&format!("{folder}_{}", stem(&source)), &source);
             case.limit_seconds = 180;
-            case.read_directives(&read(&source)?)?;
+            case.read_directives(&read(&source)?, long)?;
             cases.push(case);
         }
     }
@@ -151,13 +162,13 @@ mod tests {
     fn directives_change_the_case() {
         let mut case = Case::new("x", Path::new("x.c"));
         let text = "/* A test.\n * abi: limit 7\n * abi: guest\n * abi: cpus 2,4\n */\n#include \"abi.h\"\n";
-        assert!(case.read_directives(text).unwrap());
+        assert!(case.read_directives(text, false).unwrap());
         assert_eq!((case.limit_seconds, case.kind), (7, Kind::Guest));
         assert!(case.runs_on(4) && !case.runs_on(1));
     }
 
     #[test]
     fn an_unknown_directive_is_an_error() {
-        assert!(Case::new("x", Path::new("x.c")).read_directives("// abi: fast").is_err());
+        assert!(Case::new("x", Path::new("x.c")).read_directives("// abi: fast", false).is_err());
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Programs {
     pub(crate) multi_call_names: Vec<String>,
     /// Programs with a file of their own: path in the image, file here.
     pub(crate) separate: Vec<(String, PathBuf)>,
+    /// The same for programs that carry a large run-time system.
+    pub(crate) large: Vec<(String, PathBuf)>,
 }
 
 /// A command that makes one file.
@@ -65,7 +67,7 @@ pub(crate) fn build(place: &Place, cases: &[Case]) -> Result<(Programs, Vec<(Str
             },
             _ => continue,
         };
-        programs.separate.push((format!("abi/bin/{}", case.name), step.output.clone()));
+        programs.large.push((format!("abi/bin/{}", case.name), step.output.clone()));
         steps.push(step);
     }
     perform(steps)?;
@@ -74,14 +76,16 @@ pub(crate) fn build(place: &Place, cases: &[Case]) -> Result<(Programs, Vec<(Str
 
 /// Compiles each small program to an object whose `main` has the program's name.
 fn compile_multi_call(place: &Place, programs: &mut Programs) -> Result<Vec<PathBuf>, String> {
-    let header = place.programs().join("abi.h");
+    let headers = [place.programs().join("abi.h"), place.user().join("guest.h")];
     let mut sources = cases::sources(&place.programs(), "c")?;
     sources.extend(cases::sources(&place.user(), "c")?);
     let mut steps = Vec::new();
     let mut objects = Vec::new();
     for source in sources {
         let name = cases::stem(&source);
-        let output = place.built().join(format!("{name}-{:016x}.o", hash(&[&source, &header], &C_FLAGS)?));
+        let output = place
+            .built()
+            .join(format!("{name}-{:016x}.o", hash(&[&source, &headers[0], &headers[1]], &C_FLAGS)?));
         let mut command = Command::new("gcc");
         command.args(C_FLAGS).arg(format!("-Dmain=abi_main_{name}")).arg("-I").arg(place.programs());
         command.arg("-c").arg("-o").arg(temporary(&output)).arg(&source);

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::arguments::Arguments;
-use crate::cases::Case;
+use crate::cases::{Case, Kind};
 use crate::image::Place;
 use crate::stream::{self, Outcome, Report};
 
@@ -121,7 +121,12 @@ fn command(place: &Place, arguments: &Arguments, cpus: u32, cases: &[&Case]) -> 
     if let Some(machine) = &arguments.machine {
         command.arg("--machine").arg(machine);
     }
-    command.arg(place.image()).arg("--").arg("/abi/runner").args(cases.iter().map(|case| &case.name));
+    let small = cases.iter().all(|case| case.alone && case.kind == Kind::Guest);
+    command
+        .arg(if small { place.small_image() } else { place.image() })
+        .arg("--")
+        .arg("/abi/runner")
+        .args(cases.iter().map(|case| &case.name));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     command
 }

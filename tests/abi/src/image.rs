@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cases::Case;
+use crate::cases::{Case, Kind};
 use crate::compile;
 
 /// Where things are.
@@ -62,13 +62,32 @@ impl Place {
     pub(crate) fn image(&self) -> PathBuf {
         self.target.join("image")
     }
+
+    /// The image for cases that measure memory: the runner and the C programs, nothing else.
+    pub(crate) fn small_image(&self) -> PathBuf {
+        self.target.join("image-small")
+    }
 }
 
-/// Builds the image; returns the cases that cannot be built on this machine, with the reason.
+/// Builds both images; returns the cases that cannot be built on this machine, with the reason.
 pub(crate) fn build(place: &Place, cases: &[Case]) -> Result<Vec<(String, String)>, String> {
     let (programs, skipped) = compile::build(place, cases)?;
     let new = place.built().join("image.new");
-    remove(&new)?;
+    lay_out(&new, cases, &programs)?;
+    install_busybox(&new)?;
+    for (name, path) in &programs.large {
+        copy(path, &new.join(name))?;
+    }
+    copy(&place.busybox_script(), &new.join("abi/busybox.sh"))?;
+    replace(&new, &place.image())?;
+    lay_out(&new, cases, &programs)?;
+    replace(&new, &place.small_image())?;
+    Ok(skipped)
+}
+
+/// What both images have.
+fn lay_out(new: &Path, cases: &[Case], programs: &compile::Programs) -> Result<(), String> {
+    remove(new)?;
     for folder in
         ["bin", "abi/bin", "dev", "etc", "home", "mnt", "proc", "root", "run", "sys", "tmp", "var/tmp"]
     {
@@ -78,7 +97,6 @@ pub(crate) fn build(place: &Place, cases: &[Case]) -> Result<Vec<(String, String
     for (folder, mode) in [("tmp", 0o1777), ("var/tmp", 0o1777), ("root", 0o700)] {
         set_mode(&new.join(folder), mode)?;
     }
-    install_busybox(&new)?;
     copy(&programs.multi_call, &new.join("abi/bin/abi"))?;
     for name in &programs.multi_call_names {
         link("abi", &new.join("abi/bin").join(name))?;
@@ -86,17 +104,19 @@ pub(crate) fn build(place: &Place, cases: &[Case]) -> Result<Vec<(String, String
     for (name, path) in &programs.separate {
         copy(path, &new.join(name))?;
     }
-    copy(&place.busybox_script(), &new.join("abi/busybox.sh"))?;
     write(&new.join("abi/cases"), &table(cases))?;
     write(
         &new.join("etc/passwd"),
         "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
     )?;
     write(&new.join("etc/group"), "root:x:0:\ntty:x:5:\nusers:x:100:\nnogroup:x:65534:\n")?;
-    write(&new.join("etc/hostname"), "starling\n")?;
-    remove(&place.image())?;
-    fs::rename(&new, place.image()).map_err(|error| format!("{}: {error}", new.display()))?;
-    Ok(skipped)
+    write(&new.join("etc/hostname"), "starling\n")
+}
+
+/// Puts a finished folder in the place of an old one.
+fn replace(new: &Path, old: &Path) -> Result<(), String> {
+    remove(old)?;
+    fs::rename(new, old).map_err(|error| format!("{}: {error}", new.display()))
 }
 
 /// Copies the finished image for use by hand.
@@ -108,12 +128,13 @@ pub(crate) fn copy_to(place: &Place, directory: &Path) -> Result<(), String> {
     }
 }
 
-/// The table the runner reads: `NAME LIMIT WORD...` a line.
+/// The table the runner reads: `NAME LIMIT WORD...` a line, the limit of a guest case marked with `+`.
 fn table(cases: &[Case]) -> String {
-    cases
-        .iter()
-        .map(|case| format!("{} {} {}\n", case.name, case.limit_seconds, case.command.join(" ")))
-        .collect()
+    let line = |case: &Case| {
+        let mark = if case.kind == Kind::Guest { "+" } else { "" };
+        format!("{} {mark}{} {}\n", case.name, case.limit_seconds, case.command.join(" "))
+    };
+    cases.iter().map(line).collect()
 }
 
 /// Puts busybox and a link for each of its applets into `bin`.

@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 /// Builds what is asked for, runs it on both sides and compares.
 fn run(arguments: &Arguments) -> Result<Tally, String> {
     let place = image::Place::find()?;
-    let all = cases::find(&place)?;
+    let all = cases::find(&place, arguments.long)?;
     let chosen: Vec<_> = all.into_iter().filter(|case| arguments.wants(case)).collect();
     let mut tally = Tally::default();
     if arguments.list {
