@@ -29,8 +29,8 @@ pub fn schedule() {
     debug_assert!(preempt::count() == 0, "a thread in an atomic section must not sleep");
     debug_assert!(!interrupt::in_interrupt(), "interrupt handlers must not sleep");
     dispatch(Reason::Voluntary);
-    while preempt::need_resched() {
-        dispatch(Reason::Preempted);
+    if preempt::need_resched() {
+        preempt_hook();
     }
 }
 
@@ -45,6 +45,9 @@ pub fn yield_now() {
         queue.yield_current();
     }
     dispatch(Reason::Preempted);
+    if preempt::need_resched() {
+        preempt_hook();
+    }
 }
 
 /// Runs another thread if there is one that should; the current one stays runnable.

@@ -5,6 +5,8 @@
 
 mod entity;
 mod queue;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use entity::Entity;
 pub(crate) use queue::{Activation, NO_SLICE_END, RunQueue};

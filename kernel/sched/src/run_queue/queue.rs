@@ -10,6 +10,8 @@
 //! virtual times differ can exchange threads. A thread that slept comes back at most `WAKEUP_BONUS_NS` behind the
 //! queue's time: soon, but not for all the time it slept.
 //!
+//! Real-time threads that use up 95 % of a second wait for the next one while fair threads are runnable.
+//!
 //! A thread's slice ends the later the more the others of its queue weigh; there is a slice only while somebody else
 //! waits for the CPU, so a thread that is alone runs without ticks.
 //!
@@ -34,6 +36,10 @@ const WAKEUP_GRANULARITY_NS: u64 = 1_000_000;
 const NEWCOMER_DEBIT_NS: i64 = 3_000_000;
 /// Turn of a round-robin real-time thread, as Linux's default.
 const ROUND_ROBIN_SLICE_NS: u64 = 100_000_000;
+/// Of each such period …
+const REALTIME_PERIOD_NS: u64 = 1_000_000_000;
+/// … real-time threads get at most this while fair ones wait: a real-time thread that loops leaves enough to end it.
+const REALTIME_LIMIT_NS: u64 = 950_000_000;
 /// The slice end of a thread that nobody waits for.
 pub(crate) const NO_SLICE_END: u64 = u64::MAX;
 
@@ -72,6 +78,10 @@ pub(crate) struct RunQueue {
     slice_end_ns: u64,
     /// When to try again a thread that was passed over; part of the next slice.
     retry_ns: u64,
+    /// Begin of the running period of real-time accounting.
+    period_start_ns: u64,
+    /// What real-time threads have used of it.
+    realtime_used_ns: u64,
 }
 
 // SAFETY: the raw pointers are to threads, which are Sync; a thread outlives its stay in a queue because it holds a
@@ -92,6 +102,8 @@ impl RunQueue {
             sequence: 0,
             slice_end_ns: NO_SLICE_END,
             retry_ns: NO_SLICE_END,
+            period_start_ns: 0,
+            realtime_used_ns: 0,
         }
     }
 
@@ -163,6 +175,14 @@ impl RunQueue {
         let ran_ns = now_ns.saturating_sub(entity.started_ns());
         entity.add_runtime(ran_ns);
         entity.set_started_ns(now_ns);
+        if now_ns.saturating_sub(self.period_start_ns) >= REALTIME_PERIOD_NS {
+            self.period_start_ns = now_ns;
+            self.realtime_used_ns = 0;
+        } else if entity.policy().is_realtime() {
+            self.realtime_used_ns += ran_ns;
+        }
+        // SAFETY: as in `running`; the borrow ends before the queue changes.
+        let entity = unsafe { &(*self.current).entity };
         if self.is_idle() || entity.policy().is_realtime() {
             return;
         }
@@ -181,13 +201,22 @@ impl RunQueue {
         } else {
             let lag = match reason {
                 Activation::New => entity.virtual_ns(NEWCOMER_DEBIT_NS as u64) as i64,
-                Activation::Wakeup | Activation::Moved => entity.lag().max(-WAKEUP_BONUS_NS),
+                Activation::Wakeup => (entity.lag() - self.slept_ns(entity)).max(-WAKEUP_BONUS_NS),
+                Activation::Moved => entity.lag().max(-WAKEUP_BONUS_NS),
             };
             entity.set_key(self.min_virtual_ns.saturating_add_signed(lag));
         }
         self.count_in(entity);
         self.insert(thread);
         self.preempts(thread)
+    }
+
+    /// How long a waking thread has slept: what it was ahead of the others is forgiven at that rate. The running thread's
+    /// account is up to date, so it tells the time.
+    fn slept_ns(&self, entity: &Entity) -> i64 {
+        const ENOUGH_NS: u64 = 1_000_000_000;
+        let now_ns = self.running().map_or(0, |running| running.entity.started_ns());
+        now_ns.saturating_sub(entity.started_ns()).min(ENOUGH_NS) as i64
     }
 
     /// Gives a real-time thread the last rank of its priority.
@@ -267,13 +296,17 @@ impl RunQueue {
     pub(crate) fn pick(&mut self, current_runs_on: bool) -> Option<*const Thread> {
         let current = self.current;
         let competitor = if current_runs_on && !self.is_idle() { self.running() } else { None };
-        let first = self.realtime.front().clone_pointer().or_else(|| self.fair.front().clone_pointer());
+        let throttled = self.realtime_is_throttled();
+        let first = match throttled {
+            true => self.fair.front().clone_pointer().or_else(|| self.realtime.front().clone_pointer()),
+            false => self.realtime.front().clone_pointer().or_else(|| self.fair.front().clone_pointer()),
+        };
         let Some(first) = first else { return competitor.map(core::ptr::from_ref) };
         if let Some(running) = competitor {
             let realtime = (running.entity.policy().is_realtime(), first.entity.policy().is_realtime());
             let stays = match realtime {
-                (true, false) => true,
-                (false, true) => false,
+                (true, false) => !throttled,
+                (false, true) => throttled,
                 _ => running.entity.key() <= first.entity.key(),
             };
             if stays {
@@ -303,6 +336,11 @@ impl RunQueue {
         self.retry_ns = time_ns;
     }
 
+    /// Whether real-time threads have had their part of this period.
+    fn realtime_is_throttled(&self) -> bool {
+        self.realtime_used_ns >= REALTIME_LIMIT_NS
+    }
+
     /// Makes the chosen thread the running one.
     pub(crate) fn set_current(&mut self, thread: &Thread, now_ns: u64) {
         self.current = thread;
@@ -324,9 +362,16 @@ impl RunQueue {
     }
 
     fn slice_ns(&self, thread: &Thread) -> Option<u64> {
+        // What is left of the period's real-time part ends the slice while fair threads wait.
+        let fair_wait = self.count > self.realtime_count;
+        let budget = fair_wait
+            .then(|| (REALTIME_LIMIT_NS.saturating_sub(self.realtime_used_ns)).max(MINIMUM_SLICE_NS));
         match thread.entity.policy() {
-            Policy::Fifo(_) => None,
-            Policy::RoundRobin(_) => (self.realtime_count > 1).then_some(ROUND_ROBIN_SLICE_NS),
+            Policy::Fifo(_) => budget,
+            Policy::RoundRobin(_) => {
+                let turn = (self.realtime_count > 1).then_some(ROUND_ROBIN_SLICE_NS);
+                turn.into_iter().chain(budget).min()
+            }
             _ => Some((LATENCY_NS * thread.entity.weight() / self.load.max(1)).max(MINIMUM_SLICE_NS)),
         }
     }
@@ -338,12 +383,12 @@ impl RunQueue {
             return self.count > 0;
         }
         match thread.entity.policy() {
-            Policy::Fifo(_) => !self.realtime.is_empty(),
+            Policy::Fifo(_) => self.count > 1,
             Policy::RoundRobin(_) => {
                 // SAFETY: as in `running`; the borrow ends before the queue changes.
                 let thread = unsafe { &*self.current };
                 self.rank(thread);
-                !self.realtime.is_empty()
+                self.count > 1
             }
             _ => self.count > 1,
         }
@@ -369,7 +414,7 @@ impl RunQueue {
         }
         let (new, old) = (thread.entity.policy(), running.entity.policy());
         if new.is_realtime() {
-            return new.priority() > old.priority();
+            return new.priority() > old.priority() && (old.is_realtime() || !self.realtime_is_throttled());
         }
         match (old, new) {
             (Policy::Fifo(_) | Policy::RoundRobin(_), _) | (_, Policy::Idle | Policy::Batch) => false,

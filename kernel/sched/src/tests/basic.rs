@@ -123,3 +123,9 @@ fn preemption_counts_stay_balanced_across_switches() {
     assert_eq!(rounds.load(Ordering::Relaxed), 1600);
     assert!(current().switches() > 0);
 }
+
+#[test]
+fn control_block_is_small() {
+    let bytes = size_of::<crate::Thread>();
+    assert!(bytes <= 384, "a sleeping thread costs {bytes} bytes besides its stack");
+}
