@@ -168,6 +168,12 @@ fn read_name(task: &Task, name: u64, length: i32) -> Result<String, Errno> {
     Ok(String::from_utf8_lossy(&bytes[..length as usize]).into_owned())
 }
 
+/// Sets the system's name for a machine that is told it at its start; what does not fit is cut off.
+pub fn set_host_name(name: &[u8]) {
+    let name = &name[..name.len().min(NAME_BYTES)];
+    *NODE.lock() = String::from_utf8_lossy(name).into_owned();
+}
+
 /// Sets the system's name.
 pub fn sethostname(task: &mut Task, name: u64, length: i32) -> SysResult {
     *NODE.lock() = read_name(task, name, length)?;

@@ -20,7 +20,8 @@ use crate::process::process::{Inheritance, Process};
 use crate::process::table::{self, ReservedPid};
 use crate::process::thread::{Shared, Thread};
 use crate::signal::actions::SignalActions;
-use crate::signal::set::SignalSet;
+use crate::signal::information::SignalInformation;
+use crate::signal::set::{Signal, SignalSet};
 use crate::task::Task;
 
 /// What shall be run first.
@@ -35,6 +36,8 @@ pub struct Command {
     pub file_system: Arc<FileSystemContext>,
     /// Descriptors 0, 1, 2 and so on.
     pub files: Vec<Arc<OpenFile>>,
+    /// The controlling terminal of its session.
+    pub terminal: Option<Arc<tty::Terminal>>,
 }
 
 /// Prepares the personality: process 1, the out-of-memory policy. Once, with memory and scheduler up.
@@ -44,6 +47,7 @@ pub struct Command {
 pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
     init::start(end)?;
     crate::oom::install();
+    crate::terminal::register();
     Ok(())
 }
 
@@ -75,7 +79,7 @@ pub fn run(command: Command, started: fn(Result<(), Errno>)) -> Result<Arc<Proce
     let process = memory::fallible::try_arc(Process::new(Inheritance {
         pid: reserved.number(),
         parent: Some(parent.clone()),
-        exit_signal: crate::signal::set::Signal::SIGCHLD.number(),
+        exit_signal: Signal::SIGCHLD.number(),
         group: group.clone(),
         actions: memory::fallible::try_arc(SignalActions::new()).map_err(no_memory)?,
         address_space: Some(space.clone()),
@@ -114,8 +118,19 @@ pub fn run(command: Command, started: fn(Result<(), Errno>)) -> Result<Arc<Proce
     table::insert_process(&process);
     table::insert_thread(&thread);
     reserved.keep();
+    if let Some(terminal) = &command.terminal {
+        crate::terminal::adopt(terminal, &process);
+    }
     kernel.start();
     Ok(process)
+}
+
+/// Sends a signal of the host's to the command.
+pub fn signal_command(number: u8) {
+    let Some(signal) = Signal::new(number.into()) else { return };
+    if let Some(process) = table::process(init::COMMAND) {
+        let _ = crate::signal::send::to_process(&process, SignalInformation::from_kernel(signal));
+    }
 }
 
 fn first_task(

@@ -1,30 +1,124 @@
-//! Job control: what terminals ask of processes.
+//! Job control: what terminals ask of processes (`tty::job_control`).
+//!
+//! Terminals call from below without a context; the calling process is found through the kernel thread's personality.
+//! A session's pointer to its terminal and the terminal's to its session are both cleared when either ends.
 
 use alloc::sync::Arc;
 
+use tty::Terminal;
+use tty::job_control::{Caller, GroupId, JobControl, SessionId, TtySignal};
+use vfs::Capabilities;
+
+use crate::process::group::Session;
 use crate::process::process::Process;
 use crate::process::table;
+use crate::process::thread::Thread;
 use crate::signal::information::SignalInformation;
 use crate::signal::send;
 use crate::signal::set::Signal;
 
-/// The leader of a session has ended: its terminal's foreground group is told.
+/// The leader of a session has ended: the terminal is free again, its foreground group gets SIGHUP and SIGCONT.
 pub(crate) fn session_leader_ended(process: &Arc<Process>) {
-    let session = process.group().session().clone();
-    if let Some(terminal) = session.terminal.lock().take() {
-        terminal.leader_ended(session.id());
+    let terminal = process.group().session().terminal.lock().take();
+    if let Some(terminal) = terminal {
+        terminal.disassociate(true);
     }
 }
 
-/// The part of a controlling terminal that sessions know.
-pub trait ControllingTerminal: Send + Sync {
-    /// The leader of the session ended: the terminal is free again, its foreground group gets SIGHUP and SIGCONT.
-    fn leader_ended(&self, session: table::Pid);
+/// Makes a terminal the controlling one of a new session, with its only group in the foreground.
+pub(crate) fn adopt(terminal: &Arc<Terminal>, process: &Process) {
+    let group = process.group();
+    let session = group.session();
+    terminal.associate(SessionId(session.id()), GroupId(group.id()));
+    *session.terminal.lock() = Some(terminal.clone());
 }
 
-/// Sends a signal of the terminal to a group.
-pub fn signal_group(group: table::Pid, signal: Signal) {
-    if let Some(group) = table::group(group) {
-        send::to_group(&group, SignalInformation::from_kernel(signal));
+/// Makes the personality answer the terminals. Once, at start-up.
+pub(crate) fn register() {
+    static CONTROL: Control = Control;
+    tty::job_control::register(&CONTROL);
+}
+
+struct Control;
+
+fn calling_thread() -> Option<Arc<Thread>> {
+    sched::current().personality()?.downcast().ok()
+}
+
+fn calling_session() -> Option<Arc<Session>> {
+    Some(calling_thread()?.process().group().session().clone())
+}
+
+fn signal_of(signal: TtySignal) -> Signal {
+    match signal {
+        TtySignal::HangUp => Signal::SIGHUP,
+        TtySignal::Interrupt => Signal::SIGINT,
+        TtySignal::Quit => Signal::SIGQUIT,
+        TtySignal::Continue => Signal::SIGCONT,
+        TtySignal::Stop => Signal::SIGTSTP,
+        TtySignal::BackgroundRead => Signal::SIGTTIN,
+        TtySignal::BackgroundWrite => Signal::SIGTTOU,
+        TtySignal::WindowChanged => Signal::SIGWINCH,
+    }
+}
+
+impl JobControl for Control {
+    fn caller(&self) -> Option<Caller> {
+        let thread = calling_thread()?;
+        let process = thread.process();
+        let group = process.group();
+        let session = group.session().id();
+        Some(Caller {
+            session: SessionId(session),
+            group: GroupId(group.id()),
+            leads_session: process.pid() == session,
+            privileged: thread.credentials().file.has(Capabilities::SYS_ADMIN),
+        })
+    }
+
+    fn controlling_terminal(&self) -> Option<Arc<Terminal>> {
+        calling_session()?.terminal.lock().clone()
+    }
+
+    fn set_controlling_terminal(&self, terminal: Option<Arc<Terminal>>) {
+        if let Some(session) = calling_session() {
+            let before = core::mem::replace(&mut *session.terminal.lock(), terminal);
+            drop(before);
+        }
+    }
+
+    fn forget_terminal(&self, session: SessionId) {
+        if let Some(session) = table::session(session.0) {
+            let before = session.terminal.lock().take();
+            drop(before);
+        }
+    }
+
+    fn signal_group(&self, group: GroupId, signal: TtySignal) {
+        if let Some(group) = table::group(group.0) {
+            send::to_group(&group, SignalInformation::from_kernel(signal_of(signal)));
+        }
+    }
+
+    fn hang_up_session(&self, session: SessionId) {
+        if let Some(leader) = table::process(session.0) {
+            for signal in [Signal::SIGHUP, Signal::SIGCONT] {
+                let _ = send::to_process(&leader, SignalInformation::from_kernel(signal));
+            }
+        }
+    }
+
+    fn session_of_group(&self, group: GroupId) -> Option<SessionId> {
+        Some(SessionId(table::group(group.0)?.session().id()))
+    }
+
+    fn is_orphaned(&self, group: GroupId) -> bool {
+        table::group(group.0).is_none_or(|group| group.is_orphaned(None))
+    }
+
+    fn is_blocked_or_ignored(&self, signal: TtySignal) -> bool {
+        let Some(thread) = calling_thread() else { return false };
+        let signal = signal_of(signal);
+        thread.blocked().contains(signal) || thread.process().actions().is_ignored(signal)
     }
 }

@@ -285,6 +285,17 @@ impl Thread {
         self.id
     }
 
+    /// Connects it with what the layer above knows it as, for calls from below that arrive without a context (a
+    /// terminal that asks who is calling). Only the first connection counts; it does not keep the object alive.
+    pub fn set_personality(&self, object: Weak<dyn Any + Send + Sync>) {
+        self.personality.call_once(|| object);
+    }
+
+    /// What the layer above knows it as.
+    pub fn personality(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.personality.get()?.upgrade()
+    }
+
     /// Its name, without the padding.
     pub fn name(&self) -> ThreadName {
         ThreadName(*self.name.lock())

@@ -10,13 +10,11 @@
 extern crate alloc;
 
 #[cfg(target_os = "none")]
-mod command;
+mod first_program;
 #[cfg(target_os = "none")]
 mod host_link;
 #[cfg(target_os = "none")]
 mod start;
-#[cfg(target_os = "none")]
-mod streams;
 #[cfg(target_os = "none")]
 mod tests;
 

@@ -3,7 +3,7 @@
 //! The boot processor does everything up to the scheduler alone. With `test=` on the command line the tests of the
 //! machine run before the scheduler takes the processors over; all others after.
 
-use crate::{command, host_link, tests};
+use crate::{first_program, host_link, tests};
 use machine::boot;
 use machine::cpu::{self, CpuId};
 
@@ -26,14 +26,7 @@ pub(crate) fn kernel_main() -> ! {
     if let Some(selection) = test_selection {
         tests::run(selection);
     }
-    command::run();
-    for mark in boot::trace_marks() {
-        log::info!("{:>10} ns {}", mark.at_ns, mark.name);
-    }
-    // Nothing is left to do for this thread, whose stack is not one that could be freed.
-    loop {
-        let _ = sched::block_interruptible(|| false, None);
-    }
+    first_program::run()
 }
 
 /// Starts the application processors: straight into the scheduler, or for the tests of the machine to direct first.

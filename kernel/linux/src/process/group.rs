@@ -12,17 +12,17 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use sync::SpinLock;
+use tty::Terminal;
 
 use super::process::Process;
 use super::table::{self, Pid};
 use crate::errno::Errno;
-use crate::terminal::ControllingTerminal;
 
 /// A session: groups that share a controlling terminal.
 pub struct Session {
     id: Pid,
     /// The controlling terminal.
-    pub(crate) terminal: SpinLock<Option<Arc<dyn ControllingTerminal>>>,
+    pub(crate) terminal: SpinLock<Option<Arc<Terminal>>>,
     groups: AtomicUsize,
 }
 

@@ -85,7 +85,9 @@ impl Thread {
     }
 
     /// Connects it with the kernel thread that runs it.
-    pub(crate) fn set_kernel_thread(&self, kernel: ThreadRef) {
+    pub(crate) fn set_kernel_thread(self: &Arc<Self>, kernel: ThreadRef) {
+        let this = Arc::downgrade(self);
+        kernel.set_personality(this);
         self.kernel.call_once(|| kernel);
     }
 

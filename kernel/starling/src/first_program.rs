@@ -1,0 +1,293 @@
+//! From the boot archive to the first program.
+//!
+//! The initramfs becomes the root file system, the device, process and terminal file systems are mounted into it, and
+//! the command that the host asked for (the run request in the archive) becomes process 2. Without a request it is
+//! an interactive shell on the console. Its end is reported to the host, which ends the machine; without a host
+//! link the machine powers itself off.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hostlink::{ExitKind, Link};
+use hostlink_protocol::request::{self, Key, Records};
+use linux::errno::Errno;
+use linux::start::Command;
+use machine::boot;
+use memory::buffer::Sink;
+use sched::WaitQueue;
+use sync::Once;
+use vfs::credentials::Credentials;
+use vfs::file::OpenFile;
+use vfs::flags::{LookupFlags, MountFlags, OpenFlags};
+use vfs::mount::{Mount, MountNamespace, MountSource, Path};
+use vfs::superblock::find_file_system;
+use vfs::tree::OpenHow;
+use vfs::walk::{FileSystemContext, PathContext};
+
+/// Largest run request: what `execve` would take as arguments and environment, roughly.
+const REQUEST_BYTES_MAX: usize = 1 << 20;
+
+/// Where file systems are mounted: type, place, flags, options.
+const MOUNTS: [(&str, &str, MountFlags, &[u8]); 5] = [
+    ("devtmpfs", "dev", MountFlags::NO_SET_ID, b""),
+    ("proc", "proc", NO_PROGRAMS, b""),
+    ("sysfs", "sys", NO_PROGRAMS, b""),
+    ("devpts", "dev/pts", MountFlags::NO_SET_ID.union(MountFlags::NO_EXECUTE), b"mode=620,ptmxmode=666"),
+    ("tmpfs", "dev/shm", MountFlags::NO_SET_ID.union(MountFlags::NO_DEVICES), b"mode=1777"),
+];
+const NO_PROGRAMS: MountFlags = MountFlags::NO_SET_ID.union(MountFlags::NO_DEVICES).union(MountFlags::NO_EXECUTE);
+
+/// Permission bits of directories made here.
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// What the host asked for.
+#[derive(Default)]
+struct Request {
+    arguments: Vec<Vec<u8>>,
+    environment: Vec<Vec<u8>>,
+    working_directory: Option<Vec<u8>>,
+    on_terminal: bool,
+    rows: u16,
+    columns: u16,
+    user: (u32, u32),
+    host_name: Option<Vec<u8>>,
+}
+
+impl Request {
+    fn parse(bytes: &[u8]) -> Request {
+        let mut request = Request { on_terminal: bytes.is_empty(), rows: 24, columns: 80, ..Request::default() };
+        for (key, value) in Records::new(bytes) {
+            match key {
+                Key::Argument => request.arguments.push(value.to_vec()),
+                Key::Environment => request.environment.push(value.to_vec()),
+                Key::WorkingDirectory => request.working_directory = Some(value.to_vec()),
+                Key::Terminal => request.on_terminal = value == b"1",
+                Key::Rows => request.rows = number(value).unwrap_or(request.rows),
+                Key::Columns => request.columns = number(value).unwrap_or(request.columns),
+                Key::User => request.user = parse_user(value),
+                Key::HostName => request.host_name = Some(value.to_vec()),
+            }
+        }
+        if request.arguments.is_empty() {
+            request.arguments.push(b"/bin/sh".to_vec());
+        }
+        request
+    }
+}
+
+fn number<T: core::str::FromStr>(text: &[u8]) -> Option<T> {
+    core::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn parse_user(text: &[u8]) -> (u32, u32) {
+    let mut parts = text.splitn(2, |&byte| byte == b':');
+    let user = parts.next().and_then(number).unwrap_or(0);
+    (user, parts.next().and_then(number).unwrap_or(0))
+}
+
+/// Why the command can't be started before its program is even looked at.
+struct CannotStart {
+    errno: u16,
+    what: &'static str,
+}
+
+impl CannotStart {
+    fn new(what: &'static str, error: vfs::Error) -> CannotStart {
+        CannotStart { errno: error.errno() as u16, what }
+    }
+
+    fn no_memory() -> CannotStart {
+        CannotStart { errno: vfs::Error::OutOfMemory.errno() as u16, what: "memory" }
+    }
+}
+
+/// Starts the first program and keeps the boot thread parked; the machine ends with the program.
+pub(crate) fn run() -> ! {
+    if let Err(reason) = start() {
+        log::error!("cannot start the command: {} (errno {})", reason.what, reason.errno);
+        match Link::get() {
+            Some(link) => link.start_failed(reason.errno, reason.what),
+            None => machine::power::power_off(),
+        }
+    }
+    loop {
+        WaitQueue::new().wait_until(|| false);
+    }
+}
+
+fn start() -> Result<(), CannotStart> {
+    register_file_systems();
+    let credentials = Credentials::root();
+    let root = root_file_system()?;
+    boot::trace("unpack initramfs");
+    let context = FileSystemContext::initial(root).map_err(|error| CannotStart::new("root", error))?;
+    let places = context.places();
+    let walk = PathContext { places: &places, credentials: &credentials, umask: 0 };
+    let request = read_request(&walk)?;
+    mount_all(&walk);
+    boot::trace("mount");
+    if let Some(directory) = &request.working_directory {
+        let place = walk
+            .walk_to_directory(&places.cwd, directory)
+            .map_err(|error| CannotStart::new("workdir: the working directory does not exist in the image", error))?;
+        context.set_cwd(&place).map_err(|_| CannotStart::no_memory())?;
+    }
+    linux::start::initialize(&Ended).map_err(|_| CannotStart::no_memory())?;
+    if let Some(name) = &request.host_name {
+        linux::identity::set_host_name(name);
+    }
+    if let Some(link) = Link::get() {
+        link.set_control(&HostControl);
+    }
+    let (files, terminal) = standard_files(&walk, &request)?;
+    let command = Command {
+        arguments: request.arguments,
+        environment: request.environment,
+        user: request.user,
+        file_system: context,
+        files,
+        terminal,
+    };
+    linux::start::run(command, program_started).map_err(|_| CannotStart::no_memory())?;
+    Ok(())
+}
+
+fn register_file_systems() {
+    vfs::superblock::register_file_system(&tmpfs::TMPFS);
+    vfs::superblock::register_file_system(&tmpfs::RAMFS);
+    devfs::register(linux::random::fill);
+    vfs::superblock::register_file_system(&procfs::PROCFS);
+    vfs::superblock::register_file_system(&sysfs::SYSFS);
+    devpts::register();
+    console::nodes::register(devpts::find);
+}
+
+/// Unpacks the boot archive; its place is the root of the first name space.
+fn root_file_system() -> Result<Arc<MountNamespace>, CannotStart> {
+    let superblock = tmpfs::new_instance("rootfs", DIRECTORY_MODE).map_err(|error| CannotStart::new("root", error))?;
+    if let Some(archive) = tmpfs::archive::BootArchive::new() {
+        let root = superblock.root().existing().map_err(|error| CannotStart::new("root", error))?;
+        tmpfs::archive::unpack(root, &archive).map_err(|error| CannotStart::new("image: cannot be unpacked", error))?;
+        archive.release();
+    }
+    let mount = Mount::new(superblock.clone(), superblock.root().clone(), b"rootfs", MountFlags::RELATIVE_ACCESS_TIME)
+        .map_err(|error| CannotStart::new("root", error))?;
+    MountNamespace::new(mount).map_err(|error| CannotStart::new("root", error))
+}
+
+/// Reads and removes the run request.
+fn read_request(walk: &PathContext<'_>) -> Result<Request, CannotStart> {
+    let root = &walk.places.root;
+    let file = match walk.open(root, request::FILE.as_bytes(), &OpenHow::default()) {
+        Ok(file) => file,
+        Err(vfs::Error::NotFound) => return Ok(Request::parse(b"")),
+        Err(error) => return Err(CannotStart::new("run request", error)),
+    };
+    let size = (file.inode().size() as usize).min(REQUEST_BYTES_MAX);
+    let mut bytes = memory::fallible::try_vec_of(0, size).map_err(|_| CannotStart::no_memory())?;
+    let read = file.read(&mut Sink::kernel(&mut bytes)).map_err(|error| CannotStart::new("run request", error))?;
+    drop(file);
+    let removed = walk
+        .unlink(root, request::FILE.as_bytes())
+        .and_then(|()| walk.remove_directory(root, request::FILE.split('/').next().unwrap_or("").as_bytes()));
+    if let Err(error) = removed {
+        log::warn!("the run request can't be removed: {error}");
+    }
+    Ok(Request::parse(&bytes[..read]))
+}
+
+/// Mounts what every program expects. An image whose directories can't be made lacks them; it may not need them.
+fn mount_all(walk: &PathContext<'_>) {
+    for (kind, place, flags, options) in MOUNTS {
+        if let Err(error) = mount(walk, kind, place, flags, options) {
+            log::warn!("{kind} is not mounted on /{place}: {error}");
+        }
+    }
+}
+
+fn mount(walk: &PathContext<'_>, kind: &str, place: &str, flags: MountFlags, options: &[u8]) -> vfs::Result<()> {
+    let file_system = find_file_system(kind.as_bytes())?;
+    let root = &walk.places.root;
+    match walk.make_directory(root, place.as_bytes(), DIRECTORY_MODE) {
+        Ok(()) | Err(vfs::Error::Exists) => {}
+        Err(error) => return Err(error),
+    }
+    let target: Path = walk.walk(root, place.as_bytes(), LookupFlags::DIRECTORY)?;
+    let source = MountSource::New { file_system, source: kind.as_bytes(), options };
+    walk.places.namespace.mount(source, &target, flags | MountFlags::RELATIVE_ACCESS_TIME)
+}
+
+type Standard = (Vec<Arc<OpenFile>>, Option<Arc<tty::Terminal>>);
+
+/// Descriptors 0, 1 and 2: the console, or three streams.
+fn standard_files(walk: &PathContext<'_>, request: &Request) -> Result<Standard, CannotStart> {
+    let Some(link) = Link::get() else {
+        let null = open_device(walk, b"dev/null")?;
+        return Ok((alloc::vec![null.clone(), null.clone(), null], None));
+    };
+    let terminal = console::terminal::start(link, request.rows, request.columns).map_err(|_| CannotStart::no_memory())?;
+    if request.on_terminal {
+        let file = open_device(walk, b"dev/console")?;
+        return Ok((alloc::vec![file.clone(), file.clone(), file], Some(terminal)));
+    }
+    let mut files = Vec::new();
+    for stream in [console::stream::Stream::Input, console::stream::Stream::Output, console::stream::Stream::Error] {
+        files.push(console::stream::open(link, stream).map_err(|error| CannotStart::new("streams", error))?);
+    }
+    Ok((files, None))
+}
+
+fn open_device(walk: &PathContext<'_>, path: &[u8]) -> Result<Arc<OpenFile>, CannotStart> {
+    let flags = OpenFlags::READ_WRITE | OpenFlags::NO_CONTROLLING_TERMINAL;
+    walk.open(&walk.places.root, path, &OpenHow { flags, ..OpenHow::default() })
+        .map_err(|error| CannotStart::new("console", error))
+}
+
+/// Hears whether the program could be executed; in its thread, right before its first instruction.
+fn program_started(outcome: Result<(), Errno>) {
+    boot::trace("execute");
+    let Some(link) = Link::get() else { return };
+    match outcome {
+        Ok(()) => link.first_user(),
+        Err(errno) => {
+            FAILED.call_once(|| ());
+            link.start_failed(errno.number(), &describe(errno));
+        }
+    }
+}
+
+/// Set when the program could not be executed: the host has been told already, the process's end says nothing new.
+static FAILED: Once<()> = Once::new();
+
+fn describe(errno: Errno) -> String {
+    alloc::format!("{errno:?}")
+}
+
+struct Ended;
+
+impl linux::process::init::EndOfCommand for Ended {
+    fn command_ended(&self, status: u32) {
+        if FAILED.get().is_some() {
+            return;
+        }
+        let signal = (status & 0x7f) as u8;
+        let kind = if signal == 0 { ExitKind::Exited((status >> 8) as u8) } else { ExitKind::Killed(signal) };
+        match Link::get() {
+            Some(link) => link.exit(kind),
+            None => machine::power::power_off(),
+        }
+    }
+}
+
+struct HostControl;
+
+impl hostlink::Control for HostControl {
+    fn signal(&self, number: u8) {
+        linux::start::signal_command(number);
+    }
+
+    fn terminate(&self) {
+        machine::power::power_off();
+    }
+}
