@@ -40,7 +40,12 @@ pub fn set_limit(entries: usize) {
 /// Notes a new entry in a parent's table.
 pub(super) fn added(entry: &Arc<Dentry>) {
     ENTRIES.increment();
-    let queue = QUEUES.this();
+    // Any processor's queue will do; this one's is likely to be in its cache.
+    let cpu = {
+        let _pinned = machine::preempt::disable();
+        machine::cpu::current()
+    };
+    let queue = QUEUES.of(cpu);
     let mut over;
     {
         let mut entries = queue.lock();
