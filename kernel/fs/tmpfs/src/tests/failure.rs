@@ -9,7 +9,7 @@ use vfs::mount::MountSource;
 use vfs::pipe::{create_pipe, splice};
 use vfs::{Error, Result};
 
-use super::{World, write};
+use super::{World, settle, write};
 
 /// Only running out of memory may go wrong in a scenario.
 fn tolerate(result: Result<()>) {
@@ -17,18 +17,6 @@ fn tolerate(result: Result<()>) {
         Ok(()) | Err(Error::OutOfMemory) => {}
         Err(error) => panic!("{error} instead of ENOMEM"),
     }
-}
-
-/// Lets everything that waits for a grace period go.
-fn settle() {
-    for _ in 0..1000 {
-        if sync::rcu::pending() == 0 {
-            return;
-        }
-        sync::rcu::synchronize();
-        sync::rcu::invoke(u32::MAX);
-    }
-    panic!("{} callbacks stay", sync::rcu::pending());
 }
 
 fn inodes_in_use(world: &World) -> u64 {

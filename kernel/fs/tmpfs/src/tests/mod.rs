@@ -107,7 +107,7 @@ impl World {
     pub(crate) fn write_file(&self, path: &str, bytes: &[u8]) -> Result<()> {
         let file = self.open(path, OpenFlags::CREATE | OpenFlags::WRITE_ONLY | OpenFlags::TRUNCATE)?;
         let written = file.write(&mut Source::kernel(bytes))?;
-        if written == bytes.len() { Ok(()) } else { Err(Error::NoSpace) }
+        if written == bytes.len() { Ok(()) } else { Err(Error::OutOfMemory) }
     }
 
     pub(crate) fn read_file(&self, path: &str) -> Result<Vec<u8>> {
@@ -158,4 +158,20 @@ pub(crate) fn read_some(file: &Arc<OpenFile>, limit: usize) -> Result<Vec<u8>> {
 
 pub(crate) fn write(file: &Arc<OpenFile>, bytes: &[u8]) -> Result<usize> {
     file.write(&mut Source::kernel(bytes))
+}
+
+/// Lets everything go that waits for a grace period.
+pub(crate) fn settle() {
+    let pending = || {
+        let _pinned = machine::preempt::disable();
+        sync::rcu::invoke(u32::MAX);
+        sync::rcu::pending()
+    };
+    for _ in 0..1000 {
+        if pending() == 0 {
+            return;
+        }
+        sync::rcu::synchronize();
+    }
+    panic!("{} callbacks stay", pending());
 }

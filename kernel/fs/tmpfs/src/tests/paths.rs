@@ -161,12 +161,7 @@ fn shrinking_the_cache_forgets_only_what_is_unused() {
         world.write_file(&format!("/dir/{number}"), b"x").unwrap();
     }
     let held = world.walk("/dir/7").unwrap();
-    sync::rcu::synchronize();
-    while sync::rcu::pending() > 0 {
-        sync::rcu::force();
-        sync::rcu::quiescent();
-        sync::rcu::invoke(u32::MAX);
-    }
+    super::settle();
     let evicted = vfs::dentry::shrink(usize::MAX);
     assert!(evicted >= 190, "{evicted} entries were evicted");
     assert!(world.walk("/dir/7").unwrap().same(&held));
