@@ -151,11 +151,14 @@ fn choose(queue: &mut RunQueue, stays: bool, now_ns: u64) -> &'static Thread {
     let mut refusals = 0;
     let mut competes = stays;
     let chosen = loop {
+        if refusals == REFUSALS_MAX {
+            break queue.idle();
+        }
         let mut next = queue.pick(competes);
         if next.is_none() && refusals == 0 && balance::pull_when_idle(queue) {
             next = queue.pick(false);
         }
-        let Some(next) = next.filter(|_| refusals < REFUSALS_MAX) else { break queue.idle() };
+        let Some(next) = next else { break queue.idle() };
         // SAFETY: a runnable thread is alive; this CPU is about to switch to it, or it runs here already.
         if ptr::eq(next, queue.current()) || stack::admit(unsafe { (*next).stack() }, cpu::current()) {
             break next;

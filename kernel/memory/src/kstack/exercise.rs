@@ -33,6 +33,41 @@ pub fn exercise(bytes: usize, kind: Exercise, at_depth: &mut dyn FnMut()) -> boo
     }
 }
 
+/// Stands with the stack pointer `offset` bytes above the lowest mapped page of the running stack, interrupts enabled,
+/// for a moment. `provoke` is called before, with interrupts off: what it makes pending arrives there. If an interrupt's
+/// frame were pushed on this stack, it would fault and be lost (specs/kernel-stacks.md §M2). Returns false when the
+/// running thread is not on a stack of this crate.
+#[cfg(target_os = "none")]
+pub fn interrupt_at_edge(offset: u64, provoke: &mut dyn FnMut()) -> bool {
+    /// Longer than any interrupt takes to arrive, even emulated.
+    const PAUSES: u32 = 2000;
+    let _preemption_off = machine::preempt::disable();
+    let _interrupts_off = machine::interrupt::disable();
+    provoke();
+    let Some(edge) = super::mapped::lowest_mapped() else { return false };
+    let stand = edge + offset;
+    // SAFETY: the stack pointer moves down within the mapped part of this thread's own stack, below all that is in use,
+    // and back; in between nothing is pushed but by interrupts, whose handlers leave the registers as they were and do
+    // not switch threads, because preemption is off.
+    unsafe {
+        core::arch::asm!(
+            "mov {saved}, rsp",
+            "mov rsp, {stand}",
+            "sti",
+            "2:",
+            "pause",
+            "dec {pauses:e}",
+            "jnz 2b",
+            "cli",
+            "mov rsp, {saved}",
+            saved = out(reg) _,
+            stand = in(reg) stand,
+            pauses = inout(reg) PAUSES => _,
+        );
+    }
+    true
+}
+
 #[inline(never)]
 fn descend(floor: usize, level: u32, at_depth: &mut dyn FnMut()) -> bool {
     let mut frame = [level; STEP_BYTES / 4];

@@ -151,6 +151,14 @@ pub fn left_start_up_stack() {}
 /// Backs the running thread's stack down to an address.
 pub fn ensure(_address: VirtAddr) {}
 
+/// Writes the page-table trace of the running thread's window.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_own_trace(_out: &mut dyn fmt::Write) -> fmt::Result {
+    Ok(())
+}
+
 /// Keeps this CPU's reserve at its target.
 pub fn refill() {}
 

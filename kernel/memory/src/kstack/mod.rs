@@ -37,13 +37,15 @@ use mapped as backend;
 
 pub use backend::{
     KernelStack, admit, admit_start_up_stack, ensure, free_unused, left, left_start_up_stack, refill,
-    service, set_kill_hook, set_name_hook, trim,
+    service, set_kill_hook, set_name_hook, trim, write_own_trace,
 };
 pub(crate) use backend::{prepare, totals, write_windows};
+#[cfg(target_os = "none")]
+pub use exercise::interrupt_at_edge;
 pub use exercise::{Exercise, exercise};
 pub use parameters::{
-    Mode, OverflowPolicy, Parameters, mode, overflow_policy, parameters, set_overflow_policy, set_trim_secs,
-    trim_secs,
+    Mode, OverflowPolicy, Parameters, mode, overflow_policy, parameters, set_fail_reserve,
+    set_overflow_policy, set_trim_secs, trim_secs,
 };
 pub(crate) use per_cpu::CpuStacks;
 pub use statistics::{DEPTH_NAMES, Totals, mapped_kib, write_report};

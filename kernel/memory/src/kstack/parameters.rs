@@ -172,6 +172,11 @@ pub fn set_overflow_policy(policy: OverflowPolicy) {
     IN_FORCE.overflow.store(policy as u8, Relaxed);
 }
 
+/// Makes every n-th fetch of a frame for a reserve fail, or none with 0.
+pub fn set_fail_reserve(every: u32) {
+    IN_FORCE.fail_reserve.store(every, Relaxed);
+}
+
 /// Seconds between trims (`kernel.kstack_trim_secs`); 0 for never.
 pub fn trim_secs() -> u32 {
     IN_FORCE.trim_secs.load(Relaxed)

@@ -6,6 +6,7 @@
 mod address_space;
 mod address_space_costs;
 mod host_link;
+mod kstack;
 pub(crate) mod machine;
 mod memory;
 mod outcome;
@@ -26,7 +27,7 @@ pub(crate) struct Test {
 /// Tests that need the machine to themselves, before the scheduler runs.
 const EARLY: &[&[Test]] = &[machine::TESTS];
 /// Tests that run in a thread.
-const LATE: &[&[Test]] = &[memory::TESTS, sched::TESTS, timing::TESTS, address_space::TESTS];
+const LATE: &[&[Test]] = &[memory::TESTS, kstack::TESTS, sched::TESTS, timing::TESTS, address_space::TESTS];
 
 /// Tests that run only when they are named, because they need somebody outside.
 const ON_REQUEST: &[&[Test]] = &[host_link::TESTS, address_space_costs::TESTS];

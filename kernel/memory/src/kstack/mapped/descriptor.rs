@@ -5,7 +5,11 @@
 //! ```text
 //! FREE → (allocate) OFF → (admit) RUNNING on a CPU → (left) OFF → (release) FREE
 //!                   OFF → (trim) BUSY → (trim ends) OFF
+//!                                BUSY → (release) DYING → (trim ends) FREE
 //! ```
+//!
+//! Releasing a stack that is being trimmed leaves the rest to the trim: its end may depend on this CPU's answer to an
+//! interrupt, so waiting for it with interrupts off would be for ever.
 //!
 //! A stack is described by the entry of its first slot; the entries of further slots stay FREE. While RUNNING, the
 //! fields belong to that CPU; while BUSY to whoever trims; otherwise to the holder of the [`super::KernelStack`].
@@ -21,6 +25,7 @@ use super::super::per_cpu::NO_SLOT;
 const FREE: u32 = 0;
 const OFF: u32 = 1;
 const BUSY: u32 = 2;
+const DYING: u32 = 3;
 /// Plus the CPU's number.
 const RUNNING: u32 = 0x100;
 
@@ -105,13 +110,17 @@ impl Descriptor {
         self.state.store(OFF, Release);
     }
 
-    /// OFF → FREE.
-    pub(crate) fn set_free(&self) {
-        // A trim takes a moment only; it does not sleep.
-        while self.state.compare_exchange(OFF, FREE, AcqRel, Relaxed).is_err() {
-            assert!(self.state.load(Relaxed) < RUNNING, "a stack is freed while its thread runs");
-            machine::cpu::relax();
+    /// OFF → FREE, or BUSY → DYING; false in the second case.
+    pub(crate) fn set_free(&self) -> bool {
+        let mut result = self.state.compare_exchange(OFF, FREE, AcqRel, Acquire);
+        while let Err(state) = result {
+            assert!(state < RUNNING, "a stack is freed while its thread runs");
+            if state == BUSY && self.state.compare_exchange(BUSY, DYING, AcqRel, Acquire).is_ok() {
+                return false;
+            }
+            result = self.state.compare_exchange(OFF, FREE, AcqRel, Acquire);
         }
+        true
     }
 
     /// OFF → RUNNING; false when the stack is being trimmed.
@@ -133,10 +142,14 @@ impl Descriptor {
         self.state.compare_exchange(OFF, BUSY, AcqRel, Relaxed).is_ok()
     }
 
-    /// BUSY → OFF.
-    pub(crate) fn end_trim(&self) {
-        debug_assert_eq!(self.state.load(Relaxed), BUSY);
-        self.state.store(OFF, Release);
+    /// BUSY → OFF, or DYING → FREE; false in the second case.
+    pub(crate) fn end_trim(&self) -> bool {
+        if self.state.compare_exchange(BUSY, OFF, AcqRel, Acquire).is_ok() {
+            return true;
+        }
+        debug_assert_eq!(self.state.load(Relaxed), DYING);
+        self.state.store(FREE, Release);
+        false
     }
 
     /// Whether a thread has the stack.

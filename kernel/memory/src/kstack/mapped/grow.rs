@@ -110,3 +110,16 @@ pub(crate) fn touch_down_to(address: u64) {
         let _ = unsafe { pointer.read_volatile() };
     }
 }
+
+/// The window of the stack that this code runs on.
+pub(crate) fn own_window() -> Option<Window> {
+    let marker = 0u8;
+    let _preemption_off = machine::preempt::disable();
+    let memory = local::of(machine::cpu::current())?;
+    Some(running_window(&memory.stacks, (&raw const marker).addr() as u64)?.1)
+}
+
+/// The lowest mapped address of the stack that this code runs on, leaving out the bottom page of layout A.
+pub(crate) fn lowest_mapped() -> Option<u64> {
+    own_window().map(|window| window.top() - u64::from(window.mapped) * PAGE_BYTES)
+}

@@ -18,6 +18,7 @@ use super::per_cpu::CpuStacks;
 use crate::frame::{Purpose, Urgency, Zeroed, allocate};
 use crate::{kernel_map, reclaim};
 
+pub(crate) use grow::lowest_mapped;
 pub use overflow::{set_kill_hook, set_name_hook};
 pub use stack::KernelStack;
 pub(crate) use stack::initial_pages;
@@ -27,6 +28,17 @@ pub use switch::{admit, admit_start_up_stack, left, left_start_up_stack};
 /// Backs the running thread's stack down to an address; for the trap code, from another stack.
 pub fn ensure(address: VirtAddr) {
     grow::ensure(address.as_u64());
+}
+
+/// Writes what the last growth fault of the running thread did, and the page-table trace of its window (the printout of
+/// the thesis' figure 7).
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_own_trace(out: &mut dyn core::fmt::Write) -> core::fmt::Result {
+    let Some(window) = grow::own_window() else { return Ok(()) };
+    statistics::write_last_growth(out, &window)?;
+    statistics::write_window(out, &window)
 }
 
 /// Keeps this CPU's reserve at its target; for idle moments and after growth.

@@ -48,25 +48,41 @@ static BATCH: SpinLock<Batch> = SpinLock::new(Batch {
 });
 
 impl Batch {
-    /// Takes a page from a stack; flushes when the batch is full.
+    /// Takes a page from a stack; there is room for it.
     fn take_page(&mut self, address: u64) {
-        let Some(frame) = slots::unmap_page(address) else { return };
-        self.pages[self.length] = (address, frame);
-        self.length += 1;
-        if self.length == BATCH_PAGES {
-            self.flush();
+        if let Some(frame) = slots::unmap_page(address) {
+            self.pages[self.length] = (address, frame);
+            self.length += 1;
         }
     }
 
-    /// Takes the pages of a stack from `keep` on, counted from the top, and the bottom one if nothing is kept.
+    const fn room(&self) -> u32 {
+        (BATCH_PAGES - self.length) as u32
+    }
+
+    /// Takes the mapped pages of a stack from `keep` on, counted from the top; there is room for them.
     fn take_pages(&mut self, window: &Window, keep: u32) {
-        let known = descriptor::at(window.slot);
-        let bottom = if keep == 0 { window.layout.bottom_pages() } else { 0 };
-        for page in (keep..window.mapped).chain(window.pages - bottom..window.pages) {
+        for page in keep..window.mapped {
             self.take_page(window.page_address(page));
         }
-        known.mapped.store(keep, Relaxed);
-        let taken = i64::from(window.mapped - keep + bottom);
+        self.note_taken(window.slot, keep, window.mapped - keep);
+    }
+
+    /// Takes all pages of a stack that no thread has.
+    fn take_all_pages(&mut self, window: &Window) {
+        let bottom = window.layout.bottom_pages();
+        for page in (0..window.mapped).chain(window.pages - bottom..window.pages) {
+            if self.room() == 0 {
+                self.flush();
+            }
+            self.take_page(window.page_address(page));
+        }
+        self.note_taken(window.slot, 0, window.mapped + bottom);
+    }
+
+    fn note_taken(&self, slot: u32, keep: u32, taken: u32) {
+        descriptor::at(slot).mapped.store(keep, Relaxed);
+        let taken = i64::from(taken);
         local(|memory| {
             let mapped = &memory.stacks.counters.mapped;
             mapped.store(mapped.load(Relaxed) - taken, Relaxed);
@@ -83,7 +99,9 @@ impl Batch {
             self.length = 0;
         }
         for slot in &self.busy[..self.busy_length] {
-            descriptor::at(*slot).end_trim();
+            if !descriptor::at(*slot).end_trim() {
+                finish_release(*slot);
+            }
         }
         self.busy_length = 0;
     }
@@ -104,8 +122,14 @@ fn flush_on_this_cpu(batch: usize) {
 
 /// The stack's thread is gone: keeps the stack for the next one if it is as new ones are, else sets it aside.
 pub(crate) fn release(slot: u32) {
+    if descriptor::at(slot).set_free() {
+        finish_release(slot);
+    }
+}
+
+/// The rest of [`release`], when nobody trims the stack any more.
+fn finish_release(slot: u32) {
     let known = descriptor::at(slot);
-    known.set_free();
     let window = known.window(slot);
     let reusable = known.mapped.load(Relaxed) == super::initial_pages(window.pages, false)
         && window.pages == super::super::parameters().pages;
@@ -138,7 +162,7 @@ pub(crate) fn free_retired() -> usize {
         let known = descriptor::at(slot);
         let window = known.window(slot);
         freed += (window.mapped + window.layout.bottom_pages()) as usize;
-        batch.take_pages(&window, 0);
+        batch.take_all_pages(&window);
         slot = known.next.load(Relaxed);
     }
     batch.flush();
@@ -164,14 +188,17 @@ pub(crate) fn trim_sleepers() -> usize {
         {
             continue;
         }
-        if batch.busy_length == BATCH_PAGES {
+        let window = known.window(slot);
+        // A very deep stack gives up the rest the next time.
+        let keep = trim::pages_to_keep(&window, known.saved_pointer.load(Relaxed))
+            .max(window.mapped.saturating_sub(BATCH_PAGES as u32));
+        if batch.room() < window.mapped - keep || batch.busy_length == BATCH_PAGES {
             batch.flush();
         }
+        // From here to the flush nobody runs on the stack, and its pages are not used.
         let length = batch.busy_length;
         batch.busy[length] = slot;
         batch.busy_length += 1;
-        let window = known.window(slot);
-        let keep = trim::pages_to_keep(&window, known.saved_pointer.load(Relaxed));
         if keep < window.mapped && !known.has_flag(PINNED) {
             batch.take_pages(&window, keep);
             known.trims.store(known.trims.load(Relaxed) + 1, Relaxed);

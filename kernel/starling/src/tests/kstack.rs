@@ -1,0 +1,346 @@
+//! Tests of demand-paged kernel stacks on real processors (specs/kernel-stacks.md, acceptance checks).
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use ::machine::cpu::{self, CpuSet};
+use ::machine::ipi::{self, Ipi};
+use ::machine::{boot, interrupt, time};
+use ::memory::kstack::{self, Exercise, KernelStack, Mode};
+use ::memory::statistics;
+use ::sched::{Builder, Completion, ThreadRef};
+
+use super::{Outcome, Test, check, fail};
+
+pub(crate) const TESTS: &[Test] = &[
+    Test { name: "kstack::every_depth_up_to_the_window_is_reached", run: every_depth_is_reached },
+    Test { name: "kstack::large_windows_grow_to_their_end", run: large_windows_grow },
+    Test { name: "kstack::it_grows_under_locks_with_interrupts_off", run: grows_in_atomic_sections },
+    Test { name: "kstack::no_interrupt_is_lost_at_the_edge", run: no_interrupt_is_lost },
+    Test { name: "kstack::growth_races_with_interrupts_trims_and_moves", run: growth_races },
+    Test { name: "kstack::sleepers_are_trimmed_and_go_on", run: sleepers_are_trimmed },
+    Test { name: "kstack::failing_reserves_only_delay", run: failing_reserves_only_delay },
+    Test { name: "kstack::an_overflow_ends_only_its_thread", run: overflow_ends_only_its_thread },
+    Test { name: "kstack::figure_7_shows_one_page_added", run: figure_7 },
+    Test { name: "kstack::a_thousand_sleepers_have_a_page_each", run: a_thousand_sleepers },
+];
+
+/// Longest wait for something that should be quick; generous, for emulators on busy hosts.
+const WAIT_MAX_NS: u64 = 60_000_000_000;
+/// What a thread has on its stack besides an exercise: the frames above and below it.
+const OWN_BYTES: usize = 1600;
+/// Bytes of the deepest frames of unoptimised code.
+const SLACK_BYTES: usize = if cfg!(debug_assertions) { 2048 } else { 0 };
+const PAGE_BYTES: usize = 4096;
+
+/// Starts a thread with a window of `pages` pages (0: the default); the completion tells its end.
+fn spawn(
+    pages: usize,
+    affinity: CpuSet,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<(ThreadRef, Arc<Completion>), super::Failure> {
+    let done = Arc::new(Completion::new());
+    let signal = done.clone();
+    let builder = Builder { affinity, stack_pages: pages, ..Builder::new("kstack-test") };
+    let body = Box::new(move || {
+        body();
+        signal.complete();
+    });
+    match ::sched::spawn(builder, body) {
+        Ok(thread) => Ok((thread, done)),
+        Err(::memory::OutOfMemory) => fail!("no memory for a thread"),
+    }
+}
+
+fn join(done: &Completion) -> Outcome {
+    check!(done.wait_deadline(time::now_ns() + WAIT_MAX_NS), "a thread did not end in time");
+    Ok(())
+}
+
+fn usable_bytes(pages: usize) -> usize {
+    pages * PAGE_BYTES - OWN_BYTES - SLACK_BYTES
+}
+
+/// Frames that are in use for stacks, settled.
+fn stack_pages() -> u64 {
+    kstack::free_unused();
+    kstack::statistics().mapped_pages
+}
+
+fn no_fault_without_frame() -> Outcome {
+    let totals = kstack::statistics();
+    check!(totals.without_frame == 0, "{} growth faults found no frame", totals.without_frame);
+    Ok(())
+}
+
+fn every_depth_is_reached() -> Outcome {
+    let pages = kstack::parameters().pages as usize;
+    let before = (stack_pages(), kstack::statistics().faults);
+    for cpu in cpu::online().iter() {
+        for depth in (0..usable_bytes(pages)).step_by(256) {
+            let whole = Arc::new(AtomicBool::new(false));
+            let result = whole.clone();
+            let (_thread, done) = spawn(0, CpuSet::only(cpu), move || {
+                result.store(kstack::exercise(depth, Exercise::Recurse, &mut || {}), Relaxed);
+            })?;
+            join(&done)?;
+            check!(whole.load(Relaxed), "a frame changed at depth {depth} on processor {cpu}");
+        }
+    }
+    let faults = kstack::statistics().faults - before.1;
+    check!(kstack::mode() != Mode::Fault || pages == 1 || faults > 0, "the stacks never grew");
+    let after = stack_pages();
+    check!(after <= before.0 + 4, "{} stack pages before, {after} after", before.0);
+    no_fault_without_frame()
+}
+
+fn large_windows_grow() -> Outcome {
+    for pages in [2, 15, 16, 40, 127] {
+        let (_thread, done) = spawn(pages, CpuSet::ALL, move || {
+            assert!(kstack::exercise(usable_bytes(pages), Exercise::Recurse, &mut || {}));
+        })?;
+        join(&done)?;
+    }
+    check!(KernelStack::allocate(128).is_err(), "a window of 128 pages was given");
+    no_fault_without_frame()
+}
+
+/// Runs `body` on a thread on each processor at once.
+fn on_all_processors(body: impl Fn(usize) + Send + Sync + Clone + 'static) -> Outcome {
+    let mut threads = Vec::new();
+    for cpu in cpu::online().iter() {
+        let body = body.clone();
+        threads.push(spawn(0, CpuSet::only(cpu), move || body(cpu.index()))?);
+    }
+    threads.iter().try_for_each(|(_, done)| join(done))
+}
+
+fn grows_in_atomic_sections() -> Outcome {
+    const ROUNDS: usize = 300;
+    let depth = usable_bytes(kstack::parameters().pages as usize);
+    // Each round in a thread of its own, because a stack that has grown does not fault again.
+    for _ in 0..ROUNDS / cpu::count().max(1) {
+        on_all_processors(move |_| {
+            assert!(kstack::exercise(depth, Exercise::Atomic, &mut || assert!(!interrupt::are_enabled())));
+        })?;
+    }
+    no_fault_without_frame()
+}
+
+/// Interrupts taken by this processor, of whatever kind.
+fn interrupts_taken() -> u64 {
+    (0..=255).map(|vector| interrupt::vector_count(cpu::current(), vector)).sum()
+}
+
+fn no_interrupt_is_lost() -> Outcome {
+    const ROUNDS: u64 = 200;
+    let lost = Arc::new(AtomicU64::new(0));
+    let total = lost.clone();
+    on_all_processors(move |_| {
+        for round in 0..ROUNDS {
+            let offset = 8 + round % 8 * 8;
+            let mut before = 0;
+            let stood = kstack::interrupt_at_edge(offset, &mut || {
+                before = interrupts_taken();
+                ipi::send(cpu::current(), Ipi::Call);
+            });
+            if stood && interrupts_taken() == before {
+                total.fetch_add(1, Relaxed);
+            }
+        }
+    })?;
+    let lost = lost.load(Relaxed);
+    check!(lost == 0, "{lost} interrupts were lost");
+    Ok(())
+}
+
+/// Threads that grow their stacks by a modulated amount after a modulated delay, move to another processor or sleep at
+/// depth, and come back, while others send interrupts to all processors and sleeping threads are trimmed.
+fn growth_races() -> Outcome {
+    const THREADS: u64 = 12;
+    const ROUNDS: u64 = 60;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    let (_trimmer, trimmer_done) = spawn(0, CpuSet::ALL, move || {
+        while !stopped.load(Relaxed) {
+            kstack::trim();
+            cpu::online().iter().for_each(|cpu| ipi::send(cpu, Ipi::Call));
+            ::sched::yield_now();
+        }
+    })?;
+    let mut threads = Vec::new();
+    for seed in 0..THREADS {
+        threads.push(spawn(0, CpuSet::ALL, move || race(seed, ROUNDS))?);
+    }
+    let outcome = threads.iter().try_for_each(|(_, done)| join(done));
+    stop.store(true, Relaxed);
+    join(&trimmer_done)?;
+    outcome?;
+    no_fault_without_frame()
+}
+
+fn race(seed: u64, rounds: u64) {
+    let most = usable_bytes(kstack::parameters().pages as usize) - 1500;
+    for round in 0..rounds {
+        let mixed = (seed * rounds + round).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+        for _ in 0..mixed % 512 {
+            cpu::relax();
+        }
+        let kind = if mixed % 7 == 0 { Exercise::Atomic } else { Exercise::Recurse };
+        let whole = kstack::exercise(mixed as usize % most, kind, &mut || match (kind, mixed % 3) {
+            (Exercise::Atomic, _) => cpu::relax(),
+            (_, 0) => ::sched::yield_now(),
+            (_, 1) => ::sched::timer::sleep_until_uninterruptible(time::now_ns() + mixed % 50_000),
+            _ => {
+                let count = cpu::online().count();
+                let target =
+                    cpu::online().iter().nth(mixed as usize / 8 % count).expect("processors stay online");
+                ::sched::current().set_affinity(CpuSet::only(target));
+                ::sched::current().set_affinity(CpuSet::ALL);
+            }
+        });
+        assert!(whole, "thread {seed} found a frame changed in round {round}");
+    }
+}
+
+fn sleepers_are_trimmed() -> Outcome {
+    const SLEEPERS: usize = 20;
+    let go_on = Arc::new(Completion::new());
+    let deep = Arc::new(AtomicU32::new(0));
+    let mut threads = Vec::new();
+    for _ in 0..SLEEPERS {
+        let (go_on, deep) = (go_on.clone(), deep.clone());
+        threads.push(spawn(0, CpuSet::ALL, move || {
+            let most = usable_bytes(kstack::parameters().pages as usize);
+            assert!(kstack::exercise(most, Exercise::Recurse, &mut || {}));
+            deep.fetch_add(1, Relaxed);
+            go_on.wait();
+            assert!(kstack::exercise(most, Exercise::Recurse, &mut || {}));
+        })?);
+    }
+    while (deep.load(Relaxed) as usize) < SLEEPERS {
+        ::sched::timer::sleep_until_uninterruptible(time::now_ns() + 1_000_000);
+    }
+    ::sched::timer::sleep_until_uninterruptible(time::now_ns() + 5_000_000);
+    let trimmed = kstack::trim();
+    let expected = if kstack::mode() == Mode::Fixed { 0 } else { SLEEPERS };
+    go_on.complete();
+    threads.iter().try_for_each(|(_, done)| join(done))?;
+    check!(trimmed >= expected, "{trimmed} pages were taken from {SLEEPERS} sleepers");
+    no_fault_without_frame()
+}
+
+fn failing_reserves_only_delay() -> Outcome {
+    const THREADS: usize = 40;
+    kstack::set_fail_reserve(3);
+    let mut threads = Vec::new();
+    for _ in 0..THREADS {
+        threads.push(spawn(0, CpuSet::ALL, || {
+            let most = usable_bytes(kstack::parameters().pages as usize) - 1500;
+            for _ in 0..5 {
+                assert!(kstack::exercise(most, Exercise::Recurse, &mut ::sched::yield_now));
+            }
+        })?);
+    }
+    let outcome = threads.iter().try_for_each(|(_, done)| join(done));
+    kstack::set_fail_reserve(0);
+    outcome?;
+    no_fault_without_frame()
+}
+
+fn overflow_ends_only_its_thread() -> Outcome {
+    // The report is the test's expected output; the kernel says where it begins.
+    let before = kstack::statistics().overflows;
+    let go_on = Arc::new(Completion::new());
+    let signal = go_on.clone();
+    let (_neighbour, neighbour_done) = spawn(0, CpuSet::ALL, move || {
+        let most = usable_bytes(kstack::parameters().pages as usize) - 1500;
+        assert!(kstack::exercise(most, Exercise::Recurse, &mut || signal.wait()));
+    })?;
+    let (offender, _) = spawn(0, CpuSet::ALL, || {
+        kstack::exercise(1 << 20, Exercise::Recurse, &mut || unreachable!("the stack is smaller"));
+    })?;
+    let limit = time::now_ns() + WAIT_MAX_NS;
+    while kstack::statistics().overflows == before && time::now_ns() < limit {
+        ::sched::timer::sleep_until_uninterruptible(time::now_ns() + 1_000_000);
+    }
+    let overflows = kstack::statistics().overflows - before;
+    check!(overflows == 1, "{overflows} overflows");
+    go_on.complete();
+    join(&neighbour_done)?;
+    drop(offender);
+    // The processor that it happened on goes on, faults included.
+    on_all_processors(|_| assert!(kstack::exercise(6000, Exercise::Recurse, &mut || {})))
+}
+
+/// Text of a fixed length.
+struct Text {
+    bytes: [u8; 1024],
+    length: usize,
+}
+
+impl core::fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let end = self.length + text.len();
+        self.bytes.get_mut(self.length..end).ok_or(core::fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
+    }
+}
+
+fn figure_7() -> Outcome {
+    if kstack::mode() != Mode::Fault || kstack::parameters().pages != 4 {
+        return Ok(());
+    }
+    let text = Arc::new(::sync::SpinLock::new(Box::new(Text { bytes: [0; 1024], length: 0 })));
+    let result = text.clone();
+    kstack::free_unused();
+    let (_thread, done) = spawn(0, CpuSet::ALL, move || {
+        assert!(kstack::exercise(5000, Exercise::Recurse, &mut || {}));
+        kstack::write_own_trace(&mut **result.lock()).expect("there is room");
+    })?;
+    join(&done)?;
+    let text = text.lock();
+    let text = core::str::from_utf8(&text.bytes[..text.length]).unwrap_or("not text");
+    log::info!("{text}");
+    let backed: Vec<bool> = text
+        .lines()
+        .filter(|line| line.starts_with("virtual address"))
+        .map(|line| !line.ends_with("entry 0x0"))
+        .collect();
+    let layout_a = boot::info().option("kstack.layout") == Some("A");
+    check!(backed == [layout_a, false, true, true], "pages from the lowest on: {backed:?}");
+    check!(text.starts_with("Kernel page fault at address 0xffffd0"), "{text}");
+    Ok(())
+}
+
+fn a_thousand_sleepers() -> Outcome {
+    const SLEEPERS: u64 = 1000;
+    let go_on = Arc::new(Completion::new());
+    kstack::free_unused();
+    let free = || {
+        let memory = statistics::memory();
+        memory.free_kib()
+    };
+    let before = (kstack::mapped_kib(), free());
+    let mut threads = Vec::new();
+    for _ in 0..SLEEPERS {
+        let go_on = go_on.clone();
+        threads.push(spawn(0, CpuSet::ALL, move || go_on.wait())?);
+    }
+    ::sched::timer::sleep_until_uninterruptible(time::now_ns() + 100_000_000);
+    let (mapped, used) = (kstack::mapped_kib() - before.0, before.1 - free());
+    go_on.complete();
+    threads.iter().try_for_each(|(_, done)| join(done))?;
+    log::info!("{SLEEPERS} sleeping threads: stacks {mapped} KiB, memory {used} KiB in all");
+    let parameters = kstack::parameters();
+    let pages = match (parameters.mode, parameters.layout) {
+        (Mode::Fixed, _) => u64::from(parameters.pages),
+        (_, kstack::geometry::Layout::A) => 2,
+        (_, kstack::geometry::Layout::B) => 1,
+    };
+    check!(mapped <= SLEEPERS * pages * 4 * 11 / 10, "{mapped} KiB of stacks for {SLEEPERS} threads");
+    Ok(())
+}
