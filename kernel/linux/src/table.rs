@@ -289,8 +289,13 @@ system_calls! {
     278 vmsplice(4) = file::splice::vmsplice: "";
     280 utimensat(4) = file::attributes::utimensat: "";
     281 epoll_pwait(6) = file::epoll::epoll_pwait: "";
+    282 signalfd(3) = signal::source::signalfd: "";
+    283 timerfd_create(2) = file::timerfd::timerfd_create: "";
     284 eventfd(1) = file::eventfd::eventfd: "";
     285 fallocate(4) = file::attributes::fallocate: "";
+    286 timerfd_settime(4) = file::timerfd::timerfd_settime: "";
+    287 timerfd_gettime(2) = file::timerfd::timerfd_gettime: "";
+    289 signalfd4(4) = signal::source::signalfd4: "";
     290 eventfd2(2) = file::eventfd::eventfd2: "";
     291 epoll_create1(1) = file::epoll::epoll_create1: "";
     292 dup3(3) = file::open::dup3: "";

@@ -41,7 +41,8 @@ pub(crate) fn register() {
 
 struct Control;
 
-fn calling_thread() -> Option<Arc<Thread>> {
+/// The program's thread on whose behalf the kernel works now; `None` in threads of the kernel's own.
+pub(crate) fn calling_thread() -> Option<Arc<Thread>> {
     sched::current().personality()?.downcast().ok()
 }
 

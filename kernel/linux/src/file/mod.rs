@@ -19,4 +19,5 @@ pub mod splice;
 pub mod stat;
 pub mod statfs;
 pub mod sync;
+pub mod timerfd;
 pub mod transfer;

@@ -98,6 +98,8 @@ pub struct Process {
     pub(crate) signals: SpinLock<ProcessSignals>,
     /// Woken when a signal is sent (signalfd) and when a stopped process continues.
     pub(crate) signal_event: WaitQueue,
+    /// Notified when a signal is sent (polled signalfds).
+    pub(crate) signal_pollers: vfs::PollList,
     pub(crate) actions: SpinLock<Arc<SignalActions>>,
     address_space: SpinLock<Option<Arc<AddressSpace>>>,
     group: SpinLock<Arc<ProcessGroup>>,
@@ -154,6 +156,7 @@ impl Process {
             thread_event: WaitQueue::new(),
             signals: SpinLock::new(ProcessSignals::new()),
             signal_event: WaitQueue::new(),
+            signal_pollers: vfs::PollList::new(),
             actions: SpinLock::new(from.actions),
             address_space: SpinLock::new(from.address_space),
             group: SpinLock::new(from.group),

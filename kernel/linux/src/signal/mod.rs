@@ -9,3 +9,4 @@ pub mod pending;
 pub mod send;
 pub mod set;
 pub mod shared;
+pub mod source;

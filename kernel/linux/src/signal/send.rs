@@ -107,7 +107,7 @@ fn send(
         choose_thread(process, &target, signal);
     }
     finish_continue(process, tell_parent);
-    process.signal_event.wake_all();
+    super::source::notify(process);
     Ok(())
 }
 
