@@ -36,13 +36,15 @@ impl Stack {
         self.start
     }
 
-    /// Puts user registers at the top.
-    pub(crate) fn place_user_state(&mut self, make: impl FnOnce() -> UserState) -> *mut UserState {
+    /// Puts a copy of the user registers at the top.
+    pub(crate) fn place_user_state(&mut self, state: &UserState) -> *mut UserState {
         let (place, start) = self.memory.control_block(Layout::new::<UserState>());
         self.start = start;
         let place = place.cast::<UserState>().as_ptr();
-        // SAFETY: the control block is room of this layout in a mapped page that nobody else knows of yet.
-        unsafe { place.write(make()) };
+        // SAFETY: the control block is room of this layout in a mapped page that nobody else knows of yet; the state owns
+        // nothing, so a copy of its bytes is a copy of it. Copied in place, because it would fill a third of the caller's
+        // stack page.
+        unsafe { core::ptr::copy_nonoverlapping(state, place, 1) };
         place
     }
 

@@ -40,6 +40,9 @@ pub type ThreadRef = Arc<Thread>;
 /// Bytes of a thread's name, as in Linux (15 and a terminator).
 pub const NAME_BYTES: usize = 15;
 
+/// The user registers that a program starts with.
+static FRESH_STATE: UserState = UserState::new();
+
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 type Body = Box<dyn FnOnce() + Send>;
@@ -154,10 +157,11 @@ impl Builder {
         let mut stack = Stack::allocate(self.stack_pages, self.pinned_stack)?;
         let user_state = match self.user {
             UserStart::None => core::ptr::null_mut(),
-            UserStart::Fresh => stack.place_user_state(UserState::new),
+            UserStart::Fresh => stack.place_user_state(&FRESH_STATE),
             UserStart::CopyOfCurrent => {
-                current().save_user_state();
-                stack.place_user_state(|| current().user_state().cloned().unwrap_or_default())
+                let current = current();
+                current.save_user_state();
+                stack.place_user_state(current.user_state().unwrap_or(&FRESH_STATE))
             }
         };
         if let (Some(fs_base), false) = (self.fs_base, user_state.is_null()) {
