@@ -64,6 +64,7 @@ impl Block {
         Ok(block)
     }
 
+    #[cfg(test)]
     pub(crate) const fn first(&self) -> FrameNumber {
         self.first
     }

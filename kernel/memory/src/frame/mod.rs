@@ -5,6 +5,10 @@
 //! watermarks), `per_cpu` (what a CPU has at hand), `allocate` (the way through all of them).
 
 pub(crate) mod allocate;
+#[cfg_attr(
+    not(target_os = "none"),
+    allow(dead_code, reason = "only the heap of the bare machine gives blocks away")
+)]
 mod block;
 mod buddy;
 pub(crate) mod contents;

@@ -46,7 +46,8 @@ impl Class {
         self.batch as u32 * 2
     }
 
-    pub(crate) const fn slab_bytes(&self) -> usize {
+    #[cfg(test)]
+    const fn slab_bytes(&self) -> usize {
         (PAGE_BYTES as usize) << self.order
     }
 

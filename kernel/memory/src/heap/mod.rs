@@ -10,11 +10,27 @@
 
 #[cfg(target_os = "none")]
 mod area;
+#[cfg_attr(
+    not(target_os = "none"),
+    allow(dead_code, reason = "the hosted machine has the standard library's heap; tests call the parts")
+)]
 mod class;
 #[cfg(target_os = "none")]
 mod large;
+#[cfg_attr(
+    not(target_os = "none"),
+    allow(dead_code, reason = "the hosted machine has the standard library's heap; tests call the parts")
+)]
 mod magazine;
+#[cfg_attr(
+    not(target_os = "none"),
+    allow(dead_code, reason = "the hosted machine has the standard library's heap; tests call the parts")
+)]
 mod poison;
+#[cfg_attr(
+    not(target_os = "none"),
+    allow(dead_code, reason = "the hosted machine has the standard library's heap; tests call the parts")
+)]
 mod slab;
 #[cfg(test)]
 mod tests;

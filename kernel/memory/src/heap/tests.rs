@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use proptest::prelude::*;
 
-use super::class::{CLASSES, TABLE};
+use super::class::TABLE;
 use super::{class, magazine, slab};
 
 /// Slabs and magazines are the machine's; a test that counts them must be alone.
@@ -43,10 +43,10 @@ fn every_class_gives_all_objects_of_several_slabs_and_takes_them_back() {
     let _alone = alone();
     magazine::drain_this_cpu();
     slab::free_empty();
-    for index in 0..CLASSES {
-        let size = TABLE[index].size as usize;
+    for (index, class) in TABLE.iter().enumerate() {
+        let size = class.size as usize;
         let before = slab::counts(index);
-        let count = usize::from(TABLE[index].objects) * 3 + 5;
+        let count = usize::from(class.objects) * 3 + 5;
         let objects: Vec<_> = (0..count).map(|_| magazine::allocate(index).expect("memory")).collect();
         for (number, object) in objects.iter().enumerate() {
             fill(*object, size, number as u8);

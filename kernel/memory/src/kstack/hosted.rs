@@ -177,14 +177,11 @@ pub fn free_unused() -> usize {
     0
 }
 
-/// What writes the name of the thread with a given number.
-pub type NameHook = fn(u64, &mut dyn fmt::Write) -> fmt::Result;
-
 /// Sets what ends a thread whose stack overflowed.
 pub fn set_kill_hook(_kill: fn() -> !) {}
 
 /// Sets what names a thread in the report.
-pub fn set_name_hook(_name: NameHook) {}
+pub fn set_name_hook(_name: super::NameHook) {}
 
 pub(crate) fn totals() -> Totals {
     Totals::default()

@@ -6,16 +6,18 @@
 //! or runs with preemption or interrupts off, its locks would stay taken for ever, so then the kernel panics, as by the
 //! policy `panic`. The guard has been hit before anything was written: neighbours are unharmed in any case.
 
-use core::fmt::{self, Write};
+use core::fmt;
 use core::sync::atomic::{
     AtomicPtr,
     Ordering::{Acquire, Relaxed, Release},
 };
 
 use machine::address::VirtAddr;
+use machine::backtrace::Backtrace;
 use machine::console;
 use machine::{TrapFrame, fault};
 
+use super::super::NameHook;
 use super::super::geometry::Window;
 use super::super::parameters::{OverflowPolicy, overflow_policy};
 use super::super::per_cpu::NO_SLOT;
@@ -28,9 +30,6 @@ use crate::local;
 static KILL: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 /// A `fn(u64, &mut dyn Write) -> fmt::Result`, or null.
 static NAME: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
-
-/// What writes the name of the thread with a given number.
-pub type NameHook = fn(u64, &mut dyn Write) -> fmt::Result;
 
 /// Sets what ends a thread whose stack overflowed. It is called on the page-fault stack, with interrupts off.
 pub fn set_kill_hook(kill: fn() -> !) {
@@ -94,34 +93,7 @@ impl fmt::Display for Report<'_> {
         }
         let depth = window.top().saturating_sub(self.frame.rsp);
         writeln!(out, ", {depth} bytes deep, address {:#x}", self.fault.as_u64())?;
-        self.write_backtrace(out)?;
+        write!(out, "{}", Backtrace::from_registers(self.frame.rip, self.frame.rbp))?;
         write_window(out, window)
-    }
-}
-
-/// Frames of the report's backtrace.
-const BACKTRACE_FRAMES_MAX: usize = 24;
-
-impl Report<'_> {
-    /// The functions on the stack, innermost first, found by the chain of frame pointers as far as it stays within the
-    /// mapped part of the window.
-    fn write_backtrace(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "  at {:#x}", self.frame.rip)?;
-        let mut frame_pointer = self.frame.rbp;
-        let lowest = self.window.top() - u64::from(self.window.mapped) * super::super::geometry::PAGE_BYTES;
-        for _ in 0..BACKTRACE_FRAMES_MAX {
-            if frame_pointer < lowest || frame_pointer > self.window.top() - 16 || frame_pointer % 8 != 0 {
-                break;
-            }
-            let words: *const [u64; 2] = core::ptr::with_exposed_provenance(frame_pointer as usize);
-            // SAFETY: the two words lie in mapped pages of this CPU's running stack.
-            let [next, return_address] = unsafe { words.read() };
-            writeln!(out, "  by {return_address:#x}")?;
-            if next <= frame_pointer {
-                break;
-            }
-            frame_pointer = next;
-        }
-        Ok(())
     }
 }
