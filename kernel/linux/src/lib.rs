@@ -24,6 +24,7 @@ pub mod memory;
 pub mod oom;
 pub mod pidfd;
 pub mod prctl;
+pub mod proc;
 pub mod process;
 pub mod random;
 pub mod rseq;

@@ -456,5 +456,6 @@ pub struct Totals {
 
 /// How much memory there is.
 pub fn totals() -> Totals {
-    Totals { total_bytes: ::memory::frame::total_frames() * PAGE, ..Totals::default() }
+    let memory = ::memory::statistics::memory();
+    Totals { total_bytes: memory.total_kib() * 1024, free_bytes: memory.free_kib() * 1024, shared_bytes: 0 }
 }

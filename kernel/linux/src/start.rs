@@ -49,21 +49,18 @@ pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
     crate::oom::install();
     crate::terminal::register();
     crate::signal::source::register();
+    crate::proc::register()?;
     Ok(())
 }
 
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Starts the command as process 2, leader of its own session (with that controlling terminal), and returns at once. `started` hears, in the new thread,
+/// Starts the command as process 2, leader of its own session, and returns at once. `started` hears, in the new thread,
 /// whether the program could be executed; if not, the process ends right away and nothing else is reported.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn run(
-    command: Command,
-    terminal: Option<Arc<tty::Terminal>>,
-    started: fn(Result<(), Errno>),
-) -> Result<Arc<Process>, Errno> {
+pub fn run(command: Command, started: fn(Result<(), Errno>)) -> Result<Arc<Process>, Errno> {
     let no_memory = |_| Errno::ENOMEM;
     let reserved = ReservedPid::claim(init::COMMAND)?.ok_or(Errno::EEXIST)?;
     let mut credentials = Credentials::root()?;
@@ -80,7 +77,6 @@ pub fn run(
     let credentials = memory::fallible::try_arc(credentials).map_err(no_memory)?;
     let parent = init::process();
     let group = ProcessGroup::new(reserved.number(), Session::new(reserved.number())?)?;
-    *group.session().terminal.lock() = terminal;
     let space = AddressSpace::new().map_err(no_memory)?;
     let process = memory::fallible::try_arc(Process::new(Inheritance {
         pid: reserved.number(),

@@ -123,3 +123,15 @@ impl JobControl for Control {
         thread.blocked().contains(signal) || thread.process().actions().is_ignored(signal)
     }
 }
+
+/// Device number of a session's terminal and its foreground group, as /proc/PID/stat shows them: 0 and -1 without one.
+pub(crate) fn numbers_of(session: &Session) -> (u64, i64) {
+    match session.terminal.lock().clone() {
+        Some(terminal) => {
+            let name = terminal.name();
+            let device = vfs::DeviceNumber::new(name.major, name.minor).encode();
+            (device, terminal.foreground().map_or(-1, |group| group.0.into()))
+        }
+        None => (0, -1),
+    }
+}

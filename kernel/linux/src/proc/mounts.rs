@@ -1,0 +1,74 @@
+//! `mounts` and `mountinfo`.
+
+use core::fmt::Write;
+
+use vfs::mount::{MountDescription, Propagation};
+use vfs::text::Text;
+use vfs::{Error, MountFlags, Result};
+
+use super::process::Subject;
+
+/// Writes a name with blanks and backslashes as octal numbers, as fstab(5) wants it.
+fn write_escaped(name: &[u8], out: &mut Text) {
+    for &byte in name {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => drop(write!(out, "\\{byte:03o}")),
+            _ => out.push_bytes(&[byte]),
+        }
+    }
+}
+
+fn write_flags(flags: MountFlags, read_only: bool, out: &mut Text) {
+    let _ = out.write_str(if read_only || flags.contains(MountFlags::READ_ONLY) { "ro" } else { "rw" });
+    for (flag, name) in [
+        (MountFlags::NO_SET_ID, ",nosuid"),
+        (MountFlags::NO_DEVICES, ",nodev"),
+        (MountFlags::NO_EXECUTE, ",noexec"),
+        (MountFlags::NO_ACCESS_TIME, ",noatime"),
+        (MountFlags::RELATIVE_ACCESS_TIME, ",relatime"),
+    ] {
+        if flags.contains(flag) {
+            let _ = out.write_str(name);
+        }
+    }
+}
+
+fn each(subject: &Subject, visit: impl FnMut(&MountDescription) -> Result<()>) -> Result<()> {
+    let places = subject.thread()?.file_system().ok_or(Error::NotFound)?.places();
+    places.namespace.describe(&places.root, visit)
+}
+
+/// `mounts`
+pub(super) fn mounts(subject: &Subject, out: &mut Text) -> Result<()> {
+    each(subject, |mount| {
+        write_escaped(&mount.source, out);
+        let _ = out.write_str(" ");
+        write_escaped(&mount.point, out);
+        let _ = write!(out, " {} ", mount.file_system);
+        write_flags(mount.flags, mount.read_only, out);
+        let _ = mount.mount.superblock().operations().show_options(out);
+        let _ = out.write_str(" 0 0\n");
+        Ok(())
+    })
+}
+
+/// `mountinfo`
+pub(super) fn mount_information(subject: &Subject, out: &mut Text) -> Result<()> {
+    each(subject, |mount| {
+        let _ = write!(out, "{} {} {}:{} ", mount.id, mount.parent, mount.device.major, mount.device.minor);
+        write_escaped(&mount.root, out);
+        let _ = out.write_str(" ");
+        write_escaped(&mount.point, out);
+        let _ = out.write_str(" ");
+        write_flags(mount.flags, false, out);
+        if let Propagation::Shared(group) = mount.propagation {
+            let _ = write!(out, " shared:{group}");
+        }
+        let _ = write!(out, " - {} ", mount.file_system);
+        write_escaped(&mount.source, out);
+        let _ = out.write_str(if mount.read_only { " ro" } else { " rw" });
+        let _ = mount.mount.superblock().operations().show_options(out);
+        let _ = out.write_str("\n");
+        Ok(())
+    })
+}
