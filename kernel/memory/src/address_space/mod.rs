@@ -23,8 +23,8 @@
 //! translation caches before anybody may copy a page on write.
 //!
 //! # Frames and translation caches
-//! What leaves the tables goes into a [`gather::Gather`] and is freed after the processors that may hold translations
-//! have forgotten them ([`tables`]). Processors that only borrow the tables (idle, kernel threads) are not disturbed;
+//! What leaves the tables goes into a `gather::Gather` and is freed after the processors that may hold translations
+//! have forgotten them (`tables`). Processors that only borrow the tables (idle, kernel threads) are not disturbed;
 //! they catch up when they return to the program.
 
 mod account;
