@@ -25,7 +25,11 @@ struct Nowhere;
 
 impl SuperblockOperations for Nowhere {
     fn status(&self) -> FileSystemStatus {
-        FileSystemStatus { block_size: machine::address::PAGE_SIZE as u64, name_length: 255, ..FileSystemStatus::default() }
+        FileSystemStatus {
+            block_size: machine::address::PAGE_SIZE as u64,
+            name_length: 255,
+            ..FileSystemStatus::default()
+        }
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -52,13 +56,18 @@ fn home() -> Result<&'static Home> {
     }
     let operations = allocation::boxed(Nowhere)?;
     let mut shared = None;
-    let superblock =
-        Superblock::new("anon_inodefs", MAGIC, SuperblockTraits::default(), operations as Box<_>, |superblock| {
+    let superblock = Superblock::new(
+        "anon_inodefs",
+        MAGIC,
+        SuperblockTraits::default(),
+        operations as Box<_>,
+        |superblock| {
             let attributes = attributes(1, FileKind::Anonymous, 0o600, 0, 0);
             let inode: Arc<Inode> = Inode::new(superblock, attributes, Plain)?;
             shared = Some(inode.clone());
             Ok(inode)
-        })?;
+        },
+    )?;
     let shared = shared.ok_or(crate::Error::OutOfMemory)?;
     let mount = Mount::new(superblock.clone(), superblock.root().clone(), b"none", MountFlags::empty())?;
     Ok(HOME.call_once(|| Home { superblock, shared, mount }))

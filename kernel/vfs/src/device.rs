@@ -21,7 +21,12 @@ pub trait DeviceDriver: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Makes what an open file of the device works on.
-    fn open(&self, number: DeviceNumber, inode: &Arc<Inode>, flags: OpenFlags) -> Result<Arc<dyn FileOperations>>;
+    fn open(
+        &self,
+        number: DeviceNumber,
+        inode: &Arc<Inode>,
+        flags: OpenFlags,
+    ) -> Result<Arc<dyn FileOperations>>;
 }
 
 /// A range of device numbers and its driver.
@@ -44,9 +49,9 @@ pub fn register(kind: FileKind, major: u32, minors: RangeInclusive<u32>, driver:
 /// The driver of a device. Fails with `ENXIO`.
 pub fn find(kind: FileKind, number: DeviceNumber) -> Result<&'static dyn DeviceDriver> {
     let registrations = REGISTRATIONS.lock();
-    let found = registrations
-        .iter()
-        .find(|entry| entry.kind == kind && entry.major == number.major && entry.minors.contains(&number.minor));
+    let found = registrations.iter().find(|entry| {
+        entry.kind == kind && entry.major == number.major && entry.minors.contains(&number.minor)
+    });
     found.map(|entry| entry.driver).ok_or(Error::NoDeviceAddress)
 }
 

@@ -146,7 +146,12 @@ mod tests {
     use super::*;
 
     fn counter(value: u64, semaphore: bool) -> EventCounter {
-        EventCounter { value: AtomicU64::new(value), semaphore, waiters: WaitQueue::new(), watchers: PollList::new() }
+        EventCounter {
+            value: AtomicU64::new(value),
+            semaphore,
+            waiters: WaitQueue::new(),
+            watchers: PollList::new(),
+        }
     }
 
     #[test]

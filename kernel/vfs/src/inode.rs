@@ -20,7 +20,9 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use memory::file_cache::FileCache;
 use sync::Once;
 
-use crate::attributes::{AtomicTimestamp, AttributeChange, DeviceNumber, FileKind, FileStatus, MODE_MASK, Timestamp};
+use crate::attributes::{
+    AtomicTimestamp, AttributeChange, DeviceNumber, FileKind, FileStatus, MODE_MASK, Timestamp,
+};
 use crate::file::FileOperations;
 use crate::flags::{AllocateMode, OpenFlags, RenameFlags};
 use crate::lock::FileLocks;
@@ -172,7 +174,13 @@ pub trait InodeOperations: Any + Send + Sync {
     }
 
     /// Sets an extended attribute.
-    fn set_extended_attribute(&self, inode: &Inode, name: &[u8], value: &[u8], how: SetAttribute) -> Result<()> {
+    fn set_extended_attribute(
+        &self,
+        inode: &Inode,
+        name: &[u8],
+        value: &[u8],
+        how: SetAttribute,
+    ) -> Result<()> {
         Err(Error::NotSupported)
     }
 
@@ -182,7 +190,11 @@ pub trait InodeOperations: Any + Send + Sync {
     }
 
     /// Calls `each` with the names of all extended attributes.
-    fn list_extended_attributes(&self, inode: &Inode, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn list_extended_attributes(
+        &self,
+        inode: &Inode,
+        each: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         Ok(())
     }
 
@@ -271,8 +283,18 @@ pub struct InodeAttributes {
 
 impl<O: InodeOperations> Inode<O> {
     /// A new inode of `superblock`; all times are now. One allocation.
-    pub fn new(superblock: &Arc<Superblock>, attributes: InodeAttributes, operations: O) -> Result<Arc<Self>> {
-        Self::with_time(Arc::downgrade(superblock), superblock.device(), attributes, operations, Timestamp::now())
+    pub fn new(
+        superblock: &Arc<Superblock>,
+        attributes: InodeAttributes,
+        operations: O,
+    ) -> Result<Arc<Self>> {
+        Self::with_time(
+            Arc::downgrade(superblock),
+            superblock.device(),
+            attributes,
+            operations,
+            Timestamp::now(),
+        )
     }
 
     /// A new inode whose superblock may still be under construction.

@@ -39,7 +39,8 @@ fn check_identity(inode: &InodeHead, mode: u32, access: Access, credentials: &Cr
         credentials.has(Capabilities::DAC_OVERRIDE)
             || (credentials.has(Capabilities::DAC_READ_SEARCH) && !access.contains(Access::WRITE))
     } else {
-        (credentials.has(Capabilities::DAC_OVERRIDE) && (!access.contains(Access::EXECUTE) || mode & 0o111 != 0))
+        (credentials.has(Capabilities::DAC_OVERRIDE)
+            && (!access.contains(Access::EXECUTE) || mode & 0o111 != 0))
             || (credentials.has(Capabilities::DAC_READ_SEARCH) && access == Access::READ)
     };
     if overridden { Ok(()) } else { Err(Error::AccessDenied) }

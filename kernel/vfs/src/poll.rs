@@ -187,7 +187,13 @@ impl PollList {
         false
     }
 
-    fn register(&self, watcher: &Arc<dyn PollWatcher>, key: u64, interest: PollEvents, exclusive: bool) -> Result<()> {
+    fn register(
+        &self,
+        watcher: &Arc<dyn PollWatcher>,
+        key: u64,
+        interest: PollEvents,
+        exclusive: bool,
+    ) -> Result<()> {
         let mut stale = None;
         {
             let mut entries = self.entries.lock();
@@ -271,7 +277,11 @@ pub struct PollWaiter {
 impl PollWaiter {
     /// A waiter. Keep it with the thread.
     pub fn new() -> Result<Arc<dyn PollWaiting>> {
-        Ok(allocation::arc(Self { generation: AtomicU64::new(0), fired: AtomicBool::new(false), queue: WaitQueue::new() })?)
+        Ok(allocation::arc(Self {
+            generation: AtomicU64::new(0),
+            fired: AtomicBool::new(false),
+            queue: WaitQueue::new(),
+        })?)
     }
 }
 
@@ -324,7 +334,11 @@ pub struct PollRequest {
 /// passed, or a signal arrives (`EINTR`). Returns the number of requests with something ready.
 ///
 /// Cost with n files: n calls of `poll`, n list locks unless one is ready at once; no allocation.
-pub fn poll(waiter: &Arc<dyn PollWaiting>, requests: &mut [PollRequest], deadline_ns: Option<u64>) -> Result<usize> {
+pub fn poll(
+    waiter: &Arc<dyn PollWaiting>,
+    requests: &mut [PollRequest],
+    deadline_ns: Option<u64>,
+) -> Result<usize> {
     let state = waiter.waiter();
     // AcqRel: entries of the last poll are stale from here on.
     let generation = state.generation.fetch_add(1, Ordering::AcqRel) + 1;

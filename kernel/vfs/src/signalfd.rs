@@ -92,7 +92,11 @@ impl FileOperations for SignalFile {
         if let Some(table) = table {
             source.register(table);
         }
-        if source.is_pending(self.set.load(Ordering::Acquire)) { PollEvents::INPUT } else { PollEvents::empty() }
+        if source.is_pending(self.set.load(Ordering::Acquire)) {
+            PollEvents::INPUT
+        } else {
+            PollEvents::empty()
+        }
     }
 
     fn describe(&self, _file: &OpenFile, out: &mut dyn fmt::Write) -> fmt::Result {

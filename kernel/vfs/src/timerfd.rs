@@ -231,7 +231,8 @@ impl TimerFile {
 /// Real time at the start of the monotonic clock.
 fn real_time_base_ns() -> u64 {
     let now = crate::attributes::Timestamp::now();
-    let real_ns = (now.seconds as u64).saturating_mul(1_000_000_000).saturating_add(u64::from(now.nanoseconds));
+    let real_ns =
+        (now.seconds as u64).saturating_mul(1_000_000_000).saturating_add(u64::from(now.nanoseconds));
     real_ns.saturating_sub(now_ns())
 }
 

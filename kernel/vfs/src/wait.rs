@@ -17,7 +17,11 @@ pub(crate) fn interruptible_exclusive(queue: &WaitQueue, condition: impl FnMut()
 }
 
 /// As [`interruptible`], with a deadline on the monotonic clock: `ETIMEDOUT`.
-pub(crate) fn until(queue: &WaitQueue, deadline_ns: Option<u64>, condition: impl FnMut() -> bool) -> Result<()> {
+pub(crate) fn until(
+    queue: &WaitQueue,
+    deadline_ns: Option<u64>,
+    condition: impl FnMut() -> bool,
+) -> Result<()> {
     queue.wait_interruptible_deadline(condition, deadline_ns).map_err(|error| match error {
         WaitError::Interrupted => Error::Interrupted,
         WaitError::TimedOut => Error::TimedOut,

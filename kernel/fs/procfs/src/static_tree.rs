@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use sync::SpinLock;
-use vfs::generated::{StaticDirectory, Node, text_file};
+use vfs::generated::{Node, StaticDirectory, text_file};
 use vfs::text::Text;
 use vfs::{Result, allocation};
 

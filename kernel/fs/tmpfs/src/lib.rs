@@ -24,4 +24,4 @@ mod node;
 #[cfg(test)]
 mod tests;
 
-pub use file_system::{TMPFS, TmpFs, new_instance, RAMFS};
+pub use file_system::{RAMFS, TMPFS, TmpFs, new_instance};

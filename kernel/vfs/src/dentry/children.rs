@@ -198,7 +198,11 @@ impl Children {
         let table = self.table.read(guard)?;
         table.buckets.iter().find_map(|pointer| {
             let bucket = pointer.read(guard)?;
-            bucket.0.iter().find(|(_, entry)| !entry.flags().contains(DentryFlags::UNHASHED)).map(|(_, e)| e.clone())
+            bucket
+                .0
+                .iter()
+                .find(|(_, entry)| !entry.flags().contains(DentryFlags::UNHASHED))
+                .map(|(_, e)| e.clone())
         })
     }
 

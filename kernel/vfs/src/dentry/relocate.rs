@@ -56,7 +56,14 @@ impl Relocation {
         let place = allocation::rcu(Place { parent: Some(parent.clone()), name: name.clone(), hash })?;
         let gone = [entry, target.unwrap_or(entry)];
         let bucket = parent.children.prepare(parent, hash, &gone, &[(hash, entry)])?;
-        Ok(Self { entry: entry.clone(), target: target.cloned(), parent: parent.clone(), hash, place, bucket })
+        Ok(Self {
+            entry: entry.clone(),
+            target: target.cloned(),
+            parent: parent.clone(),
+            hash,
+            place,
+            bucket,
+        })
     }
 
     /// Makes the move; the target's entry is gone.
@@ -90,8 +97,16 @@ impl Exchange {
         let (Some(first_parent), first_hash) = first.own_place() else { return Err(crate::Error::Busy) };
         let (Some(second_parent), second_hash) = second.own_place() else { return Err(crate::Error::Busy) };
         let places = [
-            allocation::rcu(Place { parent: Some(second_parent.clone()), name: second.name()?, hash: second_hash })?,
-            allocation::rcu(Place { parent: Some(first_parent.clone()), name: first.name()?, hash: first_hash })?,
+            allocation::rcu(Place {
+                parent: Some(second_parent.clone()),
+                name: second.name()?,
+                hash: second_hash,
+            })?,
+            allocation::rcu(Place {
+                parent: Some(first_parent.clone()),
+                name: first.name()?,
+                hash: first_hash,
+            })?,
         ];
         let both = [first, second];
         let to_second = (second_hash, first);
@@ -99,7 +114,8 @@ impl Exchange {
         let shared = Arc::ptr_eq(&first_parent, &second_parent)
             && first_parent.children.share_bucket(first_hash, second_hash);
         let buckets = if shared {
-            let bucket = first_parent.children.prepare(&first_parent, first_hash, &both, &[to_first, to_second])?;
+            let bucket =
+                first_parent.children.prepare(&first_parent, first_hash, &both, &[to_first, to_second])?;
             [Some((first_parent, first_hash, bucket)), None]
         } else {
             let one = first_parent.children.prepare(&first_parent, first_hash, &both, &[to_first])?;

@@ -139,7 +139,11 @@ impl Shared {
     }
 
     /// Makes room and takes a place; everything that can fail comes first.
-    fn insert(&self, make: impl FnOnce(u32) -> Result<Arc<EpollItem>>, key: (u32, u64)) -> Result<Arc<EpollItem>> {
+    fn insert(
+        &self,
+        make: impl FnOnce(u32) -> Result<Arc<EpollItem>>,
+        key: (u32, u64),
+    ) -> Result<Arc<EpollItem>> {
         let mut interests = self.interests.lock();
         let interests = &mut *interests;
         if interests.by_key.contains_key(&key) {
@@ -416,7 +420,11 @@ impl FileOperations for Epoll {
         if let Some(table) = table {
             table.register(&self.shared.watchers);
         }
-        if self.shared.has_ready() && self.shared.any_ready() { PollEvents::INPUT } else { PollEvents::empty() }
+        if self.shared.has_ready() && self.shared.any_ready() {
+            PollEvents::INPUT
+        } else {
+            PollEvents::empty()
+        }
     }
 
     fn describe(&self, _file: &OpenFile, out: &mut dyn fmt::Write) -> fmt::Result {

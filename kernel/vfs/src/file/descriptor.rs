@@ -205,7 +205,11 @@ impl DescriptorTable {
     #[inline]
     pub fn get_usable(&self, descriptor: Descriptor) -> Result<Arc<OpenFile>> {
         let file = self.get(descriptor)?;
-        if file.flags().contains(crate::flags::OpenFlags::PATH) { Err(Error::BadDescriptor) } else { Ok(file) }
+        if file.flags().contains(crate::flags::OpenFlags::PATH) {
+            Err(Error::BadDescriptor)
+        } else {
+            Ok(file)
+        }
     }
 
     /// Reserves the lowest free descriptor. `limit` is `RLIMIT_NOFILE`.

@@ -9,6 +9,6 @@ mod transfer;
 pub use descriptor::{DESCRIPTORS_MAX, Descriptor, DescriptorFlags, DescriptorTable, ReservedDescriptor};
 pub use open_file::{FileOwner, OpenFile, SeekFrom};
 pub use operations::{FileFeatures, FileMappingKind, FileOperations, NoOperations};
-pub use regular::{read_cache, seek_cache, write_cache};
 pub(crate) use regular::{SIZE_MAX, strip_set_id};
+pub use regular::{read_cache, seek_cache, write_cache};
 pub use transfer::{ReadDirectory, TRANSFER_MAX};

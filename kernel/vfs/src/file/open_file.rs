@@ -79,7 +79,11 @@ const UNSHARED_REFERENCES: usize = 2;
 
 impl OpenFile {
     /// An open file at a place in the tree. Counts write access to mount and inode when it is writable.
-    pub(crate) fn at_path(path: Path, flags: OpenFlags, object: Option<Arc<dyn FileOperations>>) -> Result<Arc<Self>> {
+    pub(crate) fn at_path(
+        path: Path,
+        flags: OpenFlags,
+        object: Option<Arc<dyn FileOperations>>,
+    ) -> Result<Arc<Self>> {
         let inode = path.inode()?.clone();
         let counts = flags.writable() && matches!(inode.kind, FileKind::Regular);
         if counts {
@@ -93,7 +97,11 @@ impl OpenFile {
     }
 
     /// An open file without a place in the tree: a pipe's end, an eventfd.
-    pub fn anonymous(inode: Arc<Inode>, object: Arc<dyn FileOperations>, flags: OpenFlags) -> Result<Arc<Self>> {
+    pub fn anonymous(
+        inode: Arc<Inode>,
+        object: Arc<dyn FileOperations>,
+        flags: OpenFlags,
+    ) -> Result<Arc<Self>> {
         Self::build(None, inode, Some(object), flags, false)
     }
 
@@ -279,7 +287,11 @@ impl OpenFile {
     /// Runs `transfer` on the position, excluding others when there can be others.
     #[inline]
     pub(crate) fn with_position<R>(self: &Arc<Self>, transfer: impl FnOnce(&mut u64) -> R) -> R {
-        let _exclusive = if Arc::strong_count(self) > UNSHARED_REFERENCES { Some(self.position_lock.lock()) } else { None };
+        let _exclusive = if Arc::strong_count(self) > UNSHARED_REFERENCES {
+            Some(self.position_lock.lock())
+        } else {
+            None
+        };
         let mut position = self.position();
         let result = transfer(&mut position);
         self.store_position(position);

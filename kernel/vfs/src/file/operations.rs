@@ -95,7 +95,13 @@ pub trait FileOperations: Any + Send + Sync {
     }
 
     /// Moves up to `length` bytes into a pipe without copying where it can; `None`: use reads.
-    fn splice_to(&self, file: &OpenFile, position: &mut u64, pipe: &Pipe, length: usize) -> Option<Result<usize>> {
+    fn splice_to(
+        &self,
+        file: &OpenFile,
+        position: &mut u64,
+        pipe: &Pipe,
+        length: usize,
+    ) -> Option<Result<usize>> {
         None
     }
 

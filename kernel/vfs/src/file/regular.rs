@@ -36,7 +36,12 @@ pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
 
 /// Reads from the pages; stamps the access.
 #[inline]
-pub fn read_cache(file: &OpenFile, cache: &FileCache, position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {
+pub fn read_cache(
+    file: &OpenFile,
+    cache: &FileCache,
+    position: &mut u64,
+    sink: &mut Sink<'_>,
+) -> Result<usize> {
     let number = cache.read_at(*position, sink)?;
     *position += number as u64;
     crate::time::accessed(file);
@@ -115,6 +120,7 @@ pub(crate) fn seek_plain(current: u64, size: u64, target: SeekFrom) -> Result<u6
         SeekFrom::Data(offset) => return within(offset, size),
         SeekFrom::Hole(offset) => return within(offset, size).map(|_| size),
     };
-    let position = i64::try_from(base).map_err(|_| Error::Overflow)?.checked_add(offset).ok_or(Error::Overflow)?;
+    let position =
+        i64::try_from(base).map_err(|_| Error::Overflow)?.checked_add(offset).ok_or(Error::Overflow)?;
     u64::try_from(position).map_err(|_| Error::Invalid)
 }

@@ -36,12 +36,8 @@ impl SuperblockOperations for Computed {
 
 /// A file system with this root.
 pub fn new_superblock(file_system: &'static str, magic: u64, root: Node) -> Result<Arc<Superblock>> {
-    let traits = SuperblockTraits {
-        volatile: true,
-        no_negative_entries: true,
-        no_devices: true,
-        no_execute: true,
-    };
+    let traits =
+        SuperblockTraits { volatile: true, no_negative_entries: true, no_devices: true, no_execute: true };
     let root = Node { number: 1, ..root };
     Superblock::new(file_system, magic, traits, allocation::boxed(Computed)?, |superblock| {
         root.into_inode(superblock)

@@ -105,7 +105,8 @@ impl Inotify {
 
     /// `inotify_add_watch` for a place that was walked to.
     pub fn add(&self, context: &PathContext<'_>, place: &Path, mask: EventMask) -> Result<i32> {
-        if !mask.intersects(EventMask::EVENTS) || mask.contains(EventMask::MASK_ADD | EventMask::MASK_CREATE) {
+        if !mask.intersects(EventMask::EVENTS) || mask.contains(EventMask::MASK_ADD | EventMask::MASK_CREATE)
+        {
             return Err(Error::Invalid);
         }
         let inode = place.inode()?;

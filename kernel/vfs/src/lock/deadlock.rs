@@ -27,7 +27,8 @@ pub(super) struct Waiting {
 
 /// Notes that `waiter` is going to wait for `holder`.
 pub(super) fn begin_wait(waiter: LockOwner, holder: LockOwner) -> Result<Waiting> {
-    let (LockOwner::Process { id: waiter, .. }, LockOwner::Process { id: holder, .. }) = (waiter, holder) else {
+    let (LockOwner::Process { id: waiter, .. }, LockOwner::Process { id: holder, .. }) = (waiter, holder)
+    else {
         return Ok(Waiting { waiter: None });
     };
     let mut edges = EDGES.lock();

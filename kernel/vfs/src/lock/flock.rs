@@ -17,5 +17,6 @@ pub(super) struct Flock {
 
 /// Whether another file's lock is in the way.
 pub(super) fn conflicts(held: &[Flock], file: u64, kind: FlockKind) -> bool {
-    held.iter().any(|lock| lock.file != file && (lock.kind == FlockKind::Exclusive || kind == FlockKind::Exclusive))
+    held.iter()
+        .any(|lock| lock.file != file && (lock.kind == FlockKind::Exclusive || kind == FlockKind::Exclusive))
 }

@@ -170,7 +170,8 @@ mod tests {
     }
 
     fn ranges(records: &Records) -> Vec<(u64, u64, LockKind)> {
-        let mut list: Vec<_> = records.0.iter().map(|record| (record.start, record.end, record.kind)).collect();
+        let mut list: Vec<_> =
+            records.0.iter().map(|record| (record.start, record.end, record.kind)).collect();
         list.sort_by_key(|range| range.0);
         list
     }

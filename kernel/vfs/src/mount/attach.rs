@@ -47,7 +47,10 @@ impl MountNamespace {
             MountSource::New { file_system, source, options } => {
                 let superblock = file_system.mount(source, options)?;
                 let mut flags = flags;
-                flags.set(MountFlags::NO_DEVICES, flags.contains(MountFlags::NO_DEVICES) || superblock.traits().no_devices);
+                flags.set(
+                    MountFlags::NO_DEVICES,
+                    flags.contains(MountFlags::NO_DEVICES) || superblock.traits().no_devices,
+                );
                 let mount = Mount::new(superblock.clone(), superblock.root().clone(), source, flags)?;
                 let _changes = self.changes.lock();
                 self.attach_tree(alloc::vec![mount], target)
@@ -90,7 +93,8 @@ impl MountNamespace {
 
     /// A detached copy of a mount that shows `root`.
     fn copy_mount(mount: &Arc<Mount>, root: &Path) -> Result<Arc<Mount>> {
-        let copy = Mount::new(mount.superblock().clone(), root.dentry.clone(), &mount.source(), mount.flags())?;
+        let copy =
+            Mount::new(mount.superblock().clone(), root.dentry.clone(), &mount.source(), mount.flags())?;
         *copy.propagation.lock() = *mount.propagation.lock();
         Ok(copy)
     }

@@ -77,7 +77,9 @@ impl MountNamespace {
                 (Kind::Unbindable, _) => Propagation::Unbindable,
                 (Kind::Shared, shared @ Propagation::Shared(_)) => shared,
                 (Kind::Shared, _) => Propagation::new_shared(),
-                (Kind::Slave, Propagation::Shared(group) | Propagation::Slave(group)) => Propagation::Slave(group),
+                (Kind::Slave, Propagation::Shared(group) | Propagation::Slave(group)) => {
+                    Propagation::Slave(group)
+                }
                 (Kind::Slave, other) => other,
             };
         }
@@ -115,7 +117,9 @@ impl MountNamespace {
         self.check_mount_root(&place)?;
         let mount = place.mount.clone();
         if flags.contains(UnmountFlags::EXPIRE) {
-            if flags.intersects(UnmountFlags::FORCE | UnmountFlags::DETACH) || Arc::ptr_eq(&mount, &process_root.mount) {
+            if flags.intersects(UnmountFlags::FORCE | UnmountFlags::DETACH)
+                || Arc::ptr_eq(&mount, &process_root.mount)
+            {
                 return Err(Error::Invalid);
             }
         }

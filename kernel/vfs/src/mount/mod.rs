@@ -9,5 +9,5 @@ mod point;
 pub use attach::MountSource;
 pub use change::Propagation;
 pub use namespace::{MountDescription, MountNamespace};
-pub use path::{PathPrefix, Path};
+pub use path::{Path, PathPrefix};
 pub use point::Mount;

@@ -134,6 +134,7 @@ impl Path {
 
 impl core::fmt::Debug for Path {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.dentry.with_name(|name| write!(formatter, "{}:{:?}", self.mount.id(), core::str::from_utf8(name)))
+        self.dentry
+            .with_name(|name| write!(formatter, "{}:{:?}", self.mount.id(), core::str::from_utf8(name)))
     }
 }

@@ -59,7 +59,12 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Mount {
     /// A detached mount that shows `root` of `superblock`.
-    pub fn new(superblock: Arc<Superblock>, root: Arc<Dentry>, source: &[u8], flags: MountFlags) -> Result<Arc<Self>> {
+    pub fn new(
+        superblock: Arc<Superblock>,
+        root: Arc<Dentry>,
+        source: &[u8],
+        flags: MountFlags,
+    ) -> Result<Arc<Self>> {
         let source = allocation::arc_bytes(source)?;
         let mount = allocation::arc(Self {
             // Relaxed: only uniqueness matters.
@@ -166,7 +171,11 @@ impl Mount {
 
     /// What is mounted on `point` of this mount, under RCU.
     #[inline]
-    pub fn mounted_on<'guard>(&self, point: &Arc<Dentry>, guard: &'guard RcuReadGuard) -> Option<&'guard Arc<Mount>> {
+    pub fn mounted_on<'guard>(
+        &self,
+        point: &Arc<Dentry>,
+        guard: &'guard RcuReadGuard,
+    ) -> Option<&'guard Arc<Mount>> {
         let children = self.children.read(guard)?;
         let address = Arc::as_ptr(point) as usize;
         let index = children.0.binary_search_by_key(&address, |(point, _)| *point).ok()?;
@@ -175,7 +184,10 @@ impl Mount {
 
     /// The parent and the mount point, under RCU; `None` for a root or a detached mount.
     #[inline]
-    pub fn attached_at<'guard>(&self, guard: &'guard RcuReadGuard) -> Option<(&'guard Arc<Mount>, &'guard Arc<Dentry>)> {
+    pub fn attached_at<'guard>(
+        &self,
+        guard: &'guard RcuReadGuard,
+    ) -> Option<(&'guard Arc<Mount>, &'guard Arc<Dentry>)> {
         self.attachment.read(guard).map(|attachment| (&attachment.parent, &attachment.point))
     }
 
@@ -226,18 +238,30 @@ impl Mount {
         Ok(())
     }
 
-    fn change_children(&self, add: Option<(&Arc<Dentry>, &Arc<Mount>)>, remove: Option<&Arc<Mount>>) -> Result<()> {
+    fn change_children(
+        &self,
+        add: Option<(&Arc<Dentry>, &Arc<Mount>)>,
+        remove: Option<&Arc<Mount>>,
+    ) -> Result<()> {
         let _changes = self.children_lock.lock();
         let guard = rcu::read();
         let mut list = Vec::new();
         if let Some(old) = self.children.read(&guard) {
             allocation::reserve(&mut list, old.0.len() + 1)?;
-            list.extend(old.0.iter().filter(|(_, mount)| !remove.is_some_and(|gone| Arc::ptr_eq(mount, gone))).cloned());
+            list.extend(
+                old.0
+                    .iter()
+                    .filter(|(_, mount)| !remove.is_some_and(|gone| Arc::ptr_eq(mount, gone)))
+                    .cloned(),
+            );
         }
         if let Some((point, mount)) = add {
             let address = Arc::as_ptr(point) as usize;
             let index = list.partition_point(|(other, _)| *other < address);
-            debug_assert!(list.get(index).is_none_or(|(other, _)| *other != address), "two mounts on one directory");
+            debug_assert!(
+                list.get(index).is_none_or(|(other, _)| *other != address),
+                "two mounts on one directory"
+            );
             allocation::reserve(&mut list, 1)?;
             list.insert(index, (address, mount.clone()));
         }

@@ -91,7 +91,8 @@ impl Pipe {
             if self.readers.load(Ordering::Acquire) == 0 && self.writers.load(Ordering::Acquire) == 0 {
                 self.with_ring(|ring| ring.clear());
             }
-            self.pollers.notify(PollEvents::HANG_UP | PollEvents::ERROR | PollEvents::INPUT | PollEvents::OUTPUT);
+            self.pollers
+                .notify(PollEvents::HANG_UP | PollEvents::ERROR | PollEvents::INPUT | PollEvents::OUTPUT);
         }
     }
 

@@ -89,7 +89,13 @@ pub fn tee(input: &OpenFile, output: &OpenFile, length: usize, non_block: bool) 
     if core::ptr::eq(from, to) {
         return Err(Error::Invalid);
     }
-    between(from, to, length.min(TRANSFER_MAX), non_block || input.non_block() || output.non_block(), Mode::Share)
+    between(
+        from,
+        to,
+        length.min(TRANSFER_MAX),
+        non_block || input.non_block() || output.non_block(),
+        Mode::Share,
+    )
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -130,7 +136,12 @@ fn between(from: &Pipe, to: &Pipe, length: usize, non_block: bool, mode: Mode) -
     }
 }
 
-fn transfer(source: &mut super::ring::Ring, target: &mut super::ring::Ring, length: usize, mode: Mode) -> Result<usize> {
+fn transfer(
+    source: &mut super::ring::Ring,
+    target: &mut super::ring::Ring,
+    length: usize,
+    mode: Mode,
+) -> Result<usize> {
     let mut done = 0;
     let mut index = 0;
     while done < length && !target.is_full() {
@@ -264,11 +275,12 @@ fn pipe_to_file(
             if count == 0 {
                 break;
             }
-            let written = match output.operations().write(output, position, &mut Source::kernel(&bytes[..count])) {
-                Ok(written) => written,
-                Err(_) if done > 0 => break,
-                Err(error) => return Err(error),
-            };
+            let written =
+                match output.operations().write(output, position, &mut Source::kernel(&bytes[..count])) {
+                    Ok(written) => written,
+                    Err(_) if done > 0 => break,
+                    Err(error) => return Err(error),
+                };
             let was_full = from.with_ring(|ring| {
                 let was_full = ring.is_full();
                 let present = ring.buffers.front().map_or(0, |front| front.length);
@@ -354,7 +366,8 @@ pub fn copy_file_range(
     let length = length.min(TRANSFER_MAX);
     let from = input_offset.as_deref().copied().unwrap_or(input.position());
     let to = output_offset.as_deref().copied().unwrap_or(output.position());
-    let (Some(from_end), Some(to_end)) = (from.checked_add(length as u64), to.checked_add(length as u64)) else {
+    let (Some(from_end), Some(to_end)) = (from.checked_add(length as u64), to.checked_add(length as u64))
+    else {
         return Err(Error::Overflow);
     };
     if Arc::ptr_eq(input.inode(), output.inode()) && from < to_end && to < from_end {
@@ -370,13 +383,20 @@ pub fn copy_file_range(
 }
 
 /// Copies through a page of kernel memory.
-fn copy(input: &Arc<OpenFile>, from: &mut u64, output: &Arc<OpenFile>, to: &mut u64, length: usize) -> Result<usize> {
+fn copy(
+    input: &Arc<OpenFile>,
+    from: &mut u64,
+    output: &Arc<OpenFile>,
+    to: &mut u64,
+    length: usize,
+) -> Result<usize> {
     let mut bytes = allocation::filled(0u8, BUFFER_BYTES.min(length))?;
     let mut done = 0;
     while done < length {
         let count = bytes.len().min(length - done);
         let mut position = *from;
-        let read = match input.operations().read(input, &mut position, &mut Sink::kernel(&mut bytes[..count])) {
+        let read = match input.operations().read(input, &mut position, &mut Sink::kernel(&mut bytes[..count]))
+        {
             Ok(0) => break,
             Ok(read) => read,
             Err(_) if done > 0 => break,

@@ -2,7 +2,9 @@
 
 use alloc::sync::Arc;
 
-use crate::attributes::{AttributeChange, FileKind, MODE_MASK, SET_GROUP_ID, SET_USER_ID, TimeChange, Timestamp};
+use crate::attributes::{
+    AttributeChange, FileKind, MODE_MASK, SET_GROUP_ID, SET_USER_ID, TimeChange, Timestamp,
+};
 use crate::credentials::{Capabilities, Credentials};
 use crate::file::OpenFile;
 use crate::flags::{Access, AllocateMode, LookupFlags};
@@ -172,7 +174,10 @@ impl OpenFile {
             FileKind::Regular => {}
             _ => return Err(Error::NoDevice),
         }
-        let end = offset.checked_add(length).filter(|&end| end <= crate::file::SIZE_MAX).ok_or(Error::FileTooLarge)?;
+        let end = offset
+            .checked_add(length)
+            .filter(|&end| end <= crate::file::SIZE_MAX)
+            .ok_or(Error::FileTooLarge)?;
         let inode = self.inode();
         let _exclusive = inode.lock().write();
         inode.operations().allocate(inode, mode, offset, length)?;

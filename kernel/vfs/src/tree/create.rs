@@ -81,7 +81,14 @@ impl PathContext<'_> {
     }
 
     /// `mknod`.
-    pub fn make_node(&self, start: &Path, path: &[u8], kind: FileKind, mode: u32, special: DeviceNumber) -> Result<()> {
+    pub fn make_node(
+        &self,
+        start: &Path,
+        path: &[u8],
+        kind: FileKind,
+        mode: u32,
+        special: DeviceNumber,
+    ) -> Result<()> {
         match kind {
             FileKind::Directory => return Err(Error::NotPermitted),
             FileKind::SymbolicLink | FileKind::Anonymous => return Err(Error::Invalid),
@@ -116,7 +123,8 @@ impl PathContext<'_> {
             return Err(Error::NameTooLong);
         }
         let (parent, name) = self.new_name(start, path, false)?;
-        self.create_at(&parent, &name, FileKind::SymbolicLink, 0o777, DeviceNumber::default(), target).map(|_| ())
+        self.create_at(&parent, &name, FileKind::SymbolicLink, 0o777, DeviceNumber::default(), target)
+            .map(|_| ())
     }
 
     /// `link`, `linkat`: `flags` say whether a symbolic link at the end is followed (`AT_SYMLINK_FOLLOW`) and whether

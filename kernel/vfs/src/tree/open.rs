@@ -67,7 +67,13 @@ impl PathContext<'_> {
     }
 
     #[inline(never)]
-    fn open_or_create(&self, start: &Path, path: &[u8], how: &OpenHow, lookup: LookupFlags) -> Result<Arc<OpenFile>> {
+    fn open_or_create(
+        &self,
+        start: &Path,
+        path: &[u8],
+        how: &OpenHow,
+        lookup: LookupFlags,
+    ) -> Result<Arc<OpenFile>> {
         let exclusive = how.flags.contains(OpenFlags::EXCLUSIVE);
         let mut walker = Walker::new(self, start, path, lookup)?;
         loop {
@@ -83,7 +89,11 @@ impl PathContext<'_> {
                 Ok(dentry) => dentry,
                 Err(Error::NotFound) => match self.create_file(&parent, &name, how)? {
                     Created::New(dentry) => {
-                        return self.open_checked(Path::new(parent.mount, dentry), how.flags, Permissions::Created);
+                        return self.open_checked(
+                            Path::new(parent.mount, dentry),
+                            how.flags,
+                            Permissions::Created,
+                        );
                     }
                     Created::Existed(dentry) => dentry,
                 },
@@ -121,7 +131,13 @@ impl PathContext<'_> {
         }
     }
 
-    fn open_temporary(&self, start: &Path, path: &[u8], how: &OpenHow, lookup: LookupFlags) -> Result<Arc<OpenFile>> {
+    fn open_temporary(
+        &self,
+        start: &Path,
+        path: &[u8],
+        how: &OpenHow,
+        lookup: LookupFlags,
+    ) -> Result<Arc<OpenFile>> {
         if !how.flags.writable() {
             return Err(Error::Invalid);
         }
@@ -211,9 +227,7 @@ enum Created {
 pub fn open_place(place: Path, flags: OpenFlags) -> Result<Arc<OpenFile>> {
     let inode = place.inode()?;
     let object = match inode.kind {
-        FileKind::CharacterDevice | FileKind::BlockDevice => {
-            Some(crate::device::open(inode, flags)?)
-        }
+        FileKind::CharacterDevice | FileKind::BlockDevice => Some(crate::device::open(inode, flags)?),
         FileKind::Fifo => Some(crate::pipe::open_fifo(inode, flags)?),
         _ => inode.operations().open(inode, flags)?,
     };

@@ -50,7 +50,8 @@ fn lock_both<'a>(
     }
     let second_above = first.parent.dentry.is_below(&second.parent.dentry);
     let first_above = second.parent.dentry.is_below(&first.parent.dentry);
-    let first_is_lower = Arc::as_ptr(first.directory).cast::<()>() < Arc::as_ptr(second.directory).cast::<()>();
+    let first_is_lower =
+        Arc::as_ptr(first.directory).cast::<()>() < Arc::as_ptr(second.directory).cast::<()>();
     if first_above || (!second_above && first_is_lower) {
         let one = first.directory.lock().write();
         (one, Some(second.directory.lock().write()))
@@ -109,7 +110,10 @@ impl PathContext<'_> {
         }
         let inode = source.existing()?.clone();
         let is_directory = |dentry: &Option<Arc<Dentry>>| {
-            dentry.as_ref().and_then(|dentry| dentry.inode()).is_some_and(|inode| inode.kind == FileKind::Directory)
+            dentry
+                .as_ref()
+                .and_then(|dentry| dentry.inode())
+                .is_some_and(|inode| inode.kind == FileKind::Directory)
         };
         let moves_directory = inode.kind == FileKind::Directory;
         if !moves_directory && (old.trailing_slash || (!exchange && new.trailing_slash)) {
@@ -129,7 +133,9 @@ impl PathContext<'_> {
             return Ok(());
         }
         self.check_rename(old, new, &inode, replaced.as_ref(), exchange)?;
-        if is_mount_point(old.parent, &source) || target.as_ref().is_some_and(|t| is_mount_point(new.parent, t)) {
+        if is_mount_point(old.parent, &source)
+            || target.as_ref().is_some_and(|t| is_mount_point(new.parent, t))
+        {
             return Err(Error::Busy);
         }
         let rename = Rename {
@@ -142,7 +148,9 @@ impl PathContext<'_> {
             flags,
         };
         let _victim = match &replaced {
-            Some(replaced) if !exchange && replaced.kind == FileKind::Directory => Some(replaced.lock().write()),
+            Some(replaced) if !exchange && replaced.kind == FileKind::Directory => {
+                Some(replaced.lock().write())
+            }
             _ => None,
         };
         Self::commit(&rename, old, new, &source, target.as_ref())

@@ -31,7 +31,10 @@ pub struct FileSystemContext {
 impl FileSystemContext {
     /// A context.
     pub fn new(places: Arc<Places>, umask: u32) -> Result<Arc<Self>> {
-        allocation::arc(Self { places: SpinLock::new(places), umask: core::sync::atomic::AtomicU32::new(umask & 0o777) })
+        allocation::arc(Self {
+            places: SpinLock::new(places),
+            umask: core::sync::atomic::AtomicU32::new(umask & 0o777),
+        })
     }
 
     /// Root and working directory of a name space's root.
@@ -78,18 +81,30 @@ impl FileSystemContext {
 
     /// `chdir`; the caller has checked the place.
     pub fn set_cwd(&self, cwd: &Path) -> Result<()> {
-        self.replace(|old| Places { root: old.root.clone(), cwd: cwd.clone(), namespace: old.namespace.clone() })
+        self.replace(|old| Places {
+            root: old.root.clone(),
+            cwd: cwd.clone(),
+            namespace: old.namespace.clone(),
+        })
     }
 
     /// `chroot`; the caller has checked the place.
     pub fn set_root(&self, root: &Path) -> Result<()> {
-        self.replace(|old| Places { root: root.clone(), cwd: old.cwd.clone(), namespace: old.namespace.clone() })
+        self.replace(|old| Places {
+            root: root.clone(),
+            cwd: old.cwd.clone(),
+            namespace: old.namespace.clone(),
+        })
     }
 
     /// After `pivot_root`: who had the old root as root or working directory gets the new one.
     pub fn move_root(&self, old_root: &Path, new_root: &Path) -> Result<()> {
         let moved = |path: &Path| if path.same(old_root) { new_root.clone() } else { path.clone() };
-        self.replace(|old| Places { root: moved(&old.root), cwd: moved(&old.cwd), namespace: old.namespace.clone() })
+        self.replace(|old| Places {
+            root: moved(&old.root),
+            cwd: moved(&old.cwd),
+            namespace: old.namespace.clone(),
+        })
     }
 
     /// `unshare(CLONE_NEWNS)`: a copy of the name space; root and working directory are the same places in it.
@@ -166,5 +181,6 @@ pub fn status_of(place: &Path) -> Result<FileStatus> {
 
 /// Whether the mount lets programs be executed.
 pub fn may_execute(place: &Path) -> bool {
-    !place.mount.flags().contains(crate::flags::MountFlags::NO_EXECUTE) && !place.mount.superblock().traits().no_execute
+    !place.mount.flags().contains(crate::flags::MountFlags::NO_EXECUTE)
+        && !place.mount.superblock().traits().no_execute
 }

@@ -9,6 +9,3 @@ pub use context::{FileSystemContext, PathContext, Places, may_execute, status_of
 pub use entry::find_entry;
 pub(crate) use entry::{enter_created, find_entry_locked};
 pub(crate) use walker::{Last, LastName, Walker};
-
-
-

@@ -238,14 +238,21 @@ impl<'a> Walker<'a> {
     fn climb(&mut self) -> Result<()> {
         loop {
             if self.place.same(self.root) {
-                return if self.flags.contains(LookupFlags::BENEATH) { Err(Error::CrossDevice) } else { Ok(()) };
+                return if self.flags.contains(LookupFlags::BENEATH) {
+                    Err(Error::CrossDevice)
+                } else {
+                    Ok(())
+                };
             }
             if !self.place.is_mount_root() {
                 break;
             }
             let above = {
                 let guard = rcu::read();
-                self.place.mount.attached_at(&guard).map(|(mount, point)| Path::new(mount.clone(), point.clone()))
+                self.place
+                    .mount
+                    .attached_at(&guard)
+                    .map(|(mount, point)| Path::new(mount.clone(), point.clone()))
             };
             let Some(above) = above else { return Ok(()) };
             if self.flags.contains(LookupFlags::NO_CROSSING) {

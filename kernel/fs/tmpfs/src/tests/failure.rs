@@ -135,7 +135,8 @@ fn open_files_survive_every_failure() {
             assert_eq!(count, 1);
             let target = world.open("/target", OpenFlags::CREATE | OpenFlags::WRITE_ONLY)?;
             splice(&reader, None, &target, None, 100_000, true)?;
-            let opened = world.open("/", OpenFlags::TEMPORARY_FILE | OpenFlags::DIRECTORY | OpenFlags::READ_WRITE)?;
+            let opened =
+                world.open("/", OpenFlags::TEMPORARY_FILE | OpenFlags::DIRECTORY | OpenFlags::READ_WRITE)?;
             let place = opened.path().ok_or(Error::Io)?;
             world.context().make_hard_link(place, b"", world.cwd(), b"/named", LookupFlags::EMPTY_PATH)?;
             Ok(())

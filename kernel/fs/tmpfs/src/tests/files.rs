@@ -93,7 +93,8 @@ fn a_removed_file_lives_until_it_is_closed() {
 fn an_unnamed_file_can_be_given_a_name_once() {
     let world = World::new();
     world.mkdir("/dir").unwrap();
-    let file = world.open("/dir", OpenFlags::TEMPORARY_FILE | OpenFlags::DIRECTORY | OpenFlags::READ_WRITE).unwrap();
+    let file =
+        world.open("/dir", OpenFlags::TEMPORARY_FILE | OpenFlags::DIRECTORY | OpenFlags::READ_WRITE).unwrap();
     write(&file, b"text").unwrap();
     assert_eq!(file.status().links, 0);
     assert_eq!(world.list("/dir").unwrap(), [".", ".."]);
@@ -101,7 +102,8 @@ fn an_unnamed_file_can_be_given_a_name_once() {
     world.context().make_hard_link(place, b"", world.cwd(), b"/dir/name", LookupFlags::EMPTY_PATH).unwrap();
     assert_eq!(world.read_file("/dir/name").unwrap(), b"text");
     world.unlink("/dir/name").unwrap();
-    let again = world.context().make_hard_link(place, b"", world.cwd(), b"/dir/name", LookupFlags::EMPTY_PATH);
+    let again =
+        world.context().make_hard_link(place, b"", world.cwd(), b"/dir/name", LookupFlags::EMPTY_PATH);
     assert_eq!(again.unwrap_err(), Error::NotFound);
 }
 
@@ -158,8 +160,11 @@ fn the_size_limit_ends_in_no_space() {
     let world = World::new();
     world.mkdir("/small").unwrap();
     let target = world.walk("/small").unwrap();
-    let source =
-        vfs::mount::MountSource::New { file_system: &crate::TMPFS, source: b"t", options: b"size=16k,nr_inodes=3" };
+    let source = vfs::mount::MountSource::New {
+        file_system: &crate::TMPFS,
+        source: b"t",
+        options: b"size=16k,nr_inodes=3",
+    };
     world.places.namespace.mount(source, &target, vfs::flags::MountFlags::empty()).unwrap();
     let file = world.open("/small/file", OpenFlags::CREATE | OpenFlags::WRITE_ONLY).unwrap();
     let mut total = 0;

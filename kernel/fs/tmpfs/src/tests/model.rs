@@ -132,7 +132,9 @@ impl Model {
         match (&source, &target) {
             (Kind::Directory, Some(Kind::File(_))) => return Err(Error::NotDirectory),
             (Kind::File(_), Some(Kind::Directory)) => return Err(Error::IsDirectory),
-            (Kind::Directory, Some(Kind::Directory)) if self.has_children(new) => return Err(Error::NotEmpty),
+            (Kind::Directory, Some(Kind::Directory)) if self.has_children(new) => {
+                return Err(Error::NotEmpty);
+            }
             _ => {}
         }
         let prefix = format!("{old}/");

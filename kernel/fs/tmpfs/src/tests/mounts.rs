@@ -115,7 +115,8 @@ fn moving_keeps_what_is_mounted() {
 fn mount_flags_are_enforced() {
     let world = World::new();
     world.mkdir("/mnt").unwrap();
-    mount_tmpfs(&world, "/mnt", MountFlags::NO_DEVICES | MountFlags::NO_EXECUTE | MountFlags::NO_LINKS).unwrap();
+    mount_tmpfs(&world, "/mnt", MountFlags::NO_DEVICES | MountFlags::NO_EXECUTE | MountFlags::NO_LINKS)
+        .unwrap();
     let device = vfs::attributes::DeviceNumber::new(1, 3);
     let kind = vfs::attributes::FileKind::CharacterDevice;
     world.context().make_node(world.cwd(), b"/mnt/null", kind, 0o666, device).unwrap();
@@ -170,7 +171,12 @@ fn descriptions_name_parent_root_and_point() {
         .describe(&world.places.root, |mount| {
             let root = String::from_utf8(mount.root.clone()).unwrap();
             let point = String::from_utf8(mount.point.clone()).unwrap();
-            lines.push((root, point, mount.parent == mount.id, matches!(mount.propagation, Propagation::Shared(_))));
+            lines.push((
+                root,
+                point,
+                mount.parent == mount.id,
+                matches!(mount.propagation, Propagation::Shared(_)),
+            ));
             Ok(())
         })
         .unwrap();
@@ -186,10 +192,8 @@ fn a_copied_name_space_changes_alone() {
     world.write_file("/mnt/file", b"").unwrap();
     let (mut root, mut cwd) = (world.places.root.clone(), world.walk("/mnt").unwrap());
     let namespace = world.places.namespace.copy(&mut [&mut root, &mut cwd]).unwrap();
-    let copy = World {
-        places: vfs::walk::Places { root, cwd, namespace },
-        credentials: world.credentials.clone(),
-    };
+    let copy =
+        World { places: vfs::walk::Places { root, cwd, namespace }, credentials: world.credentials.clone() };
     assert!(copy.stat("file").is_ok());
     mount_tmpfs(&copy, "/new", MountFlags::empty()).unwrap();
     copy.write_file("/new/x", b"").unwrap();

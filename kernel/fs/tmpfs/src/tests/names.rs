@@ -231,8 +231,14 @@ fn extended_attributes_are_kept_listed_and_removed() {
     assert_eq!(list_attributes(&inode, root).unwrap(), b"user.one\0trusted.two\0");
     let other = vfs::credentials::Credentials::ordinary(7, 7);
     assert_eq!(list_attributes(&inode, &other).unwrap(), b"user.one\0");
-    assert_eq!(set_attribute(&inode, b"user.x", b"", SetAttribute::Any, &other).unwrap_err(), Error::AccessDenied);
-    assert_eq!(set_attribute(&inode, b"other.x", b"", SetAttribute::Any, root).unwrap_err(), Error::NotSupported);
+    assert_eq!(
+        set_attribute(&inode, b"user.x", b"", SetAttribute::Any, &other).unwrap_err(),
+        Error::AccessDenied
+    );
+    assert_eq!(
+        set_attribute(&inode, b"other.x", b"", SetAttribute::Any, root).unwrap_err(),
+        Error::NotSupported
+    );
     remove_attribute(&inode, b"user.one", root).unwrap();
     assert_eq!(remove_attribute(&inode, b"user.one", root).unwrap_err(), Error::NoData);
 }

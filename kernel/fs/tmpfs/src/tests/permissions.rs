@@ -23,7 +23,8 @@ fn mode_bits_count_for_the_first_class_that_matches() {
     world.write_file("/file", b"x").unwrap();
     chmod(&world, "/file", 0o047).unwrap();
     chown(&world, "/file", Some(10), Some(20)).unwrap();
-    let may = |world: &World, access| world.context().access(world.cwd(), b"/file", access, LookupFlags::FOLLOW);
+    let may =
+        |world: &World, access| world.context().access(world.cwd(), b"/file", access, LookupFlags::FOLLOW);
     world.credentials = Credentials::ordinary(10, 20);
     assert_eq!(may(&world, Access::READ).unwrap_err(), Error::AccessDenied);
     world.credentials = Credentials::ordinary(11, 20);
@@ -38,7 +39,8 @@ fn capabilities_override_but_do_not_make_executable() {
     let mut world = World::new();
     world.write_file("/file", b"x").unwrap();
     chmod(&world, "/file", 0).unwrap();
-    let may = |world: &World, access| world.context().access(world.cwd(), b"/file", access, LookupFlags::FOLLOW);
+    let may =
+        |world: &World, access| world.context().access(world.cwd(), b"/file", access, LookupFlags::FOLLOW);
     may(&world, Access::READ | Access::WRITE).unwrap();
     assert_eq!(may(&world, Access::EXECUTE).unwrap_err(), Error::AccessDenied);
     world.credentials = Credentials::ordinary(5, 5);

@@ -115,7 +115,10 @@ fn regular_files_can_not_be_watched() {
     world.write_file("/file", b"").unwrap();
     let file = world.open("/file", OpenFlags::empty()).unwrap();
     let epoll = create_epoll().unwrap();
-    assert_eq!(Epoll::of(&epoll).unwrap().add(1, &file, interest(INPUT, 0)).unwrap_err(), Error::NotPermitted);
+    assert_eq!(
+        Epoll::of(&epoll).unwrap().add(1, &file, interest(INPUT, 0)).unwrap_err(),
+        Error::NotPermitted
+    );
     assert_eq!(Epoll::of(&file).err(), Some(Error::Invalid));
 }
 
@@ -164,7 +167,8 @@ fn inotify_tells_what_happens_in_a_directory() {
         events.push((word(4), String::from_utf8(name).unwrap()));
         at += 16 + word(12) as usize;
     }
-    let expected = [(0x100, "file"), (0x20, "file"), (0x2, "file"), (0x8, "file"), (0x40, "file"), (0x80, "other")];
+    let expected =
+        [(0x100, "file"), (0x20, "file"), (0x2, "file"), (0x8, "file"), (0x40, "file"), (0x80, "other")];
     let expected: Vec<_> = expected.iter().map(|(mask, name)| (*mask, (*name).to_owned())).collect();
     assert_eq!(events[..6], expected[..]);
     assert_eq!(events.last().unwrap(), &(0x200, "other".to_owned()));
