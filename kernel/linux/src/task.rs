@@ -89,7 +89,7 @@ pub struct Task {
     /// Its place in futex queues, made on its first wait.
     pub(crate) futex_waiter: Option<Arc<crate::futex::Waiter>>,
     /// What its polls wait with, made on the first.
-    pub(crate) poll_waiter: Option<Arc<dyn vfs::poll::PollWaiting>>,
+    pub(crate) poll_waiter: Option<Arc<vfs::poll::PollWaiter>>,
     /// Cleared, and its futex woken, when the thread ends.
     pub clear_tid: u64,
     /// Head of the robust futex list.

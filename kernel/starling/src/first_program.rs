@@ -157,6 +157,7 @@ fn register_file_systems() {
     vfs::superblock::register_file_system(&tmpfs::TMPFS);
     vfs::superblock::register_file_system(&tmpfs::RAMFS);
     devfs::register(linux::random::fill);
+    vfs::initialize();
     vfs::superblock::register_file_system(&procfs::PROCFS);
     vfs::superblock::register_file_system(&sysfs::SYSFS);
     devpts::register();

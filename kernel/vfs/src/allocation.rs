@@ -89,5 +89,5 @@ pub fn fail_point() -> Result<()> {
 #[track_caller]
 pub fn rcu<T: Send + 'static>(value: T) -> Result<RcuBox<T>> {
     fallible::fail_point()?;
-    Ok(RcuBox::new(value))
+    RcuBox::try_new(value).ok_or(Error::OutOfMemory)
 }

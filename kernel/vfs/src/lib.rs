@@ -54,6 +54,17 @@ pub mod walk;
 
 pub use error::{Error, Result};
 
+/// Frames of memory for each directory entry that may be cached unused: about 2 % of the memory.
+const FRAMES_PER_ENTRY: u64 = 4;
+
+/// Sets the limits that follow from the memory's size, and lets memory reclaim shrink the entry cache. Once, at
+/// start-up.
+pub fn initialize() {
+    static ENTRY_CACHE: dentry::EntryCache = dentry::EntryCache;
+    dentry::set_limit((memory::frame::total_frames() / FRAMES_PER_ENTRY) as usize);
+    memory::reclaim::register(&ENTRY_CACHE);
+}
+
 pub use attributes::{AttributeChange, DeviceNumber, FileKind, FileStatus, TimeChange, Timestamp};
 pub use credentials::{Capabilities, Credentials};
 pub use file::{

@@ -276,30 +276,12 @@ pub struct PollWaiter {
 
 impl PollWaiter {
     /// A waiter. Keep it with the thread.
-    pub fn new() -> Result<Arc<dyn PollWaiting>> {
-        Ok(allocation::arc(Self {
+    pub fn create() -> Result<Arc<Self>> {
+        allocation::arc(Self {
             generation: AtomicU64::new(0),
             fired: AtomicBool::new(false),
             queue: WaitQueue::new(),
-        })?)
-    }
-}
-
-/// What [`poll`] needs of a waiter; implemented by [`PollWaiter`] only.
-pub trait PollWaiting: PollWatcher {
-    /// The waiter itself.
-    fn waiter(&self) -> &PollWaiter;
-    /// As a watcher.
-    fn watcher(self: Arc<Self>) -> Arc<dyn PollWatcher>;
-}
-
-impl PollWaiting for PollWaiter {
-    fn waiter(&self) -> &PollWaiter {
-        self
-    }
-
-    fn watcher(self: Arc<Self>) -> Arc<dyn PollWatcher> {
-        self
+        })
     }
 }
 
@@ -335,14 +317,14 @@ pub struct PollRequest {
 ///
 /// Cost with n files: n calls of `poll`, n list locks unless one is ready at once; no allocation.
 pub fn poll(
-    waiter: &Arc<dyn PollWaiting>,
+    waiter: &Arc<PollWaiter>,
     requests: &mut [PollRequest],
     deadline_ns: Option<u64>,
 ) -> Result<usize> {
-    let state = waiter.waiter();
+    let state = &**waiter;
     // AcqRel: entries of the last poll are stale from here on.
     let generation = state.generation.fetch_add(1, Ordering::AcqRel) + 1;
-    let watcher = waiter.clone().watcher();
+    let watcher: Arc<dyn PollWatcher> = waiter.clone();
     let mut registering = deadline_ns != Some(0);
     loop {
         state.fired.store(false, Ordering::Release);

@@ -60,13 +60,15 @@ impl State {
         if self.next_ns == 0 || now < self.next_ns {
             return;
         }
-        if self.interval_ns == 0 {
-            self.ticks += 1;
-            self.next_ns = 0;
-        } else {
-            let missed = (now - self.next_ns) / self.interval_ns;
-            self.ticks += missed + 1;
-            self.next_ns += (missed + 1) * self.interval_ns;
+        match (now - self.next_ns).checked_div(self.interval_ns) {
+            None => {
+                self.ticks += 1;
+                self.next_ns = 0;
+            }
+            Some(missed) => {
+                self.ticks += missed + 1;
+                self.next_ns += (missed + 1) * self.interval_ns;
+            }
         }
     }
 }

@@ -192,7 +192,7 @@ impl Unpacker<'_> {
         if parts().any(|part| part == b"..") {
             return Err(Error::Invalid);
         }
-        let Some(last) = parts().last() else {
+        let Some(last) = parts().next_back() else {
             // The root itself: its attributes.
             self.set_attributes(&self.root.clone(), header);
             return Ok(());
@@ -285,7 +285,7 @@ impl Unpacker<'_> {
         cache.truncate(0)?;
         let page = PAGE_SIZE as u64;
         let mut done = 0;
-        if data % page == 0 && size >= page {
+        if data.is_multiple_of(page) && size >= page {
             let mut frames = Vec::new();
             allocation::reserve(&mut frames, (size / page) as usize)?;
             while done + page <= size {
@@ -357,7 +357,7 @@ impl ArchiveSource for BootArchive {
 
     fn take_frame(&self, offset: u64) -> Option<Frame> {
         let address = self.start.as_u64() + offset;
-        if address % PAGE_SIZE as u64 != 0 {
+        if !address.is_multiple_of(PAGE_SIZE as u64) {
             return None;
         }
         frame::from_boot(PhysAddr::new(address), Purpose::Shmem)

@@ -228,7 +228,7 @@ impl InodeOperations for TmpNode {
     }
 
     fn unlink(&self, directory: &Arc<Inode>, name: &[u8], inode: &Arc<Inode>) -> Result<()> {
-        Self::remove_name(directory, &mut *self.names()?.write(), name)?;
+        Self::remove_name(directory, &mut self.names()?.write(), name)?;
         inode.remove_link();
         inode.touch_changed();
         Ok(())
@@ -238,7 +238,7 @@ impl InodeOperations for TmpNode {
         if !Self::is_empty_directory(inode)? {
             return Err(Error::NotEmpty);
         }
-        Self::remove_name(directory, &mut *self.names()?.write(), name)?;
+        Self::remove_name(directory, &mut self.names()?.write(), name)?;
         inode.set_links(0);
         inode.touch_changed();
         Ok(())
@@ -260,7 +260,7 @@ impl InodeOperations for TmpNode {
         }
         // From here on nothing fails: the new name comes first, so that the file never has none.
         Self::put_renamed(rename)?;
-        Self::remove_name(rename.old_directory, &mut *self.names()?.write(), rename.old_name)?;
+        Self::remove_name(rename.old_directory, &mut self.names()?.write(), rename.old_name)?;
         rename.inode.touch_changed();
         Ok(())
     }

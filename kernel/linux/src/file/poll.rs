@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 
 use machine::time::now_ns;
 use smallvec::SmallVec;
-use vfs::poll::{PollEvents, PollRequest, PollWaiter, PollWaiting};
+use vfs::poll::{PollEvents, PollRequest, PollWaiter};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::context::descriptor_number;
@@ -71,11 +71,11 @@ impl Task {
     }
 
     /// The thread's poll state, made on first use.
-    pub(super) fn poll_waiter(&mut self) -> Result<Arc<dyn PollWaiting>, Errno> {
+    pub(super) fn poll_waiter(&mut self) -> Result<Arc<PollWaiter>, Errno> {
         if let Some(waiter) = &self.poll_waiter {
             return Ok(waiter.clone());
         }
-        let waiter = PollWaiter::new()?;
+        let waiter = PollWaiter::create()?;
         self.poll_waiter = Some(waiter.clone());
         Ok(waiter)
     }

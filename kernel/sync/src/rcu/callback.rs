@@ -6,6 +6,7 @@
 //! a header inside its own allocation ([`RcuBox`]), so handing something over never allocates.
 
 use alloc::boxed::Box;
+use core::alloc::Layout;
 use core::ops::Deref;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -41,6 +42,16 @@ impl<T: Send + 'static> RcuBox<T> {
     pub fn new(value: T) -> Self {
         let node = Box::new(Node { header: Header { next: ptr::null_mut(), run: drop_node::<T> }, value });
         Self { node: NonNull::from(Box::leak(node)) }
+    }
+
+    /// Boxes the value unless there is no memory for it; then the value is dropped.
+    pub fn try_new(value: T) -> Option<Self> {
+        // SAFETY: a node has a header, so the layout has a size.
+        let memory = unsafe { alloc::alloc::alloc(Layout::new::<Node<T>>()) };
+        let node = NonNull::new(memory.cast::<Node<T>>())?;
+        // SAFETY: fresh memory of a node's layout from the global allocator, as `drop_node` and `drop` give it back.
+        unsafe { node.write(Node { header: Header { next: ptr::null_mut(), run: drop_node::<T> }, value }) };
+        Some(Self { node })
     }
 
     /// Drops the value after a grace period.

@@ -84,7 +84,7 @@ fn examine(queue: &SpinLock<VecDeque<Weak<Dentry>>>) -> Option<bool> {
         }
         return Some(false);
     }
-    entry.unhash();
+    entry.evict();
     ENTRIES.decrement();
     Some(true)
 }
@@ -105,6 +105,23 @@ pub fn shrink(wanted: usize) -> usize {
         }
     }
     evicted
+}
+
+/// The entry cache, as memory reclaim sees it.
+pub(crate) struct EntryCache;
+
+/// Bytes that an evicted entry is taken to free: itself, its place and its share of a bucket.
+const ENTRY_BYTES: usize = 256;
+
+impl memory::reclaim::Reclaimer for EntryCache {
+    fn name(&self) -> &'static str {
+        "directory entries"
+    }
+
+    fn reclaim(&self, frames: usize) -> usize {
+        const PER_FRAME: usize = machine::address::PAGE_SIZE / ENTRY_BYTES;
+        shrink(frames.saturating_mul(PER_FRAME)) / PER_FRAME
+    }
 }
 
 /// Takes the cached tree under `root` apart, so that no entry refers to another any longer. Called when no path leads

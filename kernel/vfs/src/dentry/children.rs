@@ -138,6 +138,19 @@ impl Children {
         Ok(table)
     }
 
+    /// Empties the bucket of `hash` if all of its entries are dead. Allocates nothing: for when memory is short.
+    pub(super) fn sweep_dead_bucket(&self, parent: &Arc<Dentry>, hash: u32) {
+        let mut count = self.count.lock();
+        let guard = rcu::read();
+        let Some(table) = self.table.read(&guard) else { return };
+        let pointer = table.bucket(hash);
+        let Some(old) = pointer.read(&guard) else { return };
+        if old.0.iter().all(|(hash, entry)| !is_alive(parent, *hash, entry, &guard)) {
+            *count -= old.0.len();
+            pointer.replace(None);
+        }
+    }
+
     /// Drops dead entries from the bucket of `hash`, as far as there is memory to do so.
     pub(super) fn sweep(&self, parent: &Arc<Dentry>, hash: u32) {
         let mut count = self.count.lock();
@@ -233,12 +246,14 @@ fn live_entries(parent: &Arc<Dentry>, old: Option<&Bucket>, additional: usize) -
     let Some(old) = old else { return Ok(bucket) };
     reserve(&mut bucket, old.0.len() + additional)?;
     let guard = rcu::read();
-    let alive = |hash: u32, entry: &Arc<Dentry>| {
-        !entry.flags().contains(DentryFlags::UNHASHED)
-            && entry.place.read(&guard).is_some_and(|place| {
-                place.hash == hash && place.parent.as_ref().is_some_and(|own| Arc::ptr_eq(own, parent))
-            })
-    };
-    bucket.0.extend(old.0.iter().filter(|(hash, entry)| alive(*hash, entry)).cloned());
+    bucket.0.extend(old.0.iter().filter(|(hash, entry)| is_alive(parent, *hash, entry, &guard)).cloned());
     Ok(bucket)
+}
+
+/// Whether the entry still is where the table has it.
+fn is_alive(parent: &Arc<Dentry>, hash: u32, entry: &Arc<Dentry>, guard: &RcuReadGuard) -> bool {
+    !entry.flags().contains(DentryFlags::UNHASHED)
+        && entry.place.read(guard).is_some_and(|place| {
+            place.hash == hash && place.parent.as_ref().is_some_and(|own| Arc::ptr_eq(own, parent))
+        })
 }

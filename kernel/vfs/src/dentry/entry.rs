@@ -220,13 +220,23 @@ impl Dentry {
     /// Forgets it: the next lookup asks the file system. For entries that turned out to be out of date.
     pub fn unhash(self: &Arc<Self>) {
         self.set_flags(DentryFlags::UNHASHED);
-        let (parent, hash) = {
-            let guard = rcu::read();
-            let Some(place) = self.place.read(&guard) else { return };
-            (place.parent.clone(), place.hash)
-        };
-        if let Some(parent) = parent {
+        if let Some((parent, hash)) = self.home() {
             parent.children.sweep(&parent, hash);
         }
+    }
+
+    /// As [`unhash`](Self::unhash) without allocating: it stays in its bucket until all others there are dead.
+    pub(super) fn evict(self: &Arc<Self>) {
+        self.set_flags(DentryFlags::UNHASHED);
+        if let Some((parent, hash)) = self.home() {
+            parent.children.sweep_dead_bucket(&parent, hash);
+        }
+    }
+
+    /// The directory whose table has it, and under which hash.
+    fn home(&self) -> Option<(Arc<Self>, u32)> {
+        let guard = rcu::read();
+        let place = self.place.read(&guard)?;
+        place.parent.clone().map(|parent| (parent, place.hash))
     }
 }

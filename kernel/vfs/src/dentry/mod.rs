@@ -5,6 +5,7 @@ mod children;
 mod entry;
 mod relocate;
 
+pub(crate) use cache::EntryCache;
 pub use cache::{cached_entries, forget_tree, set_limit, shrink};
 pub use entry::{Dentry, DentryFlags};
 pub use relocate::{Exchange, Relocation};

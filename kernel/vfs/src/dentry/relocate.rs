@@ -81,14 +81,17 @@ impl Relocation {
     }
 }
 
+/// A bucket to be rewritten: the directory, the hash that leads to it, and its new contents.
+type Rewrite = (Arc<Dentry>, u32, RcuBox<Bucket>);
+
 /// A prepared exchange of two entries.
 pub struct Exchange {
     first: Arc<Dentry>,
     second: Arc<Dentry>,
     /// Places of the first and second entry after the exchange.
     places: [RcuBox<Place>; 2],
-    /// Parent, hash and contents of the buckets to rewrite: one or two.
-    buckets: [Option<(Arc<Dentry>, u32, RcuBox<Bucket>)>; 2],
+    /// One, if the two share it, or two.
+    buckets: [Option<Rewrite>; 2],
 }
 
 impl Exchange {

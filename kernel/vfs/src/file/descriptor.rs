@@ -172,7 +172,7 @@ impl DescriptorTable {
             }
             for file in &slots.files[..wanted] {
                 let descriptor = copy.files.len() as u32;
-                if descriptor % 64 == 0 {
+                if descriptor.is_multiple_of(64) {
                     copy.used.push(0);
                     copy.close_on_exec.push(0);
                 }

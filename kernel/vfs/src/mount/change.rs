@@ -116,12 +116,10 @@ impl MountNamespace {
         let _changes = self.changes.lock();
         self.check_mount_root(&place)?;
         let mount = place.mount.clone();
-        if flags.contains(UnmountFlags::EXPIRE) {
-            if flags.intersects(UnmountFlags::FORCE | UnmountFlags::DETACH)
-                || Arc::ptr_eq(&mount, &process_root.mount)
-            {
-                return Err(Error::Invalid);
-            }
+        let expires = flags.contains(UnmountFlags::EXPIRE);
+        let forced = flags.intersects(UnmountFlags::FORCE | UnmountFlags::DETACH);
+        if expires && (forced || Arc::ptr_eq(&mount, &process_root.mount)) {
+            return Err(Error::Invalid);
         }
         if Arc::ptr_eq(&mount, &self.root_mount()) {
             return Err(if flags.contains(UnmountFlags::DETACH) { Error::Invalid } else { Error::Busy });

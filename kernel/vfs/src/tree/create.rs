@@ -18,7 +18,7 @@ impl PathContext<'_> {
     /// The directory and name for something new; `EEXIST` for paths that end in `.`, `..` or are `/`.
     fn new_name(&self, start: &Path, path: &[u8], is_directory: bool) -> Result<(Path, Name)> {
         let mut walker = Walker::new(self, start, path, LookupFlags::empty())?;
-        let last = walker.to_parent()?;
+        let last = walker.stop_at_parent()?;
         let LastName::Name(name) = last.name else { return Err(Error::Exists) };
         let parent = walker.place().clone();
         if last.trailing_slash && !is_directory {

@@ -77,7 +77,7 @@ impl PathContext<'_> {
         let exclusive = how.flags.contains(OpenFlags::EXCLUSIVE);
         let mut walker = Walker::new(self, start, path, lookup)?;
         loop {
-            let last = walker.to_parent()?;
+            let last = walker.stop_at_parent()?;
             let LastName::Name(name) = last.name else {
                 return Err(if exclusive { Error::Exists } else { Error::IsDirectory });
             };

@@ -23,7 +23,7 @@ impl PathContext<'_> {
     /// `unlink`.
     pub fn unlink(&self, start: &Path, path: &[u8]) -> Result<()> {
         let mut walker = Walker::new(self, start, path, LookupFlags::empty())?;
-        let last = walker.to_parent()?;
+        let last = walker.stop_at_parent()?;
         let LastName::Name(name) = last.name else { return Err(Error::IsDirectory) };
         let parent = walker.place();
         parent.mount.writable()?;
@@ -57,7 +57,7 @@ impl PathContext<'_> {
     /// `rmdir`.
     pub fn remove_directory(&self, start: &Path, path: &[u8]) -> Result<()> {
         let mut walker = Walker::new(self, start, path, LookupFlags::empty())?;
-        let last = walker.to_parent()?;
+        let last = walker.stop_at_parent()?;
         let name = match last.name {
             LastName::Name(name) => name,
             LastName::Current => return Err(Error::Invalid),

@@ -78,9 +78,9 @@ impl PathContext<'_> {
             return Err(Error::Invalid);
         }
         let mut old_walker = Walker::new(self, old_start, old_path, LookupFlags::empty())?;
-        let old_last = old_walker.to_parent()?;
+        let old_last = old_walker.stop_at_parent()?;
         let mut new_walker = Walker::new(self, new_start, new_path, LookupFlags::empty())?;
-        let new_last = new_walker.to_parent()?;
+        let new_last = new_walker.stop_at_parent()?;
         if !Arc::ptr_eq(&old_walker.place().mount, &new_walker.place().mount) {
             return Err(Error::CrossDevice);
         }

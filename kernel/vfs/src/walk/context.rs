@@ -133,7 +133,7 @@ pub struct PathContext<'a> {
 impl<'a> PathContext<'a> {
     /// The place a path leads to. `start` is where a relative path begins (`&context.places.cwd` for `AT_FDCWD`).
     pub fn walk(&self, start: &Path, path: &[u8], flags: LookupFlags) -> Result<Path> {
-        Walker::new(self, start, path, flags)?.to_end()
+        Walker::new(self, start, path, flags)?.finish()
     }
 
     /// `stat`, `statx`, `fstatat`.

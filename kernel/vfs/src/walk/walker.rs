@@ -112,7 +112,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Walks to the end.
-    pub(crate) fn to_end(mut self) -> Result<Path> {
+    pub(crate) fn finish(mut self) -> Result<Path> {
         let mut must_be_directory = self.flags.contains(LookupFlags::DIRECTORY);
         while let Some(last) = self.advance(false)? {
             let follow = self.flags.contains(LookupFlags::FOLLOW) || last.trailing_slash;
@@ -129,7 +129,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Walks to the directory of the last component and returns that.
-    pub(crate) fn to_parent(&mut self) -> Result<Last> {
+    pub(crate) fn stop_at_parent(&mut self) -> Result<Last> {
         loop {
             match self.advance(true)? {
                 None => return Ok(Last { name: LastName::Root, trailing_slash: false }),

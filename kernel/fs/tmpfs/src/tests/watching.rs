@@ -127,7 +127,7 @@ fn polling_finds_what_is_ready() {
     let world = World::new();
     world.write_file("/file", b"").unwrap();
     let (reader, writer) = create_pipe(OpenFlags::NON_BLOCK, &Credentials::root()).unwrap();
-    let waiter = PollWaiter::new().unwrap();
+    let waiter = PollWaiter::create().unwrap();
     let request = |file, events| PollRequest { file: Some(file), events, ready: PollEvents::empty() };
     let mut requests = [
         request(reader.clone(), PollEvents::READABLE),
