@@ -4,6 +4,7 @@ use super::apic::{self, VECTOR_CALL, VECTOR_RESCHEDULE};
 use super::per_cpu::PerCpu;
 use crate::cpu::CpuId;
 use crate::ipi::Ipi;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 #[inline]
 pub(crate) fn send(target: CpuId, ipi: Ipi) {
@@ -23,13 +24,22 @@ pub(crate) fn initialise() {
     crate::interrupt::connect_local(VECTOR_CALL, |_| crate::ipi::deliver(Ipi::Call), 0);
 }
 
+/// Whether a processor wants all others stopped.
+static STOPPING: AtomicBool = AtomicBool::new(false);
+
 pub(crate) fn stop_other_cpus() {
+    STOPPING.store(true, Ordering::SeqCst);
     if apic::is_ready() {
         apic::send_non_maskable_to_others();
     }
 }
 
-/// A non-maskable interrupt arrived: another processor has panicked and stops this one.
+/// A non-maskable interrupt arrived: another processor stops this one, or somebody outside pressed the button, which is
+/// only counted.
 pub(crate) fn non_maskable() {
-    crate::cpu::halt_forever()
+    const NON_MASKABLE: usize = 2;
+    if STOPPING.load(Ordering::SeqCst) {
+        crate::cpu::halt_forever()
+    }
+    PerCpu::current().vector_counts[NON_MASKABLE].fetch_add(1, Ordering::Relaxed);
 }
