@@ -23,10 +23,13 @@
 //! - RUNNING → DEAD: the thread itself.
 //!
 //! Why no wake-up is lost: the sleeper stores PREPARING and then reads its condition; the waker makes the condition
-//! true and then reads the state, both sequentially consistent. So either the sleeper sees the condition or the
+//! true and then reads the state, each with a sequentially consistent fence in between. So either the sleeper sees the condition or the
 //! waker sees PREPARING or BLOCKED. A preempted thread that is PREPARING is not blocked: only a voluntary switch does that.
 
+#[cfg(not(all(loom, test)))]
 use core::sync::atomic::{AtomicU32, Ordering, fence};
+#[cfg(all(loom, test))]
+use loom::sync::atomic::{AtomicU32, Ordering, fence};
 
 const RUNNING: u32 = 0;
 const PREPARING: u32 = 1;
@@ -70,12 +73,12 @@ pub(crate) struct StateWord(AtomicU32);
 
 impl StateWord {
     /// A new thread: as if a waker had claimed it, for its first enqueueing.
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(AtomicU32::new(WAKING))
     }
 
     /// A thread that runs already.
-    pub(crate) const fn running() -> Self {
+    pub(crate) fn running() -> Self {
         Self(AtomicU32::new(RUNNING))
     }
 
@@ -88,8 +91,9 @@ impl StateWord {
             "only a running thread prepares to sleep"
         );
         let flag = if interruptible { INTERRUPTIBLE } else { 0 };
-        // SeqCst read-modify-write: the announcement is before the check of the condition.
-        self.0.swap(PREPARING | flag, Ordering::SeqCst);
+        self.0.store(PREPARING | flag, Ordering::Relaxed);
+        // The announcement is before the check of the condition; pairs with the fence in `claim_wake`.
+        fence(Ordering::SeqCst);
     }
 
     /// Takes the announcement back.
@@ -186,7 +190,7 @@ pub(crate) struct Blocked {
     pub(crate) dead: bool,
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -227,5 +231,54 @@ mod tests {
         state.prepare(true);
         state.cancel();
         assert_eq!(state.block(), None);
+    }
+}
+
+/// Every interleaving and every allowed reordering: `RUSTFLAGS="--cfg loom" cargo test -p sched --lib models`.
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicBool;
+    use loom::thread;
+
+    /// One sleeper that checks its condition once, and wakers that make it true. With several wakers only so many
+    /// preemptions are tried: all of them would take hours.
+    fn sleeper_against(wakers: usize, preemptions: Option<usize>) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = preemptions;
+        model.check(move || {
+            let state = Arc::new(StateWord::running());
+            let condition = Arc::new(AtomicBool::new(false));
+            let wakers: Vec<_> = (0..wakers)
+                .map(|_| {
+                    let (state, condition) = (state.clone(), condition.clone());
+                    thread::spawn(move || {
+                        condition.store(true, Ordering::Relaxed);
+                        state.claim_wake(false)
+                    })
+                })
+                .collect();
+            state.prepare(false);
+            let blocked = if condition.load(Ordering::Relaxed) {
+                state.cancel();
+                false
+            } else {
+                state.block().is_some()
+            };
+            let claims: Vec<_> = wakers.into_iter().map(|waker| waker.join().unwrap()).collect();
+            let enqueued = claims.iter().filter(|claim| matches!(claim, WakeClaim::Enqueue { .. })).count();
+            assert_eq!(enqueued, usize::from(blocked), "a blocked sleeper is enqueued by exactly one waker");
+        });
+    }
+
+    #[test]
+    fn no_wake_up_is_lost() {
+        sleeper_against(1, None);
+    }
+
+    #[test]
+    fn two_wakers_enqueue_once() {
+        sleeper_against(2, Some(1));
     }
 }
