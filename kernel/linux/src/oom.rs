@@ -43,8 +43,7 @@ pub fn relieve() -> bool {
         score / 1024,
     );
     let _ = send::to_process(&victim, SignalInformation::from_kernel(Signal::SIGKILL));
-    wait_for_end(&victim);
-    true
+    wait_for_end(&victim)
 }
 
 /// The biggest. Allocates nothing.
@@ -60,8 +59,9 @@ fn choose(total: u64) -> Option<(Arc<Process>, u64)> {
     worst
 }
 
-/// Waits until the victim has given its memory back, unless the victim is the caller itself.
-fn wait_for_end(victim: &Process) {
+/// Waits until the victim has given its memory back. False when the victim is the caller itself: it dies sooner if its
+/// allocation fails than if it is tried again.
+fn wait_for_end(victim: &Process) -> bool {
     let me = sched::current().id();
     let is_mine =
         victim.threads().iter().any(|thread| thread.kernel_thread().is_some_and(|kernel| kernel.id() == me));
@@ -69,4 +69,5 @@ fn wait_for_end(victim: &Process) {
     while !is_mine && !victim.is_zombie() && machine::time::now_ns() - start < PATIENCE_NS {
         sched::timer::sleep_until_uninterruptible(machine::time::now_ns() + POLL_NS);
     }
+    !is_mine
 }
