@@ -26,34 +26,60 @@ use crate::user_pointer::{UserPointer, read_bytes};
 bitflags::bitflags! {
     /// Flags of clone(2).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[allow(missing_docs, reason = "named as in the manual")]
     pub struct CloneFlags: u64 {
+        /// `CLONE_NEWTIME`.
         const NEWTIME = 0x80;
+        /// `CLONE_VM`.
         const VM = 0x100;
+        /// `CLONE_FS`.
         const FS = 0x200;
+        /// `CLONE_FILES`.
         const FILES = 0x400;
+        /// `CLONE_SIGHAND`.
         const SIGHAND = 0x800;
+        /// `CLONE_PIDFD`.
         const PIDFD = 0x1000;
+        /// `CLONE_PTRACE`.
         const PTRACE = 0x2000;
+        /// `CLONE_VFORK`.
         const VFORK = 0x4000;
+        /// `CLONE_PARENT`.
         const PARENT = 0x8000;
+        /// `CLONE_THREAD`.
         const THREAD = 0x1_0000;
+        /// `CLONE_NEWNS`.
         const NEWNS = 0x2_0000;
+        /// `CLONE_SYSVSEM`.
         const SYSVSEM = 0x4_0000;
+        /// `CLONE_SETTLS`.
         const SETTLS = 0x8_0000;
+        /// `CLONE_PARENT_SETTID`.
         const PARENT_SETTID = 0x10_0000;
+        /// `CLONE_CHILD_CLEARTID`.
         const CHILD_CLEARTID = 0x20_0000;
+        /// `CLONE_DETACHED`.
         const DETACHED = 0x40_0000;
+        /// `CLONE_UNTRACED`.
         const UNTRACED = 0x80_0000;
+        /// `CLONE_CHILD_SETTID`.
         const CHILD_SETTID = 0x100_0000;
+        /// `CLONE_NEWCGROUP`.
         const NEWCGROUP = 0x200_0000;
+        /// `CLONE_NEWUTS`.
         const NEWUTS = 0x400_0000;
+        /// `CLONE_NEWIPC`.
         const NEWIPC = 0x800_0000;
+        /// `CLONE_NEWUSER`.
         const NEWUSER = 0x1000_0000;
+        /// `CLONE_NEWPID`.
         const NEWPID = 0x2000_0000;
+        /// `CLONE_NEWNET`.
         const NEWNET = 0x4000_0000;
+        /// `CLONE_IO`.
         const IO = 0x8000_0000;
+        /// `CLONE_CLEAR_SIGHAND`.
         const CLEAR_SIGHAND = 0x1_0000_0000;
+        /// `CLONE_INTO_CGROUP`.
         const INTO_CGROUP = 0x2_0000_0000;
     }
 }

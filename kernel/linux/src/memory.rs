@@ -135,7 +135,7 @@ pub fn mmap(
     descriptor: i32,
     offset: u64,
 ) -> SysResult {
-    if offset % PAGE != 0 || length == 0 {
+    if !offset.is_multiple_of(PAGE) || length == 0 {
         return Err(Errno::EINVAL);
     }
     let mut request = MapRequest {
@@ -283,7 +283,7 @@ pub fn mincore(task: &mut Task, address: u64, length: u64, out: u64) -> SysResul
     const CHUNK: usize = 256;
     let pages = length.div_ceil(PAGE);
     let mut done = 0;
-    if address % PAGE != 0 {
+    if !address.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
     while done < pages {

@@ -48,7 +48,7 @@ pub fn rseq(task: &mut Task, address: u64, bytes: u32, flags: u32, signature: u3
             (true, true) => Errno::EBUSY,
         });
     }
-    if bytes < 32 || address % u64::from(ALIGNMENT) != 0 {
+    if bytes < 32 || !address.is_multiple_of(u64::from(ALIGNMENT)) {
         return Err(Errno::EINVAL);
     }
     if address >= machine::address::USER_END as u64 {

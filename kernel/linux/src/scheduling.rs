@@ -169,7 +169,7 @@ pub fn sched_setaffinity(task: &mut Task, pid: i32, bytes: u32, mask: u64) -> Sy
 /// Reads the CPUs a thread may run on; returns the bytes written.
 pub fn sched_getaffinity(task: &mut Task, pid: i32, bytes: u32, mask: u64) -> SysResult {
     let bytes = bytes as usize;
-    if bytes * 8 < cpu::count() || bytes % 8 != 0 {
+    if bytes * 8 < cpu::count() || !bytes.is_multiple_of(8) {
         return Err(Errno::EINVAL);
     }
     let thread = target(task, pid)?;

@@ -38,6 +38,7 @@ pub struct LastFault {
 
 /// How an interrupted wait goes on (restart_syscall(2)).
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the fields are the arguments of the calls that go on")]
 pub enum Pause {
     /// Sleep until the deadline; what is left is written to `remaining`.
     Sleep { clock: crate::time::Clock, deadline_ns: u64, remaining: u64 },

@@ -233,19 +233,18 @@ impl ProcessTimer {
         let Some(process) = self.process.upgrade() else { return };
         match self.notice {
             Notice::None => {}
-            Notice::Plain(signal) => drop(send::to_process(&process, SignalInformation::from_kernel(signal))),
+            Notice::Plain(signal) => {
+                let _ = send::to_process(&process, SignalInformation::from_kernel(signal));
+            }
             Notice::Process { signal, value } => {
-                drop(send::timer_to(
-                    &process,
-                    None,
-                    SignalInformation::timer(signal, self.id, overrun, value),
-                ));
+                let information = SignalInformation::timer(signal, self.id, overrun, value);
+                let _ = send::timer_to(&process, None, information);
             }
             Notice::Thread { signal, value, tid } => {
                 let thread = table::thread(tid).filter(|thread| Arc::ptr_eq(thread.process(), &process));
                 if let Some(thread) = thread {
                     let information = SignalInformation::timer(signal, self.id, overrun, value);
-                    drop(send::timer_to(&process, Some(&thread), information));
+                    let _ = send::timer_to(&process, Some(&thread), information);
                 }
             }
         }

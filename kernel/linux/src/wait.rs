@@ -18,15 +18,22 @@ use crate::user_pointer::UserPointer;
 bitflags::bitflags! {
     /// Options of the wait calls.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[allow(missing_docs, reason = "named as in the manual")]
     pub struct WaitOptions: u32 {
+        /// `WNOHANG`.
         const NO_HANG = 1;
+        /// `WSTOPPED`.
         const STOPPED = 2;
+        /// `WEXITED`.
         const EXITED = 4;
+        /// `WCONTINUED`.
         const CONTINUED = 8;
+        /// `WNOWAIT`.
         const NO_WAIT = 0x0100_0000;
+        /// `__WNOTHREAD`.
         const NO_THREAD = 0x2000_0000;
+        /// `__WALL`.
         const ALL = 0x4000_0000;
+        /// `__WCLONE`.
         const CLONE = 0x8000_0000;
     }
 }

@@ -16,7 +16,7 @@ pub struct Key(FutexKey);
 impl Key {
     /// The futex at an address of the running program. It must be aligned (EINVAL) and in the user half (EFAULT).
     pub fn of(task: &Task, address: u64, shared: bool) -> Result<Key, Errno> {
-        if address % 4 != 0 {
+        if !address.is_multiple_of(4) {
             return Err(Errno::EINVAL);
         }
         if address >= USER_END as u64 {

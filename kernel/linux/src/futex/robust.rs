@@ -69,7 +69,7 @@ pub(crate) fn release(task: &mut Task) {
 }
 
 fn mark(task: &Task, address: u64, priority_inheriting: bool, pending: bool) -> Result<(), Errno> {
-    if address % 4 != 0 {
+    if !address.is_multiple_of(4) {
         return Err(Errno::EFAULT);
     }
     let tid = task.thread.tid();

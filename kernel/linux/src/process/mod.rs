@@ -4,6 +4,7 @@ pub mod family;
 pub mod group;
 pub mod init;
 pub mod limits;
+#[allow(clippy::module_inception, reason = "the folder is about processes and all that surrounds one")]
 pub mod process;
 pub mod table;
 pub mod thread;

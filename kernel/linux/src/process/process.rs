@@ -64,6 +64,7 @@ pub struct Executable {
     /// The file.
     pub file: Option<vfs::Path>,
     /// Held so that nobody writes to the running file.
+    #[expect(dead_code, reason = "its drop is its use")]
     pub(crate) guard: Option<Arc<crate::elf::ExecutableGuard>>,
     /// Where the arguments lie on the stack.
     pub arguments: (u64, u64),

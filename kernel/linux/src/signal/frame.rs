@@ -216,7 +216,7 @@ fn restore_fpu(address: u64) -> Option<()> {
             state.set_gs_base(gs);
         });
     }
-    if address % 64 != 0 {
+    if !address.is_multiple_of(64) {
         return None;
     }
     let mut image = [0; IMAGE_BYTES];

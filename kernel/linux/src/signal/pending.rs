@@ -45,7 +45,7 @@ pub struct QueueFull;
 #[derive(Debug, Default)]
 pub struct Pending {
     set: SignalSet,
-    // Boxed: a thread pays 8 bytes for a queue it seldom has.
+    #[allow(clippy::box_collection, reason = "a thread pays 8 bytes for a queue it seldom has")]
     queue: Option<Box<Vec<Entry>>>,
 }
 

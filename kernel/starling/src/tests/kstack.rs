@@ -188,7 +188,7 @@ fn race(seed: u64, rounds: u64) {
         for _ in 0..mixed % 512 {
             cpu::relax();
         }
-        let kind = if mixed % 7 == 0 { Exercise::Atomic } else { Exercise::Recurse };
+        let kind = if mixed.is_multiple_of(7) { Exercise::Atomic } else { Exercise::Recurse };
         let whole = kstack::exercise(mixed as usize % most, kind, &mut || match (kind, mixed % 3) {
             (Exercise::Atomic, _) => cpu::relax(),
             (_, 0) => ::sched::yield_now(),
