@@ -21,6 +21,12 @@ impl Images {
         let mut archive = Builder::new(File::create(images.path("image.tar"))?);
         archive.follow_symlinks(false);
         archive.append_dir_all(".", images.path("directory"))?;
+        // The library stores two files where the directory has two names of one.
+        let mut link = Header::new_gnu();
+        link.set_entry_type(EntryType::Link);
+        link.set_size(0);
+        link.set_mode(0o644);
+        archive.append_link(&mut link, "etc/again", "etc/motd")?;
         archive.finish()?;
         make_escaping_name(&images.path("parent.tar"))?;
         make_escaping_link(&images.path("link.tar"))?;

@@ -59,6 +59,12 @@ impl Deframer {
         Ok((taken, Some((self.bytes[0], &self.bytes[HEADER_BYTES..end]))))
     }
 
+    /// Whether a frame has begun and not ended: more bytes are certain to come.
+    #[must_use]
+    pub const fn is_inside_frame(&self) -> bool {
+        self.filled > 0 && !self.delivered
+    }
+
     fn fill_up_to(&mut self, end: usize, input: &[u8]) -> usize {
         let count = end.saturating_sub(self.filled).min(input.len());
         self.bytes[self.filled..self.filled + count].copy_from_slice(&input[..count]);
@@ -104,6 +110,18 @@ mod tests {
             assert_eq!(found[1], (3, vec![]));
             assert_eq!(found[2], (2, vec![7; MAX_PAYLOAD]));
         }
+    }
+
+    #[test]
+    fn it_is_known_whether_a_frame_has_begun() {
+        let mut deframer = Deframer::new();
+        assert!(!deframer.is_inside_frame());
+        for byte in [2, 1, 0] {
+            deframer.feed(&[byte]).expect("well formed");
+            assert!(deframer.is_inside_frame());
+        }
+        deframer.feed(b"x").expect("well formed");
+        assert!(!deframer.is_inside_frame());
     }
 
     #[test]

@@ -10,10 +10,13 @@ use super::quantity;
 
 /// Run a command, or a shell, on the Starling kernel in a virtual machine of its own.
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(
+    args_override_self = true,
+    after_help = "\
 Without COMMAND: an interactive shell. The exit status is the command's (128+n when signal n killed it), or
 124 when --timeout ran out, 125 for a fault of starling or its usage, 126 when the command cannot be executed,
-127 when it does not exist. On a terminal, Ctrl-] pressed three times ends the virtual machine.")]
+127 when it does not exist. On a terminal, Ctrl-] pressed three times ends the virtual machine."
+)]
 pub(crate) struct RunArguments {
     /// Root file system: a directory, a .tar, .tar.gz or .cpio archive [default: BusyBox]
     pub(crate) image: Option<PathBuf>,

@@ -6,6 +6,9 @@
 //! 2. *running*: frames are carried out, input is sent within the guest's credit, signals are passed on.
 //! 3. *concluded*: it is known how the session ends. The virtual machine is ended, and what has arrived is written out.
 //!
+//! QEMU writes each byte of the link by itself. To be woken once for many of them, the loop leaves the link alone for
+//! [`GATHER`] while a frame is incomplete.
+//!
 //! Backpressure: when [`Output`] is full the link is not read, so QEMU stops taking bytes from the guest's UART and the
 //! guest's writers sleep.
 
@@ -34,6 +37,8 @@ const TO_GUEST_FULL: usize = 1 << 16;
 const PATIENCE: u32 = 3;
 /// How often to look whether a session in the background of its terminal has come to the foreground.
 const BACKGROUND_INTERVAL: Duration = Duration::from_millis(250);
+/// How long bytes of an unfinished frame are left to gather.
+const GATHER: Duration = Duration::from_micros(300);
 /// After a report that begins with this, the kernel does nothing more.
 const PANIC: &[u8] = b"panic";
 /// How long the log may go on after a panic, QEMU after it has closed the link, and readers after the timeout.
@@ -98,6 +103,8 @@ pub(crate) struct Proxy {
     raw: Option<RawTerminal>,
     greeted: bool,
     interruptions: u32,
+    /// The link is left alone until then.
+    gathering: Option<Instant>,
     /// How the session ends at that time, unless it ends before.
     verdict: Option<(Instant, Conclusion)>,
     trace: BootTrace,
@@ -140,6 +147,7 @@ impl Proxy {
             raw,
             greeted: false,
             interruptions: 0,
+            gathering: None,
             verdict: None,
             trace: BootTrace::default(),
             conclusion: None,
@@ -172,6 +180,7 @@ impl Proxy {
         if self.options.timeout.is_some_and(|timeout| self.machine.started.elapsed() >= timeout) {
             self.time_out();
         }
+        self.gathering.take_if(|end| Instant::now() >= *end);
         if let Some((_, conclusion)) = self.verdict.take_if(|(deadline, _)| Instant::now() >= *deadline) {
             self.conclude(conclusion);
         }
@@ -219,22 +228,20 @@ impl Proxy {
 
     fn link_interest(&self) -> PollFlags {
         let mut interest = PollFlags::empty();
-        interest.set(PollFlags::IN, !self.standard_output.is_full() && !self.standard_error.is_full());
+        let full = self.standard_output.is_full() || self.standard_error.is_full();
+        interest.set(PollFlags::IN, !full && self.gathering.is_none());
         interest.set(PollFlags::OUT, !self.to_guest.is_empty());
         interest
     }
 
     /// How long to wait at most.
     fn time_limit(&self, background: bool) -> Option<Duration> {
-        let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
         let timeout =
             self.options.timeout.map(|timeout| timeout.saturating_sub(self.machine.started.elapsed()));
-        let limits = [
-            timeout,
-            self.verdict.as_ref().map(|(deadline, _)| left(*deadline)),
-            background.then_some(BACKGROUND_INTERVAL),
-        ];
-        limits.into_iter().flatten().min()
+        let deadlines = [self.gathering, self.verdict.as_ref().map(|(deadline, _)| *deadline)];
+        let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+        let limits = deadlines.map(|deadline| deadline.map(left));
+        limits.into_iter().chain([timeout, background.then_some(BACKGROUND_INTERVAL)]).flatten().min()
     }
 
     /// Ends the session. The first conclusion counts.
@@ -315,6 +322,7 @@ impl Proxy {
                 Err(error) => self.broken_protocol(error),
             }
         }
+        self.gathering = deframer.is_inside_frame().then(|| Instant::now() + GATHER);
         self.deframer = deframer;
     }
 
