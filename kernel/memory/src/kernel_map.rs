@@ -14,6 +14,7 @@ use core::sync::atomic::{
 use machine::address::{PhysAddr, VirtAddr};
 use machine::mmu;
 
+use crate::frame::contents;
 use crate::frame::number::FrameNumber;
 
 const PRESENT: u64 = 1;
@@ -55,13 +56,6 @@ pub(crate) fn clear(entry: Entry) -> u64 {
     entry.swap(0, Relaxed)
 }
 
-/// Zeroes a frame through the direct map.
-pub(crate) fn zero(frame: FrameNumber) {
-    let start = mmu::phys_to_virt(frame.physical());
-    // SAFETY: the direct map shows all memory; the caller owns the frame, nobody else looks at it.
-    unsafe { start.write_bytes(0, machine::address::PAGE_SIZE) };
-}
-
 fn table_entry(table: PhysAddr, address: u64, level: u32) -> Entry {
     let index = (address >> (12 + 9 * level)) as usize & (ENTRIES - 1);
     let entries = mmu::phys_to_virt(table).cast::<AtomicU64>();
@@ -92,7 +86,7 @@ fn descend(address: u64, to_level: u32, supply: &mut dyn FnMut() -> Option<Frame
         let mut value = entry.load(Acquire);
         if value & PRESENT == 0 {
             let frame = supply()?;
-            zero(frame);
+            contents::zero(frame);
             value = frame.physical().as_u64() | TABLE;
             entry.store(value, Release);
         }

@@ -182,7 +182,7 @@ fn map_chunk_metadata(chunk: u32, supply: &mut dyn FnMut() -> FrameNumber) {
     let base = machine::address::FRAME_METADATA_BASE as u64 + u64::from(chunk) * bytes;
     for page in 0..u64::from(CHUNK_METADATA_PAGES) {
         let frame = supply();
-        kernel_map::zero(frame);
+        super::contents::zero(frame);
         let entry = kernel_map::entry(base + page * 4096, &mut || Some(supply()))
             .expect("the supply of page-table pages was checked");
         kernel_map::set(entry, frame, kernel_map::DATA);
