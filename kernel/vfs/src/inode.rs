@@ -369,6 +369,12 @@ impl Inode {
         any.downcast_ref()
     }
 
+    /// As [`downcast`](Self::downcast), for the only user of the inode.
+    pub fn downcast_mut<O: InodeOperations>(&mut self) -> Option<&mut O> {
+        let any: &mut dyn Any = &mut self.operations;
+        any.downcast_mut()
+    }
+
     /// What `stat` shows, the mount's part left empty. About a dozen plain loads.
     pub fn status(&self) -> FileStatus {
         self.operations.refresh(self);

@@ -15,6 +15,8 @@ use vfs::inode::{FIRST_POSITION, Inode};
 use vfs::name::{Name, hash_name};
 use vfs::{Error, Result, allocation};
 
+use crate::node::TmpNode;
+
 /// Gaps that a list may have before it is worth closing up.
 const GAPS_MIN: usize = 32;
 
@@ -29,11 +31,19 @@ pub(crate) struct Names {
     by_name: HashTable<(u32, u64)>,
     gaps: usize,
     next_cookie: u64,
+    /// While a tree is taken down: the directory to go on with after this one, see [`Names::dismantle`].
+    parked: Option<Arc<Inode>>,
 }
 
 impl Names {
     pub(crate) const fn new() -> Self {
-        Self { slots: Vec::new(), by_name: HashTable::new(), gaps: 0, next_cookie: FIRST_POSITION }
+        Self {
+            slots: Vec::new(),
+            by_name: HashTable::new(),
+            gaps: 0,
+            next_cookie: FIRST_POSITION,
+            parked: None,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -108,8 +118,40 @@ impl Names {
             .filter_map(|slot| slot.entry.as_ref().map(|(name, inode)| (name, inode, slot.cookie + 1)))
     }
 
+    /// Drops everything below the directory, however deep, without recursion and without memory: a directory that is
+    /// entered keeps the rest of the list of the one it is in, and is parked there until its own list is done.
+    pub(crate) fn dismantle(&mut self) {
+        let mut slots = core::mem::take(&mut self.slots);
+        let mut parked: Option<Arc<Inode>> = None;
+        loop {
+            if let Some(slot) = slots.pop() {
+                let Some((_, mut inode)) = slot.entry else { continue };
+                // A directory that somebody else still uses is taken down when that ends.
+                if let Some(inner) = Arc::get_mut(&mut inode).and_then(names_of) {
+                    core::mem::swap(&mut inner.slots, &mut slots);
+                    inner.parked = parked.take();
+                    parked = Some(inode);
+                }
+            } else {
+                let Some(mut inode) = parked.take() else { return };
+                let Some(inner) =
+                    Arc::get_mut(&mut inode).and_then(|inode| inode.downcast_mut::<TmpNode>()?.names_mut())
+                else {
+                    return;
+                };
+                slots = core::mem::take(&mut inner.slots);
+                parked = inner.parked.take();
+            }
+        }
+    }
+
     /// The position behind the last entry.
     pub(crate) fn end(&self) -> u64 {
         self.next_cookie
     }
+}
+
+/// The names of an inode that is a directory with names.
+fn names_of(inode: &mut Inode) -> Option<&mut Names> {
+    inode.downcast_mut::<TmpNode>()?.names_mut().filter(|names| names.len() > 0)
 }

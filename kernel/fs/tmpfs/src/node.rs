@@ -77,6 +77,14 @@ impl TmpNode {
         }
     }
 
+    /// The names of a directory that nobody else uses.
+    pub(crate) fn names_mut(&mut self) -> Option<&mut Names> {
+        match &mut self.contents {
+            Contents::Directory(names) => Some(names.get_mut()),
+            _ => None,
+        }
+    }
+
     fn file_cache(&self) -> Result<(&Arc<FileCache>, &Seals)> {
         match &self.contents {
             Contents::File { cache, seals } => Ok((cache, seals)),
@@ -192,6 +200,9 @@ impl TmpNode {
 
 impl Drop for TmpNode {
     fn drop(&mut self) {
+        if let Some(names) = self.names_mut() {
+            names.dismantle();
+        }
         self.limits.release_inode();
     }
 }

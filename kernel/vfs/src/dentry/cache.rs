@@ -84,7 +84,13 @@ fn examine(queue: &SpinLock<VecDeque<Weak<Dentry>>>) -> Option<bool> {
         }
         return Some(false);
     }
-    entry.evict();
+    if !entry.evict(REFERENCES_WHEN_UNUSED) {
+        let mut entries = queue.lock();
+        if entries.try_reserve(1).is_ok() {
+            entries.push_back(front);
+        }
+        return Some(false);
+    }
     ENTRIES.decrement();
     Some(true)
 }

@@ -138,17 +138,29 @@ impl Children {
         Ok(table)
     }
 
-    /// Empties the bucket of `hash` if all of its entries are dead. Allocates nothing: for when memory is short.
-    pub(super) fn sweep_dead_bucket(&self, parent: &Arc<Dentry>, hash: u32) {
+    /// Takes an entry out if there are no more than `references` of it. Allocates nothing, since memory may be short: the
+    /// entry stays in its bucket, dead, until all others there are.
+    pub(super) fn evict(
+        &self,
+        parent: &Arc<Dentry>,
+        entry: &Arc<Dentry>,
+        hash: u32,
+        references: usize,
+    ) -> bool {
         let mut count = self.count.lock();
         let guard = rcu::read();
-        let Some(table) = self.table.read(&guard) else { return };
-        let pointer = table.bucket(hash);
-        let Some(old) = pointer.read(&guard) else { return };
-        if old.0.iter().all(|(hash, entry)| !is_alive(parent, *hash, entry, &guard)) {
-            *count -= old.0.len();
-            pointer.replace(None);
+        // Renamed or removed since it was looked at: not ours to judge.
+        if !is_alive(parent, hash, entry, &guard) || !entry.unhash_unused(references) {
+            return false;
         }
+        if let Some(table) = self.table.read(&guard)
+            && let Some(old) = table.bucket(hash).read(&guard)
+            && old.0.iter().all(|(hash, entry)| !is_alive(parent, *hash, entry, &guard))
+        {
+            *count -= old.0.len();
+            table.bucket(hash).replace(None);
+        }
+        true
     }
 
     /// Drops dead entries from the bucket of `hash`, as far as there is memory to do so.

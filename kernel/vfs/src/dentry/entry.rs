@@ -10,7 +10,8 @@
 //!
 //! # States
 //! *Hashed*: found under its parent. *Unhashed* (deleted, evicted or replaced): no longer found, alive as long as
-//! somebody refers to it. The only transition is hashed → unhashed ([`DentryFlags::UNHASHED`] is never cleared), and
+//! somebody refers to it. The only transition is hashed → unhashed ([`DentryFlags::UNHASHED`]; an eviction that finds the
+//! entry in use takes it back), and
 //! it is made under the parent's children lock, by whoever holds the parent inode's lock exclusively or, for unused
 //! entries, by the shrinker.
 //!
@@ -20,7 +21,7 @@
 //! - Two hashed entries of one parent never have the same name.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use bitflags::bitflags;
 use sync::rcu::{self, RcuReadGuard};
@@ -225,12 +226,34 @@ impl Dentry {
         }
     }
 
-    /// As [`unhash`](Self::unhash) without allocating: it stays in its bucket until all others there are dead.
-    pub(super) fn evict(self: &Arc<Self>) {
-        self.set_flags(DentryFlags::UNHASHED);
-        if let Some((parent, hash)) = self.home() {
-            parent.children.sweep_dead_bucket(&parent, hash);
+    /// Takes it out as unused, unless there are more than `references`: then it stays, and the answer is false.
+    pub(super) fn evict(self: &Arc<Self>, references: usize) -> bool {
+        self.home().is_some_and(|(parent, hash)| parent.children.evict(&parent, self, hash, references))
+    }
+
+    /// Sets the flag if nobody uses it. The caller holds the parent's children lock: nobody enters the name meanwhile.
+    ///
+    /// Who takes a reference under RCU looks at the flag *afterwards* ([`still_hashed`](Self::still_hashed)), and this
+    /// looks at the number of references after setting the flag: one of the two sees the other. In a directory that is
+    /// evicted nobody can enter names: that takes a reference.
+    pub(super) fn unhash_unused(self: &Arc<Self>, references: usize) -> bool {
+        // SeqCst: see above; pairs with the fence in `still_hashed`.
+        self.flags.fetch_or(DentryFlags::UNHASHED.bits(), Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let unused = Arc::strong_count(self) <= references && self.children.is_empty();
+        if !unused {
+            self.flags.fetch_and(!DentryFlags::UNHASHED.bits(), Ordering::SeqCst);
         }
+        unused
+    }
+
+    /// Whether a reference that was just taken under RCU is one of an entry that is still found; else it is to be
+    /// looked up anew.
+    #[inline]
+    pub(crate) fn still_hashed(&self) -> bool {
+        // SeqCst: the reference was taken before the flag is read; pairs with the fence in `evict`.
+        fence(Ordering::SeqCst);
+        !self.flags().contains(DentryFlags::UNHASHED)
     }
 
     /// The directory whose table has it, and under which hash.

@@ -138,6 +138,11 @@ impl FileLocks {
         }
     }
 
+    /// Whether somebody waits for a lock.
+    pub fn has_waiters(&self) -> bool {
+        !self.released.is_empty()
+    }
+
     /// Calls `each` with every record lock (for `/proc/locks`), one hold of the lock for each.
     pub fn for_each_record(&self, mut each: impl FnMut(RecordDescription)) {
         let mut index = 0;

@@ -15,6 +15,9 @@ fn cached(parent: &Arc<Dentry>, directory: &Inode, name: &[u8]) -> Option<Arc<De
         let guard = rcu::read();
         parent.cached_child(name, hash_name(name), &guard)?.clone()
     };
+    if !entry.still_hashed() {
+        return None;
+    }
     entry.mark_referenced();
     if parent.flags().contains(DentryFlags::VOLATILE)
         && let Some(inode) = entry.inode()

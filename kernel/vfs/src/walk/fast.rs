@@ -98,8 +98,15 @@ pub(super) fn walk(rules: &Rules<'_>, start: &Path, text: &[u8], offset: usize) 
         done = end;
     }
     let moved = !Arc::ptr_eq(dentry, &start.dentry) || !Arc::ptr_eq(mount, &start.mount);
-    let place = if moved { Some(Path::new(mount.clone(), dentry.clone())) } else { None };
-    Progress { place, offset: done, absent }
+    if !moved {
+        return Progress { place: None, offset: done, absent };
+    }
+    let place = Path::new(mount.clone(), dentry.clone());
+    if !place.dentry.still_hashed() {
+        // Evicted (or removed) just now: the slow steps go this way again.
+        return Progress { place: None, offset, absent: false };
+    }
+    Progress { place: Some(place), offset: done, absent }
 }
 
 /// The next component at or after `offset`, and where it ends.

@@ -27,21 +27,23 @@ fn inodes_in_use(world: &World) -> u64 {
 #[test]
 fn changing_names_survives_every_failure() {
     sched::current();
-    for number in 0.. {
-        inject(number);
-        let world = World::try_new();
-        if let Ok(world) = &world {
-            tolerate(change_names(world));
+    super::alone(|| {
+        for number in 0.. {
+            inject(number);
+            let world = World::try_new();
+            if let Ok(world) = &world {
+                tolerate(change_names(world));
+            }
+            let failed = stop_injection();
+            if let Ok(world) = &world {
+                clean_up(world, &format!("failure {number} at {failed:?}"));
+            }
+            if failed.is_none() {
+                assert!(number > 50, "only {number} failure points");
+                return;
+            }
         }
-        let failed = stop_injection();
-        if let Ok(world) = &world {
-            clean_up(world, &format!("failure {number} at {failed:?}"));
-        }
-        if failed.is_none() {
-            assert!(number > 50, "only {number} failure points");
-            return;
-        }
-    }
+    });
 }
 
 fn change_names(world: &World) -> Result<()> {

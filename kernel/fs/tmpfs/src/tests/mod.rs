@@ -1,6 +1,7 @@
 //! The file layer and `tmpfs` together, as system calls use them.
 
 mod archive;
+mod concurrency;
 mod failure;
 mod files;
 mod model;
@@ -27,6 +28,35 @@ use vfs::{Error, Result};
 pub(crate) struct World {
     pub(crate) places: Places,
     pub(crate) credentials: Credentials,
+    _presence: Option<Presence>,
+}
+
+/// Tests with a world of their own: the entry cache is one for all of them. Who counts what is left in it waits until
+/// nobody else evicts entries, since that leaves them with another processor until its next grace period.
+static PRESENT: (std::sync::Mutex<usize>, std::sync::Condvar) =
+    (std::sync::Mutex::new(0), std::sync::Condvar::new());
+
+struct Presence;
+
+impl Presence {
+    fn new() -> Self {
+        *PRESENT.0.lock().unwrap() += 1;
+        Self
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        *PRESENT.0.lock().unwrap() -= 1;
+        PRESENT.1.notify_all();
+    }
+}
+
+/// Runs a test while no other has a world.
+pub(crate) fn alone(test: impl FnOnce()) {
+    let present = PRESENT.0.lock().unwrap();
+    let _nobody = PRESENT.1.wait_while(present, |number| *number > 0).unwrap();
+    test();
 }
 
 impl World {
@@ -37,12 +67,14 @@ impl World {
         let namespace = MountNamespace::new(mount)?;
         let root = namespace.root();
         let places = Places { cwd: root.clone(), root, namespace };
-        Ok(Self { places, credentials: Credentials::root() })
+        Ok(Self { places, credentials: Credentials::root(), _presence: None })
     }
 
     pub(crate) fn new() -> Self {
         sched::current();
-        Self::try_new().expect("memory for a test's file system")
+        let presence = Presence::new();
+        let world = Self::try_new().expect("memory for a test's file system");
+        Self { _presence: Some(presence), ..world }
     }
 
     pub(crate) fn become_user(&mut self, user: u32) {

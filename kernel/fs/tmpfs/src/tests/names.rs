@@ -242,3 +242,23 @@ fn extended_attributes_are_kept_listed_and_removed() {
     remove_attribute(&inode, b"user.one", root).unwrap();
     assert_eq!(remove_attribute(&inode, b"user.one", root).unwrap_err(), Error::NoData);
 }
+
+#[test]
+fn a_very_deep_tree_is_taken_down_without_recursion() {
+    let world = World::new();
+    world.mkdir("/mnt").unwrap();
+    let source = vfs::mount::MountSource::New { file_system: &crate::TMPFS, source: b"none", options: b"" };
+    let target = world.walk("/mnt").unwrap();
+    world.places.namespace.mount(source, &target, vfs::flags::MountFlags::empty()).unwrap();
+    let mut place = world.walk("/mnt").unwrap();
+    for _ in 0..20_000 {
+        world.context().make_directory(&place, b"deeper", 0o777).unwrap();
+        place = world.context().walk(&place, b"deeper", vfs::flags::LookupFlags::FOLLOW).unwrap();
+    }
+    drop((place, target));
+    let place = world.walk("/mnt").unwrap();
+    let flags = vfs::flags::UnmountFlags::DETACH;
+    world.places.namespace.unmount(place, flags, &world.places.root).unwrap();
+    super::settle();
+    assert_eq!(world.list("/mnt").unwrap().len(), 2);
+}
