@@ -112,7 +112,7 @@ static void errors(void)
     REAP(CHILD({ syscall(SYS_execveat, folder, "hello", (char *[]){ "h", "by folder", NULL }, environ, 0); }));
     SHOW(syscall(SYS_execveat, fd, "", words, environ, 0));
     SHOW(syscall(SYS_execveat, 77, "hello", words, environ, 0));
-    SHOW(syscall(SYS_execveat, fd, "", words, environ, 0x40));
+    SHOW(syscall(SYS_execveat, folder, "hello", words, environ, 0x40));
     symlink("/abi/hello", "link");
     SHOW(syscall(SYS_execveat, AT_FDCWD, "link", words, environ, AT_SYMLINK_NOFOLLOW));
     int busy = open("script", O_WRONLY);

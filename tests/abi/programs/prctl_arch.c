@@ -38,8 +38,9 @@ static void process(void)
     SHOW(prctl(PR_GET_TIMERSLACK));
     SHOW(prctl(PR_GET_SECCOMP));
     SHOW(prctl(0x7777, 0, 0, 0, 0));
-    int ends[2];
+    int ends[2], done[2];
     pipe(ends);
+    pipe(done);
     pid_t middle = CHILD({
         CHILD({
             signal(SIGUSR1, handler);
@@ -47,12 +48,14 @@ static void process(void)
             tell(ends[1]);
             for (int i = 0; i < 1000 && !caught; i++)
                 pause_ms(2);
+            hear(done[0]);
             printf("parent's death: %d\n", caught);
             tell(ends[1]);
         });
         hear(ends[0]);
     });
     REAP(middle);
+    tell(done[1]);
     hear(ends[0]);
 }
 

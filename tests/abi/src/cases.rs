@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use crate::image::Place;
 
 /// Seconds a case may take in the guest when it does not ask for more.
-const DEFAULT_LIMIT_SECONDS: u32 = 60;
+const DEFAULT_LIMIT_SECONDS: u32 = 30;
 
 /// How the result of a case is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

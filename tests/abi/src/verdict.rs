@@ -7,7 +7,7 @@ use crate::cases::{Case, Kind};
 use crate::stream::Outcome;
 
 /// Lines of a difference that are shown before the rest is only counted.
-const SHOWN_LINES: usize = 12;
+const SHOWN_LINES: usize = 40;
 
 /// Bytes of one line that are shown.
 const SHOWN_BYTES: usize = 240;
