@@ -12,6 +12,7 @@ use sched::current;
 
 use crate::errno::SysResult;
 use crate::process::process::{Process, State};
+use crate::process::thread::Thread;
 use crate::process::{family, init, table};
 use crate::signal::actions::{ActionFlags, IGNORE};
 use crate::signal::information::{ChildEvent, SignalInformation};
@@ -83,35 +84,72 @@ pub(crate) fn end_thread(mut task: Box<Task>) {
     drop((shared_files, shared_file_system, file_system, charge));
     crate::task::close_table(files);
     account(&process);
+    // Before the end is announced: who waits for it finds the memory free. The process's own reference goes there too.
+    drop(current().set_address_space(None));
+    drop(address_space);
+    finish_thread(&process, &thread, exit_code);
+}
 
+/// The thread is no more: its process goes on without it, or ends with it.
+fn finish_thread(process: &Arc<Process>, thread: &Arc<Thread>, exit_code: u32) {
     let tid = thread.tid();
     if tid == process.pid() {
         *process.last_name.lock() = thread.name();
         *process.last_credentials.lock() = thread.credentials();
         process.exit_status.store(exit_code, Ordering::Relaxed);
     }
-    let (last, status, completed_stop) = leave(&process, &thread);
+    let (last, status, completed_stop) = leave(process, thread);
     table::remove_thread(tid);
     if let Some(signal) = completed_stop {
-        crate::wait::tell_parent_of_stop(&process, ChildEvent::Stopped, signal);
+        crate::wait::tell_parent_of_stop(process, ChildEvent::Stopped, signal);
     }
     if last {
         if let Some(status) = status {
             process.exit_status.store(status, Ordering::Relaxed);
         }
-        end_process(&process);
+        end_process(process);
     }
     process.thread_event.wake_all();
-    drop(current().set_address_space(None));
-    drop(address_space);
+}
+
+/// Registers what happens to the process of a thread that overflowed its kernel stack. Once, at start-up.
+pub(crate) fn register_death_hook() {
+    sched::set_death_hook(thread_abandoned);
+}
+
+/// A thread died in the kernel and will never run again: its process ends with SIGSEGV. What the thread's own stack held cannot be
+/// dropped, so what others wait for (open files, memory) is given back by hand.
+fn thread_abandoned(kernel: sched::ThreadRef) {
+    let Some(thread) = kernel.personality().and_then(|object| object.downcast::<Thread>().ok()) else {
+        return;
+    };
+    let process = thread.process().clone();
+    process.begin_exit(Signal::SIGSEGV.number().into());
+    thread.exiting.store(true, Ordering::Relaxed);
+    let (files, file_system, charge) = {
+        let mut shared = thread.shared.lock();
+        (shared.files.take(), shared.file_system.take(), shared.charge.take())
+    };
+    // One reference here and the one that is lost on the dead stack.
+    const LAST_REFERENCES: usize = 2;
+    if let Some(files) = &files
+        && Arc::strong_count(files) <= LAST_REFERENCES
+    {
+        files.close_all();
+    }
+    drop((files, file_system, charge));
+    let space = process.address_space().filter(|_| process.thread_count() == 1);
+    finish_thread(&process, &thread, 0);
+    if let Some(space) = space
+        && Arc::strong_count(&space) <= LAST_REFERENCES
+    {
+        let _ = space.unmap(machine::address::UserAddr::new(0), machine::address::USER_END as u64);
+    }
 }
 
 /// Takes the thread off its process's list. Returns whether it was the last, the status of a group exit, and the signal of
 /// a stop that its leaving completed.
-fn leave(
-    process: &Process,
-    thread: &Arc<crate::process::thread::Thread>,
-) -> (bool, Option<u32>, Option<Signal>) {
+fn leave(process: &Process, thread: &Arc<Thread>) -> (bool, Option<u32>, Option<Signal>) {
     let mut signals = process.signals.lock();
     let mut threads = process.threads.lock();
     threads.retain(|other| !Arc::ptr_eq(other, thread));

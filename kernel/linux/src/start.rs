@@ -47,6 +47,8 @@ pub struct Command {
 pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
     init::start(end)?;
     crate::oom::install();
+    crate::vdso::start()?;
+    crate::exit::register_death_hook();
     crate::terminal::register();
     crate::signal::source::register();
     crate::proc::register()?;

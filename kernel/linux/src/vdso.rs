@@ -1,13 +1,214 @@
-//! The vDSO: code of the kernel's that reads clocks without entering it.
+//! The vDSO: an ELF image around the machine's clock-reading code, mapped into every program after the page of parameters it reads.
+//!
+//! Both frames are made once and shared by all programs. The image has what dynamic loaders and static C libraries look for: one
+//! loadable segment, a symbol table with a hash table of one bucket, a name. It is built at the first use.
 
-use memory::address_space::AddressSpace;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use machine::address::{PAGE_SIZE, UserAddr};
+use machine::vdso::{DATA_DISTANCE, Parameters, code, functions};
+use memory::address_space::{AddressSpace, MapBacking, MapRequest, Protection};
+use memory::frame::{Frame, Purpose, Zeroed};
+use memory::region::SpecialMapping;
+use sync::{Once, SpinLock};
+use zerocopy::IntoBytes;
 
 use crate::errno::Errno;
 
-/// Maps it into a new program; returns its address, 0 when there is none.
-pub fn map(_space: &AddressSpace) -> Result<u64, Errno> {
-    Ok(0)
+const PAGE: u64 = PAGE_SIZE as u64;
+/// Where the code starts in the image's page.
+const CODE_OFFSET: usize = DATA_DISTANCE - PAGE_SIZE;
+const HEADER_BYTES: usize = 64;
+const PROGRAM_HEADER_BYTES: usize = 56;
+const SYMBOL_BYTES: usize = 24;
+const NAME: &str = "linux-vdso.so.1";
+
+struct Mappings {
+    data: Arc<SpecialMapping>,
+    image: Arc<SpecialMapping>,
+    parameters: SpinLock<Frame>,
 }
 
-/// Publishes changed clock parameters.
-pub fn update() {}
+static MAPPINGS: Once<Mappings> = Once::new();
+
+/// Makes the pages. Once, at start-up.
+///
+/// # Errors
+/// ENOMEM.
+pub fn start() -> Result<(), Errno> {
+    let no_memory = |_| Errno::ENOMEM;
+    let data = Frame::allocate(Purpose::Kernel, Zeroed::Yes).map_err(no_memory)?;
+    let image = Frame::allocate(Purpose::Kernel, Zeroed::Yes).map_err(no_memory)?;
+    image.write(0, &build()?);
+    let mapping = |name, frame: &Frame| {
+        let mut frames = memory::fallible::try_vec(1).map_err(no_memory)?;
+        frames.push(frame.clone());
+        memory::fallible::try_arc(SpecialMapping::new(name, frames)).map_err(no_memory)
+    };
+    let mappings = Mappings {
+        data: mapping("[vvar]", &data)?,
+        image: mapping("[vdso]", &image)?,
+        parameters: SpinLock::new(data),
+    };
+    MAPPINGS.call_once(|| mappings);
+    update();
+    machine::time::set_vdso_hook(update);
+    Ok(())
+}
+
+/// Maps it into a new program; returns its address, 0 when there is none.
+pub fn map(space: &AddressSpace) -> Result<u64, Errno> {
+    let Some(mappings) = MAPPINGS.get() else { return Ok(0) };
+    let place = space
+        .map(MapRequest::anonymous(2 * PAGE, Protection::empty()))
+        .map_err(crate::memory::errno_of)?
+        .as_u64();
+    let special = |mapping: &Arc<SpecialMapping>, protection: Protection, address: u64| {
+        let request = MapRequest {
+            backing: MapBacking::Special(mapping.clone()),
+            maximum: Protection::READ | Protection::EXECUTE,
+            ..MapRequest::anonymous(PAGE, protection)
+        };
+        space.map(request.at(UserAddr::new(address))).map(drop).map_err(crate::memory::errno_of)
+    };
+    special(&mappings.data, Protection::READ, place)?;
+    special(&mappings.image, Protection::READ | Protection::EXECUTE, place + PAGE)?;
+    Ok(place + PAGE)
+}
+
+/// Publishes changed clock parameters: sequence odd, the rest, sequence even.
+pub fn update() {
+    let Some(mappings) = MAPPINGS.get() else { return };
+    let frame = mappings.parameters.lock();
+    let mut word = [0; 4];
+    frame.read(0, &mut word);
+    let sequence = u32::from_ne_bytes(word);
+    debug_assert!(sequence.is_multiple_of(2), "updates are one at a time");
+    frame.write(0, &sequence.wrapping_add(1).to_ne_bytes());
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    let parameters = current();
+    let words = [
+        u64::from(parameters.mode) << 32 | u64::from(sequence.wrapping_add(1)),
+        parameters.base_cycles,
+        parameters.base_ns,
+        parameters.multiplier,
+        parameters.shift.into(),
+        parameters.realtime_offset_ns,
+    ];
+    frame.write(0, words.as_bytes());
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    frame.write(0, &sequence.wrapping_add(2).to_ne_bytes());
+}
+
+fn current() -> Parameters {
+    let realtime_offset_ns = crate::time::clock::realtime_offset_ns();
+    match machine::time::vdso_parameters() {
+        Some(clock) => Parameters {
+            mode: 1,
+            base_cycles: clock.base_cycles,
+            base_ns: clock.base_ns,
+            multiplier: clock.multiplier,
+            shift: clock.shift,
+            realtime_offset_ns,
+            ..Parameters::default()
+        },
+        None => Parameters::default(),
+    }
+}
+
+fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
+    image[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Builds the image: headers, symbols, names, hash table and dynamic section below the code, all in one page.
+fn build() -> Result<Vec<u8>, Errno> {
+    let mut image = memory::fallible::try_vec_of(0u8, PAGE_SIZE).map_err(|_| Errno::ENOMEM)?;
+    let functions = functions();
+    let count = functions.len() + 1;
+    let symbols = HEADER_BYTES + 2 * PROGRAM_HEADER_BYTES;
+    let hash = symbols + count * SYMBOL_BYTES;
+    let names = hash + (2 + 1 + count) * 4;
+
+    // Names, and symbols that point to them.
+    let mut next_name = names + 1;
+    for (index, function) in functions.iter().enumerate() {
+        let value = (CODE_OFFSET + function.offset) as u64;
+        let at = symbols + (index + 1) * SYMBOL_BYTES;
+        // Global function in section 1 (any but "undefined").
+        put(&mut image, at, &((next_name - names) as u32).to_le_bytes());
+        put(&mut image, at + 4, &[0x12, 0, 1, 0]);
+        put(&mut image, at + 8, &value.to_le_bytes());
+        put(&mut image, at + 16, &32u64.to_le_bytes());
+        put(&mut image, next_name, function.name.as_bytes());
+        next_name += function.name.len() + 1;
+    }
+    let own_name = next_name - names;
+    put(&mut image, next_name, NAME.as_bytes());
+    next_name += NAME.len() + 1;
+
+    // One bucket whose chain goes through all symbols.
+    put(&mut image, hash, [1, count as u32, 1].as_bytes());
+    for index in 0..count {
+        let next = if index > 0 && index + 1 < count { index as u32 + 1 } else { 0 };
+        put(&mut image, hash + 12 + index * 4, &next.to_le_bytes());
+    }
+
+    let dynamic = next_name.next_multiple_of(8);
+    let entries: [u64; 14] = [
+        4,
+        hash as u64, // DT_HASH
+        5,
+        names as u64, // DT_STRTAB
+        6,
+        symbols as u64, // DT_SYMTAB
+        10,
+        (next_name - names) as u64, // DT_STRSZ
+        11,
+        SYMBOL_BYTES as u64, // DT_SYMENT
+        14,
+        own_name as u64, // DT_SONAME
+        0,
+        0,
+    ];
+    put(&mut image, dynamic, entries.as_bytes());
+    let code = code();
+    assert!(dynamic + size_of_val(&entries) <= CODE_OFFSET, "tables lie below the code");
+    assert!(CODE_OFFSET + code.len() <= PAGE_SIZE, "the code fits its page");
+    put(&mut image, CODE_OFFSET, code);
+    put_headers(&mut image, dynamic, size_of_val(&entries));
+    Ok(image)
+}
+
+fn put_headers(image: &mut [u8], dynamic: usize, dynamic_bytes: usize) {
+    put(image, 0, b"\x7fELF\x02\x01\x01");
+    // Shared object for x86-64, version 1.
+    put(image, 16, [3u16, 62, 1, 0].as_bytes());
+    put(image, 24, [CODE_OFFSET as u64, HEADER_BYTES as u64, 0].as_bytes());
+    put(image, 52, [HEADER_BYTES as u16, PROGRAM_HEADER_BYTES as u16, 2, 0, 0, 0].as_bytes());
+    let mut header = |index: usize, kind: u32, flags: u32, start: usize, bytes: usize, align: u64| {
+        let at = HEADER_BYTES + index * PROGRAM_HEADER_BYTES;
+        let (start, bytes) = (start as u64, bytes as u64);
+        put(image, at, [kind, flags].as_bytes());
+        put(image, at + 8, [start, start, start, bytes, bytes, align].as_bytes());
+    };
+    header(0, 1, 5, 0, PAGE_SIZE, PAGE);
+    header(1, 2, 4, dynamic, dynamic_bytes, 8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_image_is_an_elf_file_with_its_functions() {
+        let image = build().expect("memory");
+        let header = crate::elf::Header::parse(&image).expect("well formed");
+        let start = header.offset as usize;
+        let program = header.program(&image[start..start + header.table_bytes()]).expect("well formed");
+        assert!(program.relocatable);
+        assert_eq!(program.segments.len(), 1);
+        let text = alloc::string::String::from_utf8_lossy(&image);
+        assert!(text.contains("__vdso_clock_gettime") && text.contains(NAME));
+    }
+}

@@ -35,6 +35,7 @@ pub mod uart;
 pub mod user;
 pub mod user_memory;
 pub mod user_state;
+pub mod vdso;
 
 #[cfg(target_os = "none")]
 pub use backend::trap::frame::TrapFrame;
