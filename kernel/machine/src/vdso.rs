@@ -45,6 +45,13 @@ mod image {
 
     core::arch::global_asm!(
         ".pushsection .rodata.starling_vdso, \"a\"",
+        ".global starling_vdso_start",
+        ".global starling_vdso_clock_gettime",
+        ".global starling_vdso_gettimeofday",
+        ".global starling_vdso_time",
+        ".global starling_vdso_getcpu",
+        ".global starling_vdso_clock_getres",
+        ".global starling_vdso_end",
         ".balign 64",
         "starling_vdso_start:",
         "starling_vdso_clock_gettime:",
