@@ -3,7 +3,7 @@
 //! An [`Inode`] is one allocation: a head with the attributes every file has, followed by the file system's own part
 //! `O`, which implements [`InodeOperations`]. Attributes are independent atomics: `stat` and permission checks read
 //! them with plain loads, no lock and no call into the file system; whoever changes one holds no lock either, or, where
-//! several must change together with the contents (write, truncate, directory changes), the inode's [`lock`].
+//! several must change together with the contents (write, truncate, directory changes), the inode's [`lock`](Inode::lock).
 //!
 //! # Locks
 //! - [`Inode::lock`] (sleeping, shared for lookups and directory reading, exclusive for changes of a directory or of a

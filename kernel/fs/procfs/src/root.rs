@@ -9,7 +9,7 @@ use vfs::inode::DirectorySink;
 use vfs::superblock::{FileSystemType, Superblock};
 use vfs::{Error, Result, allocation};
 
-use crate::static_tree::ROOT;
+use crate::static_tree::TREE;
 
 /// `PROC_SUPER_MAGIC`
 const MAGIC: u64 = 0x9fa0;
@@ -61,7 +61,7 @@ impl Directory for Root {
     fn lookup(&self, name: &[u8]) -> Result<Node> {
         match parse_number(name) {
             Some(number) => SOURCE.get().and_then(|source| source.process(number)).ok_or(Error::NotFound),
-            None => ROOT.lookup(name),
+            None => TREE.root().lookup(name),
         }
     }
 
@@ -69,7 +69,7 @@ impl Directory for Root {
         let mut position = position;
         if position < PROCESSES {
             let mut full = Full { sink, full: false };
-            position = ROOT.list(position, &mut full)?;
+            position = TREE.root().list(position, &mut full)?;
             if full.full {
                 return Ok(position);
             }
@@ -96,12 +96,12 @@ impl Directory for Root {
                 .get()
                 .and_then(|source| source.next(process))
                 .is_some_and(|(found, inode)| found == process && inode == number),
-            None => ROOT.still_valid(name, number),
+            None => TREE.root().still_valid(name, number),
         }
     }
 
     fn links(&self) -> u32 {
-        ROOT.links()
+        TREE.root().links()
     }
 }
 

@@ -17,9 +17,11 @@
 mod directory;
 mod file;
 mod inode;
+mod path_tree;
 mod tree;
 
 pub use directory::{Directory, StaticDirectory};
 pub use file::{File, GeneratedFile, knob, text_file};
 pub use inode::{Body, Link, Node};
+pub use path_tree::PathTree;
 pub use tree::{new_superblock, next_number};
