@@ -162,6 +162,7 @@ fn register_file_systems() {
     vfs::superblock::register_file_system(&sysfs::SYSFS);
     devpts::register();
     console::nodes::register(devpts::find);
+    linux::proc::register_devices();
 }
 
 /// Unpacks the boot archive; its place is the root of the first name space.

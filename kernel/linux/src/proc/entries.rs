@@ -294,7 +294,7 @@ pub(super) fn status(subject: &Subject, out: &mut Text) -> Result<()> {
         thread.as_ref().and_then(|thread| thread.kernel_thread()).map_or(cpus, |kernel| kernel.affinity());
     let allowed = allowed.intersection(cpus);
     let _ = write!(out, "Cpus_allowed:\t{:x}\nCpus_allowed_list:\t", allowed.bits());
-    super::system::write_cpu_list(allowed, out);
+    super::processors::write_cpu_list(allowed, out);
     let switches =
         thread.as_ref().and_then(|thread| thread.kernel_thread()).map_or(0, |kernel| kernel.switches());
     let _ = write!(

@@ -1,13 +1,33 @@
-//! What `/proc` shows: a directory for each process, and the state of the system.
+//! What `/proc` and `/sys` show: a directory for each process, and the state of the system.
 //!
-//! `process` is the directory of a process, `entries` its files, `maps` those about its memory, `descriptors` those about
-//! its open files, `system` the files in the root.
+//! | module | what it shows |
+//! |---|---|
+//! | `root` | who fills which entry of the roots |
+//! | `process` | the directory of a process: names, kinds, who may look |
+//! | `entries`, `maps`, `mounts` | its files |
+//! | `descriptors` | its open files |
+//! | `processors`, `processor_model` | what the processors are and do |
+//! | `memory_numbers` | the state of memory |
+//! | `lists` | drivers, file systems and the like |
+//! | `settings` | `/proc/sys` |
+//! | `kernel_objects` | `/sys` |
+//! | `stack_test` | `/dev/kstack_test` |
+//!
+//! Nothing is formatted with a spin lock held, and never two locks are held at once: texts grow in memory that may have to be
+//! reclaimed first.
 
 mod descriptors;
 mod entries;
+mod kernel_objects;
+mod lists;
 mod maps;
+mod memory_numbers;
 mod mounts;
 mod process;
-mod system;
+mod processor_model;
+mod processors;
+mod root;
+mod settings;
+mod stack_test;
 
-pub use system::register;
+pub use root::{register, register_devices};

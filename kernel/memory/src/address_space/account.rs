@@ -39,12 +39,19 @@ pub fn set_commit_ratio(percent: u32) {
 }
 
 /// The mode.
-pub(super) fn mode() -> CommitMode {
+#[must_use]
+pub fn commit_mode() -> CommitMode {
     match MODE.load(Ordering::Relaxed) {
         1 => CommitMode::Always,
         2 => CommitMode::Never,
         _ => CommitMode::Heuristic,
     }
+}
+
+/// The percentage of memory that mode 2 may promise.
+#[must_use]
+pub fn commit_ratio() -> u32 {
+    RATIO.load(Ordering::Relaxed)
 }
 
 /// Pages promised now.
@@ -61,7 +68,7 @@ pub fn commit_limit_pages() -> u64 {
 
 /// Promises pages.
 pub(super) fn charge(pages: u64) -> Result<(), MapError> {
-    let refused = match mode() {
+    let refused = match commit_mode() {
         CommitMode::Always => false,
         CommitMode::Heuristic => pages > SMALL_PAGES && pages > frame::total_frames(),
         CommitMode::Never => pages > 0 && committed_pages() + pages > commit_limit_pages(),

@@ -154,7 +154,7 @@ pub(super) fn is_data(flags: RegionFlags) -> bool {
 pub(super) fn counts_as_committed(flags: RegionFlags) -> bool {
     flags.contains(RegionFlags::WRITE)
         && !flags.contains(RegionFlags::SHARED)
-        && (!flags.contains(RegionFlags::NO_RESERVE) || account::mode() == CommitMode::Never)
+        && (!flags.contains(RegionFlags::NO_RESERVE) || account::commit_mode() == CommitMode::Never)
 }
 
 fn check_object(request: &MapRequest) -> Result<(), MapError> {

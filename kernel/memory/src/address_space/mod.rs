@@ -56,7 +56,10 @@ mod usage;
 #[cfg(test)]
 mod tests;
 
-pub use account::{CommitMode, commit_limit_pages, committed_pages, set_commit_mode, set_commit_ratio};
+pub use account::{
+    CommitMode, commit_limit_pages, commit_mode, commit_ratio, committed_pages, set_commit_mode,
+    set_commit_ratio,
+};
 pub use error::MapError;
 pub use futex::FutexKey;
 pub use request::{

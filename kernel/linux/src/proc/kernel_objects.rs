@@ -1,0 +1,144 @@
+//! `/sys`: the processors, the one memory node, and the directories that programs expect to be there.
+
+use alloc::format;
+use core::fmt::Write;
+
+use machine::cpu::{self, CpuSet};
+use vfs::Result;
+use vfs::text::Text;
+
+use super::memory_numbers;
+use super::processors::write_cpu_list;
+
+/// Directories without contents so far.
+const DIRECTORIES: [&str; 10] = [
+    "block",
+    "bus",
+    "class",
+    "class/block",
+    "class/net",
+    "class/tty",
+    "dev",
+    "firmware",
+    "fs/cgroup",
+    "module",
+];
+
+/// Fills /sys. Once, at start-up.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn register() -> Result<()> {
+    for path in DIRECTORIES {
+        sysfs::directory(path)?;
+    }
+    fixed("kernel/mm/transparent_hugepage/enabled", "always madvise [never]")?;
+    fixed("kernel/address_bits", "64")?;
+    fixed("kernel/cpu_byteorder", "little")?;
+    processors()?;
+    node()
+}
+
+/// A line that never changes.
+fn fixed(path: &str, value: &'static str) -> Result<()> {
+    line(path, move |out| drop(out.write_str(value)))
+}
+
+fn line(path: &str, show: impl Fn(&mut Text) + Send + Sync + 'static) -> Result<()> {
+    sysfs::add_text(path, move |out| {
+        show(out);
+        let _ = out.write_str("\n");
+        Ok(())
+    })
+}
+
+fn cpu_list(path: &str, cpus: impl Fn() -> CpuSet + Send + Sync + 'static) -> Result<()> {
+    line(path, move |out| write_cpu_list(cpus(), out))
+}
+
+fn cpu_mask(path: &str, cpus: impl Fn() -> CpuSet + Send + Sync + 'static) -> Result<()> {
+    line(path, move |out| write_mask(cpus(), cpu::count(), out))
+}
+
+/// A set as a bit mask in words of 32 bits, the highest first, as wide as there are processors.
+fn write_mask(cpus: CpuSet, count: usize, out: &mut dyn Write) {
+    let bits = cpus.bits();
+    let _ = match count {
+        0..=32 => {
+            let digits = count.max(1).div_ceil(4);
+            write!(out, "{bits:0digits$x}")
+        }
+        _ => write!(
+            out,
+            "{:0digits$x},{:08x}",
+            bits >> 32,
+            bits & 0xffff_ffff,
+            digits = (count - 32).div_ceil(4)
+        ),
+    };
+}
+
+fn present() -> CpuSet {
+    CpuSet::first(cpu::count())
+}
+
+fn processors() -> Result<()> {
+    const BASE: &str = "devices/system/cpu";
+    cpu_list(&format!("{BASE}/online"), cpu::online)?;
+    cpu_list(&format!("{BASE}/possible"), present)?;
+    cpu_list(&format!("{BASE}/present"), present)?;
+    cpu_list(&format!("{BASE}/offline"), || present().difference(cpu::online()))?;
+    line(&format!("{BASE}/kernel_max"), |out| drop(write!(out, "{}", cpu::MAX_CPUS - 1)))?;
+    for cpu in present().iter() {
+        let base = format!("{BASE}/cpu{}", cpu.index());
+        // The first processor can't be switched off, so it has no switch.
+        if cpu.index() > 0 {
+            line(&format!("{base}/online"), move |out| {
+                let _ = write!(out, "{}", u8::from(cpu::online().contains(cpu)));
+            })?;
+        }
+        let topology = format!("{base}/topology");
+        line(&format!("{topology}/core_id"), move |out| drop(write!(out, "{}", cpu.index())))?;
+        fixed(&format!("{topology}/physical_package_id"), "0")?;
+        fixed(&format!("{topology}/die_id"), "0")?;
+        for name in ["thread_siblings", "core_cpus"] {
+            cpu_mask(&format!("{topology}/{name}"), move || CpuSet::only(cpu))?;
+            cpu_list(&format!("{topology}/{name}_list"), move || CpuSet::only(cpu))?;
+        }
+        for name in ["core_siblings", "package_cpus", "die_cpus"] {
+            cpu_mask(&format!("{topology}/{name}"), cpu::online)?;
+            cpu_list(&format!("{topology}/{name}_list"), cpu::online)?;
+        }
+    }
+    Ok(())
+}
+
+fn node() -> Result<()> {
+    const BASE: &str = "devices/system/node";
+    for name in ["online", "possible", "has_cpu", "has_memory", "has_normal_memory"] {
+        fixed(&format!("{BASE}/{name}"), "0")?;
+    }
+    cpu_list(&format!("{BASE}/node0/cpulist"), cpu::online)?;
+    cpu_mask(&format!("{BASE}/node0/cpumap"), cpu::online)?;
+    fixed(&format!("{BASE}/node0/distance"), "10")?;
+    sysfs::add_text(&format!("{BASE}/node0/meminfo"), memory_numbers::node_memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    #[test]
+    fn masks_are_as_wide_as_the_machine() {
+        let mask = |bits, count| {
+            let mut text = String::new();
+            write_mask(CpuSet::from_bits(bits), count, &mut text);
+            text
+        };
+        assert_eq!(mask(3, 2), "3");
+        assert_eq!(mask(1, 8), "01");
+        assert_eq!(mask(0xff, 32), "000000ff");
+        assert_eq!(mask(1 << 40 | 1, 48), "0100,00000001");
+    }
+}

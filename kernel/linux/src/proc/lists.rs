@@ -1,0 +1,105 @@
+//! What there is in the system: `version`, `filesystems`, `devices`, `misc`, `swaps`, `partitions`, `net/dev`, and the calls that
+//! programs missed.
+
+use core::fmt::Write;
+
+use vfs::text::Text;
+use vfs::{FileKind, Result};
+
+/// The major number of devices that have only a minor of their own.
+const MISCELLANEOUS_MAJOR: u32 = 10;
+
+/// `version`
+pub(super) fn version(out: &mut Text) -> Result<()> {
+    let (release, version) = (crate::identity::RELEASE, crate::identity::version());
+    let _ = writeln!(out, "Linux version {release} (starling) (rustc) {version}");
+    Ok(())
+}
+
+/// `cmdline`
+pub(super) fn command_line(out: &mut Text) -> Result<()> {
+    let _ = writeln!(out, "{}", machine::boot::info().command_line);
+    Ok(())
+}
+
+/// `filesystems`
+pub(super) fn file_systems(out: &mut Text) -> Result<()> {
+    vfs::superblock::for_each_file_system(|file_system| {
+        let marker = if file_system.needs_device() { "" } else { "nodev" };
+        let _ = writeln!(out, "{marker}\t{}", file_system.name());
+    });
+    Ok(())
+}
+
+/// `devices`
+pub(super) fn devices(out: &mut Text) -> Result<()> {
+    let _ = out.write_str("Character devices:\n");
+    write_devices(FileKind::CharacterDevice, out);
+    let _ = out.write_str("\nBlock devices:\n");
+    write_devices(FileKind::BlockDevice, out);
+    Ok(())
+}
+
+/// The drivers of a kind by ascending major number.
+fn write_devices(wanted: FileKind, out: &mut Text) {
+    let mut next = 0;
+    loop {
+        let mut lowest: Option<u32> = None;
+        vfs::device::for_each(|kind, major, _| {
+            if kind == wanted && major >= next {
+                lowest = Some(lowest.map_or(major, |lowest| lowest.min(major)));
+            }
+        });
+        let Some(wanted_major) = lowest else { return };
+        let mut last = "";
+        vfs::device::for_each(|kind, major, name| {
+            let name = if major == MISCELLANEOUS_MAJOR { "misc" } else { name };
+            if kind == wanted && major == wanted_major && name != last {
+                let _ = writeln!(out, "{major:>3} {name}");
+                last = name;
+            }
+        });
+        next = wanted_major + 1;
+    }
+}
+
+/// `misc`
+pub(super) fn miscellaneous(out: &mut Text) -> Result<()> {
+    let _ = writeln!(out, "{:>3} {}", super::stack_test::MINOR, super::stack_test::NAME);
+    Ok(())
+}
+
+/// `swaps`: none.
+pub(super) fn swaps(out: &mut Text) -> Result<()> {
+    let _ = out.write_str("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n");
+    Ok(())
+}
+
+/// `partitions`: no disks yet.
+pub(super) fn partitions(out: &mut Text) -> Result<()> {
+    let _ = out.write_str("major minor  #blocks  name\n\n");
+    Ok(())
+}
+
+/// A file that shows nothing.
+pub(super) fn nothing(_out: &mut Text) -> Result<()> {
+    Ok(())
+}
+
+/// `net/dev`: no interfaces.
+pub(super) fn interfaces(out: &mut Text) -> Result<()> {
+    let _ = out.write_str(
+        "Inter-|   Receive                                                |  Transmit\n \
+         face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",
+    );
+    Ok(())
+}
+
+/// `starling/missing_syscalls`: number, how often, name.
+pub(super) fn missing_calls(out: &mut Text) -> Result<()> {
+    for (number, count) in crate::table::missed() {
+        let known = crate::table::DESCRIPTIONS.iter().find(|call| call.number == number);
+        let _ = writeln!(out, "{number} {count} {}", known.map_or("-", |call| call.name));
+    }
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! What the processors do: `stat`, `interrupts`, `softirqs`, `loadavg`, `uptime`.
+//!
+//! Counters of other processors are read while they count: sums may be off by what happens meanwhile, never by more.
+
+use core::fmt::Write;
+
+use machine::cpu::{self, CpuSet};
+use machine::interrupt;
+use sched::softirq;
+use sched::statistics::CpuTime;
+use vfs::Result;
+use vfs::text::Text;
+
+use crate::process::table;
+use crate::time::NS_PER_TICK;
+
+const SECOND_NS: u64 = crate::abi::NANOSECONDS;
+/// The lines of the old interrupt controllers come first among the vectors.
+const ISA_LINES: u8 = 16;
+/// The columns that programs expect in the `softirq` line, by the names of `/proc/softirqs`.
+const SOFTIRQ_COLUMNS: [&str; 10] =
+    ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+
+/// Writes CPU numbers as ranges: `0-2,5`.
+pub(super) fn write_cpu_list(cpus: CpuSet, out: &mut dyn Write) {
+    let mut numbers = cpus.iter().map(|cpu| cpu.index()).peekable();
+    let mut comma = "";
+    while let Some(start) = numbers.next() {
+        let mut end = start;
+        while let Some(next) = numbers.next_if(|&next| next == end + 1) {
+            end = next;
+        }
+        let _ = match start == end {
+            true => write!(out, "{comma}{start}"),
+            false => write!(out, "{comma}{start}-{end}"),
+        };
+        comma = ",";
+    }
+}
+
+/// `uptime`
+pub(super) fn uptime(out: &mut Text) -> Result<()> {
+    let idle_ns = cpu::online().iter().map(|cpu| sched::statistics::cpu_time(cpu).idle_ns).sum();
+    write_uptime(machine::time::now_ns(), idle_ns, out);
+    Ok(())
+}
+
+fn write_uptime(up_ns: u64, idle_ns: u64, out: &mut dyn Write) {
+    let hundredths = |ns: u64| (ns / SECOND_NS, ns % SECOND_NS / NS_PER_TICK);
+    let (up, idle) = (hundredths(up_ns), hundredths(idle_ns));
+    let _ = writeln!(out, "{}.{:02} {}.{:02}", up.0, up.1, idle.0, idle.1);
+}
+
+/// `loadavg`
+pub(super) fn load(out: &mut Text) -> Result<()> {
+    let one = 1u64 << sched::statistics::LOAD_SHIFT;
+    for load in sched::statistics::load_averages() {
+        // Rounded to hundredths.
+        let load = load + one / 200;
+        let _ = write!(out, "{}.{:02} ", load / one, load % one * 100 / one);
+    }
+    let (runnable, threads) = (sched::statistics::runnable(), table::thread_count());
+    let _ = writeln!(out, "{runnable}/{threads} {}", table::last_pid());
+    Ok(())
+}
+
+/// One `cpu` line: user, nice, system, idle, waiting for devices, interrupts, softirqs, and three for guests. Time of niced
+/// programs is part of the first column; interrupts belong to whoever they hit.
+fn write_times(name: &str, number: Option<usize>, time: &CpuTime, out: &mut dyn Write) {
+    let _ = match number {
+        Some(number) => write!(out, "{name}{number}"),
+        None => write!(out, "{name} "),
+    };
+    let ticks = |ns: u64| ns / NS_PER_TICK;
+    let _ = writeln!(
+        out,
+        " {} 0 {} {} 0 0 {} 0 0 0",
+        ticks(time.user_ns),
+        ticks(time.system_ns.saturating_sub(time.softirq_ns)),
+        ticks(time.idle_ns),
+        ticks(time.softirq_ns),
+    );
+}
+
+/// How often all processors together have taken a vector.
+fn interrupts_of(vector: u8) -> u64 {
+    cpu::online().iter().map(|cpu| interrupt::vector_count(cpu, vector)).sum()
+}
+
+/// `stat`
+pub(super) fn statistics(out: &mut Text) -> Result<()> {
+    let mut total = CpuTime::default();
+    for cpu in cpu::online().iter() {
+        let time = sched::statistics::cpu_time(cpu);
+        total.user_ns += time.user_ns;
+        total.system_ns += time.system_ns;
+        total.idle_ns += time.idle_ns;
+        total.softirq_ns += time.softirq_ns;
+        total.switches += time.switches;
+    }
+    write_times("cpu", None, &total, out);
+    for cpu in cpu::online().iter() {
+        write_times("cpu", Some(cpu.index()), &sched::statistics::cpu_time(cpu), out);
+    }
+    let all: u64 = (interrupt::FIRST_VECTOR..=u8::MAX).map(interrupts_of).sum();
+    let _ = write!(out, "intr {all}");
+    for line in 0..ISA_LINES {
+        let _ = write!(out, " {}", interrupts_of(interrupt::FIRST_VECTOR + line));
+    }
+    let _ = write!(
+        out,
+        "\nctxt {}\nbtime {}\nprocesses {}\nprocs_running {}\nprocs_blocked {}\nsoftirq {}",
+        total.switches,
+        crate::time::clock::realtime_offset_ns() / SECOND_NS,
+        table::forks(),
+        sched::statistics::runnable(),
+        sched::statistics::uninterruptible(),
+        (0..softirq::COUNT).map(softirqs_of).sum::<u64>(),
+    );
+    for column in SOFTIRQ_COLUMNS {
+        let index = softirq::NAMES.iter().position(|name| *name == column);
+        let _ = write!(out, " {}", index.map_or(0, softirqs_of));
+    }
+    let _ = out.write_str("\n");
+    Ok(())
+}
+
+/// How often all processors together have run a softirq.
+fn softirqs_of(index: usize) -> u64 {
+    cpu::online().iter().map(|cpu| softirq::count(cpu, index)).sum()
+}
+
+/// `softirqs`
+pub(super) fn softirqs(out: &mut Text) -> Result<()> {
+    let _ = out.write_str("                    ");
+    for cpu in cpu::online().iter() {
+        let _ = write!(out, "CPU{:<8}", cpu.index());
+    }
+    let _ = out.write_str("\n");
+    for (index, name) in softirq::NAMES.iter().enumerate() {
+        let _ = write!(out, "{name:>12}:");
+        for cpu in cpu::online().iter() {
+            let _ = write!(out, " {:>10}", softirq::count(cpu, index));
+        }
+        let _ = out.write_str("\n");
+    }
+    Ok(())
+}
+
+/// The label of one of the processors' own vectors, as Linux abbreviates its name.
+fn label_of(name: &str) -> &'static str {
+    match name {
+        "Local timer interrupts" => "LOC",
+        "Rescheduling interrupts" => "RES",
+        "Function call interrupts" => "CAL",
+        "Spurious interrupts" => "SPU",
+        "APIC errors" => "ERR",
+        _ => "OTH",
+    }
+}
+
+/// `interrupts`: vectors that were taken or belong to the processors themselves.
+pub(super) fn interrupts(out: &mut Text) -> Result<()> {
+    let _ = out.write_str("           ");
+    for cpu in cpu::online().iter() {
+        let _ = write!(out, "CPU{:<8}", cpu.index());
+    }
+    let _ = out.write_str("\n");
+    for vector in interrupt::FIRST_VECTOR..=u8::MAX {
+        let name = interrupt::vector_name(vector);
+        if name.is_none() && interrupts_of(vector) == 0 {
+            continue;
+        }
+        let line = vector - interrupt::FIRST_VECTOR;
+        let _ = match name {
+            Some(name) => write!(out, "{:>3}:", label_of(name)),
+            None => write!(out, "{line:>3}:"),
+        };
+        for cpu in cpu::online().iter() {
+            let _ = write!(out, " {:>10}", interrupt::vector_count(cpu, vector));
+        }
+        let _ = match name {
+            Some(name) => writeln!(out, "   {name}"),
+            None if line < ISA_LINES => writeln!(out, "  IO-APIC  {line:>3}-edge"),
+            None => writeln!(out, "  vector {vector:#x}"),
+        };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    #[test]
+    fn processor_lists_are_ranges() {
+        let list = |bits| {
+            let mut text = String::new();
+            write_cpu_list(CpuSet::from_bits(bits), &mut text);
+            text
+        };
+        assert_eq!(list(0), "");
+        assert_eq!(list(1), "0");
+        assert_eq!(list(0b1011_0111), "0-2,4-5,7");
+        assert_eq!(list(u64::MAX), "0-63");
+    }
+
+    #[test]
+    fn uptime_has_hundredths() {
+        let mut text = String::new();
+        write_uptime(61_059_999_999, 5_000_000_000, &mut text);
+        assert_eq!(text, "61.05 5.00\n");
+    }
+
+    #[test]
+    fn processor_lines_have_ten_columns() {
+        let time = CpuTime {
+            user_ns: 20_000_000,
+            system_ns: 50_000_000,
+            idle_ns: 70_000_000,
+            softirq_ns: 10_000_000,
+            switches: 9,
+        };
+        let mut text = String::new();
+        write_times("cpu", None, &time, &mut text);
+        write_times("cpu", Some(3), &time, &mut text);
+        assert_eq!(text, "cpu  2 0 4 7 0 0 1 0 0 0\ncpu3 2 0 4 7 0 0 1 0 0 0\n");
+    }
+}

@@ -1,0 +1,106 @@
+//! The root of /proc: who fills which entry, and the links `self` and `thread-self`.
+
+use alloc::sync::Arc;
+
+use vfs::generated::{Link, Node, knob};
+use vfs::inode::LinkTarget;
+use vfs::{Error, Result};
+
+use super::process::Processes;
+use super::{kernel_objects, lists, memory_numbers, processor_model, processors, settings, stack_test};
+use crate::terminal::calling_thread;
+
+/// Fills /proc and /sys. Once, at start-up.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn register() -> Result<()> {
+    static PROCESSES: Processes = Processes;
+    procfs::set_process_source(&PROCESSES);
+    links()?;
+    system()?;
+    memory()?;
+    settings::register()?;
+    kernel_objects::register()
+}
+
+/// Makes the devices of this crate. Once, at start-up, before /dev is first mounted.
+pub fn register_devices() {
+    stack_test::register();
+}
+
+fn links() -> Result<()> {
+    procfs::add("self", Node::link(vfs::allocation::arc(Caller { thread: false })?))?;
+    procfs::add("thread-self", Node::link(vfs::allocation::arc(Caller { thread: true })?))?;
+    for (name, target) in [("mounts", "self/mounts"), ("net", "self/net")] {
+        let text = move || vfs::allocation::arc_bytes(target.as_bytes());
+        procfs::add(name, Node::link(vfs::allocation::arc(text)?))?;
+    }
+    Ok(())
+}
+
+fn system() -> Result<()> {
+    procfs::add_text("cmdline", lists::command_line)?;
+    procfs::add_text("cpuinfo", processor_model::processors)?;
+    procfs::add_text("devices", lists::devices)?;
+    procfs::add_text("diskstats", lists::nothing)?;
+    procfs::add_text("filesystems", lists::file_systems)?;
+    procfs::add_text("interrupts", processors::interrupts)?;
+    procfs::add_text("loadavg", processors::load)?;
+    procfs::add_text("misc", lists::miscellaneous)?;
+    procfs::add_text("modules", lists::nothing)?;
+    procfs::add_text("partitions", lists::partitions)?;
+    procfs::add_text("softirqs", processors::softirqs)?;
+    procfs::add_text("stat", processors::statistics)?;
+    procfs::add_text("swaps", lists::swaps)?;
+    procfs::add_text("uptime", processors::uptime)?;
+    procfs::add_text("version", lists::version)?;
+    procfs::add_text("starling/missing_syscalls", lists::missing_calls)?;
+    // Requests are taken without effect: there are no keys behind them.
+    procfs::add("sysrq-trigger", Node::file(0o200, knob(|_| Ok(()), |_| Ok(()))?))
+}
+
+fn memory() -> Result<()> {
+    use ::memory::{heap, kstack, statistics};
+    // A text remembers when memory ran out: the writers' own results say nothing more.
+    procfs::add_text("meminfo", memory_numbers::memory)?;
+    procfs::add_text("buddyinfo", |out| {
+        let _ = statistics::write_buddyinfo(out);
+        Ok(())
+    })?;
+    procfs::add_text("vmstat", |out| {
+        let _ = statistics::write_vmstat(out);
+        Ok(())
+    })?;
+    procfs::add_text("zoneinfo", |out| {
+        let _ = statistics::write_zoneinfo(out);
+        Ok(())
+    })?;
+    procfs::add_text("kstack", |out| {
+        let _ = kstack::write_report(out);
+        Ok(())
+    })?;
+    let slabs = |out: &mut vfs::text::Text| {
+        let _ = heap::write_slabinfo(out);
+        Ok(())
+    };
+    procfs::add("slabinfo", Node::file(0o400, vfs::generated::text_file(slabs)?))
+}
+
+/// `self` and `thread-self`.
+struct Caller {
+    thread: bool,
+}
+
+impl Link for Caller {
+    fn target(&self) -> Result<LinkTarget> {
+        let thread = calling_thread().ok_or(Error::NotFound)?;
+        let (pid, tid) = (thread.process().pid(), thread.tid());
+        let text = match self.thread {
+            true => alloc::format!("{pid}/task/{tid}"),
+            false => alloc::format!("{pid}"),
+        };
+        let text: Arc<[u8]> = vfs::allocation::arc_bytes(text.as_bytes())?;
+        Ok(LinkTarget::Text(text))
+    }
+}

@@ -1,0 +1,263 @@
+//! `/proc/sys`: what can be looked at and changed while the system runs.
+//!
+//! A setting is shown as Linux shows it: a number and a newline. Writing takes one number, blanks around it; what is out of
+//! range is EINVAL. Only what has an effect can be written; the rest tells how the system is built.
+
+use alloc::string::String;
+use core::fmt::Write;
+
+use machine::address::PAGE_SIZE;
+use memory::address_space::{self, CommitMode};
+use memory::kstack::{self, OverflowPolicy};
+use sync::Once;
+use vfs::generated::{Node, knob};
+use vfs::text::Text;
+use vfs::{Error, OpenFile, Result};
+
+use crate::identity;
+use crate::process::limits::{OPEN_FILES_MAX, Resource};
+use crate::process::{init, table};
+
+/// What never changes, by path.
+const FIXED: [(&str, &str); 30] = [
+    ("kernel/ostype", "Linux"),
+    ("kernel/osrelease", identity::RELEASE),
+    ("kernel/cap_last_cap", "40"),
+    ("kernel/ngroups_max", "65536"),
+    ("kernel/overflowuid", "65534"),
+    ("kernel/overflowgid", "65534"),
+    ("kernel/core_pattern", "core"),
+    ("kernel/core_uses_pid", "0"),
+    ("kernel/printk", "7\t4\t1\t7"),
+    ("kernel/randomize_va_space", "2"),
+    ("kernel/panic", "0"),
+    ("kernel/panic_on_oops", "1"),
+    ("kernel/tainted", "0"),
+    ("kernel/ctrl-alt-del", "0"),
+    ("kernel/dmesg_restrict", "0"),
+    ("kernel/sched_rr_timeslice_ms", "100"),
+    ("kernel/random/poolsize", "256"),
+    ("kernel/random/entropy_avail", "256"),
+    ("vm/swappiness", "60"),
+    ("vm/panic_on_oom", "0"),
+    ("vm/oom_kill_allocating_task", "0"),
+    ("vm/nr_hugepages", "0"),
+    ("fs/protected_hardlinks", "0"),
+    ("fs/protected_symlinks", "0"),
+    ("fs/protected_fifos", "0"),
+    ("fs/protected_regular", "0"),
+    ("fs/suid_dumpable", "0"),
+    ("fs/pipe-max-size", "1048576"),
+    ("fs/inotify/max_queued_events", "16384"),
+    ("fs/inotify/max_user_watches", "65536"),
+];
+
+/// Fills /proc/sys. Once, at start-up.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn register() -> Result<()> {
+    for (path, value) in FIXED {
+        add(path, 0o444, move |out| drop(writeln!(out, "{value}")), refuse)?;
+    }
+    kernel()?;
+    memory_settings()?;
+    files()
+}
+
+/// One setting at a path below /proc/sys.
+fn add(
+    path: &str,
+    mode: u32,
+    show: impl Fn(&mut Text) + Send + Sync + 'static,
+    store: impl Fn(&[u8]) -> Result<()> + Send + Sync + 'static,
+) -> Result<()> {
+    let file = knob(
+        move |out| {
+            show(out);
+            Ok(())
+        },
+        store,
+    )?;
+    let mut full = String::new();
+    full.push_str("sys/");
+    full.push_str(path);
+    procfs::add_at(&full, Node::file(mode, file))
+}
+
+/// A number that can only be looked at.
+fn number(path: &str, value: impl Fn() -> u64 + Send + Sync + 'static) -> Result<()> {
+    add(path, 0o444, move |out| drop(writeln!(out, "{}", value())), refuse)
+}
+
+/// A number within a range that can be changed.
+fn setting(
+    path: &str,
+    range: core::ops::RangeInclusive<u64>,
+    value: impl Fn() -> u64 + Send + Sync + 'static,
+    change: impl Fn(u64) + Send + Sync + 'static,
+) -> Result<()> {
+    add(
+        path,
+        0o644,
+        move |out| drop(writeln!(out, "{}", value())),
+        move |bytes| {
+            change(parse(bytes, &range)?);
+            Ok(())
+        },
+    )
+}
+
+fn refuse(_bytes: &[u8]) -> Result<()> {
+    Err(Error::NotPermitted)
+}
+
+/// The number that was written.
+fn parse(bytes: &[u8], range: &core::ops::RangeInclusive<u64>) -> Result<u64> {
+    let text = core::str::from_utf8(bytes).map_err(|_| Error::Invalid)?;
+    let text = text.trim_matches(|letter: char| letter.is_ascii_whitespace() || letter == '\0');
+    let value = text.parse().map_err(|_| Error::Invalid)?;
+    if range.contains(&value) { Ok(value) } else { Err(Error::Invalid) }
+}
+
+fn kernel() -> Result<()> {
+    add(
+        "kernel/hostname",
+        0o644,
+        |out| drop(writeln!(out, "{}", identity::node_name())),
+        |bytes| {
+            identity::set_host_name(bytes.split(|&byte| byte == b'\n').next().unwrap_or(bytes));
+            Ok(())
+        },
+    )?;
+    add("kernel/version", 0o444, |out| drop(writeln!(out, "{}", identity::version())), refuse)?;
+    number("kernel/pid_max", || table::PID_MAX.into())?;
+    number("kernel/threads-max", || init::process().limit(Resource::Processes).saturating_mul(2))?;
+    add("kernel/random/boot_id", 0o444, |out| write_uuid(boot_id(), out), refuse)?;
+    add("kernel/random/uuid", 0o444, |out| write_uuid(random_bytes(), out), refuse)?;
+    add("kernel/stack_overflow", 0o644, show_overflow_policy, set_overflow_policy)?;
+    setting(
+        "kernel/kstack_trim_secs",
+        0..=3600,
+        || kstack::trim_secs().into(),
+        |value| {
+            kstack::set_trim_secs(value as u32);
+        },
+    )
+}
+
+fn show_overflow_policy(out: &mut Text) {
+    let name = match kstack::overflow_policy() {
+        OverflowPolicy::Kill => "kill",
+        OverflowPolicy::Panic => "panic",
+    };
+    let _ = writeln!(out, "{name}");
+}
+
+fn set_overflow_policy(bytes: &[u8]) -> Result<()> {
+    let policy = match bytes.trim_ascii() {
+        b"kill" => OverflowPolicy::Kill,
+        b"panic" => OverflowPolicy::Panic,
+        _ => return Err(Error::Invalid),
+    };
+    kstack::set_overflow_policy(policy);
+    Ok(())
+}
+
+fn memory_settings() -> Result<()> {
+    let mode = || match address_space::commit_mode() {
+        CommitMode::Heuristic => 0,
+        CommitMode::Always => 1,
+        CommitMode::Never => 2,
+    };
+    setting("vm/overcommit_memory", 0..=2, mode, |value| {
+        address_space::set_commit_mode(match value {
+            1 => CommitMode::Always,
+            2 => CommitMode::Never,
+            _ => CommitMode::Heuristic,
+        });
+    })?;
+    setting(
+        "vm/overcommit_ratio",
+        0..=1000,
+        || address_space::commit_ratio().into(),
+        |value| {
+            address_space::set_commit_ratio(value as u32);
+        },
+    )?;
+    number("vm/max_map_count", || address_space::MAX_REGIONS as u64)?;
+    number("vm/mmap_min_addr", || address_space::MINIMUM_ADDRESS)?;
+    number("vm/min_free_kbytes", || {
+        memory::statistics::memory().watermarks.minimum * (PAGE_SIZE as u64 / 1024)
+    })?;
+    add(
+        "vm/drop_caches",
+        0o200,
+        |_| (),
+        |bytes| {
+            const EVERYTHING: usize = 1 << 20;
+            parse(bytes, &(1..=4))?;
+            memory::reclaim::reclaim_now(EVERYTHING);
+            Ok(())
+        },
+    )
+}
+
+fn files() -> Result<()> {
+    add(
+        "fs/file-nr",
+        0o444,
+        |out| {
+            let (open, maximum) = OpenFile::statistics();
+            let _ = writeln!(out, "{open}\t0\t{maximum}");
+        },
+        refuse,
+    )?;
+    setting("fs/file-max", 0..=i64::MAX as u64, || OpenFile::statistics().1, OpenFile::set_maximum)?;
+    number("fs/nr_open", || OPEN_FILES_MAX)
+}
+
+type Uuid = [u8; 16];
+
+fn random_bytes() -> Uuid {
+    let mut bytes = Uuid::default();
+    crate::random::fill(&mut bytes);
+    bytes
+}
+
+/// The same until the next boot.
+fn boot_id() -> Uuid {
+    static BOOT: Once<Uuid> = Once::new();
+    *BOOT.call_once(random_bytes)
+}
+
+/// Writes random bytes as a UUID of version 4.
+fn write_uuid(mut bytes: Uuid, out: &mut dyn Write) {
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    for (index, byte) in bytes.iter().enumerate() {
+        let dash = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
+        let _ = write!(out, "{dash}{byte:02x}");
+    }
+    let _ = out.write_str("\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_of_version_four() {
+        let mut text = String::new();
+        write_uuid([0xff; 16], &mut text);
+        assert_eq!(text, "ffffffff-ffff-4fff-bfff-ffffffffffff\n");
+    }
+
+    #[test]
+    fn settings_take_one_number_within_the_range() {
+        assert_eq!(parse(b" 2\n", &(0..=2)), Ok(2));
+        for wrong in [&b"3"[..], b"", b"-1", b"1 2", b"x", b"\xff"] {
+            assert_eq!(parse(wrong, &(0..=2)), Err(Error::Invalid));
+        }
+    }
+}
