@@ -71,6 +71,8 @@ pub struct SuperblockTraits {
 pub struct Superblock {
     device: DeviceNumber,
     file_system: &'static str,
+    /// The name of the type that it is shown as, where one type is built from another.
+    shown_as: Once<&'static str>,
     magic: u64,
     traits: SuperblockTraits,
     read_only: AtomicBool,
@@ -97,6 +99,7 @@ impl Superblock {
         let superblock = allocation::arc(Self {
             device: DeviceNumber::new(0, minor),
             file_system,
+            shown_as: Once::new(),
             magic,
             traits,
             read_only: AtomicBool::new(false),
@@ -122,7 +125,12 @@ impl Superblock {
 
     /// The type's name.
     pub fn file_system(&self) -> &'static str {
-        self.file_system
+        self.shown_as.get().copied().unwrap_or(self.file_system)
+    }
+
+    /// Shows it as an instance of another type: one that is built from this type. Only the first call counts.
+    pub fn show_as(&self, file_system: &'static str) {
+        self.shown_as.call_once(|| file_system);
     }
 
     /// The type's magic number.

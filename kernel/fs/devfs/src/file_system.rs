@@ -9,7 +9,7 @@ use vfs::attributes::{DeviceNumber, FileKind};
 use vfs::credentials::Credentials;
 use vfs::flags::MountFlags;
 use vfs::mount::{Mount, MountNamespace, Path};
-use vfs::superblock::{FileSystemType, Superblock};
+use vfs::superblock::{FileSystemType, Superblock, find_file_system};
 use vfs::walk::{PathContext, Places};
 use vfs::{Result, allocation};
 
@@ -30,11 +30,12 @@ impl FileSystemType for DeviceTree {
         "devtmpfs"
     }
 
-    fn mount(&'static self, _source: &[u8], _options: &[u8]) -> Result<Arc<Superblock>> {
+    fn mount(&'static self, source: &[u8], _options: &[u8]) -> Result<Arc<Superblock>> {
         if let Some(instance) = &*self.instance.lock() {
             return Ok(instance.clone());
         }
-        let superblock = tmpfs::new_instance("devtmpfs", DIRECTORY_MODE)?;
+        let superblock = find_file_system(b"tmpfs")?.mount(source, b"mode=755")?;
+        superblock.show_as(self.name());
         fill(&superblock)?;
         // Two first mounts at a time: the one that comes second gets the other's tree.
         let mut instance = self.instance.lock();
