@@ -1,8 +1,8 @@
 //! One serial port.
 //!
 //! States of the transmitter: *idle* (ring empty, its interrupt masked) → *pushing* (a writer moves bytes to the FIFO,
-//! a burst at a time, lock released in between) → *waiting* (FIFO full, interrupt unmasked) → back to pushing in the
-//! interrupt handler. The receiver is *open* or, while its ring is full, *paused*.
+//! a burst at a time, lock released in between) → *waiting* (FIFO full, interrupt unmasked): the interrupt handler moves
+//! bytes until the ring is empty. There is one pusher at a time; other writers only queue. The receiver is *open* or, while its ring is full, *paused*.
 //!
 //! Locking: one interrupt-safe spin lock over rings and interrupt mask, held for a burst of [`FIFO_BYTES`] at most.
 //! The wait queues are woken after it is released.
@@ -22,6 +22,10 @@ const FIFO_BYTES: usize = 16;
 const TRANSMIT_BYTES: usize = 16 * 1024;
 /// Capacity of the receive ring: one page, which at the speed of these ports is plenty between two runs of a reader.
 const RECEIVE_BYTES: usize = 4096;
+/// Waiting writers are woken when there is this much room, and when the ring is empty.
+const ENOUGH_ROOM: usize = TRANSMIT_BYTES / 2;
+/// Most bursts that a writer moves before the interrupt takes over: a full ring.
+const PUSHED_BURSTS_MAX: usize = TRANSMIT_BYTES / FIFO_BYTES;
 /// Most rounds of an interrupt: each moves up to a FIFO's worth. Bounds the time with interrupts disabled; for what is
 /// left the interrupt is raised again.
 const INTERRUPT_ROUNDS_MAX: usize = 8;
@@ -69,6 +73,8 @@ struct State {
     transmit: Ring,
     receive: Ring,
     enabled: Events,
+    /// A writer moves bytes to the FIFO and will see what others queue.
+    pushing: bool,
 }
 
 /// Why a port can't be used.
@@ -119,6 +125,7 @@ impl<R: Registers> Port<R> {
             transmit: Ring::new(TRANSMIT_BYTES)?,
             receive: Ring::new(RECEIVE_BYTES)?,
             enabled: Events::empty(),
+            pushing: false,
         };
         Ok(Port { registers, state: IrqSpinLock::new(state), room: WaitQueue::new(), data: WaitQueue::new() })
     }
@@ -164,8 +171,13 @@ impl<R: Registers> Port<R> {
             let taken = state.transmit.push(piece);
             debug_assert_eq!(taken, piece.len(), "room was checked");
         }
+        // One pusher at a time: two that take turns at the lock wait for each other more than they push.
+        let idle = !state.pushing && !state.enabled.contains(Events::TRANSMITTER_EMPTY);
+        state.pushing |= idle;
         drop(state);
-        self.push_out();
+        if idle {
+            self.push_out();
+        }
         true
     }
 
@@ -185,9 +197,22 @@ impl<R: Registers> Port<R> {
         &self.room
     }
 
-    /// Moves queued bytes to the transmitter while it takes them; the rest is left to its interrupt.
+    /// Moves queued bytes to the transmitter while it takes them; the rest is left to its interrupt. What others queue
+    /// meanwhile is moved too, but not for ever.
     fn push_out(&self) {
-        while self.push_burst(&mut self.state.lock()) {}
+        for _ in 0..PUSHED_BURSTS_MAX {
+            let mut state = self.state.lock();
+            if !self.push_burst(&mut state) {
+                state.pushing = false;
+                drop(state);
+                self.room.wake_all();
+                return;
+            }
+        }
+        let mut state = self.state.lock();
+        state.pushing = false;
+        self.enable(&mut state, Events::TRANSMITTER_EMPTY);
+        drop(state);
         self.room.wake_all();
     }
 
@@ -229,8 +254,9 @@ impl<R: Registers> Port<R> {
 
     /// The UART's interrupt.
     pub(crate) fn interrupt(&self) {
-        let (mut received, mut transmitted) = (false, false);
+        let mut received = false;
         let mut state = self.state.lock();
+        let room_before = state.transmit.room();
         for round in 0.. {
             let cause = self.registers.read(Register::InterruptCause);
             if cause & NO_CAUSE != 0 {
@@ -243,14 +269,17 @@ impl<R: Registers> Port<R> {
             let known = if cause & CAUSE == CAUSE_TRIGGER_LEVEL { TRIGGER_BYTES } else { 0 };
             received |= self.receive(&mut state, known);
             if state.enabled.contains(Events::TRANSMITTER_EMPTY) {
-                transmitted |= self.push_burst(&mut state);
+                self.push_burst(&mut state);
             }
         }
+        let room = state.transmit.room();
         drop(state);
         if received {
             self.data.wake_all();
         }
-        if transmitted {
+        // Writers that were woken for every burst would find no room for a whole message, and fight for the lock.
+        let crossed = |mark: usize| room_before < mark && room >= mark;
+        if crossed(ENOUGH_ROOM) || crossed(TRANSMIT_BYTES) {
             self.room.wake_all();
         }
     }
