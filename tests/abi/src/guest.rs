@@ -17,8 +17,11 @@ use crate::cases::{Case, Kind};
 use crate::image::Place;
 use crate::stream::{self, Outcome, Report};
 
-/// How long a VM may take to start before the first case, and over a case's own limit.
+/// How long a VM may take over a case's own limit.
 const GRACE: Duration = Duration::from_secs(60);
+
+/// How long the first case may take to start: the command builds the kernel when its source has changed.
+const START_GRACE: Duration = Duration::from_secs(240);
 
 /// Lines of the VM's standard error that are kept for a case that brought it down.
 const KEPT_LINES: usize = 60;
@@ -79,7 +82,7 @@ fn boot(place: &Place, arguments: &Arguments, cpus: u32, cases: &[&Case]) -> Res
             (seen, last) = (bytes.len(), Instant::now());
         }
         let running = stream::read(&bytes).unfinished;
-        if last.elapsed() > running.as_deref().map_or(GRACE, limit) {
+        if last.elapsed() > running.as_deref().map_or(if seen == 0 { START_GRACE } else { GRACE }, limit) {
             stalled = true;
             stop(&mut child);
         }
