@@ -96,7 +96,6 @@ fn finish_thread(process: &Arc<Process>, thread: &Arc<Thread>, exit_code: u32) {
     if tid == process.pid() {
         *process.last_name.lock() = thread.name();
         *process.last_credentials.lock() = thread.credentials();
-        process.exit_status.store(exit_code, Ordering::Relaxed);
     }
     let (last, status, completed_stop) = leave(process, thread);
     table::remove_thread(tid);
@@ -104,9 +103,8 @@ fn finish_thread(process: &Arc<Process>, thread: &Arc<Thread>, exit_code: u32) {
         crate::wait::tell_parent_of_stop(process, ChildEvent::Stopped, signal);
     }
     if last {
-        if let Some(status) = status {
-            process.exit_status.store(status, Ordering::Relaxed);
-        }
+        // Without exit_group the status is that of the thread that leaves last.
+        process.exit_status.store(status.unwrap_or(exit_code), Ordering::Relaxed);
         end_process(process);
     }
     process.thread_event.wake_all();

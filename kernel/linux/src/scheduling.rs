@@ -27,7 +27,12 @@ const RR_SLICE_NS: u64 = 100_000_000;
 fn target(task: &Task, pid: i32) -> Result<Arc<Thread>, Errno> {
     match pid {
         0 => Ok(task.thread.clone()),
-        1.. => table::thread(pid as u32).ok_or(Errno::ESRCH),
+        // Process 1 is the kernel's own and has no thread to change.
+        1.. => table::thread(pid as u32).ok_or(if pid as u32 == table::INIT {
+            Errno::EPERM
+        } else {
+            Errno::ESRCH
+        }),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -96,22 +101,23 @@ fn set_policy(task: &Task, thread: &Thread, wanted: Policy) -> Result<(), Errno>
 
 /// Sets policy and priority.
 pub fn sched_setscheduler(task: &mut Task, pid: i32, number: u32, parameters: u64) -> SysResult {
-    let priority = UserPointer::<u32>::new(parameters).read()?;
+    let priority = UserPointer::<u32>::new(parameters).given().ok_or(Errno::EINVAL)?.read()?;
     let thread = target(task, pid)?;
     set_policy(task, &thread, policy(number, priority)?).map(|()| 0)
 }
 
 /// Sets the priority.
 pub fn sched_setparam(task: &mut Task, pid: i32, parameters: u64) -> SysResult {
-    let priority = UserPointer::<u32>::new(parameters).read()?;
+    let priority = UserPointer::<u32>::new(parameters).given().ok_or(Errno::EINVAL)?.read()?;
     let thread = target(task, pid)?;
     set_policy(task, &thread, policy(number_of(policy_of(&thread)), priority)?).map(|()| 0)
 }
 
 /// Reads the priority.
 pub fn sched_getparam(task: &mut Task, pid: i32, parameters: u64) -> SysResult {
+    let parameters = UserPointer::<u32>::new(parameters).given().ok_or(Errno::EINVAL)?;
     let policy = policy_of(&*target(task, pid)?);
-    UserPointer::<u32>::new(parameters).write(&priority_of(policy))?;
+    parameters.write(&priority_of(policy))?;
     Ok(0)
 }
 

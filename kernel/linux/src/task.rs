@@ -16,6 +16,7 @@ use sched::current;
 use vfs::DescriptorTable;
 
 use crate::abi::AlternateStack;
+use crate::credentials::account::ProcessCharge;
 use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult, register_of};
 use crate::file::context::FileSystemContext;
@@ -123,7 +124,13 @@ impl Task {
             self.process().is_dumpable.store(0, core::sync::atomic::Ordering::Relaxed);
             self.process().kinship.lock().death_signal = 0;
         }
-        let old = core::mem::replace(&mut self.thread.shared.lock().credentials, new.clone());
+        let moved = !Arc::ptr_eq(&new.account, &self.credentials.account);
+        let charge = moved.then(|| ProcessCharge::claim(&new.account, u64::MAX)).flatten();
+        let old = {
+            let mut shared = self.thread.shared.lock();
+            let old_charge = if moved { core::mem::replace(&mut shared.charge, charge) } else { None };
+            (core::mem::replace(&mut shared.credentials, new.clone()), old_charge)
+        };
         drop(old);
         self.credentials = new;
     }

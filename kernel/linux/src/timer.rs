@@ -220,17 +220,20 @@ impl ProcessTimer {
             return self.arm(expiry);
         }
         let missed = advance(&mut setting, expiry, now);
-        setting.overrun = missed.min(i32::MAX as u64) as u32;
-        let (next, overrun) = (setting.expiry_ns, setting.overrun);
+        let missed = missed.min(i32::MAX as u64) as u32;
+        let next = setting.expiry_ns;
         drop(setting);
         if let Some(next) = next {
             self.arm(next);
         }
-        self.notify(overrun);
+        let was_pending = self.notify(missed);
+        let mut setting = self.setting.lock();
+        setting.overrun = if was_pending { setting.overrun.saturating_add(missed + 1) } else { missed };
     }
 
-    fn notify(&self, overrun: u32) {
-        let Some(process) = self.process.upgrade() else { return };
+    /// Sends the timer's signal; says whether an earlier one is still pending.
+    fn notify(&self, overrun: u32) -> bool {
+        let Some(process) = self.process.upgrade() else { return false };
         match self.notice {
             Notice::None => {}
             Notice::Plain(signal) => {
@@ -238,16 +241,17 @@ impl ProcessTimer {
             }
             Notice::Process { signal, value } => {
                 let information = SignalInformation::timer(signal, self.id, overrun, value);
-                let _ = send::timer_to(&process, None, information);
+                return send::timer_to(&process, None, information) == Ok(true);
             }
             Notice::Thread { signal, value, tid } => {
                 let thread = table::thread(tid).filter(|thread| Arc::ptr_eq(thread.process(), &process));
                 if let Some(thread) = thread {
                     let information = SignalInformation::timer(signal, self.id, overrun, value);
-                    let _ = send::timer_to(&process, Some(&thread), information);
+                    return send::timer_to(&process, Some(&thread), information) == Ok(true);
                 }
             }
         }
+        false
     }
 
     /// Sets it; returns the former time to expiry and interval.

@@ -63,11 +63,18 @@ pub fn read_string(address: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
 
 /// Reads bytes of user memory.
 pub fn read_bytes(address: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+    // Nothing to move: no address is bad.
+    if bytes.is_empty() {
+        return Ok(());
+    }
     user_memory::read(bytes, UserAddr::new(address)).map_err(|_| Errno::EFAULT)
 }
 
 /// Writes bytes of user memory.
 pub fn write_bytes(address: u64, bytes: &[u8]) -> Result<(), Errno> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
     user_memory::write(UserAddr::new(address), bytes).map_err(|_| Errno::EFAULT)
 }
 

@@ -49,11 +49,14 @@ pub fn execveat(
     environment: u64,
     flags: u32,
 ) -> SysResult {
+    let name = UserPath::read(path_address)?;
+    let name = name.as_bytes();
+    if name.is_empty() && flags & AT_EMPTY_PATH == 0 {
+        return Err(Errno::ENOENT);
+    }
     if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    let name = UserPath::read(path_address)?;
-    let name = name.as_bytes();
     let file = files::for_execution(
         task,
         directory,
@@ -138,6 +141,8 @@ fn resolve_scripts(
     let mut script: Vec<u8> = memory::fallible::try_copy(name).map_err(|_| Errno::ENOMEM)?;
     for _ in 0..SCRIPT_DEPTH_MAX {
         let Some(line) = program.head.strip_prefix(b"#!") else { return Ok(program) };
+        // A script that somebody is writing is as busy as a program.
+        drop(ExecutableGuard::new(program.file.inode())?);
         let (interpreter, option) = parse_script_line(line)?;
         let interpreter = memory::fallible::try_copy(interpreter).map_err(|_| Errno::ENOMEM)?;
         match option {

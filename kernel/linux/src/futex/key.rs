@@ -11,7 +11,11 @@ use crate::task::Task;
 
 /// Names one futex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Key(FutexKey);
+pub struct Key {
+    place: FutexKey,
+    /// Private futexes and those that may be shared never meet, even in private memory.
+    shared: bool,
+}
 
 impl Key {
     /// The futex at an address of the running program. It must be aligned (EINVAL) and in the user half (EFAULT).
@@ -22,13 +26,15 @@ impl Key {
         if address >= USER_END as u64 {
             return Err(Errno::EFAULT);
         }
-        task.address_space.futex_key(UserAddr::new(address), !shared).map(Key).map_err(|_| Errno::EFAULT)
+        let place =
+            task.address_space.futex_key(UserAddr::new(address), !shared).map_err(|_| Errno::EFAULT)?;
+        Ok(Key { place, shared })
     }
 
     /// Spreads keys over the buckets.
     pub(super) fn hash(&self) -> usize {
         const FIBONACCI: u64 = 0x9e37_79b9_7f4a_7c15;
-        let (object, offset) = match self.0 {
+        let (object, offset) = match self.place {
             FutexKey::Private { space, address } => (space >> 4, address),
             FutexKey::Shared { cache, offset } => (cache, offset),
         };
@@ -38,6 +44,6 @@ impl Key {
 
     #[cfg(test)]
     pub(super) fn test(space: u64, address: u64) -> Key {
-        Key(FutexKey::Private { space, address })
+        Key { place: FutexKey::Private { space, address }, shared: false }
     }
 }

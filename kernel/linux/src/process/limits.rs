@@ -4,6 +4,7 @@ use vfs::Capabilities;
 
 use crate::abi::ResourceLimit;
 use crate::errno::{Errno, SysResult};
+use crate::process::process::Process;
 use crate::process::table;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
@@ -72,6 +73,13 @@ fn check(resource: usize, old: ResourceLimit, new: ResourceLimit, privileged: bo
     if new.maximum > old.maximum && !privileged { Err(Errno::EPERM) } else { Ok(()) }
 }
 
+/// Tells the address space of its limits.
+fn apply(process: &Process) {
+    if let Some(space) = process.address_space() {
+        space.set_limits(crate::memory::limits_of(process, &process.credentials()));
+    }
+}
+
 /// Reads and sets a limit of any process.
 pub fn prlimit64(task: &mut Task, pid: i32, resource: u32, new: u64, old: u64) -> SysResult {
     let resource = resource as usize;
@@ -98,6 +106,7 @@ pub fn prlimit64(task: &mut Task, pid: i32, resource: u32, new: u64, old: u64) -
     if let Some(wanted) = wanted {
         check(resource, before, wanted, task.credentials.has(Capabilities::SYS_RESOURCE))?;
         target.set_limit(resource, wanted);
+        apply(&target);
     }
     UserPointer::<ResourceLimit>::new(old).write_if_given(&before)?;
     Ok(0)
@@ -122,6 +131,7 @@ pub fn setrlimit(task: &mut Task, resource: u32, limit: u64) -> SysResult {
     };
     check(resource as usize, before, wanted, task.credentials.has(Capabilities::SYS_RESOURCE))?;
     task.process().set_limit(resource as usize, wanted);
+    apply(task.process());
     Ok(0)
 }
 

@@ -41,6 +41,8 @@ pub struct Thread {
     kernel: Once<ThreadRef>,
     pub(crate) pending: SpinLock<Pending>,
     blocked: AtomicU64,
+    /// Signals it waits for in sigtimedwait: taken although they would be ignored. Written by the thread.
+    pub(crate) awaited: AtomicU64,
     /// Set when the thread shall end without running user code again: its process exits or another thread executes a program.
     pub(crate) killed: AtomicBool,
     pub(crate) exiting: AtomicBool,
@@ -61,6 +63,7 @@ impl Thread {
             kernel: Once::new(),
             pending: SpinLock::new(Pending::new()),
             blocked: AtomicU64::new(blocked.bits()),
+            awaited: AtomicU64::new(0),
             killed: AtomicBool::new(false),
             exiting: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -99,6 +102,12 @@ impl Thread {
     /// Signals it holds back.
     pub fn blocked(&self) -> SignalSet {
         SignalSet::from_bits(self.blocked.load(Ordering::Relaxed))
+    }
+
+    /// Whether it wants to see the signal even where it has no effect: blocked now, or awaited.
+    pub(crate) fn holds_back(&self, signal: crate::signal::set::Signal) -> bool {
+        let awaited = SignalSet::from_bits(self.awaited.load(Ordering::Relaxed));
+        (self.blocked() | awaited).contains(signal)
     }
 
     pub(crate) fn set_blocked(&self, set: SignalSet) {

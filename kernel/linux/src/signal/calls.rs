@@ -139,6 +139,7 @@ fn wait_for(task: &mut Task, set: SignalSet, deadline: Option<u64>) -> Result<Si
         return Err(Errno::EAGAIN);
     }
     let before = task.thread.blocked();
+    task.thread.awaited.store(set.bits(), core::sync::atomic::Ordering::Relaxed);
     task.thread.set_blocked(before & !set);
     // A signal sent since the first look found it blocked and interrupted nobody.
     let taken = take_from(task, set);
@@ -148,6 +149,7 @@ fn wait_for(task: &mut Task, set: SignalSet, deadline: Option<u64>) -> Result<Si
     };
     let taken = taken.or_else(|| take_from(task, set));
     task.set_blocked(before);
+    task.thread.awaited.store(0, core::sync::atomic::Ordering::Relaxed);
     if taken.is_some() {
         if !deliver::is_pending(task) {
             current().set_attention(false);

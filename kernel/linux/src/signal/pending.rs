@@ -120,6 +120,19 @@ impl Pending {
         found.unwrap_or(SignalInformation::from_process(signal, super::information::SI_USER, 0, 0))
     }
 
+    /// A timer expired again while its signal is pending: its overrun count grows.
+    pub fn add_overrun(&mut self, signal: Signal, id: u32, more: u32) {
+        let entries = self.queue.iter_mut().flat_map(|queue| queue.iter_mut());
+        for entry in entries.filter(|entry| entry.information.signal == signal) {
+            let information = &mut entry.information;
+            if information.code == super::information::SI_TIMER && information.fields[0] as u32 == id {
+                let overrun =
+                    ((information.fields[0] >> 32) as u32).saturating_add(more).min(i32::MAX as u32);
+                information.fields[0] = u64::from(id) | u64::from(overrun) << 32;
+            }
+        }
+    }
+
     /// Drops pending instances of the signals in `set`.
     pub fn discard(&mut self, set: SignalSet) {
         if (self.set & set).is_empty() {

@@ -36,22 +36,28 @@ pub fn to_thread(thread: &Arc<Thread>, information: SignalInformation) -> Result
     send(thread.process(), Target::Thread(thread), information, None)
 }
 
-/// Sends a timer's signal. While one is pending another expiry adds to the overrun only.
+/// Sends a timer's signal. While one is pending another expiry adds to the overrun only; returns whether that was so.
 pub(crate) fn timer_to(
     process: &Arc<Process>,
     thread: Option<&Arc<Thread>>,
     information: SignalInformation,
-) -> Result<(), Errno> {
+) -> Result<bool, Errno> {
     let signal = information.signal;
     let already = match thread {
         Some(thread) => thread.pending.lock().set().contains(signal),
         None => process.signals.lock().pending.set().contains(signal),
     };
     if already {
-        return Ok(());
+        let id = information.fields[0] as u32;
+        let more = (information.fields[0] >> 32) as u32 + 1;
+        match thread {
+            Some(thread) => thread.pending.lock().add_overrun(signal, id, more),
+            None => process.signals.lock().pending.add_overrun(signal, id, more),
+        }
+        return Ok(true);
     }
     let charge = Charge::claim(&process.credentials().account, u64::MAX);
-    send(process, thread.map_or(Target::Process, Target::Thread), information, charge)
+    send(process, thread.map_or(Target::Process, Target::Thread), information, charge).map(|()| false)
 }
 
 /// Sends a program's signal, counted against the sender's limit.
@@ -87,8 +93,8 @@ fn send(
         let side_effects = apply_job_control(process, &mut signals, signal);
         tell_parent |= side_effects;
         let thread_blocks = match &target {
-            Target::Thread(thread) => thread.blocked().contains(signal),
-            Target::Process => all_block(process, signal),
+            Target::Thread(thread) => thread.holds_back(signal),
+            Target::Process => any_holds_back(process, signal),
         };
         if signal != Signal::SIGKILL && actions.is_ignored(signal) && !thread_blocks {
             drop(signals);
@@ -157,8 +163,9 @@ fn finish_continue(process: &Arc<Process>, continued: bool) {
     }
 }
 
-fn all_block(process: &Process, signal: Signal) -> bool {
-    process.threads.lock().iter().all(|thread| thread.blocked().contains(signal))
+/// Whether a thread may still take an ignored signal: it blocks it now, or waits for it.
+fn any_holds_back(process: &Process, signal: Signal) -> bool {
+    process.threads.lock().iter().any(|thread| thread.holds_back(signal))
 }
 
 /// Interrupts a thread that can take the signal: the target or, for a process, its leader if it can, else the first that can.
