@@ -9,6 +9,7 @@ use vfs::inode::{DirectorySink, FIRST_POSITION, LinkTarget};
 use vfs::text::Text;
 use vfs::{DescriptorTable, Error, FileKind, OpenFile, Result};
 
+use super::places;
 use super::process::Subject;
 
 /// The directory of links, or of descriptions.
@@ -31,7 +32,11 @@ pub(super) fn information(subject: &Subject) -> Result<Arc<dyn Directory>> {
     Ok(directory)
 }
 
+/// A decimal number as it is listed: without sign and leading zeros.
 fn parse(name: &[u8]) -> Result<u32> {
+    if name.first().is_none_or(|&first| !first.is_ascii_digit() || first == b'0' && name.len() > 1) {
+        return Err(Error::NotFound);
+    }
     core::str::from_utf8(name).ok().and_then(|name| name.parse().ok()).ok_or(Error::NotFound)
 }
 
@@ -40,11 +45,12 @@ impl Descriptors {
         self.subject.check_access()?;
         self.subject.thread()?.files().ok_or(Error::NotFound)
     }
-}
 
-/// Numbers of the nodes: apart from those of the process's own entries.
-fn number_of(descriptor: u32, links: bool) -> u64 {
-    (1 << 50) + (u64::from(descriptor) << 1) + u64::from(links)
+    /// The inode number of a descriptor's node: another one when the descriptor becomes another file.
+    fn number_of(&self, descriptor: u32, file: &OpenFile) -> Result<u64> {
+        let directory = if self.links { "fd" } else { "fdinfo" };
+        self.subject.part_number(directory, file.id() << 32 | u64::from(descriptor))
+    }
 }
 
 impl Directory for Descriptors {
@@ -66,7 +72,8 @@ impl Directory for Descriptors {
             }
             false => Node::file(0o444, vfs::allocation::arc(Information { subject, descriptor })?),
         };
-        Ok(node.owned(number_of(descriptor, self.links), 0, 0))
+        let (user, group) = self.subject.owner();
+        Ok(node.owned(self.number_of(descriptor, &file)?, user, group))
     }
 
     fn list(&self, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
@@ -74,18 +81,29 @@ impl Directory for Descriptors {
         let kind = if self.links { FileKind::SymbolicLink } else { FileKind::Regular };
         let mut next = position;
         while let Some(descriptor) = table.next_open((next - FIRST_POSITION) as u32) {
-            let name = alloc::format!("{descriptor}");
             let after = u64::from(descriptor) + 1 + FIRST_POSITION;
-            if !sink.entry(name.as_bytes(), number_of(descriptor, self.links), kind, after) {
-                break;
+            // Closed meanwhile: the next one is as good.
+            if let Ok(file) = table.get(descriptor) {
+                let name = alloc::format!("{descriptor}");
+                if !sink.entry(name.as_bytes(), self.number_of(descriptor, &file)?, kind, after) {
+                    break;
+                }
             }
             next = after;
         }
         Ok(next)
     }
 
-    fn still_valid(&self, name: &[u8], _number: u64) -> bool {
-        parse(name).is_ok_and(|descriptor| self.table().is_ok_and(|table| table.get(descriptor).is_ok()))
+    fn still_valid(&self, name: &[u8], number: u64) -> bool {
+        let current = || -> Result<u64> {
+            let descriptor = parse(name)?;
+            self.number_of(descriptor, &*self.table()?.get(descriptor)?)
+        };
+        current().is_ok_and(|current| current == number)
+    }
+
+    fn owner(&self) -> Option<(u32, u32)> {
+        Some(self.subject.owner())
     }
 }
 
@@ -108,8 +126,16 @@ impl Link for DescriptorLink {
     }
 
     fn text(&self) -> Result<Arc<[u8]>> {
+        let file = self.file()?;
         let mut name = Vec::new();
-        self.file()?.write_name(&mut name)?;
+        match file.path() {
+            Some(path) => {
+                let mut text = Text::new();
+                places::write_path(path, &mut text)?;
+                name = text.finish()?;
+            }
+            None => file.write_name(&mut name)?,
+        }
         vfs::allocation::arc_bytes(&name)
     }
 }
@@ -127,7 +153,7 @@ impl File for Information {
         let close_on_exec = table.flags(self.descriptor)?.contains(vfs::DescriptorFlags::CLOSE_ON_EXEC);
         let mut flags = file.flags();
         flags.set(vfs::OpenFlags::CLOSE_ON_EXEC, close_on_exec);
-        let mount = file.path().map_or(0, |path| path.mount.id());
+        let mount = file.path_or_detached()?.mount.id();
         let _ = write!(
             out,
             "pos:\t{}\nflags:\t0{:o}\nmnt_id:\t{mount}\nino:\t{}\n",
@@ -137,5 +163,19 @@ impl File for Information {
         );
         let _ = file.operations().information(&file, out);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_named_by_plain_numbers() {
+        assert_eq!(parse(b"0"), Ok(0));
+        assert_eq!(parse(b"17"), Ok(17));
+        for name in [&b"017"[..], b"", b"+1", b"-1", b"1 ", b"4294967296"] {
+            assert_eq!(parse(name), Err(Error::NotFound));
+        }
     }
 }

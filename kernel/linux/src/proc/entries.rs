@@ -7,13 +7,13 @@ use core::sync::atomic::Ordering;
 use machine::address::UserAddr;
 use sched::RunState;
 use vfs::text::Text;
-use vfs::{Error, Path, Result};
+use vfs::{Error, Result};
 
 use super::process::Subject;
+use crate::abi::ResourceLimit;
 use crate::process::limits;
 use crate::process::process::{Process, State};
 use crate::process::thread::Thread;
-use crate::time::NS_PER_TICK;
 
 /// Bytes of arguments or environment that are shown at most: what execve accepts.
 const STRINGS_MAX: u64 = 6 << 20;
@@ -41,11 +41,25 @@ fn copy_memory(process: &Process, range: (u64, u64), out: &mut Text) -> Result<(
     Ok(())
 }
 
-/// `cmdline`
+/// `cmdline`. A program that has overwritten the end of its arguments shows a name of its own, which may reach into
+/// the environment and ends at the first NUL (setproctitle(3)).
 pub(super) fn command_line(subject: &Subject, out: &mut Text) -> Result<()> {
     let process = subject.process()?;
-    let range = process.executable.lock().arguments;
-    copy_memory(&process, range, out)
+    let (arguments, environment) = {
+        let executable = process.executable.lock();
+        (executable.arguments, executable.environment)
+    };
+    copy_memory(&process, arguments, out)?;
+    if out.as_bytes().last().is_some_and(|&byte| byte != 0) {
+        let mut all = core::mem::take(out);
+        if environment.0 == arguments.1 {
+            copy_memory(&process, environment, &mut all)?;
+        }
+        let bytes = all.finish()?;
+        let end = bytes.iter().position(|&byte| byte == 0).map_or(bytes.len(), |nul| nul + 1);
+        out.push_bytes(&bytes[..end]);
+    }
+    Ok(())
 }
 
 /// `environ`
@@ -74,7 +88,7 @@ pub(super) fn wait_channel(_subject: &Subject, out: &mut Text) -> Result<()> {
     Ok(())
 }
 
-fn name_of(subject: &Subject) -> Result<[u8; crate::process::thread::NAME_BYTES]> {
+pub(super) fn name_of(subject: &Subject) -> Result<[u8; crate::process::thread::NAME_BYTES]> {
     match subject.thread() {
         Ok(thread) => Ok(thread.name()),
         Err(_) => Ok(subject.process()?.name()),
@@ -99,30 +113,22 @@ pub(super) fn set_name(subject: &Subject, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// `cwd`
-pub(super) fn current_directory(subject: &Subject) -> Result<Path> {
-    let context = subject.thread()?.file_system().ok_or(Error::NotFound)?;
-    Ok(context.places().cwd.clone())
-}
-
-/// `root`
-pub(super) fn root(subject: &Subject) -> Result<Path> {
-    let context = subject.thread()?.file_system().ok_or(Error::NotFound)?;
-    Ok(context.places().root.clone())
-}
-
-/// `exe`
-pub(super) fn executable(subject: &Subject) -> Result<Path> {
-    subject.process()?.executable.lock().file.clone().ok_or(Error::NotFound)
-}
-
-/// `oom_score`
+/// `oom_score`: two thirds of what the policy compares, in thousandths of memory, above 1000.
 pub(super) fn oom_score(subject: &Subject, out: &mut Text) -> Result<()> {
     let process = subject.process()?;
-    let used = process.address_space().map_or(0, |space| space.badness_bytes());
-    let total = crate::memory::totals().total_bytes.max(1);
-    let _ = writeln!(out, "{}", used.saturating_mul(1000) / total);
+    let used = process.address_space().map(|space| space.badness_bytes());
+    let adjustment = process.oom_adjustment.load(Ordering::Relaxed);
+    let score = used.map_or(0, |used| score(used, adjustment, crate::memory::totals().total_bytes));
+    let _ = writeln!(out, "{score}");
     Ok(())
+}
+
+fn score(used_bytes: u64, adjustment: i16, total_bytes: u64) -> i64 {
+    if adjustment == -1000 {
+        return 0;
+    }
+    let share = (u128::from(used_bytes) * 1000 / u128::from(total_bytes.max(1))) as i64;
+    (1000 + share + i64::from(adjustment)).max(0) * 2 / 3
 }
 
 /// `oom_score_adj`
@@ -149,7 +155,7 @@ pub(super) fn set_oom_adjustment(subject: &Subject, bytes: &[u8]) -> Result<()> 
 }
 
 /// The letter and word of a state.
-fn state_of(process: &Process, thread: Option<&Thread>) -> (char, &'static str) {
+pub(super) fn state_of(process: &Process, thread: Option<&Thread>) -> (char, &'static str) {
     match process.state() {
         State::Zombie => return ('Z', "zombie"),
         State::Dead => return ('X', "dead"),
@@ -164,163 +170,6 @@ fn state_of(process: &Process, thread: Option<&Thread>) -> (char, &'static str) 
         Some(RunState::Uninterruptible) => ('D', "disk sleep"),
         _ => ('S', "sleeping"),
     }
-}
-
-/// `stat`
-#[inline(never)]
-pub(super) fn stat(subject: &Subject, out: &mut Text) -> Result<()> {
-    let process = subject.process()?;
-    let thread = subject.thread().ok();
-    let executable = process.executable.lock().clone();
-    let usage = process.address_space().map(|space| space.usage()).unwrap_or_default();
-    let page = machine::address::PAGE_SIZE as u64;
-    let (user_ns, system_ns) = match (&thread, subject.is_thread()) {
-        (Some(thread), true) => {
-            let runtime = thread.kernel_thread().map(|kernel| kernel.runtime()).unwrap_or_default();
-            (runtime.user_ns, runtime.system_ns())
-        }
-        _ => process.cpu_time_ns(),
-    };
-    let children = process.children.lock().usage;
-    let group = process.group();
-    let (terminal, foreground) = crate::terminal::numbers_of(group.session());
-    let kernel = thread.as_ref().and_then(|thread| thread.kernel_thread());
-    let nice = kernel.map_or(0, |kernel| kernel.nice().value());
-    let policy = kernel.map(|kernel| kernel.policy());
-    let real_time =
-        policy.filter(|policy| policy.is_realtime()).map_or(0, |policy| i32::from(policy.priority()));
-    let priority = if real_time > 0 { -1 - real_time } else { 20 + nice };
-    let ticks = |time: crate::abi::Timeval| time.to_ns().unwrap_or(0) / NS_PER_TICK;
-    let number = thread.as_ref().filter(|_| subject.is_thread()).map_or(process.pid(), |thread| thread.tid());
-
-    let _ = write!(out, "{number} (");
-    out.push_bytes(trimmed(&name_of(subject)?));
-    let _ = write!(
-        out,
-        ") {} {} {} {} {terminal} {foreground} 0 0 0 0 0 {} {} {} {} {priority} {nice} {} 0 {} {} {} {} ",
-        state_of(&process, thread.as_deref()).0,
-        process.parent_pid(),
-        group.id(),
-        group.session().id(),
-        user_ns / NS_PER_TICK,
-        system_ns / NS_PER_TICK,
-        ticks(children.user_time),
-        ticks(children.system_time),
-        process.thread_count(),
-        process.start_ns() / NS_PER_TICK,
-        usage.mapped_pages * page,
-        usage.private_pages + usage.file_pages + usage.shared_memory_pages,
-        process.limit(limits::Resource::ResidentSet),
-    );
-    let shared = process.signals.lock().pending.set();
-    let pending = thread.as_ref().map_or(shared, |thread| shared | thread.pending.lock().set());
-    let actions = process.actions();
-    let shown = subject.check_access().is_ok();
-    let address = |address: u64| if shown { address } else { 0 };
-    let _ = writeln!(
-        out,
-        "{} {} {} 0 0 {} {} {} {} 0 0 0 17 {} {real_time} {} 0 0 0 {} {} {} {} {} {} {} {}",
-        address(executable.code.0),
-        address(executable.code.1),
-        address(executable.start_stack),
-        pending.bits() & 0x7fff_ffff,
-        thread.as_ref().map_or(0, |thread| thread.blocked().bits()) & 0x7fff_ffff,
-        actions.explicitly_ignored().bits() & 0x7fff_ffff,
-        actions.caught().bits() & 0x7fff_ffff,
-        kernel.map_or(0, |kernel| kernel.cpu().index()),
-        policy.map_or(0, crate::scheduling::number_of),
-        address(executable.data.0),
-        address(executable.data.1),
-        address(executable.start_break),
-        address(executable.arguments.0),
-        address(executable.arguments.1),
-        address(executable.environment.0),
-        address(executable.environment.1),
-        if shown { process.exit_status.load(Ordering::Relaxed) } else { 0 },
-    );
-    Ok(())
-}
-
-/// `status`
-#[inline(never)]
-pub(super) fn status(subject: &Subject, out: &mut Text) -> Result<()> {
-    let process = subject.process()?;
-    let thread = subject.thread().ok();
-    let credentials = process.credentials();
-    let _ = out.write_str("Name:\t");
-    out.push_bytes(trimmed(&name_of(subject)?));
-    let (letter, word) = state_of(&process, thread.as_deref());
-    let tid = thread.as_ref().filter(|_| subject.is_thread()).map_or(process.pid(), |thread| thread.tid());
-    let umask =
-        thread.as_ref().and_then(|thread| thread.file_system()).map_or(0o22, |context| context.umask());
-    let _ = write!(
-        out,
-        "\nUmask:\t{umask:04o}\nState:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{tid}\nPPid:\t{}\nTracerPid:\t0\n",
-        process.pid(),
-        process.parent_pid(),
-    );
-    let (user, group, file) = (&credentials.user, &credentials.group, &credentials.file);
-    let _ = writeln!(out, "Uid:\t{}\t{}\t{}\t{}", user.real, user.effective, user.saved, file.user);
-    let _ = writeln!(out, "Gid:\t{}\t{}\t{}\t{}", group.real, group.effective, group.saved, file.group);
-    let size = thread.as_ref().and_then(|thread| thread.files()).map_or(0, |files| files.size());
-    let _ = write!(out, "FDSize:\t{size}\nGroups:\t");
-    for group in file.groups.as_deref().unwrap_or(&[]) {
-        let _ = write!(out, "{group} ");
-    }
-    let _ = writeln!(
-        out,
-        "\nNStgid:\t{0}\nNSpid:\t{tid}\nNSpgid:\t{1}\nNSsid:\t{2}",
-        process.pid(),
-        process.group().id(),
-        process.group().session().id()
-    );
-    if let Some(space) = process.address_space() {
-        super::maps::memory_status(&space, out);
-    }
-    signal_status(&process, thread.as_deref(), out);
-    let secure = credentials.no_new_privileges;
-    let _ = write!(
-        out,
-        "CapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}\nSeccomp:\t0\n",
-        credentials.inheritable.bits(),
-        credentials.permitted.bits(),
-        file.capabilities.bits(),
-        credentials.bounding.bits(),
-        credentials.ambient.bits(),
-        u8::from(secure),
-    );
-    let cpus = machine::cpu::online();
-    let allowed =
-        thread.as_ref().and_then(|thread| thread.kernel_thread()).map_or(cpus, |kernel| kernel.affinity());
-    let allowed = allowed.intersection(cpus);
-    let _ = write!(out, "Cpus_allowed:\t{:x}\nCpus_allowed_list:\t", allowed.bits());
-    super::processors::write_cpu_list(allowed, out);
-    let switches =
-        thread.as_ref().and_then(|thread| thread.kernel_thread()).map_or(0, |kernel| kernel.switches());
-    let _ = write!(
-        out,
-        "\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t{switches}\nnonvoluntary_ctxt_switches:\t0\n"
-    );
-    Ok(())
-}
-
-fn signal_status(process: &Process, thread: Option<&Thread>, out: &mut Text) {
-    let (queued, shared) = {
-        let signals = process.signals.lock();
-        (signals.pending.queued(), signals.pending.set().bits())
-    };
-    let own = thread.map_or(0, |thread| thread.pending.lock().set().bits());
-    let actions = process.actions();
-    let _ = write!(
-        out,
-        "Threads:\t{}\nSigQ:\t{}/{}\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{:016x}\nSigIgn:\t{:016x}\nSigCgt:\t{:016x}\n",
-        process.thread_count(),
-        queued,
-        process.limit(limits::Resource::PendingSignals),
-        thread.map_or(0, |thread| thread.blocked().bits()),
-        actions.explicitly_ignored().bits(),
-        actions.caught().bits(),
-    );
 }
 
 /// `limits`
@@ -344,8 +193,13 @@ pub(super) fn limits(subject: &Subject, out: &mut Text) -> Result<()> {
         ("Max realtime timeout", "us"),
     ];
     let all = subject.process()?.limits();
+    write_limits(&NAMES, &all, out);
+    Ok(())
+}
+
+fn write_limits(names: &[(&str, &str)], limits: &[ResourceLimit], out: &mut dyn Write) {
     let _ = writeln!(out, "{:<25} {:<20} {:<20} {:<10}", "Limit", "Soft Limit", "Hard Limit", "Units");
-    for ((name, unit), limit) in NAMES.iter().zip(all) {
+    for ((name, unit), limit) in names.iter().zip(limits) {
         let _ = write!(out, "{name:<25} ");
         for value in [limit.current, limit.maximum] {
             let _ = match value {
@@ -353,7 +207,84 @@ pub(super) fn limits(subject: &Subject, out: &mut Text) -> Result<()> {
                 value => write!(out, "{value:<20} "),
             };
         }
-        let _ = writeln!(out, "{unit:<10}");
+        let _ = match *unit {
+            "" => out.write_str("\n"),
+            unit => writeln!(out, "{unit:<10}"),
+        };
+    }
+}
+
+/// `children`, of the leader's directory: all children are counted as its own.
+pub(super) fn children(subject: &Subject, out: &mut Text) -> Result<()> {
+    let process = subject.process()?;
+    if subject.number()? != process.pid() {
+        return Ok(());
+    }
+    let mut pids = Vec::new();
+    loop {
+        let wanted = process.children.lock().list.len();
+        vfs::allocation::reserve_total(&mut pids, wanted)?;
+        let children = process.children.lock();
+        if children.list.len() <= pids.capacity() {
+            pids.extend(children.list.iter().map(|child| child.pid()));
+            break;
+        }
+    }
+    for pid in pids {
+        let _ = write!(out, "{pid} ");
     }
     Ok(())
+}
+
+/// `loginuid` and `sessionid`: nobody has logged in.
+pub(super) fn no_login(_subject: &Subject, out: &mut Text) -> Result<()> {
+    let _ = write!(out, "{}", u32::MAX);
+    Ok(())
+}
+
+/// `uid_map` and `gid_map`: there is one space of user numbers.
+pub(super) fn identity_map(_subject: &Subject, out: &mut Text) -> Result<()> {
+    let _ = writeln!(out, "{:>10} {:>10} {:>10}", 0, 0, u32::MAX);
+    Ok(())
+}
+
+/// `setgroups`
+pub(super) fn may_set_groups(_subject: &Subject, out: &mut Text) -> Result<()> {
+    let _ = out.write_str("allow\n");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    #[test]
+    fn limits_are_a_table_of_four_columns() {
+        let names = [("Max stack size", "bytes"), ("Max nice priority", "")];
+        let limit = |current, maximum| ResourceLimit { current, maximum };
+        let mut text = String::new();
+        write_limits(&names, &[limit(8_388_608, limits::INFINITY), limit(0, 0)], &mut text);
+        assert_eq!(
+            text,
+            "Limit                     Soft Limit           Hard Limit           Units     \n\
+             Max stack size            8388608              unlimited            bytes     \n\
+             Max nice priority         0                    0                    \n"
+        );
+    }
+
+    #[test]
+    fn scores_grow_with_use_and_adjustment() {
+        assert_eq!(score(0, 0, 1 << 30), 666);
+        assert_eq!(score(1 << 29, 0, 1 << 30), 1000);
+        assert_eq!(score(0, 1000, 1 << 30), 1333);
+        assert_eq!(score(0, -999, 1 << 30), 0);
+        assert_eq!(score(1 << 30, -1000, 1 << 30), 0);
+    }
+
+    #[test]
+    fn names_lose_their_padding() {
+        assert_eq!(trimmed(b"sh\0\0"), b"sh");
+        assert_eq!(trimmed(b"full"), b"full");
+    }
 }

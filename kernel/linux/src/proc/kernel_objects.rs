@@ -61,7 +61,7 @@ fn cpu_mask(path: &str, cpus: impl Fn() -> CpuSet + Send + Sync + 'static) -> Re
 }
 
 /// A set as a bit mask in words of 32 bits, the highest first, as wide as there are processors.
-fn write_mask(cpus: CpuSet, count: usize, out: &mut dyn Write) {
+pub(super) fn write_mask(cpus: CpuSet, count: usize, out: &mut dyn Write) {
     let bits = cpus.bits();
     let _ = match count {
         0..=32 => {

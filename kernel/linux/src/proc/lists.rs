@@ -1,10 +1,15 @@
 //! What there is in the system: `version`, `filesystems`, `devices`, `misc`, `swaps`, `partitions`, `net/dev`, and the calls that
 //! programs missed.
 
+use alloc::sync::Arc;
 use core::fmt::Write;
 
+use sync::Once;
+use vfs::generated::{Directory, Node, StaticDirectory, text_file};
 use vfs::text::Text;
 use vfs::{FileKind, Result};
+
+use super::process::Subject;
 
 /// The major number of devices that have only a minor of their own.
 const MISCELLANEOUS_MAJOR: u32 = 10;
@@ -86,8 +91,19 @@ pub(super) fn nothing(_out: &mut Text) -> Result<()> {
     Ok(())
 }
 
+/// The directory `net` of every process: there is one network, which all share.
+pub(super) fn network(_subject: &Subject) -> Result<Arc<dyn Directory>> {
+    static NETWORK: Once<Arc<StaticDirectory>> = Once::new();
+    if let Some(network) = NETWORK.get() {
+        return Ok(network.clone());
+    }
+    let new = StaticDirectory::allocate()?;
+    new.add("dev", Node::file(0o444, text_file(interfaces)?))?;
+    Ok(NETWORK.call_once(|| new).clone())
+}
+
 /// `net/dev`: no interfaces.
-pub(super) fn interfaces(out: &mut Text) -> Result<()> {
+fn interfaces(out: &mut Text) -> Result<()> {
     let _ = out.write_str(
         "Inter-|   Receive                                                |  Transmit\n \
          face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",

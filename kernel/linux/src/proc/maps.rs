@@ -1,71 +1,115 @@
-//! What a process has mapped: `maps`, `smaps`, `statm`, and the memory lines of `status`.
+//! What a process has mapped: `maps`, `smaps`, `smaps_rollup`.
+//!
+//! Regions are copied out one by one; nothing is formatted with a lock of the address space held.
 
 use alloc::string::String;
+use alloc::sync::Arc;
+use core::any::Any;
 use core::fmt::Write;
 
 use machine::address::PAGE_SIZE;
-use memory::address_space::{AddressSpace, MapBacking};
-use memory::region::{Region, RegionFlags};
+use memory::address_space::{AddressSpace, MapBacking, RegionUsage};
+use memory::region::{FileMapping, Region, RegionFlags};
 use vfs::text::Text;
 use vfs::{DeviceNumber, Result};
 
+use super::places;
 use super::process::Subject;
+use crate::exec::MappedFile;
 
-const PAGE_KIB: u64 = PAGE_SIZE as u64 / 1024;
 /// Where names start in a line.
 const NAME_COLUMN: usize = 73;
 
+/// What the numbers and letters of a line come from.
+struct Line {
+    range: (u64, u64),
+    flags: RegionFlags,
+    offset: u64,
+    device: DeviceNumber,
+    inode: u64,
+}
+
+impl Line {
+    fn write(&self, name: &[u8], out: &mut Text) {
+        let letter = |flag, letter| if self.flags.contains(flag) { letter } else { '-' };
+        let start = out.as_bytes().len();
+        let _ = write!(
+            out,
+            "{:08x}-{:08x} {}{}{}{} {:08x} {:02x}:{:02x} {} ",
+            self.range.0,
+            self.range.1,
+            letter(RegionFlags::READ, 'r'),
+            letter(RegionFlags::WRITE, 'w'),
+            letter(RegionFlags::EXECUTE, 'x'),
+            if self.flags.contains(RegionFlags::SHARED) { 's' } else { 'p' },
+            self.offset,
+            self.device.major,
+            self.device.minor,
+            self.inode,
+        );
+        if !name.is_empty() {
+            let padding = NAME_COLUMN.saturating_sub(out.as_bytes().len() - start);
+            let _ = write!(out, "{:padding$}", "");
+            for &byte in name {
+                match byte {
+                    b'\n' => out.push_bytes(b"\\012"),
+                    _ => out.push_bytes(&[byte]),
+                }
+            }
+        }
+        out.push_bytes(b"\n");
+    }
+}
+
+/// Device and inode number of a mapped file; writes its name. Shared memory without a file is shown as Linux does.
+fn identify(file: &FileMapping, name: &mut Text) -> (DeviceNumber, u64) {
+    let Some(object) = file.object() else {
+        name.push_bytes(b"/dev/zero (deleted)");
+        return (DeviceNumber::default(), 0);
+    };
+    let any: &dyn Any = &**object;
+    let written = match any.downcast_ref::<MappedFile>().and_then(|mapped| mapped.file().path()) {
+        Some(path) => places::write_path(path, name),
+        None => {
+            let mut text = String::new();
+            let _ = object.write_name(&mut text);
+            name.push_bytes(text.as_bytes());
+            Ok(())
+        }
+    };
+    if written.is_err() {
+        name.push_bytes(b"//toolong");
+    }
+    let (device, inode) = object.identity();
+    (DeviceNumber::decode(device), inode)
+}
+
 fn write_line(region: &Region, out: &mut Text) {
     let flags = region.flags();
-    let letter = |flag, letter| if flags.contains(flag) { letter } else { '-' };
-    let (identity, mut name) = describe(region);
-    if name.is_empty() {
-        if flags.contains(RegionFlags::HEAP) {
-            name.push_str("[heap]");
-        } else if flags.contains(RegionFlags::STACK) {
-            name.push_str("[stack]");
-        }
-    }
-    let device = DeviceNumber::decode(identity.0);
-    let line = alloc::format!(
-        "{:08x}-{:08x} {}{}{}{} {:08x} {:02x}:{:02x} {} ",
-        region.start(),
-        region.end(),
-        letter(RegionFlags::READ, 'r'),
-        letter(RegionFlags::WRITE, 'w'),
-        letter(RegionFlags::EXECUTE, 'x'),
-        if flags.contains(RegionFlags::SHARED) { 's' } else { 'p' },
-        if matches!(region.backing(), MapBacking::File(_)) { region.file_offset() } else { 0 },
-        device.major,
-        device.minor,
-        identity.1,
-    );
-    let _ = match name.is_empty() {
-        true => writeln!(out, "{line}"),
-        false => writeln!(out, "{line:<NAME_COLUMN$}{name}"),
-    };
-}
-
-fn describe(region: &Region) -> ((u64, u64), String) {
-    let mut name = String::new();
-    let identity = match region.backing() {
-        MapBacking::Anonymous => (0, 0),
+    let mut name = Text::new();
+    let (device, inode) = match region.backing() {
+        MapBacking::File(file) => identify(file, &mut name),
         MapBacking::Special(special) => {
-            name.push_str(special.name());
-            (0, 0)
+            name.push_bytes(special.name().as_bytes());
+            Default::default()
         }
-        MapBacking::File(file) => match file.object() {
-            Some(object) => {
-                let _ = object.write_name(&mut name);
-                object.identity()
+        MapBacking::Anonymous => {
+            if flags.contains(RegionFlags::HEAP) {
+                name.push_bytes(b"[heap]");
+            } else if flags.contains(RegionFlags::STACK) {
+                name.push_bytes(b"[stack]");
+            } else if flags.contains(RegionFlags::SHARED) {
+                name.push_bytes(b"/dev/zero (deleted)");
             }
-            None => (0, 0),
-        },
+            Default::default()
+        }
     };
-    (identity, name)
+    let offset = if matches!(region.backing(), MapBacking::File(_)) { region.file_offset() } else { 0 };
+    let range = (region.start(), region.end());
+    Line { range, flags, offset, device, inode }.write(name.as_bytes(), out);
 }
 
-fn space_of(subject: &Subject) -> Result<Option<alloc::sync::Arc<AddressSpace>>> {
+fn space_of(subject: &Subject) -> Result<Option<Arc<AddressSpace>>> {
     subject.check_access()?;
     Ok(subject.process()?.address_space())
 }
@@ -78,68 +122,172 @@ pub(super) fn maps(subject: &Subject, out: &mut Text) -> Result<()> {
     Ok(())
 }
 
+/// One line of a number of bytes.
+fn write_amount(name: &str, bytes: u64, out: &mut dyn Write) {
+    let padding = 15_usize.saturating_sub(name.len());
+    let _ = writeln!(out, "{name}:{:padding$}{:>8} kB", "", bytes / 1024);
+}
+
+/// The amounts from `Shared_Clean` on; there are neither large pages nor swap.
+fn write_shares(usage: &RegionUsage, out: &mut dyn Write) {
+    for (name, bytes) in [
+        ("Shared_Clean", usage.shared_clean),
+        ("Shared_Dirty", usage.shared_dirty),
+        ("Private_Clean", usage.private_clean),
+        ("Private_Dirty", usage.private_dirty),
+        ("Referenced", usage.referenced),
+        ("Anonymous", usage.anonymous),
+        ("LazyFree", 0),
+        ("AnonHugePages", 0),
+        ("ShmemPmdMapped", 0),
+        ("FilePmdMapped", 0),
+        ("Shared_Hugetlb", 0),
+        ("Private_Hugetlb", 0),
+        ("Swap", 0),
+        ("SwapPss", 0),
+        ("Locked", usage.locked),
+    ] {
+        write_amount(name, bytes, out);
+    }
+}
+
+/// The two-letter names of a region's properties, in the order of Linux.
+fn write_flags(flags: RegionFlags, out: &mut dyn Write) {
+    let _ = out.write_str("VmFlags: ");
+    for (flag, name) in [
+        (RegionFlags::READ, "rd"),
+        (RegionFlags::WRITE, "wr"),
+        (RegionFlags::EXECUTE, "ex"),
+        (RegionFlags::SHARED, "sh"),
+        (RegionFlags::MAY_READ, "mr"),
+        (RegionFlags::MAY_WRITE, "mw"),
+        (RegionFlags::MAY_EXECUTE, "me"),
+        (RegionFlags::GROWS_DOWN, "gd"),
+        (RegionFlags::LOCKED, "lo"),
+        (RegionFlags::SEQUENTIAL, "sr"),
+        (RegionFlags::RANDOM, "rr"),
+        (RegionFlags::DONT_FORK, "dc"),
+        (RegionFlags::ACCOUNTED, "ac"),
+        (RegionFlags::NO_RESERVE, "nr"),
+        (RegionFlags::WIPE_ON_FORK, "wf"),
+        (RegionFlags::DONT_DUMP, "dd"),
+        (RegionFlags::HUGE_PAGE, "hg"),
+        (RegionFlags::NO_HUGE_PAGE, "nh"),
+        (RegionFlags::MERGEABLE, "mg"),
+    ] {
+        if flags.contains(flag) {
+            let _ = write!(out, "{name} ");
+        }
+    }
+    let _ = out.write_str("\n");
+}
+
 /// `smaps`
 pub(super) fn detailed_maps(subject: &Subject, out: &mut Text) -> Result<()> {
     let Some(space) = space_of(subject)? else { return Ok(()) };
     space.for_each_region(|region| {
         write_line(region, out);
         let usage = space.region_usage(region);
-        let size = region.end() - region.start();
-        for (name, bytes) in [
-            ("Size", size),
-            ("KernelPageSize", PAGE_SIZE as u64),
-            ("MMUPageSize", PAGE_SIZE as u64),
-            ("Rss", usage.resident),
-            ("Pss", usage.proportional),
-            ("Shared_Clean", usage.shared_clean),
-            ("Shared_Dirty", usage.shared_dirty),
-            ("Private_Clean", usage.private_clean),
-            ("Private_Dirty", usage.private_dirty),
-            ("Referenced", usage.referenced),
-            ("Anonymous", usage.anonymous),
-            ("Swap", 0),
-            ("SwapPss", 0),
-            ("Locked", usage.locked),
-        ] {
-            let label = alloc::format!("{name}:");
-            let _ = writeln!(out, "{label:<16}{:>8} kB", bytes / 1024);
-        }
-        let _ = out.write_str("VmFlags:\n");
+        write_amount("Size", region.end() - region.start(), out);
+        write_amount("KernelPageSize", PAGE_SIZE as u64, out);
+        write_amount("MMUPageSize", PAGE_SIZE as u64, out);
+        write_amount("Rss", usage.resident, out);
+        write_amount("Pss", usage.proportional, out);
+        write_shares(&usage, out);
+        let _ = out.write_str("THPeligible:           0\n");
+        write_flags(region.flags(), out);
     });
     Ok(())
 }
 
-/// `statm`
-pub(super) fn memory_pages(subject: &Subject, out: &mut Text) -> Result<()> {
-    let usage = subject.process()?.address_space().map(|space| space.usage()).unwrap_or_default();
-    let resident = usage.private_pages + usage.file_pages + usage.shared_memory_pages;
-    let shared = usage.file_pages + usage.shared_memory_pages;
-    let data = usage.data_pages + usage.stack_pages;
-    let _ = writeln!(out, "{} {resident} {shared} {} 0 {data} 0", usage.mapped_pages, usage.code_pages);
+/// Sums over all regions, by what they show.
+#[derive(Default)]
+struct Rollup {
+    range: Option<(u64, u64)>,
+    all: RegionUsage,
+    anonymous: u64,
+    files: u64,
+}
+
+impl Rollup {
+    fn add(&mut self, region: &Region, usage: &RegionUsage) {
+        let start = self.range.map_or(region.start(), |range| range.0);
+        self.range = Some((start, region.end()));
+        let of_kind = match region.backing() {
+            MapBacking::File(_) => &mut self.files,
+            _ => &mut self.anonymous,
+        };
+        *of_kind += usage.proportional;
+        let all = &mut self.all;
+        all.resident += usage.resident;
+        all.proportional += usage.proportional;
+        all.shared_clean += usage.shared_clean;
+        all.shared_dirty += usage.shared_dirty;
+        all.private_clean += usage.private_clean;
+        all.private_dirty += usage.private_dirty;
+        all.referenced += usage.referenced;
+        all.anonymous += usage.anonymous;
+        all.locked += usage.locked;
+    }
+}
+
+/// `smaps_rollup`
+pub(super) fn summed_maps(subject: &Subject, out: &mut Text) -> Result<()> {
+    let Some(space) = space_of(subject)? else { return Ok(()) };
+    let mut rollup = Rollup::default();
+    space.for_each_region(|region| rollup.add(region, &space.region_usage(region)));
+    let Some(range) = rollup.range else { return Ok(()) };
+    let (device, inode) = Default::default();
+    Line { range, flags: RegionFlags::empty(), offset: 0, device, inode }.write(b"[rollup]", out);
+    write_amount("Rss", rollup.all.resident, out);
+    write_amount("Pss", rollup.all.proportional, out);
+    write_amount("Pss_Anon", rollup.anonymous, out);
+    write_amount("Pss_File", rollup.files, out);
+    write_shares(&rollup.all, out);
     Ok(())
 }
 
-/// The memory lines of `status`.
-pub(super) fn memory_status(space: &AddressSpace, out: &mut Text) {
-    let usage = space.usage();
-    let resident = usage.private_pages + usage.file_pages + usage.shared_memory_pages;
-    for (name, pages) in [
-        ("VmPeak", usage.peak_mapped_pages.max(usage.mapped_pages)),
-        ("VmSize", usage.mapped_pages),
-        ("VmLck", usage.locked_pages),
-        ("VmPin", 0),
-        ("VmHWM", usage.peak_resident_pages.max(resident)),
-        ("VmRSS", resident),
-        ("RssAnon", usage.private_pages),
-        ("RssFile", usage.file_pages),
-        ("RssShmem", usage.shared_memory_pages),
-        ("VmData", usage.data_pages),
-        ("VmStk", usage.stack_pages),
-        ("VmExe", usage.code_pages),
-        ("VmLib", 0),
-        ("VmPTE", usage.table_bytes / PAGE_SIZE as u64),
-        ("VmSwap", 0),
-    ] {
-        let _ = writeln!(out, "{name}:\t{:>8} kB", pages * PAGE_KIB);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(range: (u64, u64), flags: RegionFlags, name: &[u8]) -> Text {
+        let mut out = Text::new();
+        Line { range, flags, offset: 0x2000, device: DeviceNumber::new(0xfe, 0), inode: 247_026 }
+            .write(name, &mut out);
+        out
+    }
+
+    #[test]
+    fn lines_are_those_of_linux() {
+        let flags = RegionFlags::READ | RegionFlags::EXECUTE;
+        assert_eq!(
+            line((0x55b8_29bc_4000, 0x55b8_29bc_9000), flags, b"/usr/bin/cat").as_bytes(),
+            b"55b829bc4000-55b829bc9000 r-xp 00002000 fe:00 247026                     /usr/bin/cat\n"
+        );
+        assert_eq!(
+            line((0x40_0000, 0x40_1000), RegionFlags::SHARED, b"").as_bytes(),
+            b"00400000-00401000 ---s 00002000 fe:00 247026 \n"
+        );
+        assert_eq!(
+            line((0x40_0000, 0x40_1000), RegionFlags::WRITE, b"a\nb").as_bytes(),
+            b"00400000-00401000 -w-p 00002000 fe:00 247026                             a\\012b\n"
+        );
+    }
+
+    #[test]
+    fn amounts_end_in_the_same_column() {
+        let mut text = String::new();
+        write_amount("Size", 8192, &mut text);
+        write_amount("Private_Hugetlb", 0, &mut text);
+        assert_eq!(text, "Size:                  8 kB\nPrivate_Hugetlb:       0 kB\n");
+    }
+
+    #[test]
+    fn properties_have_two_letters() {
+        let mut text = String::new();
+        let may = RegionFlags::MAY_READ | RegionFlags::MAY_WRITE | RegionFlags::MAY_EXECUTE;
+        write_flags(RegionFlags::READ | may, &mut text);
+        assert_eq!(text, "VmFlags: rd mr mw me \n");
     }
 }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `root` | who fills which entry of the roots |
 //! | `process` | the directory of a process: names, kinds, who may look |
-//! | `entries`, `maps`, `mounts` | its files |
+//! | `stat`, `status`, `maps`, `mounts`, `entries` | its files |
+//! | `places` | its links: `cwd`, `exe`, `root`, name spaces |
 //! | `descriptors` | its open files |
 //! | `processors`, `processor_model` | what the processors are and do |
 //! | `memory_numbers` | the state of memory |
@@ -23,11 +24,14 @@ mod lists;
 mod maps;
 mod memory_numbers;
 mod mounts;
+mod places;
 mod process;
 mod processor_model;
 mod processors;
 mod root;
 mod settings;
 mod stack_test;
+mod stat;
+mod status;
 
 pub use root::{register, register_devices};

@@ -1,4 +1,4 @@
-//! `mounts` and `mountinfo`.
+//! `mounts`, `mountinfo` and `mountstats`.
 
 use core::fmt::Write;
 
@@ -12,20 +12,22 @@ use super::process::Subject;
 fn write_escaped(name: &[u8], out: &mut Text) {
     for &byte in name {
         match byte {
-            b' ' | b'\t' | b'\n' | b'\\' => drop(write!(out, "\\{byte:03o}")),
+            b' ' | b'\t' | b'\n' | b'\\' | b'#' => drop(write!(out, "\\{byte:03o}")),
             _ => out.push_bytes(&[byte]),
         }
     }
 }
 
-fn write_flags(flags: MountFlags, read_only: bool, out: &mut Text) {
+fn write_flags(flags: MountFlags, read_only: bool, out: &mut dyn Write) {
     let _ = out.write_str(if read_only || flags.contains(MountFlags::READ_ONLY) { "ro" } else { "rw" });
     for (flag, name) in [
         (MountFlags::NO_SET_ID, ",nosuid"),
         (MountFlags::NO_DEVICES, ",nodev"),
         (MountFlags::NO_EXECUTE, ",noexec"),
         (MountFlags::NO_ACCESS_TIME, ",noatime"),
+        (MountFlags::NO_DIRECTORY_ACCESS_TIME, ",nodiratime"),
         (MountFlags::RELATIVE_ACCESS_TIME, ",relatime"),
+        (MountFlags::NO_LINKS, ",nosymfollow"),
     ] {
         if flags.contains(flag) {
             let _ = out.write_str(name);
@@ -61,9 +63,12 @@ pub(super) fn mount_information(subject: &Subject, out: &mut Text) -> Result<()>
         write_escaped(&mount.point, out);
         let _ = out.write_str(" ");
         write_flags(mount.flags, false, out);
-        if let Propagation::Shared(group) = mount.propagation {
-            let _ = write!(out, " shared:{group}");
-        }
+        let _ = match mount.propagation {
+            Propagation::Private => Ok(()),
+            Propagation::Shared(group) => write!(out, " shared:{group}"),
+            Propagation::Slave(group) => write!(out, " master:{group}"),
+            Propagation::Unbindable => out.write_str(" unbindable"),
+        };
         let _ = write!(out, " - {} ", mount.file_system);
         write_escaped(&mount.source, out);
         let _ = out.write_str(if mount.read_only { " ro" } else { " rw" });
@@ -71,4 +76,40 @@ pub(super) fn mount_information(subject: &Subject, out: &mut Text) -> Result<()>
         let _ = out.write_str("\n");
         Ok(())
     })
+}
+
+/// `mountstats`: file systems have nothing to tell beyond their type.
+pub(super) fn mount_statistics(subject: &Subject, out: &mut Text) -> Result<()> {
+    each(subject, |mount| {
+        let _ = out.write_str("device ");
+        write_escaped(&mount.source, out);
+        let _ = out.write_str(" mounted on ");
+        write_escaped(&mount.point, out);
+        let _ = writeln!(out, " with fstype {}", mount.file_system);
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_in_names_are_octal() {
+        let mut out = Text::new();
+        write_escaped(b"/a b\t\\c", &mut out);
+        assert_eq!(out.as_bytes(), b"/a\\040b\\011\\134c");
+    }
+
+    #[test]
+    fn options_are_in_the_order_of_linux() {
+        let flags = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | MountFlags::RELATIVE_ACCESS_TIME;
+        let mut text = alloc::string::String::new();
+        write_flags(flags, false, &mut text);
+        text.push(' ');
+        write_flags(MountFlags::READ_ONLY, false, &mut text);
+        text.push(' ');
+        write_flags(MountFlags::empty(), true, &mut text);
+        assert_eq!(text, "rw,nosuid,nodev,relatime ro ro");
+    }
 }

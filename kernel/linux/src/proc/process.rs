@@ -4,22 +4,33 @@
 //! see (memory maps, environment, descriptors) is checked when it is read, by the rule of ptrace(2).
 
 use alloc::sync::{Arc, Weak};
+use core::sync::atomic::Ordering;
 
 use procfs::ProcessSource;
-use vfs::generated::{Body, Directory, File, Link, Node};
-use vfs::inode::{DirectorySink, FIRST_POSITION, LinkTarget};
+use vfs::file::FileOperations;
+use vfs::generated::{Body, Directory, File, Node};
+use vfs::inode::{DirectorySink, FIRST_POSITION, Inode};
 use vfs::text::Text;
-use vfs::{Error, Path, Result};
+use vfs::{Capabilities, Error, OpenFlags, Path, Result};
 
-use super::{descriptors, entries, maps, mounts};
+use super::places::{self, PlaceLink};
+use super::{descriptors, entries, lists, maps, mounts, stat, status};
 use crate::process::process::Process;
 use crate::process::table;
 use crate::process::thread::Thread;
 use crate::terminal::calling_thread;
 
-/// Inode numbers of processes' nodes: above those that fixed nodes get, the process's number, the place in its directory.
-const NUMBER_BASE: u64 = 1 << 40;
-const NUMBER_SHIFT: u32 = 8;
+/// Inode numbers of processes' nodes lie above those that fixed nodes get. Below this bit they are made of the time at
+/// which the process started (so that a number used again is another file), its number, and a place in its directory.
+const NUMBER_BASE: u64 = 1 << 62;
+const START_SHIFT: u32 = 30;
+const PID_SHIFT: u32 = 8;
+/// Places of threads' nodes; those of processes come before.
+const THREAD_PLACES: u64 = 1 << 7;
+/// Start times are told apart from 65 µs on, for three days.
+const START_UNIT_SHIFT: u32 = 16;
+const START_MASK: u64 = 0xffff_ffff;
+const _: () = assert!(ENTRIES.len() < THREAD_PLACES as usize);
 
 /// Whose node it is.
 #[derive(Clone)]
@@ -51,22 +62,58 @@ impl Subject {
         self.tid.is_some()
     }
 
+    /// The number that the directory is named by.
+    pub(super) fn number(&self) -> Result<u32> {
+        match self.tid {
+            Some(tid) => Ok(tid),
+            None => Ok(self.process()?.pid()),
+        }
+    }
+
     /// Fails unless the caller may look into the process.
     pub(super) fn check_access(&self) -> Result<()> {
         let process = self.process()?;
         let Some(caller) = calling_thread() else { return Ok(()) };
-        let same = Arc::ptr_eq(caller.process(), &process);
-        if same || caller.credentials().may_inspect(&process.credentials()) {
+        if Arc::ptr_eq(caller.process(), &process) {
+            return Ok(());
+        }
+        let credentials = caller.credentials();
+        let open = is_dumpable(&process) || credentials.has(Capabilities::SYS_PTRACE);
+        if open && credentials.may_inspect(&process.credentials()) {
             Ok(())
         } else {
             Err(Error::AccessDenied)
         }
     }
+
+    /// Who owns what is private to the process: root, when others may not look into it.
+    pub(super) fn owner(&self) -> (u32, u32) {
+        match self.process() {
+            Ok(process) if is_dumpable(&process) => owner_of(&process),
+            _ => (0, 0),
+        }
+    }
+
+    /// The inode number of the entry at a place of one of the process's directories below the first.
+    pub(super) fn part_number(&self, directory: &str, place: u64) -> Result<u64> {
+        let process = self.process()?;
+        let own = number_of(&process, self.tid.unwrap_or(process.pid()), 0);
+        // Mixed so that numbers of different directories are unlike; nothing depends on it.
+        let salt =
+            directory.bytes().fold(place, |salt, byte| salt.wrapping_mul(31).wrapping_add(byte.into()));
+        Ok(NUMBER_BASE | own.wrapping_add(salt.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 2)
+    }
+}
+
+/// Whether the program lets itself be looked into (PR_SET_DUMPABLE).
+fn is_dumpable(process: &Process) -> bool {
+    process.is_dumpable.load(Ordering::Relaxed) == 1
 }
 
 /// What an entry is.
 enum Kind {
     Text(fn(&Subject, &mut Text) -> Result<()>),
+    Guarded(fn(&Subject, &mut Text) -> Result<()>),
     Knob(fn(&Subject, &mut Text) -> Result<()>, fn(&Subject, &[u8]) -> Result<()>),
     Place(fn(&Subject) -> Result<Path>),
     Directory(fn(&Subject) -> Result<Arc<dyn Directory>>),
@@ -82,35 +129,63 @@ const fn text(name: &'static str, mode: u32, show: fn(&Subject, &mut Text) -> Re
     Entry { name, mode, kind: Kind::Text(show) }
 }
 
-/// All entries of a process's directory; the last one only of a process's own.
+/// A file of what others may not see: who may is checked when it is opened and again when it is read.
+const fn guarded(name: &'static str, mode: u32, show: fn(&Subject, &mut Text) -> Result<()>) -> Entry {
+    Entry { name, mode, kind: Kind::Guarded(show) }
+}
+
+const fn place(name: &'static str, place: fn(&Subject) -> Result<Path>) -> Entry {
+    Entry { name, mode: 0o777, kind: Kind::Place(place) }
+}
+
+const fn directory(name: &'static str, mode: u32, open: fn(&Subject) -> Result<Arc<dyn Directory>>) -> Entry {
+    Entry { name, mode, kind: Kind::Directory(open) }
+}
+
+/// All entries: first what only a thread's directory has, then what both have, last what only a process's has.
 static ENTRIES: &[Entry] = &[
-    text("auxv", 0o400, entries::auxiliary_vector),
+    text("children", 0o444, entries::children),
+    guarded("auxv", 0o400, entries::auxiliary_vector),
     text("cgroup", 0o444, entries::control_group),
     text("cmdline", 0o444, entries::command_line),
     Entry { name: "comm", mode: 0o644, kind: Kind::Knob(entries::name, entries::set_name) },
-    Entry { name: "cwd", mode: 0o777, kind: Kind::Place(entries::current_directory) },
-    text("environ", 0o400, entries::environment),
-    Entry { name: "exe", mode: 0o777, kind: Kind::Place(entries::executable) },
-    Entry { name: "fd", mode: 0o500, kind: Kind::Directory(descriptors::links) },
-    Entry { name: "fdinfo", mode: 0o555, kind: Kind::Directory(descriptors::information) },
+    place("cwd", places::current_directory),
+    guarded("environ", 0o400, entries::environment),
+    place("exe", places::executable),
+    directory("fd", 0o500, descriptors::links),
+    directory("fdinfo", 0o555, descriptors::information),
+    text("gid_map", 0o444, entries::identity_map),
     text("limits", 0o444, entries::limits),
-    text("maps", 0o444, maps::maps),
+    text("loginuid", 0o444, entries::no_login),
+    guarded("maps", 0o444, maps::maps),
     text("mountinfo", 0o444, mounts::mount_information),
     text("mounts", 0o444, mounts::mounts),
+    directory("net", 0o555, lists::network),
+    directory("ns", 0o511, places::name_spaces),
     text("oom_score", 0o444, entries::oom_score),
     Entry {
         name: "oom_score_adj",
         mode: 0o644,
         kind: Kind::Knob(entries::oom_adjustment, entries::set_oom_adjustment),
     },
-    Entry { name: "root", mode: 0o777, kind: Kind::Place(entries::root) },
-    text("smaps", 0o444, maps::detailed_maps),
-    text("stat", 0o444, entries::stat),
-    text("statm", 0o444, maps::memory_pages),
-    text("status", 0o444, entries::status),
+    place("root", places::root),
+    text("schedstat", 0o444, stat::scheduling),
+    text("sessionid", 0o444, entries::no_login),
+    text("setgroups", 0o444, entries::may_set_groups),
+    guarded("smaps", 0o444, maps::detailed_maps),
+    guarded("smaps_rollup", 0o444, maps::summed_maps),
+    text("stat", 0o444, stat::stat),
+    text("statm", 0o444, stat::memory_pages),
+    text("status", 0o444, status::status),
+    text("uid_map", 0o444, entries::identity_map),
     text("wchan", 0o444, entries::wait_channel),
-    Entry { name: "task", mode: 0o555, kind: Kind::Directory(threads) },
+    text("mountstats", 0o400, mounts::mount_statistics),
+    directory("task", 0o555, threads),
 ];
+/// Entries at the beginning that only threads have.
+const ONLY_THREADS: usize = 1;
+/// Entries at the end that only processes have.
+const ONLY_PROCESSES: usize = 2;
 
 struct TextFile {
     subject: Subject,
@@ -119,12 +194,13 @@ struct TextFile {
 
 impl File for TextFile {
     fn show(&self, out: &mut Text) -> Result<()> {
-        if self.entry.mode & 0o044 == 0 {
-            self.subject.check_access()?;
-        }
         match self.entry.kind {
             Kind::Text(show) | Kind::Knob(show, _) => show(&self.subject, out),
-            _ => Err(Error::Invalid),
+            Kind::Guarded(show) => {
+                self.subject.check_access()?;
+                show(&self.subject, out)
+            }
+            Kind::Place(_) | Kind::Directory(_) => Err(Error::Invalid),
         }
     }
 
@@ -134,35 +210,39 @@ impl File for TextFile {
             _ => Err(Error::Invalid),
         }
     }
-}
 
-struct PlaceLink {
-    subject: Subject,
-    place: fn(&Subject) -> Result<Path>,
-}
+    fn open(&self, _inode: &Arc<Inode>, _flags: OpenFlags) -> Result<Option<Arc<dyn FileOperations>>> {
+        if matches!(self.entry.kind, Kind::Guarded(_)) {
+            self.subject.check_access()?;
+        }
+        Ok(None)
+    }
 
-impl Link for PlaceLink {
-    fn target(&self) -> Result<LinkTarget> {
-        self.subject.check_access()?;
-        (self.place)(&self.subject).map(LinkTarget::Jump)
+    fn owner(&self) -> Option<(u32, u32)> {
+        Some(self.subject.owner())
     }
 }
 
 struct ProcessDirectory(Subject);
 
 impl ProcessDirectory {
-    fn number(&self, index: usize) -> u64 {
-        let pid = self.0.tid.or(self.0.process.upgrade().map(|process| process.pid())).unwrap_or(0);
-        number_of(pid, index as u64 + 1)
+    fn number(&self, index: usize) -> Result<u64> {
+        let process = self.0.process()?;
+        let base = if self.0.is_thread() { THREAD_PLACES } else { 0 };
+        Ok(number_of(&process, self.0.number()?, base + index as u64 + 1))
     }
 
     fn entries(&self) -> &'static [Entry] {
-        if self.0.is_thread() { &ENTRIES[..ENTRIES.len() - 1] } else { ENTRIES }
+        match self.0.is_thread() {
+            true => &ENTRIES[..ENTRIES.len() - ONLY_PROCESSES],
+            false => &ENTRIES[ONLY_THREADS..],
+        }
     }
 }
 
-fn number_of(pid: u32, place: u64) -> u64 {
-    NUMBER_BASE + (u64::from(pid) << NUMBER_SHIFT) + place
+fn number_of(process: &Process, number: u32, place: u64) -> u64 {
+    let start = process.start_ns() >> START_UNIT_SHIFT & START_MASK;
+    NUMBER_BASE | start << START_SHIFT | u64::from(number) << PID_SHIFT | place
 }
 
 /// User and group that own a process's nodes.
@@ -173,29 +253,30 @@ fn owner_of(process: &Process) -> (u32, u32) {
 
 impl Directory for ProcessDirectory {
     fn lookup(&self, name: &[u8]) -> Result<Node> {
-        let process = self.0.process()?;
         let entries = self.entries();
         let index = entries.iter().position(|entry| entry.name.as_bytes() == name).ok_or(Error::NotFound)?;
         let entry = &entries[index];
         let subject = self.0.clone();
         let body = match entry.kind {
-            Kind::Text(_) | Kind::Knob(..) => Body::File(vfs::allocation::arc(TextFile { subject, entry })?),
+            Kind::Text(_) | Kind::Guarded(_) | Kind::Knob(..) => {
+                Body::File(vfs::allocation::arc(TextFile { subject, entry })?)
+            }
             Kind::Place(place) => Body::Link(vfs::allocation::arc(PlaceLink { subject, place })?),
             Kind::Directory(open) => Body::Directory(open(&subject)?),
         };
-        let (user, group) = owner_of(&process);
-        Ok(Node { number: self.number(index), mode: entry.mode, user, group, body })
+        let (user, group) = self.0.owner();
+        Ok(Node { number: self.number(index)?, mode: entry.mode, user, group, body })
     }
 
     fn list(&self, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
         let mut next = position;
         for (index, entry) in self.entries().iter().enumerate().skip((position - FIRST_POSITION) as usize) {
             let kind = match entry.kind {
-                Kind::Text(_) | Kind::Knob(..) => vfs::FileKind::Regular,
+                Kind::Text(_) | Kind::Guarded(_) | Kind::Knob(..) => vfs::FileKind::Regular,
                 Kind::Place(_) => vfs::FileKind::SymbolicLink,
                 Kind::Directory(_) => vfs::FileKind::Directory,
             };
-            if !sink.entry(entry.name.as_bytes(), self.number(index), kind, next + 1) {
+            if !sink.entry(entry.name.as_bytes(), self.number(index)?, kind, next + 1) {
                 break;
             }
             next += 1;
@@ -216,7 +297,8 @@ fn directory_of(process: &Arc<Process>, tid: Option<u32>) -> Option<Node> {
     let subject = Subject { process: Arc::downgrade(process), tid };
     let directory: Arc<dyn Directory> = vfs::allocation::arc(ProcessDirectory(subject)).ok()?;
     let (user, group) = owner_of(process);
-    let number = number_of(tid.unwrap_or(process.pid()), u64::from(tid.is_some()) * 128);
+    let place = if tid.is_some() { THREAD_PLACES } else { 0 };
+    let number = number_of(process, tid.unwrap_or(process.pid()), place);
     Some(Node { number, mode: 0o555, user, group, body: Body::Directory(directory) })
 }
 
@@ -243,20 +325,20 @@ impl Directory for Threads {
     fn list(&self, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
         // The position after a thread is its number plus a constant, so that it survives the end of others.
         let from = (position - FIRST_POSITION) as u32;
-        let mut tids: smallvec::SmallVec<[u32; 8]> = self
-            .0
-            .process()?
-            .threads()
-            .iter()
-            .map(|thread| thread.tid())
-            .filter(|tid| *tid >= from)
-            .collect();
+        let process = self.0.process()?;
+        let mut tids: smallvec::SmallVec<[u32; 8]> =
+            process.threads().iter().map(|thread| thread.tid()).filter(|tid| *tid >= from).collect();
         tids.sort_unstable();
         let mut next = position;
         for tid in tids {
             let name = alloc::format!("{tid}");
             let after = u64::from(tid) + 1 + FIRST_POSITION;
-            if !sink.entry(name.as_bytes(), number_of(tid, 128), vfs::FileKind::Directory, after) {
+            if !sink.entry(
+                name.as_bytes(),
+                number_of(&process, tid, THREAD_PLACES),
+                vfs::FileKind::Directory,
+                after,
+            ) {
                 break;
             }
             next = after;
@@ -279,13 +361,7 @@ impl ProcessSource for Processes {
     }
 
     fn next(&self, from: u32) -> Option<(u32, u64)> {
-        let mut lowest: Option<u32> = None;
-        table::for_each_process(|process| {
-            let pid = process.pid();
-            if pid >= from && lowest.is_none_or(|lowest| pid < lowest) {
-                lowest = Some(pid);
-            }
-        });
-        lowest.map(|pid| (pid, number_of(pid, 0)))
+        let process = table::next_process(from)?;
+        Some((process.pid(), number_of(&process, process.pid(), 0)))
     }
 }

@@ -238,6 +238,31 @@ pub fn processes() -> Result<Vec<Arc<Process>>, Errno> {
     Ok(found)
 }
 
+/// Numbers that are tried one by one before the whole table is searched.
+const NEAR: Pid = 64;
+
+/// The process with the lowest number from `from` on, for listing. Neighbours are mostly close: a few look-ups then find them.
+pub fn next_process(from: Pid) -> Option<Arc<Process>> {
+    if let Some(near) = (from..from.saturating_add(NEAR)).find_map(process) {
+        return Some(near);
+    }
+    let mut from = from;
+    loop {
+        let mut lowest: Option<Pid> = None;
+        for_each_process(|process| {
+            let pid = process.pid();
+            if pid >= from && lowest.is_none_or(|lowest| pid < lowest) {
+                lowest = Some(pid);
+            }
+        });
+        // It may have ended meanwhile: then the next one is looked for.
+        match process(lowest?) {
+            Some(found) => return Some(found),
+            None => from = lowest? + 1,
+        }
+    }
+}
+
 /// Calls for each process with its shard locked: `visit` must not sleep, send signals or look into the table.
 pub fn for_each_process(mut visit: impl FnMut(&Arc<Process>)) {
     for shard in &TABLE {
