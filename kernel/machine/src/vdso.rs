@@ -162,6 +162,7 @@ mod image {
         distance = const super::DATA_DISTANCE,
     );
 
+    // SAFETY: the assembly above defines these symbols; what lies between the first and the last are bytes of code.
     unsafe extern "C" {
         static starling_vdso_start: u8;
         static starling_vdso_clock_gettime: u8;
