@@ -170,8 +170,8 @@ fn command(
             link.exit(exited(0))
         }
         "panic" => {
-            writeln!(log, "panic: all is lost")?;
-            link.send(GuestFrame::Bug(b"panic: all is lost"))?;
+            writeln!(log, "kernel panic: all is lost")?;
+            link.send(GuestFrame::Bug(b"kernel panic: all is lost"))?;
             std::process::exit(0);
         }
         "babble" => {

@@ -198,7 +198,7 @@ fn kernel_log_is_shown_when_asked_for_or_when_there_is_a_bug() {
 fn panic_is_our_fault() {
     let output = run(&[], &["panic"]);
     assert_eq!(output.status.code(), Some(125));
-    assert!(text(&output.stderr).contains("panic: all is lost\n"));
+    assert!(text(&output.stderr).contains("kernel panic: all is lost\n"));
     assert!(text(&output.stderr).ends_with("starling: the kernel panicked\n"));
 }
 

@@ -117,7 +117,7 @@ fn terminal_is_restored_when_a_signal_ends_the_session() {
 fn terminal_is_restored_when_the_kernel_panics() {
     let mut session = Session::start("panic");
     assert_eq!(session.status(), Some(125));
-    session.expect("panic: all is lost\r\n");
+    session.expect("kernel panic: all is lost\r\n");
     session.expect("the kernel panicked");
     assert!(session.is_cooked(), "the terminal is as it was");
 }

@@ -40,7 +40,7 @@ const BACKGROUND_INTERVAL: Duration = Duration::from_millis(250);
 /// How long bytes of an unfinished frame are left to gather.
 const GATHER: Duration = Duration::from_micros(300);
 /// After a report that begins with this, the kernel does nothing more.
-const PANIC: &[u8] = b"panic";
+const PANIC: &[u8] = b"kernel panic";
 /// How long the log may go on after a panic, QEMU after it has closed the link, and readers after the timeout.
 const GRACE: Duration = Duration::from_secs(2);
 
