@@ -72,7 +72,26 @@ static inline int memory_is_back(const char *what, long before_kib)
     return good;
 }
 
-/* Kills every process of a user, again and again until none is left; false when some survive. */
+/* Whether some process belongs to the user, zombies included. */
+static inline int has_processes(uid_t user)
+{
+    DIR *folder = opendir("/proc");
+    struct dirent *entry;
+    int found = folder == NULL;
+    while (folder && !found && (entry = readdir(folder))) {
+        char path[300];
+        struct stat status;
+        if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
+            continue;
+        snprintf(path, sizeof path, "/proc/%s", entry->d_name);
+        found = stat(path, &status) == 0 && status.st_uid == user;
+    }
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
+/* Kills all processes of a user, reaping those that are ours; 0 when some live on. */
 static inline int kill_user(uid_t user)
 {
     for (int round = 0; round < 200; round++) {
@@ -80,21 +99,15 @@ static inline int kill_user(uid_t user)
         if (killer == 0) {
             if (setresuid(user, user, user) < 0)
                 _exit(2);
-            _exit(kill(-1, SIGKILL) < 0 && errno == ESRCH ? 0 : 1);
+            kill(-1, SIGKILL);
+            _exit(0);
         }
-        int status = 1 << 8;
-        pid_t found;
-        if (killer < 0) {
-            pause_ms(20);
-            continue;
-        }
-        while ((found = waitpid(-1, &status, 0)) >= 0 && found != killer)
+        if (killer > 0)
+            waitpid(killer, NULL, 0);
+        while (waitpid(-1, NULL, WNOHANG) > 0)
             ;
-        if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-            while (waitpid(-1, &status, WNOHANG) > 0)
-                ;
+        if (killer > 0 && !has_processes(user))
             return 1;
-        }
         pause_ms(10);
     }
     return 0;

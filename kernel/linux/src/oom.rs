@@ -1,10 +1,14 @@
 //! What happens when memory runs out: the process that uses most of it is killed, with a report (`oom_score_adj` counts).
 
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use memory::address_space::AddressSpace;
 
 use crate::process::process::Process;
 use crate::process::table;
+use crate::process::table::Pid;
+use crate::process::thread::Thread;
 use crate::signal::information::SignalInformation;
 use crate::signal::send;
 use crate::signal::set::Signal;
@@ -13,6 +17,9 @@ const ADJUSTMENT_NEVER: i16 = -1000;
 /// How long one victim is given to end before another is chosen.
 const PATIENCE_NS: u64 = 1_000_000_000;
 const POLL_NS: u64 = 1_000_000;
+
+/// Whether a thread is about to kill a process; others that run out of memory wait for what that brings.
+static BUSY: AtomicBool = AtomicBool::new(false);
 
 /// Registers the policy. Once, at start-up.
 pub fn install() {
@@ -25,13 +32,41 @@ fn badness(process: &Process, total: u64) -> Option<u64> {
     if process.pid() == table::INIT || adjustment == ADJUSTMENT_NEVER || process.is_zombie() {
         return None;
     }
-    let used = process.address_space()?.badness_bytes() as i64;
+    let used = process.look_at_address_space(AddressSpace::badness_bytes)? as i64;
     let score = used + i64::from(adjustment) * (total / 1000) as i64;
     Some(score.max(1) as u64)
 }
 
 /// Frees memory by ending a process; returns whether trying again makes sense.
 pub fn relieve() -> bool {
+    if is_dying() {
+        return false;
+    }
+    if BUSY.swap(true, Ordering::Acquire) {
+        return wait_for_other();
+    }
+    let helped = kill_one();
+    // Release: pairs with the Acquire above, so that the next one sees the victim as it is now.
+    BUSY.store(false, Ordering::Release);
+    helped
+}
+
+/// Waits until the thread that is busy with a victim is done. False when the caller has been killed meanwhile.
+fn wait_for_other() -> bool {
+    let start = machine::time::now_ns();
+    while BUSY.load(Ordering::Acquire) && !is_dying() && machine::time::now_ns() - start < PATIENCE_NS {
+        sched::timer::sleep_until_uninterruptible(machine::time::now_ns() + POLL_NS);
+    }
+    !is_dying()
+}
+
+/// Whether the calling thread is marked to end: then it shall not wait for memory, its own is what is needed.
+fn is_dying() -> bool {
+    let thread = sched::current().personality().and_then(|object| object.downcast::<Thread>().ok());
+    thread.is_some_and(|thread| thread.is_killed())
+}
+
+fn kill_one() -> bool {
     let total = crate::memory::totals().total_bytes;
     let Some((victim, score)) = choose(total) else { return false };
     let name = victim.name();
@@ -48,26 +83,24 @@ pub fn relieve() -> bool {
 
 /// The biggest. Allocates nothing.
 fn choose(total: u64) -> Option<(Arc<Process>, u64)> {
-    let mut worst: Option<(Arc<Process>, u64)> = None;
+    // Numbers, not references: under the table's lock none may turn out to be the last one.
+    let mut worst: Option<(Pid, u64)> = None;
     table::for_each_process(|process| {
         if let Some(score) = badness(process, total)
-            && worst.as_ref().is_none_or(|(_, most)| score > *most)
+            && worst.is_none_or(|(_, most)| score > most)
         {
-            worst = Some((process.clone(), score));
+            worst = Some((process.pid(), score));
         }
     });
-    worst
+    worst.and_then(|(pid, score)| Some((table::process_of(pid)?, score)))
 }
 
-/// Waits until the victim has given its memory back. False when the victim is the caller itself: it dies sooner if its
-/// allocation fails than if it is tried again.
+/// Waits until the victim has given its memory back. False when the caller dies too, perhaps as a thread of the victim:
+/// it ends sooner if its allocation fails than if it is tried again.
 fn wait_for_end(victim: &Process) -> bool {
-    let me = sched::current().id();
-    let is_mine =
-        victim.threads().iter().any(|thread| thread.kernel_thread().is_some_and(|kernel| kernel.id() == me));
     let start = machine::time::now_ns();
-    while !is_mine && !victim.is_zombie() && machine::time::now_ns() - start < PATIENCE_NS {
+    while !victim.is_zombie() && !is_dying() && machine::time::now_ns() - start < PATIENCE_NS {
         sched::timer::sleep_until_uninterruptible(machine::time::now_ns() + POLL_NS);
     }
-    !is_mine
+    !is_dying()
 }

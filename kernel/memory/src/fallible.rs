@@ -53,6 +53,7 @@ pub fn try_box<T>(value: T) -> Result<Box<T>, OutOfMemory> {
     if layout.size() == 0 {
         return Ok(Box::new(value));
     }
+    crate::heap::prepare(layout)?;
     // SAFETY: the layout has a size.
     let pointer = unsafe { alloc(layout) }.cast::<T>();
     if pointer.is_null() {
@@ -136,6 +137,7 @@ const RACES_MAX: u32 = 8;
 pub fn try_vec<T>(capacity: usize) -> Result<Vec<T>, OutOfMemory> {
     fail_point()?;
     let mut vector = Vec::new();
+    crate::heap::prepare(Layout::array::<T>(capacity).map_err(|_| OutOfMemory)?)?;
     vector.try_reserve_exact(capacity).map_err(|_| OutOfMemory)?;
     Ok(vector)
 }

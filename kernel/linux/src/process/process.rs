@@ -250,6 +250,11 @@ impl Process {
         self.address_space.lock().clone()
     }
 
+    /// What a look at its memory says, until it ends. The look must not sleep.
+    pub(crate) fn look_at_address_space<R>(&self, look: impl FnOnce(&AddressSpace) -> R) -> Option<R> {
+        self.address_space.lock().as_deref().map(look)
+    }
+
     pub(crate) fn replace_address_space(
         &self,
         space: Option<Arc<AddressSpace>>,

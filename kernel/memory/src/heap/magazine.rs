@@ -14,7 +14,7 @@ use core::sync::atomic::{
 
 use super::class::{CLASSES, TABLE};
 use super::poison;
-use super::slab::{self, Chain};
+use super::slab::{self, Chain, Refusal};
 use crate::frame::per_cpu::bump;
 use crate::local::local;
 
@@ -82,10 +82,10 @@ impl CpuHeap {
 
 /// Allocates an object of a class.
 #[inline]
-pub(crate) fn allocate(index: usize) -> Option<NonNull<u8>> {
+pub(crate) fn allocate(index: usize, refusal: Refusal) -> Option<NonNull<u8>> {
     let object = match local(|cpu| pop(&cpu.heap, index)) {
         Some(object) => object,
-        None => allocate_from_slabs(index)?,
+        None => allocate_from_slabs(index, refusal)?,
     };
     poison::check(object, &TABLE[index]);
     Some(object)
@@ -103,8 +103,8 @@ fn pop(heap: &CpuHeap, index: usize) -> Option<NonNull<u8>> {
 
 #[cold]
 #[inline(never)]
-fn allocate_from_slabs(index: usize) -> Option<NonNull<u8>> {
-    let mut fetched = slab::take(index, u32::from(TABLE[index].batch));
+fn allocate_from_slabs(index: usize, refusal: Refusal) -> Option<NonNull<u8>> {
+    let mut fetched = slab::take(index, u32::from(TABLE[index].batch), refusal);
     let object = fetched.pop()?;
     // The thread may have moved to another CPU meanwhile; one magazine is as good as the other.
     local(|cpu| {

@@ -58,7 +58,7 @@ unsafe impl core::alloc::GlobalAlloc for KernelHeap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let object = match class::index_of_layout(layout) {
-            Some(index) => magazine::allocate(index),
+            Some(index) => magazine::allocate(index, slab::Refusal::Fatal),
             None => large::allocate(layout, crate::frame::Zeroed::No),
         };
         object.map_or(core::ptr::null_mut(), core::ptr::NonNull::as_ptr)
@@ -130,6 +130,15 @@ pub(crate) fn is_at_hand(layout: Layout) -> bool {
     class::index_of_layout(layout).is_some_and(magazine::is_at_hand)
 }
 
+/// Fills this CPU's magazine for the layout, if it has one, without using the reserve.
+///
+/// # Errors
+/// When there is no memory.
+pub(crate) fn prepare(layout: Layout) -> Result<(), crate::OutOfMemory> {
+    let serves_itself = layout.size() == 0 || layout.size() > MAX_SLAB_OBJECT;
+    if serves_itself || is_at_hand(layout) { Ok(()) } else { put_at_hand(layout) }
+}
+
 /// Fills this CPU's magazine for the layout.
 ///
 /// # Errors
@@ -137,7 +146,7 @@ pub(crate) fn is_at_hand(layout: Layout) -> bool {
 #[cfg(target_os = "none")]
 pub(crate) fn put_at_hand(layout: Layout) -> Result<(), crate::OutOfMemory> {
     let index = class::index_of_layout(layout).ok_or(crate::OutOfMemory)?;
-    let object = magazine::allocate(index).ok_or(crate::OutOfMemory)?;
+    let object = magazine::allocate(index, slab::Refusal::Error).ok_or(crate::OutOfMemory)?;
     // SAFETY: allocated just now from this class.
     unsafe { magazine::free(index, object) };
     Ok(())

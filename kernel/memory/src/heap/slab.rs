@@ -23,6 +23,19 @@ use crate::frame::number::FrameNumber;
 use crate::frame::table::metadata;
 use crate::frame::{Block, Purpose, Urgency, Zeroed, contents};
 
+/// What it means if an allocation fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// An error that the caller passes on.
+    Error,
+    /// The end of the kernel, perhaps: the language's own allocations do not say whether they may fail. Small ones
+    /// therefore get at the reserve, after reclaim and the out-of-memory policy have done what they could.
+    Fatal,
+}
+
+/// Objects larger than this are never taken from the reserve: what is large, its user allocates fallibly.
+const RESERVED_OBJECT_MAX: u32 = 1024;
+
 /// Empty slabs that a class keeps.
 const EMPTY_MAX: u32 = 1;
 
@@ -215,7 +228,7 @@ fn slab_of(object: NonNull<u8>, class: &Class) -> FrameNumber {
 
 /// Fetches up to `wanted` objects of a class for a magazine; makes a new slab if there is none. Empty when there is no
 /// memory.
-pub(crate) fn take(index: usize, wanted: u32) -> Chain {
+pub(crate) fn take(index: usize, wanted: u32, refusal: Refusal) -> Chain {
     let class = &TABLE[index];
     let mut chain = Chain::EMPTY;
     {
@@ -227,11 +240,7 @@ pub(crate) fn take(index: usize, wanted: u32) -> Chain {
     if chain.length > 0 {
         return chain;
     }
-    let urgency = if crate::frame::allocate::may_wait() { Urgency::Normal } else { Urgency::Atomic };
-    let Ok(block) = Block::allocate_urgent(1 << class.order, Purpose::Slab, Zeroed::No, urgency) else {
-        return chain;
-    };
-    let slab = block.into_first();
+    let Some(slab) = new_slab(class, refusal) else { return chain };
     let known = metadata(slab);
     known.private.store(0, Relaxed);
     known.marks.store(pack(0, 0), Relaxed);
@@ -241,6 +250,17 @@ pub(crate) fn take(index: usize, wanted: u32) -> Chain {
     slabs.link(slab, known);
     slabs.take_from_first(class, wanted, &mut chain);
     chain
+}
+
+/// The memory of a new slab.
+fn new_slab(class: &Class, refusal: Refusal) -> Option<FrameNumber> {
+    let urgency = if crate::frame::allocate::may_wait() { Urgency::Normal } else { Urgency::Atomic };
+    let allocate = |urgency| Block::allocate_urgent(1 << class.order, Purpose::Slab, Zeroed::No, urgency);
+    let mut block = allocate(urgency);
+    if block.is_err() && refusal == Refusal::Fatal && class.size <= RESERVED_OBJECT_MAX {
+        block = allocate(Urgency::Emergency);
+    }
+    block.ok().map(Block::into_first)
 }
 
 /// Puts a chain of objects back into their slabs.

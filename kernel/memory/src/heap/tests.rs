@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use proptest::prelude::*;
 
 use super::class::TABLE;
+use super::slab::Refusal;
 use super::{class, magazine, slab};
 
 /// Slabs and magazines are the machine's; a test that counts them must be alone.
@@ -29,10 +30,10 @@ fn is_filled(object: NonNull<u8>, size: usize, byte: u8) -> bool {
 fn the_object_freed_last_is_reused_first() {
     let _alone = alone();
     let index = class::index_of_layout(std::alloc::Layout::new::<[u64; 5]>()).expect("a small layout");
-    let first = magazine::allocate(index).expect("memory");
+    let first = magazine::allocate(index, Refusal::Error).expect("memory");
     // SAFETY: allocated just now.
     unsafe { magazine::free(index, first) };
-    let second = magazine::allocate(index).expect("memory");
+    let second = magazine::allocate(index, Refusal::Error).expect("memory");
     assert_eq!(first, second);
     // SAFETY: as above.
     unsafe { magazine::free(index, second) };
@@ -47,7 +48,8 @@ fn every_class_gives_all_objects_of_several_slabs_and_takes_them_back() {
         let size = class.size as usize;
         let before = slab::counts(index);
         let count = usize::from(class.objects) * 3 + 5;
-        let objects: Vec<_> = (0..count).map(|_| magazine::allocate(index).expect("memory")).collect();
+        let objects: Vec<_> =
+            (0..count).map(|_| magazine::allocate(index, Refusal::Error).expect("memory")).collect();
         for (number, object) in objects.iter().enumerate() {
             fill(*object, size, number as u8);
         }
@@ -69,12 +71,12 @@ fn every_class_gives_all_objects_of_several_slabs_and_takes_them_back() {
 fn writing_to_a_freed_object_is_caught() {
     let _alone = alone();
     let index = 20;
-    let object = magazine::allocate(index).expect("memory");
+    let object = magazine::allocate(index, Refusal::Error).expect("memory");
     // SAFETY: allocated just now.
     unsafe { magazine::free(index, object) };
     // SAFETY: this is the misuse that the test is about; the memory exists.
     unsafe { object.add(16).write(1) };
-    magazine::allocate(index);
+    magazine::allocate(index, Refusal::Error);
 }
 
 #[test]
@@ -82,8 +84,9 @@ fn objects_freed_on_another_processor_come_back() {
     let _alone = alone();
     let index = class::index_of_layout(std::alloc::Layout::new::<[u64; 100]>()).expect("a small layout");
     let before = slab::counts(index).in_use;
-    let objects: Vec<usize> =
-        (0..500).map(|_| magazine::allocate(index).expect("memory").as_ptr().expose_provenance()).collect();
+    let objects: Vec<usize> = (0..500)
+        .map(|_| magazine::allocate(index, Refusal::Error).expect("memory").as_ptr().expose_provenance())
+        .collect();
     std::thread::spawn(move || {
         for object in objects {
             let object = NonNull::new(std::ptr::with_exposed_provenance_mut(object)).expect("not null");
@@ -108,7 +111,7 @@ proptest! {
             if take {
                 let layout = std::alloc::Layout::from_size_align(size, 8).expect("valid");
                 let index = class::index_of_layout(layout).expect("slabs serve it");
-                let object = magazine::allocate(index).expect("memory");
+                let object = magazine::allocate(index, Refusal::Error).expect("memory");
                 let address = object.as_ptr().expose_provenance();
                 let below = live.range(..address + size).next_back();
                 prop_assert!(below.is_none_or(|(&other, &(length, ..))| other + length <= address));
