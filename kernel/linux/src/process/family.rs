@@ -72,7 +72,14 @@ pub fn bequeath(process: &Arc<Process>) {
 #[inline(never)]
 pub fn release_orphaned_groups(process: &Arc<Process>, children: &[Arc<Process>]) {
     let own = process.group();
-    release_if_orphaned(&own, Some(process));
+    // Only a member with a parent elsewhere in the session kept its group from being orphaned.
+    let held = process.parent().is_some_and(|parent| {
+        let group = parent.group();
+        group.id() != own.id() && group.session().id() == own.session().id()
+    });
+    if held {
+        release_if_orphaned(&own, Some(process));
+    }
     for child in children {
         let group = child.group();
         if group.id() != own.id() && group.session().id() == own.session().id() {
