@@ -7,7 +7,7 @@ use crate::cases::Case;
 /// What `--help` and a usage error print.
 pub(crate) const USAGE: &str = "\
 usage: abi-tests [OPTIONS] [FILTER...]
-  --long             also run the cases that take minutes
+  --long             also run the cases that take minutes, and judge the known differences
   --list             print the names of the cases and stop
   --self-check       compare the host with itself: are the programs deterministic?
   --show             print what the host's Linux prints and stop
@@ -66,6 +66,11 @@ impl Arguments {
     pub(crate) fn wants(&self, case: &Case) -> bool {
         let exact = self.filters.iter().any(|filter| filter.strip_prefix('=') == Some(&case.name));
         (exact || !case.long || self.long) && self.wants_name(&case.name)
+    }
+
+    /// Whether known differences count as failures: in the long campaign, and for what is asked for by name.
+    pub(crate) fn judges_all(&self) -> bool {
+        self.long || !self.filters.is_empty()
     }
 
     /// Whether the filters choose this name.

@@ -4,6 +4,7 @@
 //! byte names the invocation that printed it.
 
 use crate::cases::{Case, Kind};
+use crate::known::Known;
 use crate::stream::Outcome;
 
 /// Lines of a difference that are shown before the rest is only counted.
@@ -17,6 +18,9 @@ const SHOWN_BYTES: usize = 240;
 pub(crate) struct Tally {
     pub(crate) passed: u32,
     pub(crate) failed: u32,
+    /// Tests that differ and are on the list of known differences.
+    pub(crate) differing: u32,
+    pub(crate) known: Known,
 }
 
 impl Tally {
@@ -25,6 +29,9 @@ impl Tally {
         if explanation.is_empty() {
             self.passed += 1;
             println!("test {name} ({label}) ... ok");
+        } else if let Some(reason) = self.known.reason(name) {
+            self.differing += 1;
+            println!("test {name} ({label}) ... differs, as known: {reason}");
         } else {
             self.failed += 1;
             println!("test {name} ({label}) ... FAILED");
