@@ -1,7 +1,7 @@
 //! `/sys`: the processors, the one memory node, and the directories that programs expect to be there.
 
 use alloc::format;
-use core::fmt::Write;
+use core::fmt::{self, Write};
 
 use machine::cpu::{self, CpuSet};
 use vfs::Result;
@@ -41,23 +41,29 @@ pub(super) fn register() -> Result<()> {
 
 /// A line that never changes.
 fn fixed(path: &str, value: &'static str) -> Result<()> {
-    line(path, move |out| drop(out.write_str(value)))
+    line(path, move |out| out.write_str(value))
 }
 
-fn line(path: &str, show: impl Fn(&mut Text) + Send + Sync + 'static) -> Result<()> {
+fn line(path: &str, show: impl Fn(&mut Text) -> fmt::Result + Send + Sync + 'static) -> Result<()> {
     sysfs::add_text(path, move |out| {
-        show(out);
-        let _ = out.write_str("\n");
+        // A text remembers when memory ran out.
+        let _ = show(out).and_then(|()| out.write_str("\n"));
         Ok(())
     })
 }
 
 fn cpu_list(path: &str, cpus: impl Fn() -> CpuSet + Send + Sync + 'static) -> Result<()> {
-    line(path, move |out| write_cpu_list(cpus(), out))
+    line(path, move |out| {
+        write_cpu_list(cpus(), out);
+        Ok(())
+    })
 }
 
 fn cpu_mask(path: &str, cpus: impl Fn() -> CpuSet + Send + Sync + 'static) -> Result<()> {
-    line(path, move |out| write_mask(cpus(), cpu::count(), out))
+    line(path, move |out| {
+        write_mask(cpus(), cpu::count(), out);
+        Ok(())
+    })
 }
 
 /// A set as a bit mask in words of 32 bits, the highest first, as wide as there are processors.
@@ -88,17 +94,17 @@ fn processors() -> Result<()> {
     cpu_list(&format!("{BASE}/possible"), present)?;
     cpu_list(&format!("{BASE}/present"), present)?;
     cpu_list(&format!("{BASE}/offline"), || present().difference(cpu::online()))?;
-    line(&format!("{BASE}/kernel_max"), |out| drop(write!(out, "{}", cpu::MAX_CPUS - 1)))?;
+    line(&format!("{BASE}/kernel_max"), |out| write!(out, "{}", cpu::MAX_CPUS - 1))?;
     for cpu in present().iter() {
         let base = format!("{BASE}/cpu{}", cpu.index());
         // The first processor can't be switched off, so it has no switch.
         if cpu.index() > 0 {
             line(&format!("{base}/online"), move |out| {
-                let _ = write!(out, "{}", u8::from(cpu::online().contains(cpu)));
+                write!(out, "{}", u8::from(cpu::online().contains(cpu)))
             })?;
         }
         let topology = format!("{base}/topology");
-        line(&format!("{topology}/core_id"), move |out| drop(write!(out, "{}", cpu.index())))?;
+        line(&format!("{topology}/core_id"), move |out| write!(out, "{}", cpu.index()))?;
         fixed(&format!("{topology}/physical_package_id"), "0")?;
         fixed(&format!("{topology}/die_id"), "0")?;
         for name in ["thread_siblings", "core_cpus"] {

@@ -12,7 +12,9 @@ use super::process::Subject;
 fn write_escaped(name: &[u8], out: &mut Text) {
     for &byte in name {
         match byte {
-            b' ' | b'\t' | b'\n' | b'\\' | b'#' => drop(write!(out, "\\{byte:03o}")),
+            b' ' | b'\t' | b'\n' | b'\\' | b'#' => {
+                let _ = write!(out, "\\{byte:03o}");
+            }
             _ => out.push_bytes(&[byte]),
         }
     }

@@ -192,7 +192,7 @@ fn write_brand(out: &mut Text) {
         into.copy_from_slice(&leaf(EXTENDED + 2 + part as u32, 0));
     }
     match registers[0] {
-        0 => drop(out.write_str("unknown")),
+        0 => out.push_bytes(b"unknown"),
         _ => write_text(&registers, out),
     }
 }

@@ -4,7 +4,7 @@
 //! range is EINVAL. Only what has an effect can be written; the rest tells how the system is built.
 
 use alloc::string::String;
-use core::fmt::Write;
+use core::fmt::{self, Write};
 
 use machine::address::PAGE_SIZE;
 use memory::address_space::{self, CommitMode};
@@ -58,7 +58,7 @@ const FIXED: [(&str, &str); 30] = [
 /// `ENOMEM`.
 pub(super) fn register() -> Result<()> {
     for (path, value) in FIXED {
-        add(path, 0o444, move |out| drop(writeln!(out, "{value}")), refuse)?;
+        add(path, 0o444, move |out| writeln!(out, "{value}"), refuse)?;
     }
     kernel()?;
     memory_settings()?;
@@ -69,12 +69,13 @@ pub(super) fn register() -> Result<()> {
 fn add(
     path: &str,
     mode: u32,
-    show: impl Fn(&mut Text) + Send + Sync + 'static,
+    show: impl Fn(&mut Text) -> fmt::Result + Send + Sync + 'static,
     store: impl Fn(&[u8]) -> Result<()> + Send + Sync + 'static,
 ) -> Result<()> {
     let file = knob(
         move |out| {
-            show(out);
+            // A text remembers when memory ran out.
+            let _ = show(out);
             Ok(())
         },
         store,
@@ -87,7 +88,7 @@ fn add(
 
 /// A number that can only be looked at.
 fn number(path: &str, value: impl Fn() -> u64 + Send + Sync + 'static) -> Result<()> {
-    add(path, 0o444, move |out| drop(writeln!(out, "{}", value())), refuse)
+    add(path, 0o444, move |out| writeln!(out, "{}", value()), refuse)
 }
 
 /// A number within a range that can be changed.
@@ -100,7 +101,7 @@ fn setting(
     add(
         path,
         0o644,
-        move |out| drop(writeln!(out, "{}", value())),
+        move |out| writeln!(out, "{}", value()),
         move |bytes| {
             change(parse(bytes, &range)?);
             Ok(())
@@ -124,13 +125,13 @@ fn kernel() -> Result<()> {
     add(
         "kernel/hostname",
         0o644,
-        |out| drop(writeln!(out, "{}", identity::node_name())),
+        |out| writeln!(out, "{}", identity::node_name()),
         |bytes| {
             identity::set_host_name(bytes.split(|&byte| byte == b'\n').next().unwrap_or(bytes));
             Ok(())
         },
     )?;
-    add("kernel/version", 0o444, |out| drop(writeln!(out, "{}", identity::version())), refuse)?;
+    add("kernel/version", 0o444, |out| writeln!(out, "{}", identity::version()), refuse)?;
     number("kernel/pid_max", || table::PID_MAX.into())?;
     number("kernel/threads-max", || init::process().limit(Resource::Processes).saturating_mul(2))?;
     add("kernel/random/boot_id", 0o444, |out| write_uuid(boot_id(), out), refuse)?;
@@ -146,12 +147,12 @@ fn kernel() -> Result<()> {
     )
 }
 
-fn show_overflow_policy(out: &mut Text) {
+fn show_overflow_policy(out: &mut Text) -> fmt::Result {
     let name = match kstack::overflow_policy() {
         OverflowPolicy::Kill => "kill",
         OverflowPolicy::Panic => "panic",
     };
-    let _ = writeln!(out, "{name}");
+    writeln!(out, "{name}")
 }
 
 fn set_overflow_policy(bytes: &[u8]) -> Result<()> {
@@ -193,7 +194,7 @@ fn memory_settings() -> Result<()> {
     add(
         "vm/drop_caches",
         0o200,
-        |_| (),
+        |_| Ok(()),
         |bytes| {
             const EVERYTHING: usize = 1 << 20;
             parse(bytes, &(1..=4))?;
@@ -209,7 +210,7 @@ fn files() -> Result<()> {
         0o444,
         |out| {
             let (open, maximum) = OpenFile::statistics();
-            let _ = writeln!(out, "{open}\t0\t{maximum}");
+            writeln!(out, "{open}\t0\t{maximum}")
         },
         refuse,
     )?;
@@ -232,14 +233,14 @@ fn boot_id() -> Uuid {
 }
 
 /// Writes random bytes as a UUID of version 4.
-fn write_uuid(mut bytes: Uuid, out: &mut dyn Write) {
+fn write_uuid(mut bytes: Uuid, out: &mut dyn Write) -> fmt::Result {
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     for (index, byte) in bytes.iter().enumerate() {
         let dash = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
-        let _ = write!(out, "{dash}{byte:02x}");
+        write!(out, "{dash}{byte:02x}")?;
     }
-    let _ = out.write_str("\n");
+    out.write_str("\n")
 }
 
 #[cfg(test)]
@@ -249,7 +250,7 @@ mod tests {
     #[test]
     fn identifiers_are_of_version_four() {
         let mut text = String::new();
-        write_uuid([0xff; 16], &mut text);
+        write_uuid([0xff; 16], &mut text).expect("a string takes it");
         assert_eq!(text, "ffffffff-ffff-4fff-bfff-ffffffffffff\n");
     }
 

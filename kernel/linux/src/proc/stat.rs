@@ -108,7 +108,9 @@ impl Line<'_> {
                 let _ = write!(out, " {} {} {stack} 0 0", code.0, code.1);
             }
             // Linux hides addresses so: 1, as if there were a program, and no stack.
-            None => drop(out.write_str(" 1 1 0 0 0")),
+            None => {
+                let _ = out.write_str(" 1 1 0 0 0");
+            }
         }
         let signals = self.signals;
         for set in [signals.pending, signals.blocked, signals.ignored, signals.caught] {
@@ -131,7 +133,9 @@ impl Line<'_> {
                 }
                 let _ = writeln!(out, " {exit_status}");
             }
-            None => drop(out.write_str(" 0 0 0 0 0 0 0 0\n")),
+            None => {
+                let _ = out.write_str(" 0 0 0 0 0 0 0 0\n");
+            }
         }
     }
 }
