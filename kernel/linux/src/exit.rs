@@ -1,6 +1,6 @@
 //! exit, exit_group, and the end of threads and processes.
 //!
-//! A thread ends in [`end_thread`], on its own stack, from its loop: `exit` and `exit_group` only mark it. The last one to leave ends
+//! A thread ends in `end_thread`, on its own stack, from its loop: `exit` and `exit_group` only mark it. The last one to leave ends
 //! the process: its memory and files go, its children are given away, and it becomes a zombie, or vanishes at once if the
 //! parent does not care (SIGCHLD ignored or SA_NOCLDWAIT, and process 1 always).
 

@@ -19,7 +19,7 @@ pub struct PerCpu<T> {
 }
 
 impl<T> PerCpu<T> {
-    /// From the values themselves; for statics, see [`crate::per_cpu`].
+    /// From the values themselves; for statics, see [`crate::per_cpu!`].
     pub const fn from_array(values: [CachePadded<T>; MAX_CPUS]) -> Self {
         Self { values }
     }

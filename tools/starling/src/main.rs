@@ -6,7 +6,7 @@
 //! * [`image`]: root file systems, from whatever form they come in to an initramfs
 //! * [`machine`]: the kernel's build, the accelerator, QEMU
 //! * [`session`]: the loop between the host's streams and the guest
-//! * [`test`]: `starling test`, a list of steps
+//! * [`mod@test`]: `starling test`, a list of steps
 #![forbid(unsafe_code)]
 
 mod cache;

@@ -1,6 +1,6 @@
 //! Path names that programs pass.
 //!
-//! Most are short: up to [`INLINE_BYTES`] they are copied to the kernel stack, longer ones to the heap.
+//! Most are short: up to `INLINE_BYTES` they are copied to the kernel stack, longer ones to the heap.
 
 use alloc::vec::Vec;
 

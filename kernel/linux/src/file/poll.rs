@@ -1,6 +1,6 @@
 //! poll(2) and ppoll(2).
 //!
-//! Up to [`INLINE`] descriptors are polled without an allocation.
+//! Up to `INLINE` descriptors are polled without an allocation.
 
 use alloc::sync::Arc;
 

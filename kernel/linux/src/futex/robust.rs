@@ -1,6 +1,6 @@
 //! Robust futexes: what a thread that ends while it holds locks leaves to the others (get_robust_list(2)).
 //!
-//! The list is in user memory and may be anything: it is walked for at most [`ENTRIES_MAX`] entries, and every access may fail.
+//! The list is in user memory and may be anything: it is walked for at most `ENTRIES_MAX` entries, and every access may fail.
 
 use vfs::Capabilities;
 

@@ -1,10 +1,10 @@
 //! The process table: from a number to the thread, process, process group or session that bears it.
 //!
 //! One number can name all four at once (the leader of a session does), and it is free again only when none of them bears it any
-//! more. The table is split into [`SHARDS`] shards by number, each with its own lock held for one look-up or change, so that
+//! more. The table is split into `SHARDS` shards by number, each with its own lock held for one look-up or change, so that
 //! forks and look-ups on different CPUs seldom meet; there is no other lock and no separate bitmap: a number is free when its
 //! shard has no entry for it. Numbers are given out in ascending order and wrap below [`PID_MAX`] (2^22, so that a number fits
-//! the owner field of a futex word), starting again at [`WRAP_START`] so that early daemons keep their numbers to themselves.
+//! the owner field of a futex word), starting again at `WRAP_START` so that early daemons keep their numbers to themselves.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
