@@ -1,7 +1,7 @@
 //! Frames that a CPU keeps at hand: a stack of free frames and a pool of zeroed ones.
 //!
 //! Transitions of a frame: *Free* (buddy) → `refill` → *Cached* → `pop` → *Allocated* → `push` → *Cached* → `drain` →
-//! *Free*. Zeroed frames are made from cached ones by [`super::zeroed`] while the CPU is idle.
+//! *Free*. Zeroed frames are made from cached ones while the CPU is idle.
 //!
 //! Everything here is written by the owning CPU with interrupts off; other CPUs read the counts for statistics, so the
 //! fields are atomics used with plain loads and stores. A pop costs a load of the count, a load of the number and two

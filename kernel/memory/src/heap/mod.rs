@@ -1,6 +1,6 @@
 //! The kernel heap.
 //!
-//! On the bare machine [`KernelHeap`] is the global allocator: `class` tells which size class serves a request,
+//! On the bare machine `KernelHeap` is the global allocator: `class` tells which size class serves a request,
 //! `magazine` what each CPU has at hand of it, `slab` where that comes from; `large` and `area` serve what is larger
 //! than 8 KiB. Failures return null. A hosted machine uses the standard library's allocator; its tests call the parts
 //! directly.

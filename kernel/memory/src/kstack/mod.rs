@@ -10,7 +10,7 @@
 //! - `exercise`: deep recursion on purpose, for tests and the test device.
 //!
 //! The dispatcher's part is in the theory of `mapped::switch`: [`admit`], switch, [`left`]. A thread, `kstackd`, calls
-//! [`service`] when woken ([`set_service_wakeup`]) and [`trim`] every [`trim_secs`] seconds; the idle loop calls
+//! [`service`] when woken ([`set_service_wakeup`]) and [`trim()`] every [`trim_secs`] seconds; the idle loop calls
 //! [`refill`].
 
 #[cfg_attr(
