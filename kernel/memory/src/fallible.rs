@@ -3,8 +3,8 @@
 //! What user space can make large is allocated through these functions (or a collection's own `try_reserve`) and ends
 //! in ENOMEM.
 //!
-//! On a hosted machine every allocation through here, and every frame, passes a *failure point*. [`inject`] makes the
-//! n-th of the running thread fail, [`exhaust`] runs a scenario again and again with each of its failure points failing
+//! On a hosted machine every allocation through here, and every frame, passes a *failure point*. `inject` makes the
+//! n-th of the running thread fail, `exhaust` runs a scenario again and again with each of its failure points failing
 //! once; what it prints when the scenario panics is the number that replays it (`STARLING_FAIL_AT=n`).
 
 use alloc::alloc::alloc;
