@@ -165,6 +165,12 @@ fn attach_file(task: &Task, request: &mut MapRequest, descriptor: i32, offset: u
         }
         request.maximum -= Protection::WRITE;
     }
+    if shared && tmpfs::memory_file::check_writable_mapping(&file).is_err() {
+        if request.protection.contains(Protection::WRITE) {
+            return Err(Errno::EPERM);
+        }
+        request.maximum -= Protection::WRITE;
+    }
     if !crate::exec::open::allows_execution(&file) {
         if request.protection.contains(Protection::EXECUTE) {
             return Err(Errno::EPERM);

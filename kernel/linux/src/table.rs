@@ -312,6 +312,7 @@ system_calls! {
     315 sched_getattr(4) = scheduling::sched_getattr: "";
     316 renameat2(5) = file::names::renameat2: "";
     318 getrandom(3) = identity::getrandom: "";
+    319 memfd_create(2) = file::memory_file::memfd_create: "no huge pages";
     322 execveat(5) = exec::execveat: "as execve";
     324 membarrier(3) = scheduling::membarrier: "no RSEQ commands";
     325 mlock2(3) = memory::mlock2: "";

@@ -23,6 +23,8 @@ const HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: usize = 56;
 const SYMBOL_BYTES: usize = 24;
 const NAME: &str = "linux-vdso.so.1";
+/// The version of its symbols.
+const VERSION: &str = "LINUX_2.6";
 
 struct Mappings {
     data: Arc<SpecialMapping>,
@@ -121,31 +123,72 @@ fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
     image[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Builds the image: headers, symbols, names, hash table and dynamic section below the code, all in one page.
+/// The names under which programs look a function up: its own, and the plain one as a weak symbol.
+fn symbols_of(name: &'static str) -> [(&'static str, u8); 2] {
+    const GLOBAL_FUNCTION: u8 = 0x12;
+    const WEAK_FUNCTION: u8 = 0x22;
+    [(name, GLOBAL_FUNCTION), (name.trim_start_matches("__vdso_"), WEAK_FUNCTION)]
+}
+
+/// The hash of a name as System V's ABI defines it.
+fn elf_hash(name: &str) -> u32 {
+    name.bytes().fold(0u32, |hash, byte| {
+        let sum = (hash << 4).wrapping_add(byte.into());
+        let high = sum & 0xf000_0000;
+        (sum ^ (high >> 24)) & !high
+    })
+}
+
+/// Puts a name after the others; returns its place in the string table, which starts at `names`.
+fn put_name(image: &mut [u8], names: usize, next: &mut usize, name: &str) -> u32 {
+    let place = *next;
+    put(image, place, name.as_bytes());
+    *next += name.len() + 1;
+    (place - names) as u32
+}
+
+/// Version definitions: the image itself, then the version of its symbols. Returns where they end.
+fn put_versions(image: &mut [u8], at: usize, own: (&str, u32), version: (&str, u32)) -> usize {
+    const DEFINITION_BYTES: usize = 20;
+    const ENTRY_BYTES: usize = DEFINITION_BYTES + 8;
+    const BASE: u16 = 1;
+    for (index, (name, place)) in [own, version].into_iter().enumerate() {
+        let start = at + index * ENTRY_BYTES;
+        let (flags, next) = if index == 0 { (BASE, ENTRY_BYTES as u32) } else { (0, 0) };
+        put(image, start, [1, flags, index as u16 + 1, 1].as_bytes());
+        put(image, start + 8, [elf_hash(name), DEFINITION_BYTES as u32, next].as_bytes());
+        put(image, start + DEFINITION_BYTES, [place, 0].as_bytes());
+    }
+    at + 2 * ENTRY_BYTES
+}
+
+/// Builds the image: headers, symbols, names, hash table, versions and dynamic section below the code, all in one page.
 fn build() -> Result<Vec<u8>, Errno> {
     let mut image = memory::fallible::try_vec_of(0u8, PAGE_SIZE).map_err(|_| Errno::ENOMEM)?;
     let functions = functions();
-    let count = functions.len() + 1;
+    let count = 2 * functions.len() + 1;
     let symbols = HEADER_BYTES + 2 * PROGRAM_HEADER_BYTES;
     let hash = symbols + count * SYMBOL_BYTES;
-    let names = hash + (2 + 1 + count) * 4;
+    let symbol_versions = hash + (2 + 1 + count) * 4;
+    let names = symbol_versions + count * 2;
 
     // Names, and symbols that point to them.
     let mut next_name = names + 1;
-    for (index, function) in functions.iter().enumerate() {
+    let entries =
+        functions.iter().flat_map(|function| symbols_of(function.name).map(|entry| (function, entry)));
+    for (index, (function, (name, kind))) in (1..).zip(entries) {
         let value = (CODE_OFFSET + function.offset) as u64;
-        let at = symbols + (index + 1) * SYMBOL_BYTES;
-        // Global function in section 1 (any but "undefined").
-        put(&mut image, at, &((next_name - names) as u32).to_le_bytes());
-        put(&mut image, at + 4, &[0x12, 0, 1, 0]);
+        let place = put_name(&mut image, names, &mut next_name, name);
+        let at = symbols + index * SYMBOL_BYTES;
+        // In section 1 (any but "undefined").
+        put(&mut image, at, &place.to_le_bytes());
+        put(&mut image, at + 4, &[kind, 0, 1, 0]);
         put(&mut image, at + 8, &value.to_le_bytes());
         put(&mut image, at + 16, &32u64.to_le_bytes());
-        put(&mut image, next_name, function.name.as_bytes());
-        next_name += function.name.len() + 1;
+        put(&mut image, symbol_versions + index * 2, &2u16.to_le_bytes());
     }
-    let own_name = next_name - names;
-    put(&mut image, next_name, NAME.as_bytes());
-    next_name += NAME.len() + 1;
+    let own_name = put_name(&mut image, names, &mut next_name, NAME);
+    let version_name = put_name(&mut image, names, &mut next_name, VERSION);
 
     // One bucket whose chain goes through all symbols.
     put(&mut image, hash, [1, count as u32, 1].as_bytes());
@@ -154,22 +197,20 @@ fn build() -> Result<Vec<u8>, Errno> {
         put(&mut image, hash + 12 + index * 4, &next.to_le_bytes());
     }
 
-    let dynamic = next_name.next_multiple_of(8);
-    let entries: [u64; 14] = [
-        4,
-        hash as u64, // DT_HASH
-        5,
-        names as u64, // DT_STRTAB
-        6,
-        symbols as u64, // DT_SYMTAB
-        10,
-        (next_name - names) as u64, // DT_STRSZ
-        11,
-        SYMBOL_BYTES as u64, // DT_SYMENT
-        14,
-        own_name as u64, // DT_SONAME
-        0,
-        0,
+    let versions = next_name.next_multiple_of(8);
+    let dynamic =
+        put_versions(&mut image, versions, (NAME, own_name), (VERSION, version_name)).next_multiple_of(8);
+    let entries: [[u64; 2]; 10] = [
+        [4, hash as u64],                      // DT_HASH
+        [5, names as u64],                     // DT_STRTAB
+        [6, symbols as u64],                   // DT_SYMTAB
+        [10, (next_name - names) as u64],      // DT_STRSZ
+        [11, SYMBOL_BYTES as u64],             // DT_SYMENT
+        [14, own_name.into()],                 // DT_SONAME
+        [0x6fff_fff0, symbol_versions as u64], // DT_VERSYM
+        [0x6fff_fffc, versions as u64],        // DT_VERDEF
+        [0x6fff_fffd, 2],                      // DT_VERDEFNUM
+        [0, 0],
     ];
     put(&mut image, dynamic, entries.as_bytes());
     let code = code();
@@ -210,5 +251,11 @@ mod tests {
         assert_eq!(program.segments.len(), 1);
         let text = alloc::string::String::from_utf8_lossy(&image);
         assert!(text.contains("__vdso_clock_gettime") && text.contains(NAME));
+        assert!(text.contains("\0clock_gettime\0") && text.contains(VERSION));
+    }
+
+    #[test]
+    fn names_hash_as_the_abi_says() {
+        assert_eq!(elf_hash("LINUX_2.6"), 0x03ae_75f6);
     }
 }

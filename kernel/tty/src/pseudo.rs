@@ -20,6 +20,7 @@ use vfs::Error;
 use vfs::poll::{PollEvents, PollList, PollTable};
 
 use crate::terminal::{Device, Name, Notice, Terminal};
+use crate::termios::Termios;
 
 /// Major device number of pseudo-terminal slaves.
 pub const SLAVE_MAJOR: u32 = 136;
@@ -105,6 +106,11 @@ impl Device for Pair {
 
     fn input_room(&self, _terminal: &Terminal) {
         self.wake_writers();
+    }
+
+    /// The master could read it already.
+    fn signals_flush_output(&self) -> bool {
+        false
     }
 
     fn notice(&self, _terminal: &Terminal, notice: Notice) {
@@ -206,6 +212,7 @@ fn make_pair(number: Number) -> Result<(Arc<Pair>, Arc<Terminal>), OutOfMemory> 
     })?;
     let device: Arc<dyn Device> = pair.clone();
     let slave = Terminal::new(device, Name { major: SLAVE_MAJOR, minor })?;
+    slave.set_termios(Termios::initial_pseudo());
     *pair.slave.lock() = Arc::downgrade(&slave);
     Ok((pair, slave))
 }

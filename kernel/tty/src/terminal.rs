@@ -45,6 +45,10 @@ pub trait Device: Send + Sync {
     fn output_ready(&self, terminal: &Terminal);
     /// A program has read input: the device may send more.
     fn input_room(&self, terminal: &Terminal);
+    /// Whether a signal character throws away output that the device has not taken. Not where the other side could read it already.
+    fn signals_flush_output(&self) -> bool {
+        true
+    }
     /// Queues were flushed or flow was stopped or started: for packet mode.
     fn notice(&self, _terminal: &Terminal, _notice: Notice) {}
 }
@@ -159,10 +163,8 @@ impl Terminal {
                 let before = output.len();
                 // A full queue drops echo, as it does on Linux.
                 let received = line.receive(bytes[taken], &mut |byte| _ = output.push(byte));
-                if received.flush_output {
-                    let echo = output.len() - before;
+                if received.flush_output && self.device.signals_flush_output() {
                     output.discard_oldest(before);
-                    debug_assert_eq!(output.len(), echo);
                 }
                 echoed |= output.len() != 0;
                 received

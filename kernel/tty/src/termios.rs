@@ -217,6 +217,12 @@ impl Termios {
         }
     }
 
+    /// What a pseudo terminal starts with: no line to hang up.
+    pub const fn initial_pseudo() -> Self {
+        let initial = Self::initial();
+        Self { control: initial.control & !HUPCL, ..initial }
+    }
+
     /// A control character.
     pub fn character(&self, control: Control) -> u8 {
         self.characters[control as usize]

@@ -221,9 +221,12 @@ fn owner(file: &OpenFile, command: u32, argument: u64) -> SysResult {
 }
 
 fn seals(file: &OpenFile, command: u32, argument: u64) -> SysResult {
-    // Only files of memfd_create can be sealed.
-    let _ = (file, command, argument);
-    Err(Errno::EINVAL)
+    if command == F_GET_SEALS {
+        return Ok(tmpfs::memory_file::seals(file)? as usize);
+    }
+    let seals = u32::try_from(argument).map_err(|_| Errno::EINVAL)?;
+    tmpfs::memory_file::add_seals(file, seals)?;
+    Ok(0)
 }
 
 const LOCK_SH: u32 = 1;

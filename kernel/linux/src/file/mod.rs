@@ -8,6 +8,7 @@ pub mod eventfd;
 pub mod extended;
 pub mod fcntl;
 pub mod ioctl;
+pub mod memory_file;
 pub mod mount;
 pub mod names;
 pub mod open;

@@ -30,12 +30,12 @@ const RWF_APPEND: u32 = 16;
 /// # Errors
 /// EFAULT when it leaves the user half.
 fn user_range(address: u64, length: usize) -> Result<(UserAddr, usize), Errno> {
-    let length = length.min(TRANSFER_MAX);
+    // The whole range counts, also what a transfer never reaches.
     let end = address.checked_add(length as u64).ok_or(Errno::EFAULT)?;
     if end > machine::address::USER_END as u64 {
         Err(Errno::EFAULT)
     } else {
-        Ok((UserAddr::new(address), length))
+        Ok((UserAddr::new(address), length.min(TRANSFER_MAX)))
     }
 }
 
@@ -254,5 +254,10 @@ pub fn lseek(task: &mut Task, descriptor: i32, offset: i64, whence: u32) -> SysR
         4 => SeekFrom::Hole(offset),
         _ => return Err(Errno::EINVAL),
     };
-    Ok(file.seek(target)? as usize)
+    match file.seek(target) {
+        Ok(position) => Ok(position as usize),
+        // All 64-bit positions fit the result: one that does not exist is a bad argument.
+        Err(vfs::Error::Overflow) => Err(Errno::EINVAL),
+        Err(error) => Err(error.into()),
+    }
 }
