@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use memory::address_space::AddressSpace;
+use sched::WaitQueue;
 
 use crate::process::process::Process;
 use crate::process::table;
@@ -20,6 +21,8 @@ const POLL_NS: u64 = 1_000_000;
 
 /// Whether a thread is about to kill a process; others that run out of memory wait for what that brings.
 static BUSY: AtomicBool = AtomicBool::new(false);
+/// Where they wait.
+static DONE: WaitQueue = WaitQueue::new();
 
 /// Registers the policy. Once, at start-up.
 pub fn install() {
@@ -48,15 +51,15 @@ pub fn relieve() -> bool {
     let helped = kill_one();
     // Release: pairs with the Acquire above, so that the next one sees the victim as it is now.
     BUSY.store(false, Ordering::Release);
+    DONE.wake_all();
     helped
 }
 
 /// Waits until the thread that is busy with a victim is done. False when the caller has been killed meanwhile.
 fn wait_for_other() -> bool {
-    let start = machine::time::now_ns();
-    while BUSY.load(Ordering::Acquire) && !is_dying() && machine::time::now_ns() - start < PATIENCE_NS {
-        sched::timer::sleep_until_uninterruptible(machine::time::now_ns() + POLL_NS);
-    }
+    let deadline = machine::time::now_ns() + PATIENCE_NS;
+    // A signal ends the wait early: it may be what makes the caller end, or give up.
+    let _outcome = DONE.wait_interruptible_deadline(|| !BUSY.load(Ordering::Acquire), Some(deadline));
     !is_dying()
 }
 

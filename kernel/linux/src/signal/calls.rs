@@ -1,6 +1,7 @@
 //! System calls about signals.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use machine::time::now_ns;
 use sched::current;
@@ -246,23 +247,44 @@ pub fn kill(task: &mut Task, pid: i32, number: i32) -> SysResult {
             kill_one(task, &target, signal).map(|()| 0)
         }
         0 => kill_each(task, task.process().group().members(), signal),
-        -1 => {
-            let me = task.process().pid();
-            let others = table::processes()?;
-            let others =
-                others.into_iter().filter(|process| process.pid() != me && process.pid() != table::INIT);
-            // Those that may not be signalled do not matter, as long as there are some.
-            match kill_each(task, others, signal) {
-                Err(Errno::EPERM) => Ok(0),
-                outcome => outcome,
-            }
-        }
+        -1 => kill_all(task, signal),
         i32::MIN => Err(Errno::ESRCH),
         _ => {
             let group = table::group(pid.unsigned_abs()).ok_or(Errno::ESRCH)?;
             kill_each(task, group.members(), signal)
         }
     }
+}
+
+/// Rounds of [`kill_all`]: each halves, at least, what fork could add meanwhile, as who has a signal does not fork.
+const ROUNDS_MAX: usize = 32;
+
+/// Sends to all processes but the first and the caller's, and to those that they fork meanwhile. Those that may not be
+/// signalled do not matter, as long as there are any.
+#[inline(never)]
+fn kill_all(task: &mut Task, signal: Option<Signal>) -> SysResult {
+    let me = task.process().pid();
+    let mut signalled: Vec<Arc<Process>> = Vec::new();
+    let mut outcome = Err(Errno::ESRCH);
+    for _ in 0..ROUNDS_MAX {
+        let mut others = table::processes()?;
+        others.retain(|process| process.pid() != me && process.pid() != table::INIT);
+        let is_new = |process: &Arc<Process>| {
+            let found = signalled.binary_search_by_key(&process.pid(), |known| known.pid());
+            !found.is_ok_and(|index| Arc::ptr_eq(&signalled[index], process))
+        };
+        let mut fresh = others.iter().filter(|process| is_new(process)).cloned().peekable();
+        if fresh.peek().is_none() {
+            break;
+        }
+        let sent = match kill_each(task, fresh, signal) {
+            Err(Errno::EPERM) => Ok(0),
+            sent => sent,
+        };
+        outcome = outcome.or(sent);
+        signalled = others;
+    }
+    outcome
 }
 
 fn send_to_thread(task: &Task, target: &Arc<Thread>, number: i32) -> SysResult {
