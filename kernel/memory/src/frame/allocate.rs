@@ -115,7 +115,14 @@ pub(crate) fn with_reclaim<T>(
         if urgency != Urgency::Normal || !may_wait() {
             break;
         }
-        if reclaim::reclaim_now(BATCH) == 0 && !oom::invoke() {
+        let freed = reclaim::reclaim_now(BATCH);
+        if freed > 0
+            && let Some(found) = attempt()
+        {
+            return Ok(found);
+        }
+        // A few frames that others took at once are no progress: without a victim everybody would go on like this.
+        if freed < BATCH && !oom::invoke() {
             break;
         }
     }

@@ -61,13 +61,14 @@ pub(crate) fn change<R>(action: impl FnOnce(&CpuStacks) -> R) -> R {
     })
 }
 
-/// One zeroed frame for a reserve, without waiting.
+/// One zeroed frame for a reserve, without waiting. Threads that shall free memory must run first, so this may use all
+/// there is.
 fn fetch() -> Option<FrameNumber> {
     let every = parameters().fail_reserve;
     if every != 0 && FETCHES.fetch_add(1, Relaxed).is_multiple_of(every) {
         return None;
     }
-    allocate::allocate(Purpose::KernelStack, Zeroed::Yes, Urgency::Atomic).ok()
+    allocate::allocate(Purpose::KernelStack, Zeroed::Yes, Urgency::Emergency).ok()
 }
 
 /// Brings this CPU's reserve to at least `goal` frames; returns how many are missing. Preemption is off.
