@@ -200,7 +200,7 @@ impl Builder {
             *thread.context.get() = context;
             *thread.stack.get() = Some(stack.into_memory(thread.id));
         }
-        Ok(NewThread(thread))
+        Ok(NewThread(Some(thread)))
     }
 }
 
@@ -219,29 +219,41 @@ fn name_bytes(name: &[u8]) -> [u8; NAME_BYTES + 1] {
     bytes
 }
 
-/// A thread that has everything it needs and has not started.
-pub struct NewThread(ThreadRef);
+/// A thread that has everything it needs and has not started. If it is dropped, what its body owns goes with it, even
+/// where that leads back to the thread.
+pub struct NewThread(Option<ThreadRef>);
 
 impl NewThread {
+    const PRESENT: &str = "only its end takes the thread out";
+
     /// The thread.
     pub fn thread(&self) -> &ThreadRef {
-        &self.0
+        self.0.as_ref().expect(Self::PRESENT)
     }
 
     /// The thread as a CPU's idle thread, which is never on a run queue.
-    pub(crate) fn into_idle(self) -> ThreadRef {
-        self.0
+    pub(crate) fn into_idle(mut self) -> ThreadRef {
+        self.0.take().expect(Self::PRESENT)
     }
 
     /// Lets it run.
-    pub fn start(self) -> ThreadRef {
-        let thread = self.0;
+    pub fn start(mut self) -> ThreadRef {
+        let thread = self.0.take().expect(Self::PRESENT);
         // The reference that the thread holds to itself; released in `Thread::finish`.
         let _ = Arc::into_raw(thread.clone());
         let _preemption = preempt::disable();
         crate::statistics::count_fork();
         placement::enqueue(&thread, Activation::New, false);
         thread
+    }
+}
+
+impl Drop for NewThread {
+    fn drop(&mut self) {
+        let Some(thread) = self.0.take() else { return };
+        // SAFETY: only the thread itself takes its body, when it runs; this one never will.
+        drop(unsafe { (*thread.body.get()).take() });
+        drop(thread.space.take());
     }
 }
 

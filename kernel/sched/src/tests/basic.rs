@@ -30,6 +30,18 @@ fn dead_thread_frees_its_references() {
 }
 
 #[test]
+fn thread_that_never_starts_is_freed_though_its_body_refers_to_it() {
+    let holder: Arc<HostMutex<Option<crate::ThreadRef>>> = Arc::default();
+    let inside = holder.clone();
+    let new = crate::Builder::new("stillborn").prepare(Box::new(move || drop(inside))).expect("memory");
+    let weak = Arc::downgrade(new.thread());
+    *holder.lock().unwrap() = Some(new.thread().clone());
+    drop(holder);
+    drop(new);
+    assert!(weak.upgrade().is_none());
+}
+
+#[test]
 fn yield_lets_equals_take_turns() {
     let order = Arc::new(HostMutex::new(Vec::new()));
     let done = Arc::new(AtomicU32::new(0));
