@@ -36,7 +36,8 @@ const MOUNTS: [(&str, &str, MountFlags, &[u8]); 5] = [
     ("devpts", "dev/pts", MountFlags::NO_SET_ID.union(MountFlags::NO_EXECUTE), b"mode=620,ptmxmode=666"),
     ("tmpfs", "dev/shm", MountFlags::NO_SET_ID.union(MountFlags::NO_DEVICES), b"mode=1777"),
 ];
-const NO_PROGRAMS: MountFlags = MountFlags::NO_SET_ID.union(MountFlags::NO_DEVICES).union(MountFlags::NO_EXECUTE);
+const NO_PROGRAMS: MountFlags =
+    MountFlags::NO_SET_ID.union(MountFlags::NO_DEVICES).union(MountFlags::NO_EXECUTE);
 
 /// Permission bits of directories made here.
 const DIRECTORY_MODE: u32 = 0o755;
@@ -56,7 +57,8 @@ struct Request {
 
 impl Request {
     fn parse(bytes: &[u8]) -> Request {
-        let mut request = Request { on_terminal: bytes.is_empty(), rows: 24, columns: 80, ..Request::default() };
+        let mut request =
+            Request { on_terminal: bytes.is_empty(), rows: 24, columns: 80, ..Request::default() };
         for (key, value) in Records::new(bytes) {
             match key {
                 Key::Argument => request.arguments.push(value.to_vec()),
@@ -128,9 +130,9 @@ fn start() -> Result<(), CannotStart> {
     mount_all(&walk);
     boot::trace("mount");
     if let Some(directory) = &request.working_directory {
-        let place = walk
-            .walk_to_directory(&places.cwd, directory)
-            .map_err(|error| CannotStart::new("workdir: the working directory does not exist in the image", error))?;
+        let place = walk.walk_to_directory(&places.cwd, directory).map_err(|error| {
+            CannotStart::new("workdir: the working directory does not exist in the image", error)
+        })?;
         context.set_cwd(&place).map_err(|_| CannotStart::no_memory())?;
     }
     linux::start::initialize(&Ended).map_err(|_| CannotStart::no_memory())?;
@@ -167,14 +169,21 @@ fn register_file_systems() {
 
 /// Unpacks the boot archive; its place is the root of the first name space.
 fn root_file_system() -> Result<Arc<MountNamespace>, CannotStart> {
-    let superblock = tmpfs::new_instance("rootfs", DIRECTORY_MODE).map_err(|error| CannotStart::new("root", error))?;
+    let superblock =
+        tmpfs::new_instance("rootfs", DIRECTORY_MODE).map_err(|error| CannotStart::new("root", error))?;
     if let Some(archive) = tmpfs::archive::BootArchive::new() {
         let root = superblock.root().existing().map_err(|error| CannotStart::new("root", error))?;
-        tmpfs::archive::unpack(root, &archive).map_err(|error| CannotStart::new("image: cannot be unpacked", error))?;
+        tmpfs::archive::unpack(root, &archive)
+            .map_err(|error| CannotStart::new("image: cannot be unpacked", error))?;
         archive.release();
     }
-    let mount = Mount::new(superblock.clone(), superblock.root().clone(), b"rootfs", MountFlags::RELATIVE_ACCESS_TIME)
-        .map_err(|error| CannotStart::new("root", error))?;
+    let mount = Mount::new(
+        superblock.clone(),
+        superblock.root().clone(),
+        b"rootfs",
+        MountFlags::RELATIVE_ACCESS_TIME,
+    )
+    .map_err(|error| CannotStart::new("root", error))?;
     MountNamespace::new(mount).map_err(|error| CannotStart::new("root", error))
 }
 
@@ -188,7 +197,8 @@ fn read_request(walk: &PathContext<'_>) -> Result<Request, CannotStart> {
     };
     let size = (file.inode().size() as usize).min(REQUEST_BYTES_MAX);
     let mut bytes = memory::fallible::try_vec_of(0, size).map_err(|_| CannotStart::no_memory())?;
-    let read = file.read(&mut Sink::kernel(&mut bytes)).map_err(|error| CannotStart::new("run request", error))?;
+    let read =
+        file.read(&mut Sink::kernel(&mut bytes)).map_err(|error| CannotStart::new("run request", error))?;
     drop(file);
     let removed = walk
         .unlink(root, request::FILE.as_bytes())
@@ -208,7 +218,13 @@ fn mount_all(walk: &PathContext<'_>) {
     }
 }
 
-fn mount(walk: &PathContext<'_>, kind: &str, place: &str, flags: MountFlags, options: &[u8]) -> vfs::Result<()> {
+fn mount(
+    walk: &PathContext<'_>,
+    kind: &str,
+    place: &str,
+    flags: MountFlags,
+    options: &[u8],
+) -> vfs::Result<()> {
     let file_system = find_file_system(kind.as_bytes())?;
     let root = &walk.places.root;
     match walk.make_directory(root, place.as_bytes(), DIRECTORY_MODE) {
@@ -228,13 +244,16 @@ fn standard_files(walk: &PathContext<'_>, request: &Request) -> Result<Standard,
         let null = open_device(walk, b"dev/null")?;
         return Ok((alloc::vec![null.clone(), null.clone(), null], None));
     };
-    let terminal = console::terminal::start(link, request.rows, request.columns).map_err(|_| CannotStart::no_memory())?;
+    let terminal = console::terminal::start(link, request.rows, request.columns)
+        .map_err(|_| CannotStart::no_memory())?;
     if request.on_terminal {
         let file = open_device(walk, b"dev/console")?;
         return Ok((alloc::vec![file.clone(), file.clone(), file], Some(terminal)));
     }
     let mut files = Vec::new();
-    for stream in [console::stream::Stream::Input, console::stream::Stream::Output, console::stream::Stream::Error] {
+    for stream in
+        [console::stream::Stream::Input, console::stream::Stream::Output, console::stream::Stream::Error]
+    {
         files.push(console::stream::open(link, stream).map_err(|error| CannotStart::new("streams", error))?);
     }
     Ok((files, None))

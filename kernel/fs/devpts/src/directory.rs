@@ -39,7 +39,8 @@ impl RootDirectory {
         if let Some(inode) = self.multiplexer.get() {
             return Ok(inode.clone());
         }
-        let inode = device_inode(directory, MULTIPLEXER_NUMBER, MULTIPLEXER_MODE, (0, 0), MULTIPLEXER_DEVICE)?;
+        let inode =
+            device_inode(directory, MULTIPLEXER_NUMBER, MULTIPLEXER_MODE, (0, 0), MULTIPLEXER_DEVICE)?;
         Ok(self.multiplexer.call_once(|| inode).clone())
     }
 }
@@ -85,19 +86,26 @@ impl InodeOperations for RootDirectory {
             return Ok(inode);
         }
         let special = DeviceNumber::new(SLAVE_MAJOR, number);
-        let made = device_inode(directory, SLAVE_NUMBER_BASE + u64::from(number), SLAVE_MODE, (user, group), special)?;
+        let made = device_inode(
+            directory,
+            SLAVE_NUMBER_BASE + u64::from(number),
+            SLAVE_MODE,
+            (user, group),
+            special,
+        )?;
         // Two first look-ups at a time: both get the inode that came first.
-        slaves::table()
-            .with(number, |slave| slave.inode.get_or_insert(made).clone())
-            .ok_or(Error::NotFound)
+        slaves::table().with(number, |slave| slave.inode.get_or_insert(made).clone()).ok_or(Error::NotFound)
     }
 
     fn still_valid(&self, _directory: &Inode, name: &[u8], child: &Inode) -> bool {
         if name == MULTIPLEXER {
             return true;
         }
-        let same = |known: &Option<Arc<Inode>>| known.as_ref().is_some_and(|inode| core::ptr::eq(&**inode, child));
-        slave_number(name).and_then(|number| slaves::table().with(number, |slave| same(&slave.inode))).unwrap_or(false)
+        let same =
+            |known: &Option<Arc<Inode>>| known.as_ref().is_some_and(|inode| core::ptr::eq(&**inode, child));
+        slave_number(name)
+            .and_then(|number| slaves::table().with(number, |slave| same(&slave.inode)))
+            .unwrap_or(false)
     }
 
     fn read_directory(&self, _directory: &Inode, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {

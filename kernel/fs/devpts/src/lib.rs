@@ -52,7 +52,12 @@ struct Instance;
 
 impl SuperblockOperations for Instance {
     fn status(&self) -> FileSystemStatus {
-        FileSystemStatus { magic: MAGIC, block_size: BLOCK_BYTES, name_length: 255, ..FileSystemStatus::default() }
+        FileSystemStatus {
+            magic: MAGIC,
+            block_size: BLOCK_BYTES,
+            name_length: 255,
+            ..FileSystemStatus::default()
+        }
     }
 
     fn show_options(&self, out: &mut dyn fmt::Write) -> fmt::Result {
@@ -73,7 +78,8 @@ impl FileSystemType for DevPts {
         if let Some(instance) = &*self.instance.lock() {
             return Ok(instance.clone());
         }
-        let traits = SuperblockTraits { volatile: true, no_negative_entries: true, ..SuperblockTraits::default() };
+        let traits =
+            SuperblockTraits { volatile: true, no_negative_entries: true, ..SuperblockTraits::default() };
         let operations = allocation::boxed(Instance)?;
         let superblock = Superblock::new("devpts", MAGIC, traits, operations, |superblock| {
             let attributes = InodeAttributes {

@@ -2,7 +2,10 @@
 //!
 //! Each prints one line, `test NAME ... ok` or `test NAME ... FAILED: why`; the last line is
 //! `tests: N passed, N failed`, then the machine turns itself off.
-#![allow(clippy::result_large_err, reason = "a failed test carries its message by value: early tests run before there is a heap")]
+#![allow(
+    clippy::result_large_err,
+    reason = "a failed test carries its message by value: early tests run before there is a heap"
+)]
 
 mod address_space;
 mod address_space_costs;

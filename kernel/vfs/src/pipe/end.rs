@@ -7,7 +7,7 @@
 //!
 //! # Waking
 //! A write wakes one reader only when it found the ring empty, a read wakes one writer only when it found it full; who
-//! was woken passes the wake-up on if there is more for others. Pollers are told at the same occasions, and, since
+//! was woken passes the wake-up on if there is more for others, also when it comes away with nothing (a fault). Pollers are told at the same occasions, and, since
 //! edge-triggered ones want to know of every write, at each write if there are any.
 //!
 //! # Cost
@@ -159,8 +159,9 @@ impl Pipe {
             self.read_queue.wake_one();
         }
         self.pollers.notify(PollEvents::INPUT);
-        if !self.is_full() && !was_empty {
-            self.pass_on_write();
+        // A reader that emptied a full pipe woke one writer only.
+        if !self.is_full() && !self.write_queue.is_empty() {
+            self.write_queue.wake_one();
         }
     }
 
@@ -175,8 +176,13 @@ impl Pipe {
         }
     }
 
-    fn pass_on_write(&self) {
-        if !self.write_queue.is_empty() {
+    /// After a wait that came to nothing: what it was woken for is for others of its kind.
+    #[cold]
+    pub(super) fn pass_on(&self) {
+        if !self.is_empty() {
+            self.read_queue.wake_one();
+        }
+        if !self.is_full() {
             self.write_queue.wake_one();
         }
     }
@@ -227,7 +233,7 @@ impl Pipe {
                 }
                 (was_empty, ring.fill(source, usize::MAX))
             });
-            let written = written?;
+            let written = written.inspect_err(|_| self.pass_on())?;
             if written > 0 {
                 self.written(was_empty);
                 return Ok(written);
@@ -246,7 +252,7 @@ impl FileOperations for Pipe {
                 return Ok(0);
             }
             let (was_full, moved) = self.with_ring(|ring| (ring.is_full(), ring.drain(sink)));
-            let moved = moved?;
+            let moved = moved.inspect_err(|_| self.pass_on())?;
             if moved > 0 {
                 self.taken(was_full);
                 return Ok(moved);
@@ -328,6 +334,8 @@ pub fn create_pipe(flags: OpenFlags, credentials: &Credentials) -> Result<(Arc<O
     let pipe = Pipe::new()?;
     let inode = anonymous::new_inode(FileKind::Fifo, 0o600, credentials.user, credentials.group)?;
     let kept = flags & (OpenFlags::NON_BLOCK | OpenFlags::DIRECT);
+    // Who opens `/proc/self/fd/N` of an end opens this pipe, as if it were a FIFO.
+    inode.attach(pipe.clone());
     let make = |flags: OpenFlags| {
         pipe.opened(flags);
         OpenFile::anonymous(inode.clone(), pipe.clone(), flags)

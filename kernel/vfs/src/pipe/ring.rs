@@ -26,7 +26,7 @@ pub(crate) struct Buffer {
     pub(crate) frame: Frame,
     pub(crate) offset: usize,
     pub(crate) length: usize,
-    /// Whether a write may append to it: the frame belongs to this pipe alone.
+    /// Whether a write may append to it or reuse its frame: the frame belongs to this buffer alone.
     pub(crate) own: bool,
 }
 
@@ -107,7 +107,11 @@ impl Ring {
             }
         }
         while done < wanted && !self.is_full() {
-            let frame = self.take_frame()?;
+            let frame = match self.take_frame() {
+                Ok(frame) => frame,
+                Err(_) if done > 0 => return Ok(done),
+                Err(error) => return Err(error),
+            };
             let count = (wanted - done).min(BUFFER_BYTES);
             let copied = match source.read_frame(&frame, 0, count) {
                 Ok(copied) => copied,

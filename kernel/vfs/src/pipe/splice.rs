@@ -112,7 +112,8 @@ fn between(from: &Pipe, to: &Pipe, length: usize, non_block: bool, mode: Mode) -
         if !from.wait_readable(non_block)? {
             return Ok(0);
         }
-        to.wait_writable(non_block)?;
+        // Nothing is taken out: another reader gets the wake-up that may have ended the wait.
+        to.wait_writable(non_block).inspect_err(|_| from.pass_on())?;
         let mut states = (false, false);
         let mut work = |source: &mut super::ring::Ring, target: &mut super::ring::Ring| {
             states = (source.is_full(), target.buffers.is_empty());
@@ -125,11 +126,10 @@ fn between(from: &Pipe, to: &Pipe, length: usize, non_block: bool, mode: Mode) -
         }?;
         if moved > 0 {
             to.written(states.1);
-            if mode == Mode::Move {
-                from.taken(states.0);
-            }
+            from.taken(states.0 && mode == Mode::Move);
             return Ok(moved);
         }
+        to.pass_on();
         if from.is_empty() && !from.has_writers() {
             return Ok(0);
         }
@@ -152,10 +152,10 @@ fn transfer(
         if let Err(error) = target.push(part) {
             return if done > 0 { Ok(done) } else { Err(error) };
         }
-        match mode {
-            Mode::Move => source.consume(count),
-            // From now on somebody else looks at the frame too: nothing may be appended to it.
-            Mode::Share => source.buffers[position].own = false,
+        // From now on somebody else looks at the frame too: nothing may be appended to it, nor may it be reused.
+        source.buffers[position].own = false;
+        if mode == Mode::Move {
+            source.consume(count);
         }
         done += count;
         index += 1;

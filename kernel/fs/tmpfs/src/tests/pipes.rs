@@ -157,3 +157,35 @@ fn pipes_are_known_by_their_inode() {
     assert_eq!(reader.status().mode, 0o010600);
     assert_eq!(reader.seek(vfs::file::SeekFrom::Start(0)).unwrap_err(), Error::IllegalSeek);
 }
+
+#[test]
+fn moved_bytes_stay_as_they_are_while_the_first_pipe_goes_on() {
+    let (reader, writer) = pipe();
+    let (second_reader, second_writer) = pipe();
+    let (third_reader, third_writer) = pipe();
+    write(&writer, &[1; 3000]).unwrap();
+    assert_eq!(splice(&reader, None, &second_writer, None, 1000, false).unwrap(), 1000);
+    write(&writer, &[2; 1000]).unwrap();
+    assert_eq!(splice(&reader, None, &third_writer, None, 2000, false).unwrap(), 2000);
+    assert_eq!(read_some(&reader, 5000).unwrap(), [2; 1000]);
+    // The emptied frame must not be written to again either.
+    write(&writer, &[3; 4096]).unwrap();
+    write(&second_writer, &[4; 100]).unwrap();
+    assert_eq!(read_all_available(&second_reader), [[1; 1000].as_slice(), &[4; 100]].concat());
+    assert_eq!(read_all_available(&third_reader), [1; 2000]);
+    assert_eq!(read_all_available(&reader), [3; 4096]);
+}
+
+#[test]
+fn an_end_can_be_opened_again_by_its_place() {
+    let world = World::new();
+    let (reader, writer) = pipe();
+    let place = reader.path_or_detached().unwrap();
+    let again = world.context().open_existing(place, OpenFlags::WRITE_ONLY).unwrap();
+    write(&again, b"through").unwrap();
+    assert_eq!(read_some(&reader, 10).unwrap(), b"through");
+    drop(writer);
+    assert_eq!(read_some(&reader, 10).unwrap_err(), Error::WouldBlock);
+    drop(again);
+    assert_eq!(read_some(&reader, 10).unwrap(), b"");
+}
