@@ -77,7 +77,7 @@ impl EventCounter {
 
 impl FileOperations for EventCounter {
     fn features(&self) -> FileFeatures {
-        FileFeatures::POLLABLE
+        FileFeatures::POLLABLE | FileFeatures::SEEK_IGNORED
     }
 
     fn read(&self, file: &OpenFile, _position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {

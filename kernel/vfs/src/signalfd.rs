@@ -66,7 +66,7 @@ impl SignalFile {
 
 impl FileOperations for SignalFile {
     fn features(&self) -> FileFeatures {
-        FileFeatures::POLLABLE
+        FileFeatures::POLLABLE | FileFeatures::SEEK_IGNORED
     }
 
     fn read(&self, file: &OpenFile, _position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {

@@ -240,7 +240,7 @@ fn real_time_base_ns() -> u64 {
 
 impl FileOperations for TimerFile {
     fn features(&self) -> FileFeatures {
-        FileFeatures::POLLABLE
+        FileFeatures::POLLABLE | FileFeatures::SEEK_IGNORED
     }
 
     fn read(&self, file: &OpenFile, _position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {

@@ -34,8 +34,9 @@ impl Known {
     fn parse(text: &str) -> Result<Self, String> {
         let mut entries = Vec::new();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            let (name, reason) =
-                line.split_once(char::is_whitespace).ok_or(format!("a known difference needs a reason: {line}"))?;
+            let (name, reason) = line
+                .split_once(char::is_whitespace)
+                .ok_or(format!("a known difference needs a reason: {line}"))?;
             let (name, hangs) = name.strip_prefix('!').map_or((name, false), |name| (name, true));
             entries.push(Entry { name: name.to_string(), hangs, reason: reason.trim().to_string() });
         }

@@ -56,7 +56,7 @@ pub fn fcntl(task: &mut Task, descriptor: i32, command: u32, argument: u64) -> S
             task.files.set_flags(descriptor_number(descriptor)?, flags)?;
             Ok(0)
         }
-        F_GETFL => Ok((file.flags() | OpenFlags::LARGE_FILE).bits() as usize),
+        F_GETFL => Ok(file.flags().bits() as usize),
         F_SETFL => set_status(task, &file, argument),
         F_GETLK | F_OFD_GETLK => test_lock(task, &file, argument, command == F_OFD_GETLK),
         F_SETLK | F_SETLKW => set_lock(task, &file, argument, command == F_SETLKW, false),

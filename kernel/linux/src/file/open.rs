@@ -31,6 +31,9 @@ fn how_of(flags: u32, mode: u32) -> Result<OpenHow, Errno> {
     let mut flags = OpenFlags::from_bits_truncate(flags & KNOWN_FLAGS);
     if flags.contains(OpenFlags::PATH) {
         flags &= OpenFlags::PATH | OpenFlags::DIRECTORY | OpenFlags::NO_FOLLOW | OpenFlags::CLOSE_ON_EXEC;
+    } else {
+        // Every 64-bit program opens large files, and F_GETFL shows it.
+        flags |= OpenFlags::LARGE_FILE;
     }
     check_temporary(flags)?;
     let creates = flags.contains(OpenFlags::CREATE) || flags.bits() & O_TMPFILE == O_TMPFILE;

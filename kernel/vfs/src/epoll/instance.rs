@@ -289,6 +289,7 @@ impl Epoll {
             None => None,
         };
         let key = (descriptor, file.id());
+        let event = EpollEvent { events: event.events.with_always(), ..event };
         let make = |index| {
             allocation::arc(EpollItem {
                 shared: self.shared.clone(),
@@ -314,7 +315,7 @@ impl Epoll {
         if was_exclusive || event.events.contains(EpollEvents::EXCLUSIVE) {
             return Err(Error::Invalid);
         }
-        *item.event.lock() = event;
+        *item.event.lock() = EpollEvent { events: event.events.with_always(), ..event };
         item.generation.fetch_add(1, Ordering::AcqRel);
         item.arm(file)
     }
@@ -413,7 +414,7 @@ impl Epoll {
 
 impl FileOperations for Epoll {
     fn features(&self) -> FileFeatures {
-        FileFeatures::POLLABLE
+        FileFeatures::POLLABLE | FileFeatures::SEEK_IGNORED
     }
 
     fn poll(&self, _file: &OpenFile, table: Option<&mut PollTable<'_>>) -> PollEvents {

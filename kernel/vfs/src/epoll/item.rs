@@ -29,6 +29,11 @@ bitflags! {
 }
 
 impl EpollEvents {
+    /// With what is reported whether it was asked for or not.
+    pub(super) fn with_always(self) -> Self {
+        self | Self::from_bits_retain(PollEvents::ALWAYS.bits())
+    }
+
     /// What is watched, without the modes.
     pub fn poll_events(self) -> PollEvents {
         PollEvents::from_bits_truncate(self.bits())
@@ -63,12 +68,12 @@ impl EpollItem {
     /// What is ready of what is watched.
     pub(super) fn ready(&self) -> PollEvents {
         let Some(file) = self.file.upgrade() else { return PollEvents::empty() };
+        // Adding or changing an interest adds `ALWAYS`; only a one-shot that was shot lacks it.
         let interest = self.event.lock().events.poll_events();
         if interest.is_empty() {
-            // One-shot, and shot.
             return PollEvents::empty();
         }
-        file.poll(None) & (interest | PollEvents::ALWAYS)
+        file.poll(None) & interest
     }
 
     /// Registers with the file, and queues itself if it is ready already.
@@ -79,7 +84,7 @@ impl EpollItem {
         let exclusive = event.events.contains(EpollEvents::EXCLUSIVE);
         let interest = event.events.poll_events();
         let mut table = PollTable::new(&watcher, generation, interest, exclusive);
-        let ready = file.poll(Some(&mut table)) & (interest | PollEvents::ALWAYS);
+        let ready = file.poll(Some(&mut table)) & interest;
         if table.failed() {
             return Err(Error::OutOfMemory);
         }

@@ -26,6 +26,8 @@ bitflags! {
         const POLLABLE = 2;
         /// Reading never ends short without reason: what regular files promise.
         const REGULAR = 4;
+        /// `lseek` is accepted and has no effect, though there is no position.
+        const SEEK_IGNORED = 8;
     }
 }
 

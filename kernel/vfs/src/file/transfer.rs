@@ -100,6 +100,9 @@ impl OpenFile {
         if self.flags().contains(crate::flags::OpenFlags::PATH) {
             return Err(Error::BadDescriptor);
         }
+        if self.features().contains(FileFeatures::SEEK_IGNORED) {
+            return Ok(0);
+        }
         self.check_seekable()?;
         self.with_position(|position| {
             let new = self.operations().seek(self, *position, target)?;

@@ -166,7 +166,7 @@ impl Inotify {
 
 impl FileOperations for Inotify {
     fn features(&self) -> FileFeatures {
-        FileFeatures::POLLABLE
+        FileFeatures::POLLABLE | FileFeatures::SEEK_IGNORED
     }
 
     fn read(&self, file: &OpenFile, _position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {

@@ -161,9 +161,7 @@ impl PathContext<'_> {
         let _ = core::fmt::Write::write_fmt(&mut name, format_args!("#{}", file.number));
         let dentry = Dentry::new_detached(&name.finish()?, file)?;
         dentry.set_flags(crate::dentry::DentryFlags::DELETED);
-        let flags = how.flags.difference(OpenFlags::TEMPORARY_FILE | OpenFlags::DIRECTORY);
-        let opened = self.open_checked(Path::new(directory.mount, dentry), flags, Permissions::Created)?;
-        Ok(opened)
+        self.open_checked(Path::new(directory.mount, dentry), how.flags, Permissions::Created)
     }
 
     fn open_checked(&self, place: Path, flags: OpenFlags, permissions: Permissions) -> Result<Arc<OpenFile>> {
@@ -171,7 +169,10 @@ impl PathContext<'_> {
         let truncates = flags.contains(OpenFlags::TRUNCATE) && permissions == Permissions::Check;
         match inode.kind {
             FileKind::SymbolicLink => return Err(Error::Loop),
-            FileKind::Directory if flags.writable() || truncates => return Err(Error::IsDirectory),
+            // Access mode 3 asks for the permission to write, though it gives none.
+            FileKind::Directory if flags.bits() & OpenFlags::ACCESS_MODE != 0 || truncates => {
+                return Err(Error::IsDirectory);
+            }
             FileKind::CharacterDevice | FileKind::BlockDevice
                 if place.mount.flags().contains(MountFlags::NO_DEVICES) =>
             {

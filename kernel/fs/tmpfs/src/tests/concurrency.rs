@@ -220,3 +220,34 @@ fn two_processes_that_wait_for_each_others_locks_learn_of_it() {
     };
     run_all(vec![Box::new(waiter), Box::new(closer)]);
 }
+
+#[test]
+fn every_writer_gets_its_turn_when_the_pipe_is_emptied_at_once() {
+    const WRITERS: usize = 4;
+    const ROUNDS: usize = 30;
+    let _machine = boot(3);
+    let (reader, writer) = create_pipe(OpenFlags::default(), &Credentials::root()).unwrap();
+    let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+    for _ in 0..WRITERS {
+        let writer = writer.clone();
+        bodies.push(Box::new(move || {
+            for _ in 0..ROUNDS {
+                write(&writer, &[7; 65536]).unwrap();
+                write(&writer, b"x").unwrap();
+            }
+        }));
+    }
+    drop(writer);
+    bodies.push(Box::new(move || {
+        let mut total = 0;
+        loop {
+            let bytes = read_some(&reader, 70_000).unwrap();
+            if bytes.is_empty() {
+                break;
+            }
+            total += bytes.len();
+        }
+        assert_eq!(total, WRITERS * ROUNDS * 65537);
+    }));
+    run_all(bodies);
+}

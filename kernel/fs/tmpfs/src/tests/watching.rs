@@ -250,3 +250,20 @@ fn record_locks_exclude_and_detect_deadlock() {
     locks.release_file(11);
     locks.set_flock(12, Some(FlockKind::Exclusive), false).unwrap();
 }
+
+#[test]
+fn an_end_is_reported_to_who_asked_for_nothing_but_not_after_a_single_shot() {
+    sched::current();
+    let (reader, writer) = create_pipe(OpenFlags::NON_BLOCK, &Credentials::root()).unwrap();
+    let file = create_epoll().unwrap();
+    let epoll = Epoll::of(&file).unwrap();
+    let hang_up = PollEvents::HANG_UP.bits();
+    epoll.add(3, &reader, interest(EpollEvents::empty(), 7)).unwrap();
+    write(&writer, b"x").unwrap();
+    assert_eq!(collect(epoll), []);
+    drop(writer);
+    assert_eq!(collect(epoll), [(hang_up, 7)]);
+    epoll.modify(3, &reader, interest(EpollEvents::ONE_SHOT, 8)).unwrap();
+    assert_eq!(collect(epoll), [(hang_up, 8)]);
+    assert_eq!(collect(epoll), []);
+}
