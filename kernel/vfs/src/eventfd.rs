@@ -127,8 +127,8 @@ impl FileOperations for EventCounter {
         }
         let value = self.value.load(Ordering::Acquire);
         let mut ready = PollEvents::empty();
-        ready.set(PollEvents::INPUT, value > 0);
-        ready.set(PollEvents::OUTPUT, value < MAXIMUM);
+        ready.set(PollEvents::READABLE, value > 0);
+        ready.set(PollEvents::WRITABLE, value < MAXIMUM);
         ready
     }
 

@@ -105,7 +105,8 @@ pub fn epoll_pwait(
     size: usize,
 ) -> SysResult {
     set_mask(task, mask, size)?;
-    wait(task, set, events, maximum, deadline_of_milliseconds(timeout_ms))
+    let result = wait(task, set, events, maximum, deadline_of_milliseconds(timeout_ms));
+    task.end_temporary_mask(result)
 }
 
 /// Waits for events with another signal mask and a time-out in nanoseconds.
@@ -123,5 +124,6 @@ pub fn epoll_pwait2(
         Some(pointer) => Some(deadline_of_timespec(&pointer.read()?)?),
     };
     set_mask(task, mask, size)?;
-    wait(task, set, events, maximum, deadline_ns)
+    let result = wait(task, set, events, maximum, deadline_ns);
+    task.end_temporary_mask(result)
 }

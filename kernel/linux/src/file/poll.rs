@@ -138,7 +138,7 @@ pub fn ppoll(task: &mut Task, list: u64, count: u32, timeout: u64, mask: u64, si
     }
     let result = poll_list(task, list, count, deadline_ns);
     store_rest(timeout, deadline_ns);
-    result.map_err(super::context::not_restarted)
+    task.end_temporary_mask(result.map_err(super::context::not_restarted))
 }
 
 /// Stores the time left of a call; a fault there is not an error of the call.

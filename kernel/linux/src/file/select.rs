@@ -14,6 +14,8 @@ use crate::user_pointer::UserPointer;
 
 /// Words of a set that need no allocation: the 1024 descriptors of `fd_set`.
 const INLINE_WORDS: usize = 16;
+/// Descriptors that are looked at even in a smaller table.
+const GROWN_TABLE: usize = 256;
 type Words = SmallVec<[u64; INLINE_WORDS]>;
 
 /// What each of the three sets waits for, and what is reported in it.
@@ -38,8 +40,8 @@ struct Sets {
 impl Sets {
     fn read(task: &Task, count: i32, pointers: [u64; 3]) -> Result<Sets, Errno> {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
-        // Descriptors beyond the table can't be open; Linux ignores them, too.
-        let count = count.min(task.files.size().max(64)).min(OPEN_FILES_MAX as usize);
+        // Descriptors beyond the table can't be open; Linux ignores them, too, once its table has grown for the first time.
+        let count = count.min(task.files.size().max(GROWN_TABLE)).min(OPEN_FILES_MAX as usize);
         let mut sets = Sets { pointers: pointers.map(UserPointer::new), words: Default::default(), count };
         for (pointer, words) in sets.pointers.iter().zip(&mut sets.words) {
             let length = count.div_ceil(64);
@@ -160,5 +162,5 @@ pub fn pselect6(
     }
     let result = wait(task, count, [read, write, except], deadline_ns);
     store_rest(timeout, deadline_ns);
-    result
+    task.end_temporary_mask(result)
 }

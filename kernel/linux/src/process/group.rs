@@ -120,13 +120,14 @@ impl ProcessGroup {
     }
 
     /// Whether no member has a parent in another group of the same session: then nobody would continue a stopped member.
+    /// `except` is leaving: it counts neither as a member nor as a parent.
     pub fn is_orphaned(&self, except: Option<&Process>) -> bool {
         !self.members().iter().any(|member| {
             if except.is_some_and(|process| core::ptr::eq(process, &**member)) || member.is_zombie() {
                 return false;
             }
             let Some(parent) = member.parent() else { return false };
-            if parent.pid() == table::INIT {
+            if parent.pid() == table::INIT || except.is_some_and(|process| core::ptr::eq(process, &*parent)) {
                 return false;
             }
             let group = parent.group();

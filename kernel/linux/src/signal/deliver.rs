@@ -13,7 +13,7 @@ use super::actions::{ActionFlags, DEFAULT, IGNORE};
 use super::information::{ChildEvent, SignalInformation};
 use super::set::{DefaultAction, Signal, SignalSet};
 use super::shared::StopState;
-use crate::errno::Errno;
+use crate::errno::{Errno, SysResult};
 use crate::process::table;
 use crate::task::{Pause, Task};
 
@@ -234,6 +234,15 @@ impl Task {
         self.set_blocked(mask);
         // The way back restores the mask even when no signal came.
         self.needs_work = true;
+    }
+
+    /// Ends the temporary mask before signals are delivered, unless one of them ended the call: what came beside a result stays pending.
+    pub fn end_temporary_mask(&mut self, result: SysResult) -> SysResult {
+        let interrupted = result.is_err_and(|error| error == Errno::EINTR || error.is_restart());
+        if !interrupted && let Some(mask) = self.saved_mask.take() {
+            self.set_blocked(mask);
+        }
+        result
     }
 
     /// Remembers how an interrupted wait goes on and asks for a restart.
