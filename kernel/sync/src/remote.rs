@@ -8,6 +8,9 @@
 //! - A CPU has at most one call outstanding and runs no other thread until it is answered.
 //! - While it waits it serves the requests of others, so two CPUs that call each other, even with
 //!   interrupts off, both make progress.
+//! - It waits spinning for a moment; after that, if it has interrupts on, it halts, and says so, and the answer comes
+//!   with an interrupt. In a virtual machine with fewer processors than ours, the target may not be running
+//!   at all, and a spinning CPU would keep it from running until its time slice ends.
 //! - A called function runs with interrupts off, is short, takes no lock that somebody may hold while
 //!   calling, and never calls remotely itself (checked).
 //! - Order: if the answer and a later request of the same partner are both there, the answer counts
@@ -25,6 +28,9 @@ use crate::CachePadded;
 const EMPTY: u32 = 0;
 const REQUEST: u32 = 1;
 
+/// How often a caller looks for answers before it halts: somewhat longer than a call takes when all CPUs really run.
+const SPINS_MAX: u32 = 16;
+
 struct MessageBox {
     /// EMPTY or REQUEST. The sender sets REQUEST, the target sets EMPTY.
     kind: AtomicU32,
@@ -39,6 +45,8 @@ struct Receiver {
     arrived: AtomicU64,
     /// Whether the CPU waits for an answer. Written by the CPU itself.
     calling: AtomicBool,
+    /// Whether the CPU halts, or is about to, until an answer comes. Set by the CPU itself, cleared by it and by who answers.
+    halted: AtomicBool,
     /// Whether the CPU is inside a called function. Written by the CPU itself.
     serving: AtomicBool,
     boxes: [MessageBox; MAX_CPUS],
@@ -48,6 +56,7 @@ static RECEIVERS: [CachePadded<Receiver>; MAX_CPUS] = [const {
     CachePadded::new(Receiver {
         arrived: AtomicU64::new(0),
         calling: AtomicBool::new(false),
+        halted: AtomicBool::new(false),
         serving: AtomicBool::new(false),
         boxes: [const {
             MessageBox {
@@ -103,6 +112,8 @@ fn request(sender: CpuId, target: CpuId, function: fn(usize), argument: usize) {
 
 fn await_answers(this: CpuId, mut waiting: CpuSet) {
     let own = &RECEIVERS[this.index()];
+    let may_halt = interrupt::are_enabled();
+    let mut spins = 0;
     while !waiting.is_empty() {
         // Requests first, answers second: see the module's theory.
         let requested = own.arrived.load(Ordering::Acquire) != 0;
@@ -118,10 +129,31 @@ fn await_answers(this: CpuId, mut waiting: CpuSet) {
         if requested {
             let _interrupts = interrupt::disable();
             serve();
+        } else if may_halt && spins >= SPINS_MAX {
+            halt_until_answered(this, waiting);
+            spins = 0;
         } else {
             machine::cpu::relax();
+            spins += 1;
         }
     }
+}
+
+/// Halts until somebody answers or any other interrupt comes. Interrupts are on.
+#[inline(never)]
+fn halt_until_answered(this: CpuId, waiting: CpuSet) {
+    let own = &RECEIVERS[this.index()];
+    interrupt::disable_unguarded();
+    // SeqCst: the announcement is before the look for answers; who answers does so before it looks for the announcement.
+    own.halted.store(true, Ordering::SeqCst);
+    let answered =
+        |target: CpuId| RECEIVERS[target.index()].boxes[this.index()].kind.load(Ordering::SeqCst) == EMPTY;
+    if own.arrived.load(Ordering::SeqCst) == 0 && !waiting.iter().any(answered) {
+        interrupt::enable_and_halt();
+    } else {
+        interrupt::enable();
+    }
+    own.halted.store(false, Ordering::Relaxed);
 }
 
 /// Runs what other CPUs have asked this one for. The handler of [`Ipi::Call`]; interrupts are off.
@@ -142,7 +174,11 @@ pub fn serve() {
         receiver.serving.store(true, Ordering::Relaxed);
         function(argument);
         receiver.serving.store(false, Ordering::Relaxed);
-        // Release: the function's effects are visible to the sender that sees EMPTY.
-        message.kind.store(EMPTY, Ordering::Release);
+        // The function's effects are visible to the sender that sees EMPTY. SeqCst: see `halt_until_answered`.
+        message.kind.store(EMPTY, Ordering::SeqCst);
+        let halted = &RECEIVERS[sender.index()].halted;
+        if halted.load(Ordering::SeqCst) && halted.swap(false, Ordering::Relaxed) {
+            ipi::send(sender, Ipi::Call);
+        }
     }
 }
