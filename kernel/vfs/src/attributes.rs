@@ -238,7 +238,7 @@ pub struct FileSystemStatus {
 }
 
 /// A change of attributes, as `chmod`, `chown`, `utimensat` and `truncate` ask for; `None` leaves as it is.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttributeChange {
     /// New permission bits.
     pub mode: Option<u32>,

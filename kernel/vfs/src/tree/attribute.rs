@@ -74,9 +74,10 @@ pub fn change_inode(inode: &Arc<Inode>, change: &AttributeChange, credentials: &
 
 /// The change as it may be made; `EPERM` or `EACCES` when it may not.
 fn permitted(inode: &Inode, change: &AttributeChange, credentials: &Credentials) -> Result<AttributeChange> {
+    let wanted_mode = change.mode;
     let mut change = *change;
     check_chown(inode, &mut change, credentials)?;
-    if let Some(mode) = change.mode
+    if let Some(mode) = wanted_mode
         && change.user.is_none()
         && change.group.is_none()
     {
@@ -100,7 +101,8 @@ fn permitted(inode: &Inode, change: &AttributeChange, credentials: &Credentials)
 
 /// `chown`: who may, and which mode bits it takes away.
 fn check_chown(inode: &Inode, change: &mut AttributeChange, credentials: &Credentials) -> Result<()> {
-    if change.user.is_none() && change.group.is_none() {
+    let changes_owner = change.user.is_some() || change.group.is_some();
+    if !changes_owner && *change != AttributeChange::default() {
         return Ok(());
     }
     let privileged = credentials.has(Capabilities::CHOWN);
@@ -119,6 +121,10 @@ fn check_chown(inode: &Inode, change: &mut AttributeChange, credentials: &Creden
     }
     let mode = inode.mode() & MODE_MASK;
     if inode.kind != FileKind::Directory && mode & (SET_USER_ID | SET_GROUP_ID) != 0 {
+        if !changes_owner {
+            // `chown` to nobody: all it does is to take these bits away, which is a change of the mode.
+            check_owner(inode, credentials)?;
+        }
         let mut stripped = mode & !SET_USER_ID;
         if mode & 0o010 != 0 {
             stripped &= !SET_GROUP_ID;

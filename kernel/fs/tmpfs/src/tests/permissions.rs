@@ -172,3 +172,12 @@ fn not_updating_access_times_is_for_owners() {
     world.become_user(5);
     assert_eq!(world.open("/file", OpenFlags::NO_ACCESS_TIME).err(), Some(Error::NotPermitted));
 }
+
+#[test]
+fn a_change_to_no_owner_still_takes_set_id_bits_away() {
+    let world = World::new();
+    world.write_file("/file", b"x").unwrap();
+    chmod(&world, "/file", 0o6755).unwrap();
+    chown(&world, "/file", None, None).unwrap();
+    assert_eq!(world.stat("/file").unwrap().mode & 0o7777, 0o755);
+}
