@@ -16,8 +16,10 @@
 //!   tell our successor that it is the head.
 //! - `unlock`: `held` = 0.
 //!
-//! A CPU takes the fast path only after it saw an empty queue, so each other CPU can overtake the
-//! head of a queue at most once: waits stay bounded.
+//! A CPU that finds the lock held tries for a moment ([`BARGES_MAX`]) to take it past the queue, before it queues. A
+//! virtual machine may have fewer host processors than CPUs: the head of the queue is then often not running when the lock
+//! becomes free, and strict order would let everybody wait until the host runs it. So each other CPU can overtake
+//! the head, but those who find the lock held for long line up, and the head competes with the newcomers only.
 //!
 //! Preemption must be off from before `lock` until after `unlock`.
 
@@ -30,6 +32,9 @@ use crate::CachePadded;
 /// Nesting levels at which one CPU can wait for a lock: thread, softirq, hard interrupt, NMI or
 /// machine check.
 const LEVELS: usize = 4;
+
+/// How often a CPU tries to take a held lock before it queues.
+const BARGES_MAX: u32 = 1000;
 
 struct Node {
     /// 1 + index of the successor's node, 0 while there is none. Written by the successor.
@@ -109,6 +114,12 @@ impl QueueLock {
     #[cold]
     #[inline(never)]
     fn lock_queued(&self) {
+        for _ in 0..BARGES_MAX {
+            if !self.is_locked() && self.take() {
+                return;
+            }
+            machine::cpu::relax();
+        }
         let cpu = cpu::current().index();
         let nodes = &NODES[cpu];
         let level = nodes.depth.load(Ordering::Relaxed) as usize;
