@@ -140,6 +140,16 @@ pub(crate) fn allocate(pages: usize, align: usize, zeroed: Zeroed, urgency: Urge
     if usize::from(order) >= ORDERS || align > PAGE_SIZE << order {
         return None;
     }
+    // A request that can't be met must not take everything first: what it took would be missing until the next flush.
+    let free_frames = || crate::statistics::memory().free_frames;
+    if pages as u64 > free_frames() {
+        if urgency == Urgency::Normal {
+            crate::reclaim::reclaim_now(pages);
+        }
+        if pages as u64 > free_frames() {
+            return None;
+        }
+    }
     let page = AREAS.lock().take(order)?;
     for index in 0..pages as u64 {
         if !map(page + index, zeroed, urgency) {
