@@ -125,7 +125,8 @@ fn keep_previous(cpu: &Cpu, queue: &mut RunQueue, previous: &Thread, reason: Rea
     if queue.is_idle() {
         return false;
     }
-    if reason == Reason::Voluntary
+    // A thread that has died is gone however it loses the CPU: an interrupt may come before it gives it up itself.
+    if (reason == Reason::Voluntary || previous.state.is_dead())
         && let Some(blocked) = previous.state.block()
     {
         if blocked.uninterruptible {

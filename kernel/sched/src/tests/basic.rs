@@ -42,6 +42,25 @@ fn thread_that_never_starts_is_freed_though_its_body_refers_to_it() {
 }
 
 #[test]
+fn thread_preempted_after_its_death_does_not_run_again() {
+    let ran_on = Arc::new(AtomicU32::new(0));
+    let thread = {
+        let ran_on = ran_on.clone();
+        spawn("dying", move || {
+            current().state.die();
+            crate::dispatch::reschedule();
+            ran_on.fetch_add(1, Ordering::Relaxed);
+        })
+    };
+    eventually(|| thread.state() == RunState::Dead && Arc::strong_count(&thread) == 1);
+    for _ in 0..10 {
+        yield_now();
+    }
+    assert!(!thread.entity.is_queued(), "a dead thread waits for a processor");
+    assert_eq!(ran_on.load(Ordering::Relaxed), 0);
+}
+
+#[test]
 fn yield_lets_equals_take_turns() {
     let order = Arc::new(HostMutex::new(Vec::new()));
     let done = Arc::new(AtomicU32::new(0));
