@@ -5,7 +5,9 @@
 //! since they were last looked at are evicted, the others go to the back (second chance). [`shrink`] does the same for
 //! all processors when memory runs short.
 //!
-//! A queue holds weak references: it keeps no file alive.
+//! A queue holds weak references: it keeps no file alive, but the memory that a dead entry took. So each new entry also turns the
+//! queue a little, and what died meanwhile leaves it: however many files come and go, a queue has no more dead entries than
+//! about as many as live ones.
 
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
@@ -19,6 +21,9 @@ use super::entry::{Dentry, DentryFlags};
 static LIMIT_PER_CPU: AtomicUsize = AtomicUsize::new(16 * 1024);
 /// Entries looked at for one that is added beyond the limit: more than one, so that the queue shrinks.
 const SCAN_PER_INSERT: usize = 4;
+/// Entries looked at for each one that is added, to let go of dead ones. With two, a turn of the queue takes half as many new
+/// entries as it is long, so at most that many die unseen.
+const TURN_PER_INSERT: usize = 2;
 /// References to an unused entry: its parent's bucket, and ours while looking.
 const REFERENCES_WHEN_UNUSED: usize = 2;
 
@@ -47,14 +52,27 @@ pub(super) fn added(entry: &Arc<Dentry>) {
     };
     let queue = QUEUES.of(cpu);
     let mut over;
+    // Freed when the lock has been dropped.
+    let mut dead: [Option<Weak<Dentry>>; TURN_PER_INSERT] = [const { None }; TURN_PER_INSERT];
     {
         let mut entries = queue.lock();
+        for place in &mut dead {
+            match entries.pop_front() {
+                Some(front) if front.strong_count() == 0 => *place = Some(front),
+                // What was taken out leaves the room for it.
+                Some(front) => entries.push_back(front),
+                None => break,
+            }
+        }
         // Relaxed: a number of its own.
         over = entries.len().saturating_sub(LIMIT_PER_CPU.load(Ordering::Relaxed)).min(SCAN_PER_INSERT);
         // Without room the entry is cached unnoticed until its directory goes: harmless, and rare.
         if entries.try_reserve(1).is_ok() {
             entries.push_back(Arc::downgrade(entry));
         }
+    }
+    for _ in dead.into_iter().flatten() {
+        ENTRIES.decrement();
     }
     while over > 0 {
         examine(queue);

@@ -4,7 +4,7 @@ use vfs::Error;
 use vfs::attributes::{DeviceNumber, FileKind};
 use vfs::flags::{OpenFlags, RenameFlags};
 
-use super::{Names, World};
+use super::{Names, World, settle};
 
 #[test]
 fn directories_count_their_links() {
@@ -261,4 +261,20 @@ fn a_very_deep_tree_is_taken_down_without_recursion() {
     world.places.namespace.unmount(place, flags, &world.places.root).unwrap();
     super::settle();
     assert_eq!(world.list("/mnt").unwrap().len(), 2);
+}
+
+#[test]
+fn entries_of_removed_files_do_not_pile_up() {
+    const FILES: u64 = 4000;
+    let world = World::new();
+    let before = vfs::dentry::cached_entries();
+    for round in 0..FILES {
+        world.write_file("/passing", b"x").unwrap();
+        world.unlink("/passing").unwrap();
+        if round % 64 == 0 {
+            settle();
+        }
+    }
+    let left = vfs::dentry::cached_entries().saturating_sub(before);
+    assert!(left < FILES / 4, "{left} entries are left of {FILES} files that came and went");
 }
