@@ -7,8 +7,10 @@
 //! * [`machine`]: the kernel's build, the accelerator, QEMU
 //! * [`session`]: the loop between the host's streams and the guest
 //! * [`mod@test`]: `starling test`, a list of steps
+//! * [`bench`]: `starling bench`, the kernel measured against Linux
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cache;
 mod failure;
 mod image;
@@ -37,6 +39,7 @@ struct Arguments {
 enum Command {
     Run(Box<run::RunArguments>),
     Test(test::TestArguments),
+    Bench(bench::BenchArguments),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Test(arguments) => test::test(&arguments),
+        Command::Bench(arguments) => bench::bench(&arguments),
     };
     exit_code(result)
 }

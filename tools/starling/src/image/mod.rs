@@ -18,7 +18,8 @@ mod tarball;
 mod tree;
 mod users;
 
+pub(crate) use content::Content;
 pub(crate) use initramfs::{Initramfs, RunRequest};
 pub(crate) use source::open;
-pub(crate) use tree::Tree;
+pub(crate) use tree::{Attributes, Kind, Node, Tree};
 pub(crate) use users::UserId;

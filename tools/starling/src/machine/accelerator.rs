@@ -29,6 +29,8 @@ pub(crate) enum Accelerator {
     Kvm,
     /// QEMU's translator.
     Tcg,
+    /// QEMU's translator with a clock that counts instructions.
+    Icount,
 }
 
 impl Accelerator {
@@ -55,11 +57,21 @@ impl Accelerator {
         Ok(found)
     }
 
-    /// Its name, as QEMU's `-accel` wants it.
-    pub(super) const fn name(self) -> &'static str {
+    /// Its name, as `--accel` takes it.
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Kvm => "kvm",
             Self::Tcg => "tcg",
+            Self::Icount => "icount",
+        }
+    }
+
+    /// QEMU's arguments.
+    pub(super) const fn arguments(self) -> &'static str {
+        match self {
+            Self::Kvm => "-accel kvm",
+            Self::Tcg => "-accel tcg,thread=multi",
+            Self::Icount => "-accel tcg,thread=single -icount shift=0,sleep=off",
         }
     }
 
@@ -67,7 +79,7 @@ impl Accelerator {
     pub(super) const fn processor(self) -> &'static str {
         match self {
             Self::Kvm => "host",
-            Self::Tcg => "max",
+            Self::Tcg | Self::Icount => "max",
         }
     }
 }

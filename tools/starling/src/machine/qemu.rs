@@ -130,7 +130,7 @@ impl Drop for VirtualMachine {
 }
 
 /// QEMU under `setpriv`, if the host has it, so that the virtual machine ends with us even when we are killed.
-fn bound_to_parent(qemu: &Path) -> Command {
+pub(crate) fn bound_to_parent(qemu: &Path) -> Command {
     match find("setpriv") {
         Some(setpriv) => {
             let mut command = Command::new(setpriv);
@@ -153,31 +153,32 @@ fn inherit<T>(descriptors: &[&OwnedFd], spawn: impl FnOnce() -> io::Result<T>) -
     result
 }
 
-/// QEMU's command line.
-fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
+/// The machine and nothing that is connected to it: what all kernels that are compared get alike.
+pub(crate) fn base_arguments(
+    machine: &str,
+    accelerator: Accelerator,
+    cpus: u32,
+    memory: u64,
+) -> Vec<OsString> {
     let mut words: Vec<OsString> = Vec::new();
     let mut add = |line: &str| words.extend(line.split(' ').map(OsString::from));
     add("-nodefaults -no-user-config -no-reboot -display none -vga none -net none");
     // What the guest runs is not trusted: QEMU itself may not start programs or gain rights. Costs no measurable time.
     add("-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
-    match configuration.machine {
-        MachineKind::Q35 => {
-            add("-machine q35,smm=off,i8042=off,vmport=off,sata=off,smbus=off,usb=off");
-            if Path::new(QBOOT).exists() {
-                add(&format!("-bios {QBOOT}"));
-            }
-        }
-        MachineKind::Microvm => {
-            add("-machine microvm,acpi=on,pic=on,pit=on,rtc=on,pcie=off,usb=off,isa-serial=on");
-        }
+    add(machine);
+    if machine.contains("q35") && Path::new(QBOOT).exists() {
+        add(&format!("-bios {QBOOT}"));
     }
-    let accelerator = configuration.accelerator;
-    match accelerator {
-        Accelerator::Kvm => add("-accel kvm"),
-        Accelerator::Tcg => add("-accel tcg,thread=multi"),
-    }
-    add(&format!("-cpu {} -smp {}", accelerator.processor(), configuration.cpus));
-    add(&format!("-m {}M", configuration.memory >> 20));
+    add(accelerator.arguments());
+    add(&format!("-cpu {} -smp {cpus} -m {}M", accelerator.processor(), memory >> 20));
+    words
+}
+
+/// QEMU's command line.
+fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
+    let Configuration { machine, accelerator, cpus, memory, .. } = *configuration;
+    let mut words = base_arguments(machine.options(), accelerator, cpus, memory);
+    let mut add = |line: &str| words.extend(line.split(' ').map(OsString::from));
     add(&format!("-chardev file,id=log,path=/dev/fd/{log} -serial chardev:log"));
     // The second UART as a device: microvm has no other way to have two.
     add("-chardev stdio,id=link,signal=off -device isa-serial,index=1,chardev=link");

@@ -17,6 +17,8 @@ pub(crate) struct Repository {
     root: PathBuf,
     /// The toolchain has no library for the bare target, so cargo must build it.
     build_std: bool,
+    /// Where cargo puts what it builds, if that is not for the environment to say.
+    target: Option<PathBuf>,
 }
 
 impl Repository {
@@ -32,7 +34,12 @@ impl Repository {
             Failure::ours("the Starling repository is not where it was: run its ./starling")
         })?;
         let build_std = env::var_os("STARLING_BUILD_STD").is_some();
-        Ok(Self { root, build_std })
+        Ok(Self { root, build_std, target: None })
+    }
+
+    /// Another checkout, which is built into a directory of its own.
+    pub(crate) fn at(&self, root: PathBuf, target: PathBuf) -> Self {
+        Self { root, build_std: self.build_std, target: Some(target) }
     }
 
     /// Its top directory.
@@ -42,6 +49,9 @@ impl Repository {
 
     /// Where cargo puts what it builds.
     pub(crate) fn target_directory(&self) -> PathBuf {
+        if let Some(target) = &self.target {
+            return target.clone();
+        }
         match env::var_os("CARGO_TARGET_DIR") {
             Some(directory) => self.root.join(directory),
             None => self.root.join("target"),
@@ -51,7 +61,7 @@ impl Repository {
     /// A call of cargo in the checkout.
     pub(crate) fn cargo(&self, subcommand: &str) -> Command {
         let mut command = Command::new("cargo");
-        command.current_dir(&self.root).arg(subcommand);
+        command.current_dir(&self.root).arg(subcommand).env("CARGO_TARGET_DIR", self.target_directory());
         command
     }
 

@@ -99,6 +99,32 @@ pub(crate) enum MachineKind {
     Microvm,
 }
 
+impl MachineKind {
+    /// Its name, as `--machine` takes it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Q35 => "q35",
+            Self::Microvm => "microvm",
+        }
+    }
+
+    /// QEMU's arguments for it, stripped to what the kernel uses.
+    pub(crate) const fn options(self) -> &'static str {
+        match self {
+            Self::Q35 => "-machine q35,smm=off,i8042=off,vmport=off,sata=off,smbus=off,usb=off",
+            Self::Microvm => "-machine microvm,acpi=on,pic=on,pit=on,rtc=on,pcie=off,usb=off,isa-serial=on",
+        }
+    }
+
+    /// The same for Linux, whose kernel of Debian stops when a microvm has ACPI tables but no timer of theirs.
+    pub(crate) const fn linux_options(self) -> &'static str {
+        match self {
+            Self::Q35 => self.options(),
+            Self::Microvm => "-machine microvm,acpi=off,pic=on,pit=on,rtc=on,pcie=off,usb=off,isa-serial=on",
+        }
+    }
+}
+
 /// What the user wants to execute the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AcceleratorChoice {
@@ -108,4 +134,6 @@ pub(crate) enum AcceleratorChoice {
     Kvm,
     /// QEMU's translator
     Tcg,
+    /// QEMU's translator on one processor, with a clock that counts instructions: repeats exactly
+    Icount,
 }

@@ -9,6 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 pub(crate) use arguments::{AcceleratorChoice, MachineKind, RunArguments};
 use hostlink_protocol::ExitKind;
+pub(crate) use quantity::memory as memory_size;
 
 use crate::failure::{
     Failure, Outcome, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_OURS, STATUS_SIGNAL_BASE,
@@ -99,18 +100,24 @@ fn kernel_arguments(arguments: &RunArguments) -> Vec<String> {
     words
 }
 
-fn host_processors() -> u32 {
+/// The host's processors, as many as a machine may have.
+pub(crate) fn host_processors() -> u32 {
     /// What the kernel supports.
     const MOST: usize = 64;
     let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MOST);
     u32::try_from(count).unwrap_or(1)
 }
 
-fn accelerator(choice: AcceleratorChoice, progress: &Progress) -> Outcome<Accelerator> {
+/// The accelerator that the user wants.
+///
+/// # Errors
+/// When the cache cannot be written.
+pub(crate) fn accelerator(choice: AcceleratorChoice, progress: &Progress) -> Outcome<Accelerator> {
     match choice {
         AcceleratorChoice::Auto => Accelerator::detect(progress),
         AcceleratorChoice::Kvm => Ok(Accelerator::Kvm),
         AcceleratorChoice::Tcg => Ok(Accelerator::Tcg),
+        AcceleratorChoice::Icount => Ok(Accelerator::Icount),
     }
 }
 

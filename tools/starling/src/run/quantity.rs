@@ -15,7 +15,7 @@ const MAXIMUM_TIMEOUT_SECONDS: f64 = 366.0 * 86_400.0;
 
 /// A memory size as docker writes it: a number and `b`, `k`, `m`, `g` or `t`, in either case and with an optional
 /// `b` or `ib` after it; bytes without a suffix. Rounded up to whole mebibytes.
-pub(super) fn memory(text: &str) -> Result<u64, String> {
+pub(crate) fn memory(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(lower.len());
     let (number, suffix) = lower.split_at(digits);

@@ -16,6 +16,8 @@ pub(super) struct BootTrace {
     /// Names and times since the kernel's entry.
     records: Vec<(String, Duration)>,
     first_user: Option<Duration>,
+    /// When the command's first output arrived, after the start of QEMU.
+    first_output: Option<Duration>,
 }
 
 impl BootTrace {
@@ -29,6 +31,11 @@ impl BootTrace {
         let named = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         self.records
             .extend(records.map(|record| (named(record.name), Duration::from_nanos(record.nanoseconds))));
+    }
+
+    /// Output arrived `now` after the start of QEMU.
+    pub(super) fn output(&mut self, now: Duration) {
+        self.first_output.get_or_insert(now);
     }
 
     /// The command's first instruction was about to be executed.
@@ -53,6 +60,10 @@ impl fmt::Display for BootTrace {
             let (at, took) = (self.entry + time, time.saturating_sub(before));
             writeln!(f, "{name:<32} {:>9.2} {:>9.2}", milliseconds(at), milliseconds(took))?;
             before = time;
+        }
+        if let Some(at) = self.first_output {
+            let took = at.saturating_sub(self.entry + before);
+            writeln!(f, "{:<32} {:>9.2} {:>9.2}", "first output", milliseconds(at), milliseconds(took))?;
         }
         Ok(())
     }

@@ -342,7 +342,10 @@ impl Proxy {
                     format!("the kernel speaks version {version} of the host link protocol, not {VERSION}");
                 self.conclude(Conclusion::Broken(text));
             }
-            GuestFrame::Stdout(bytes) | GuestFrame::Tty(bytes) => self.standard_output.append(bytes),
+            GuestFrame::Stdout(bytes) | GuestFrame::Tty(bytes) => {
+                self.trace.output(self.machine.started.elapsed());
+                self.standard_output.append(bytes);
+            }
             GuestFrame::Stderr(bytes) => self.standard_error.append(bytes),
             GuestFrame::Credit { channel, bytes } => self.input.grant(channel, bytes),
             GuestFrame::Exit(kind) => self.conclude(Conclusion::Exit(kind)),

@@ -1,0 +1,40 @@
+//! The initramfs of the benchmarks: the default image, and the benchmark program as `/bench`.
+
+use std::fs;
+
+use crate::failure::{Context, Failure, Outcome};
+use crate::image::{self, Attributes, Content, Kind, Node, Tree};
+use crate::machine::Repository;
+use crate::progress::Progress;
+
+/// The target that programs for Linux are built for.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The program's package.
+const PROGRAM: &str = "bench";
+
+/// Builds the program, if it is not up to date, and puts it into the default image.
+///
+/// # Errors
+/// When it does not build or there is no default image.
+pub(super) fn tree(repository: &Repository, progress: &Progress) -> Outcome<Tree> {
+    progress.say("building the benchmark program");
+    let mut cargo = repository.cargo("build");
+    cargo.args(["--quiet", "--release", "--package", PROGRAM, "--target", TARGET]);
+    // Only programs for this target are static: what cargo runs on the way is built for the host as it is.
+    cargo.env(
+        "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS",
+        "-C target-feature=+crt-static -C strip=symbols",
+    );
+    let output = cargo.output().context(|| "cargo".into())?;
+    if !output.status.success() {
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        return Err(Failure::ours("the benchmark program does not build"));
+    }
+    let path = repository.target_directory().join(TARGET).join("release").join(PROGRAM);
+    let program = fs::read(&path).context(|| path.display().to_string())?;
+    let mut tree = image::open(None, progress)?;
+    let kind = Kind::File(tree.add_content(Content::Bytes(program)));
+    let node = Node { attributes: Attributes::root(0o755), kind };
+    tree.insert(b"bench", node).context(|| "the benchmark image".into())?;
+    Ok(tree)
+}

@@ -1,0 +1,48 @@
+//! What an initial program must do on Linux before and after the suites: file systems, a console, and the end of the machine.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use rustix::mount::{MountFlags, mount};
+use rustix::system::{RebootCommand, reboot};
+
+/// The kind of each file system and its directory.
+const FILE_SYSTEMS: [(&str, &str); 4] =
+    [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", "/tmp")];
+
+/// Prepares the machine, runs the suites in a child, and reboots, which ends QEMU.
+pub(crate) fn run(suites: &[String]) -> ExitCode {
+    if let Err(error) = prepare().and_then(|()| run_suites(suites)) {
+        println!("bench failed: {error}");
+    }
+    // Only returns when it fails; then the kernel panics, because its process 1 ends, and that is seen.
+    let _ = reboot(RebootCommand::Restart);
+    ExitCode::FAILURE
+}
+
+fn prepare() -> io::Result<()> {
+    for (kind, directory) in FILE_SYSTEMS {
+        fs::create_dir_all(directory)?;
+        mount(kind, directory, kind, MountFlags::empty(), None)?;
+    }
+    let console = OpenOptions::new().read(true).write(true).open("/dev/console")?;
+    rustix::stdio::dup2_stdin(console.as_fd())?;
+    rustix::stdio::dup2_stdout(console.as_fd())?;
+    rustix::stdio::dup2_stderr(console.as_fd())?;
+    Ok(())
+}
+
+fn run_suites(suites: &[String]) -> io::Result<()> {
+    let status = Command::new("/proc/self/exe").arg0("bench").args(suites).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(status.to_string())) }
+}
+
+/// Becomes a shell that prints what this program would.
+pub(crate) fn shell() -> ExitCode {
+    let error = Command::new("/bin/sh").args(["-c", "echo bench started; echo bench done"]).exec();
+    println!("bench failed: {error}");
+    ExitCode::FAILURE
+}

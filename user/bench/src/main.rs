@@ -1,0 +1,47 @@
+//! The benchmarks behind `starling bench`: one static program, the same bytes on Starling and on Linux.
+//!
+//! `bench SUITE...` runs suites and prints a line for each test:
+//!
+//! ```text
+//! bench SUITE NAME UNIT VALUE
+//! bench SUITE NAME unsupported REASON
+//! ```
+//!
+//! Smaller values are better in every test. As process 1 (on Linux, where it is the initial program) it prepares the machine,
+//! runs the suites in a child, and switches the machine off: see [`init`].
+//!
+//! * [`measure`]: how a value is found
+//! * [`suites`]: what is measured
+//! * [`process`]: forking, in the few lines that need it
+
+mod init;
+mod measure;
+mod process;
+mod suites;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args();
+    // Started by the tests of program execution.
+    if arguments.next().is_some_and(|name| name.ends_with(process::NOTHING)) {
+        return ExitCode::SUCCESS;
+    }
+    let suites: Vec<String> = arguments.collect();
+    if std::process::id() == 1 {
+        return init::run(&suites);
+    }
+    if suites == ["shell"] {
+        return init::shell();
+    }
+    // The first byte that the machine prints: what the start-up time is measured to.
+    println!("bench started");
+    for suite in &suites {
+        if let Err(error) = suites::run(suite) {
+            println!("bench {suite} failed: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    println!("bench done");
+    ExitCode::SUCCESS
+}

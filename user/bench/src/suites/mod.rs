@@ -1,0 +1,31 @@
+//! The suites, a file each.
+
+mod calls;
+mod events;
+mod files;
+mod memory;
+mod process;
+mod scale;
+mod threads;
+mod unixbench;
+
+use std::io;
+
+/// Runs a suite by its name.
+///
+/// # Errors
+/// When there is none of this name, or the machine cannot run one of its tests that every Linux can.
+pub(crate) fn run(name: &str) -> io::Result<()> {
+    match name {
+        // The start itself was the test.
+        "boot" => memory::after_boot(),
+        "calls" => calls::run().and_then(|()| events::run()),
+        "files" => files::run(),
+        "memory" => memory::run(),
+        "process" => process::run(),
+        "scale" => scale::run(),
+        "threads" => threads::run(),
+        "unixbench" => unixbench::run(),
+        _ => Err(io::Error::other("no such suite")),
+    }
+}

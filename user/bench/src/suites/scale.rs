@@ -1,0 +1,138 @@
+//! `scale`: the same work on 1, 2, … processors at the same time. The time of one operation on each of N processors stays what
+//! it is on one if nothing stands in the way; a test's name ends with `@N`.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::thread::{CpuSet, futex, sched_getaffinity, sched_setaffinity};
+
+use super::memory::Mapping;
+use crate::measure::Suite;
+use crate::process::{fork, wait};
+
+const SUITE: Suite = Suite::new("scale");
+/// How long each process works.
+const TIME: Duration = Duration::from_millis(100);
+/// Operations between two looks at the clock.
+const STRIDE: u64 = 16;
+
+/// One kind of work: what a process does, told its number.
+type Work = fn(usize, &mut dyn FnMut(&mut dyn FnMut()));
+
+/// The kinds of work by name.
+const WORK: [(&str, Work); 6] = [
+    ("page_fault", page_fault),
+    ("open_close_distinct", open_close_distinct),
+    ("open_close_same", open_close_same),
+    ("futex_wake", futex_wake),
+    ("pipe", pipe),
+    ("signal", signal),
+];
+
+/// Runs the suite.
+///
+/// # Errors
+/// When the machine refuses what every Linux can do.
+pub(crate) fn run() -> io::Result<()> {
+    let all = sched_getaffinity(None)?;
+    let processors: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|number| all.is_set(*number)).collect();
+    for (name, work) in WORK {
+        let mut count = 1;
+        while count <= processors.len() {
+            SUITE.report(format_args!("{name}@{count}"), "ns", at_once(&processors[..count], work)?);
+            count = if count == processors.len() { count + 1 } else { (count * 2).min(processors.len()) };
+        }
+    }
+    Ok(())
+}
+
+/// Has a process on each of the processors do the work, and returns the nanoseconds of one operation, on average.
+fn at_once(processors: &[usize], work: Work) -> io::Result<f64> {
+    let (output, input) = rustix::pipe::pipe()?;
+    let (go_out, go_in) = rustix::pipe::pipe()?;
+    let mut children = Vec::new();
+    for (number, processor) in processors.iter().enumerate() {
+        let mut set = CpuSet::new();
+        set.set(*processor);
+        let (input, go_out) = (&input, &go_out);
+        children.push(fork(move || {
+            sched_setaffinity(None, &set).expect("the processor is ours");
+            let mut byte = [0];
+            assert_eq!(rustix::io::read(go_out, &mut byte), Ok(1));
+            work(number, &mut |operation| measure(input, operation));
+        })?);
+    }
+    rustix::io::write(&go_in, &vec![1; processors.len()])?;
+    let mut sum = 0.0;
+    for _ in processors {
+        let mut bytes = [0; 8];
+        rustix::io::read(&output, &mut bytes)?;
+        sum += f64::from_ne_bytes(bytes);
+    }
+    children.into_iter().try_for_each(wait)?;
+    Ok(sum / processors.len() as f64)
+}
+
+/// Repeats an operation for some time and sends the nanoseconds of one to the parent.
+fn measure(parent: &OwnedFd, operation: &mut dyn FnMut()) {
+    let start = Instant::now();
+    let mut count = 0;
+    while start.elapsed() < TIME {
+        (0..STRIDE).for_each(|_| operation());
+        count += STRIDE;
+    }
+    let each = start.elapsed().as_secs_f64() * 1e9 / count as f64;
+    assert_eq!(rustix::io::write(parent, &each.to_ne_bytes()), Ok(8));
+}
+
+fn page_fault(_: usize, measure: &mut dyn FnMut(&mut dyn FnMut())) {
+    // Sixteen pages and their mapping: one operation.
+    measure(&mut || {
+        Mapping::anonymous(16 * 4096).expect("memory").touch();
+    });
+}
+
+fn open_close(path: &str, measure: &mut dyn FnMut(&mut dyn FnMut())) {
+    measure(&mut || drop(rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).expect("it is there")));
+}
+
+fn open_close_distinct(number: usize, measure: &mut dyn FnMut(&mut dyn FnMut())) {
+    let path = format!("/tmp/bench-scale-{number}");
+    fs::write(&path, b"").expect("room");
+    open_close(&path, measure);
+}
+
+fn open_close_same(_: usize, measure: &mut dyn FnMut(&mut dyn FnMut())) {
+    let path = "/tmp/bench-scale";
+    fs::write(path, b"").expect("room");
+    open_close(path, measure);
+}
+
+fn futex_wake(_: usize, measure: &mut dyn FnMut(&mut dyn FnMut())) {
+    let word = AtomicU32::new(0);
+    measure(&mut || {
+        word.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(futex::wake(&word, futex::Flags::PRIVATE, 1), Ok(0));
+    });
+}
+
+fn pipe(_: usize, measure: &mut dyn FnMut(&mut dyn FnMut())) {
+    let (output, input) = rustix::pipe::pipe().expect("descriptors are left");
+    let mut byte = [0];
+    measure(&mut || {
+        assert_eq!(rustix::io::write(&input, b"x"), Ok(1));
+        assert_eq!(rustix::io::read(&output, &mut byte), Ok(1));
+    });
+}
+
+fn signal(_: usize, measure: &mut dyn FnMut(&mut dyn FnMut())) {
+    super::calls::install().expect("a handler");
+    let own = rustix::process::getpid();
+    measure(&mut || {
+        rustix::process::kill_process(own, rustix::process::Signal::USR1).expect("it is our own process");
+    });
+}
