@@ -15,11 +15,16 @@ pub(crate) const REQUEST_RESCHEDULE: u32 = 1;
 /// Look at the deadlines again: a slice has begun.
 pub(crate) const REQUEST_ARM: u32 = 2;
 
+/// Bits of a rank in [`Cpu::occupancy`]: the highest is 101.
+const RANK_BITS: u32 = 8;
+
 /// One CPU's scheduling data.
 pub(crate) struct Cpu {
     pub(crate) queue: IrqSpinLock<RunQueue>,
     /// Copy of the queue's thread count, for others to look at without locking. Written under the queue's lock.
     pub(crate) running: AtomicU32,
+    /// Copy of [`RunQueue::crowd`] above 8 bits of [`RunQueue::rank`]. Written under the queue's lock.
+    occupancy: AtomicU32,
     /// Copy of the queue's slice end, for arming the timer. Written under the queue's lock.
     pub(crate) slice_end_ns: AtomicU64,
     /// What other CPUs want this one to do. They set bits, it takes them.
@@ -39,6 +44,7 @@ pub(crate) struct Cpu {
 static CPUS: PerCpu<Cpu> = per_cpu!(Cpu {
     queue: IrqSpinLock::new(RunQueue::new()),
     running: AtomicU32::new(0),
+    occupancy: AtomicU32::new(0),
     slice_end_ns: AtomicU64::new(NO_SLICE_END),
     requests: AtomicU32::new(0),
     previous: AtomicPtr::new(core::ptr::null_mut()),
@@ -66,10 +72,21 @@ impl Cpu {
         CPUS.iter()
     }
 
-    /// Publishes the queue's thread count and slice end; under the queue's lock.
+    /// How unwelcome another fair thread is here; see [`RunQueue::crowd`].
+    pub(crate) fn crowd(&self) -> u32 {
+        self.occupancy.load(Ordering::Relaxed) >> RANK_BITS
+    }
+
+    /// How urgent the running thread is; see [`RunQueue::rank`].
+    pub(crate) fn rank(&self) -> u32 {
+        self.occupancy.load(Ordering::Relaxed) & ((1 << RANK_BITS) - 1)
+    }
+
+    /// Publishes what others may know of the queue without its lock; under that lock.
     #[inline(always)]
     pub(crate) fn publish(&self, queue: &RunQueue) {
         self.running.store(queue.count(), Ordering::Relaxed);
+        self.occupancy.store(queue.crowd() << RANK_BITS | queue.rank(), Ordering::Relaxed);
         self.slice_end_ns.store(queue.slice_end_ns(), Ordering::Relaxed);
     }
 }

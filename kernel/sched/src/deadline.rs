@@ -53,11 +53,13 @@ fn end_slice(now_ns: u64) {
     let mut queue = cpu.queue.lock();
     queue.update_current(now_ns);
     if queue.slice_end_ns() <= now_ns {
+        if queue.balance_is_due(now_ns) {
+            balance::push_excess(&mut queue);
+        }
         if queue.end_slice() {
             preempt::set_need_resched(true);
         }
         queue.start_slice(now_ns);
-        balance::push_excess(&mut queue);
     }
     cpu.publish(&queue);
 }

@@ -187,6 +187,7 @@ fn choose(queue: &mut RunQueue, stays: bool, now_ns: u64) -> &'static Thread {
 
 fn switch(cpu: &'static Cpu, queue: &mut RunQueue, previous: &Thread, next: &Thread, now_ns: u64) {
     let was_idle = queue.is_idle();
+    balance::let_go(queue, previous, next);
     queue.set_current(next, now_ns);
     cpu.publish(queue);
     if was_idle {

@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering;
 use machine::{cpu, interrupt, preempt};
 use sync::rcu;
 
+use crate::balance;
 use crate::cpu::{Cpu, IDLE};
 
 /// The body of each CPU's idle thread.
@@ -19,7 +20,8 @@ pub(crate) fn run() -> ! {
         // SeqCst: the announcement is before the look at the queue; a waker enqueues before it looks for idle CPUs.
         IDLE.insert(cpu::current(), Ordering::SeqCst);
         rcu::idle_enter();
-        if Cpu::this().running.load(Ordering::SeqCst) == 0 && !preempt::need_resched() {
+        let busy = || Cpu::this().running.load(Ordering::SeqCst) != 0 || preempt::need_resched();
+        if !busy() && !balance::pull_last() && !busy() {
             interrupt::enable_and_halt();
         }
         interrupt::disable_unguarded();

@@ -1,9 +1,12 @@
 //! Which CPU a thread that becomes runnable goes to, and the wake-up itself.
 //!
 //! A waking thread goes to its previous CPU if that idles, else to any idle CPU of its affinity, else back to its
-//! previous CPU. A waker that is about to sleep says so (a *synchronous* wake-up): if it is alone on its CPU the thread
+//! previous CPU, or, if it is a real-time thread that would have to wait there, to the one that runs the least urgent thread. A waker that is about to sleep says so (a *synchronous* wake-up): if it is alone on its CPU the thread
 //! comes there, which saves the interrupt and the other CPU's way out of idling. A new thread goes to an idle CPU, else to the
-//! one with fewest threads.
+//! one with the smallest crowd (`policy::crowd`).
+//!
+//! A thread that nevertheless comes to queue behind another one while a CPU idles (it was bound to its CPU until now, or that CPU began to idle
+//! at the same time) makes the idle CPU come and pull (`balance`).
 //!
 //! An idle CPU is claimed by taking its bit out of the idle set, so that n wake-ups in a row find n different CPUs.
 //!
@@ -14,7 +17,9 @@ use core::sync::atomic::Ordering;
 use machine::cpu::{self, CpuId, CpuSet};
 use machine::{preempt, time};
 
+use crate::balance;
 use crate::cpu::{Cpu, IDLE, REQUEST_ARM, REQUEST_RESCHEDULE, request};
+use crate::policy::{self, Policy};
 use crate::run_queue::{Activation, NO_SLICE_END};
 use crate::state::WakeClaim;
 use crate::thread::Thread;
@@ -58,10 +63,10 @@ pub(crate) fn enqueue(thread: &Thread, reason: Activation, synchronous: bool) {
         }
         match reason {
             Activation::New => place_new(allowed),
-            _ => place_woken(last, allowed, synchronous),
+            _ => place_woken(thread, last, allowed, synchronous),
         }
     };
-    activate_on(thread, target, reason);
+    activate_on(thread, target, reason, synchronous);
 }
 
 /// The CPUs of the thread's affinity that are online; all online ones if there is none such.
@@ -75,38 +80,61 @@ fn claim_idle(cpu: CpuId) -> bool {
     IDLE.remove(cpu, Ordering::Relaxed)
 }
 
-fn claim_any_idle(candidates: CpuSet) -> Option<CpuId> {
-    let idle = IDLE.load(Ordering::Relaxed).intersection(candidates);
-    idle.iter().find(|&cpu| claim_idle(cpu))
+/// Those of the CPUs that idle.
+pub(crate) fn idle_of(candidates: CpuSet) -> CpuSet {
+    IDLE.load(Ordering::Relaxed).intersection(candidates)
 }
 
-fn place_woken(last: CpuId, allowed: CpuSet, synchronous: bool) -> CpuId {
+pub(crate) fn claim_any_idle(candidates: CpuSet) -> Option<CpuId> {
+    idle_of(candidates).iter().find(|&cpu| claim_idle(cpu))
+}
+
+fn place_woken(thread: &Thread, last: CpuId, allowed: CpuSet, synchronous: bool) -> CpuId {
     let this = cpu::current();
     if synchronous && allowed.contains(this) && Cpu::of(this).running.load(Ordering::Relaxed) <= 1 {
         return this;
     }
-    if allowed.contains(last) {
-        if IDLE.contains(last, Ordering::Relaxed) && claim_idle(last) {
-            return last;
-        }
-        return claim_any_idle(allowed).unwrap_or(last);
+    if allowed.contains(last) && IDLE.contains(last, Ordering::Relaxed) && claim_idle(last) {
+        return last;
     }
-    claim_any_idle(allowed).unwrap_or_else(|| least_loaded(allowed))
+    if let Some(idle) = claim_any_idle(allowed) {
+        return idle;
+    }
+    let policy = thread.policy();
+    if policy.is_realtime() && !(allowed.contains(last) && Cpu::of(last).rank() < policy::rank(policy)) {
+        // Where it was it would have to wait.
+        if let Some(cpu) = less_urgent(policy, allowed) {
+            return cpu;
+        }
+    }
+    if allowed.contains(last) { last } else { place_new(allowed) }
 }
 
 fn place_new(allowed: CpuSet) -> CpuId {
-    claim_any_idle(allowed).unwrap_or_else(|| least_loaded(allowed))
+    claim_any_idle(allowed)
+        .or_else(|| least_crowded(allowed))
+        .expect("some CPU is online, and a thread may run on one at least")
 }
 
-/// The CPU with fewest threads; this one among equals, for its warm caches.
-fn least_loaded(allowed: CpuSet) -> CpuId {
+/// The CPU with the smallest crowd; this one among equals, for its warm caches.
+pub(crate) fn least_crowded(candidates: CpuSet) -> Option<CpuId> {
     let this = cpu::current();
-    let load = |cpu: CpuId| (Cpu::of(cpu).running.load(Ordering::Relaxed), cpu != this);
-    allowed.iter().min_by_key(|&cpu| load(cpu)).expect("some CPU is online")
+    let key = |cpu: CpuId| {
+        let there = Cpu::of(cpu);
+        (there.crowd(), there.running.load(Ordering::Relaxed), cpu != this)
+    };
+    candidates.iter().min_by_key(|&cpu| key(cpu))
 }
 
-/// Puts a claimed thread on the run queue of `target` and tells that CPU what follows.
-pub(crate) fn activate_on(thread: &Thread, target: CpuId, reason: Activation) {
+/// The CPU that runs the least urgent thread, if that is less urgent than this real-time policy.
+pub(crate) fn less_urgent(policy: Policy, candidates: CpuSet) -> Option<CpuId> {
+    let least = candidates.iter().min_by_key(|&cpu| Cpu::of(cpu).rank())?;
+    (Cpu::of(least).rank() < policy::rank(policy)).then_some(least)
+}
+
+/// Puts a claimed thread on the run queue of `target` and tells that CPU what follows. If the thread has to queue there, and not only
+/// until a synchronous waker sleeps, an idle CPU is called to help.
+fn activate_on(thread: &Thread, target: CpuId, reason: Activation, synchronous: bool) {
     let cpu = Cpu::of(target);
     let mut queue = cpu.queue.lock();
     thread.set_cpu(target);
@@ -125,5 +153,8 @@ pub(crate) fn activate_on(thread: &Thread, target: CpuId, reason: Activation) {
     // Still under the lock: this CPU must be the one that the request is judged on.
     if wanted != 0 {
         request(target, wanted);
+    }
+    if queue.count() > 1 && !preempts && !synchronous {
+        balance::call_idle(allowed_cpus(thread));
     }
 }

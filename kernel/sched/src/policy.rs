@@ -58,6 +58,28 @@ impl Policy {
     }
 }
 
+/// What a thread adds to the crowd of its CPU: how unwelcome others are there. A real-time thread leaves fair ones next to
+/// nothing while it runs; one that takes only what others leave is in nobody's way.
+pub(crate) const fn crowd(policy: Policy) -> u32 {
+    match policy {
+        Policy::Normal | Policy::Batch => 1,
+        Policy::Idle => 0,
+        Policy::Fifo(_) | Policy::RoundRobin(_) => 4,
+    }
+}
+
+/// Rank of an idle CPU among those that run something.
+pub(crate) const RANK_NOBODY: u32 = 0;
+
+/// How urgent a running thread is, for finding the CPU that a real-time thread disturbs least.
+pub(crate) const fn rank(policy: Policy) -> u32 {
+    match policy {
+        Policy::Idle => 1,
+        Policy::Normal | Policy::Batch => 2,
+        Policy::Fifo(priority) | Policy::RoundRobin(priority) => 2 + priority as u32,
+    }
+}
+
 /// Weight of nice 0; virtual time runs at the rate of real time there.
 pub(crate) const WEIGHT_NORMAL: u64 = 1024;
 /// Weight under [`Policy::Idle`].

@@ -26,6 +26,8 @@ pub(crate) struct Entity {
     /// When the running thread's account was last brought up to date.
     started_ns: AtomicU64,
     runtime_ns: AtomicU64,
+    /// How much of its turn a round-robin thread has used.
+    turn_used_ns: AtomicU64,
     /// How often it was switched to.
     pub(crate) switches: AtomicU64,
 }
@@ -41,6 +43,7 @@ impl Entity {
             queued: AtomicBool::new(false),
             started_ns: AtomicU64::new(0),
             runtime_ns: AtomicU64::new(0),
+            turn_used_ns: AtomicU64::new(0),
             switches: AtomicU64::new(0),
         };
         entity.set_policy(policy, nice);
@@ -93,6 +96,15 @@ impl Entity {
 
     pub(super) fn add_runtime(&self, nanoseconds: u64) {
         self.runtime_ns.store(self.runtime_ns() + nanoseconds, Ordering::Relaxed);
+    }
+
+    /// How much of its turn a round-robin thread has used.
+    pub(super) fn turn_used_ns(&self) -> u64 {
+        self.turn_used_ns.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_turn_used_ns(&self, nanoseconds: u64) {
+        self.turn_used_ns.store(nanoseconds, Ordering::Relaxed);
     }
 
     #[inline(always)]

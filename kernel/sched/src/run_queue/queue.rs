@@ -10,7 +10,8 @@
 //! virtual times differ can exchange threads. A thread that slept comes back at most `WAKEUP_BONUS_NS` behind the
 //! queue's time: soon, but not for all the time it slept.
 //!
-//! Real-time threads that use up 95 % of a second wait for the next one while fair threads are runnable.
+//! Real-time threads that use up 95 % of a second wait for the next one while fair threads are runnable. The turn of a round-robin thread is
+//! what it runs, not what passes: one that is preempted goes on with the rest of it.
 //!
 //! A thread's slice ends the later the more the others of its queue weigh; there is a slice only while somebody else
 //! waits for the CPU, so a thread that is alone runs without ticks.
@@ -21,7 +22,7 @@
 use intrusive_collections::{KeyAdapter, RBTree, UnsafeRef, intrusive_adapter};
 
 use super::Entity;
-use crate::policy::Policy;
+use crate::policy::{self, Policy};
 use crate::thread::Thread;
 
 /// Within this time every fair thread of a queue gets its turn, as long as slices stay above the minimum.
@@ -40,6 +41,12 @@ const ROUND_ROBIN_SLICE_NS: u64 = 100_000_000;
 const REALTIME_PERIOD_NS: u64 = 1_000_000_000;
 /// … real-time threads get at most this while fair ones wait: a real-time thread that loops leaves enough to end it.
 const REALTIME_LIMIT_NS: u64 = 950_000_000;
+/// How often a CPU whose threads queue looks for another one with room.
+const BALANCE_INTERVAL_NS: u64 = 3_000_000;
+/// Bits of a real-time key that order threads of one priority.
+const PLACE_BITS: u32 = 56;
+/// Where the places within a priority begin: they are given upwards and downwards from here.
+const MIDDLE_PLACE: u64 = 1 << (PLACE_BITS - 1);
 /// The slice end of a thread that nobody waits for.
 pub(crate) const NO_SLICE_END: u64 = u64::MAX;
 
@@ -71,13 +78,20 @@ pub(crate) struct RunQueue {
     idle: *const Thread,
     count: u32,
     realtime_count: u32,
+    /// Sum of what the threads add to the crowd, see [`policy::crowd`].
+    crowd: u32,
     load: u64,
     min_virtual_ns: u64,
-    /// Source of real-time ranks: first come, first served within a priority.
-    sequence: u64,
+    /// Source of real-time keys: first come, first served within a priority. This is the last place given …
+    last_place: u64,
+    /// … and this the first.
+    first_place: u64,
     slice_end_ns: u64,
     /// When to try again a thread that was passed over; part of the next slice.
     retry_ns: u64,
+    /// When to look for a CPU with room, while threads queue here. Unlike a slice it does not begin anew with each switch: a thread that
+    /// wakes often must not keep the others from spreading.
+    balance_ns: u64,
     /// Begin of the running period of real-time accounting.
     period_start_ns: u64,
     /// What real-time threads have used of it.
@@ -97,11 +111,14 @@ impl RunQueue {
             idle: core::ptr::null(),
             count: 0,
             realtime_count: 0,
+            crowd: 0,
             load: 0,
             min_virtual_ns: 0,
-            sequence: 0,
+            last_place: MIDDLE_PLACE,
+            first_place: MIDDLE_PLACE,
             slice_end_ns: NO_SLICE_END,
             retry_ns: NO_SLICE_END,
+            balance_ns: NO_SLICE_END,
             period_start_ns: 0,
             realtime_used_ns: 0,
         }
@@ -149,8 +166,22 @@ impl RunQueue {
         unsafe { self.current.as_ref() }
     }
 
+    /// How unwelcome another fair thread is here: what the runnable threads make of it, see [`policy::crowd`].
+    pub(crate) fn crowd(&self) -> u32 {
+        self.crowd
+    }
+
+    /// How urgent the running thread is, see [`policy::rank`].
+    pub(crate) fn rank(&self) -> u32 {
+        match self.running() {
+            Some(thread) if !self.is_idle() => policy::rank(thread.entity.policy()),
+            _ => policy::RANK_NOBODY,
+        }
+    }
+
     fn count_in(&mut self, entity: &Entity) {
         self.count += 1;
+        self.crowd += policy::crowd(entity.policy());
         if entity.policy().is_realtime() {
             self.realtime_count += 1;
         } else {
@@ -161,6 +192,7 @@ impl RunQueue {
     fn count_out(&mut self, entity: &Entity) {
         debug_assert!(self.count > 0, "a thread leaves a queue that it was counted in");
         self.count -= 1;
+        self.crowd -= policy::crowd(entity.policy());
         if entity.policy().is_realtime() {
             self.realtime_count -= 1;
         } else {
@@ -170,7 +202,8 @@ impl RunQueue {
 
     /// Brings the running thread's account up to date.
     pub(crate) fn update_current(&mut self, now_ns: u64) {
-        let Some(thread) = self.running() else { return };
+        // SAFETY: as in `running`; the borrow is independent of the queue's books.
+        let Some(thread) = (unsafe { self.current.as_ref() }) else { return };
         let entity = &thread.entity;
         let ran_ns = now_ns.saturating_sub(entity.started_ns());
         entity.add_runtime(ran_ns);
@@ -181,8 +214,9 @@ impl RunQueue {
         } else if entity.policy().is_realtime() {
             self.realtime_used_ns += ran_ns;
         }
-        // SAFETY: as in `running`; the borrow ends before the queue changes.
-        let entity = unsafe { &(*self.current).entity };
+        if let Policy::RoundRobin(_) = entity.policy() {
+            entity.set_turn_used_ns(entity.turn_used_ns().saturating_add(ran_ns));
+        }
         if self.is_idle() || entity.policy().is_realtime() {
             return;
         }
@@ -197,7 +231,7 @@ impl RunQueue {
         let entity = &thread.entity;
         debug_assert!(!entity.is_queued(), "a thread is in one queue at a time");
         if entity.policy().is_realtime() {
-            self.rank(thread);
+            self.place_last(thread);
         } else {
             let lag = match reason {
                 Activation::New => entity.virtual_ns(NEWCOMER_DEBIT_NS as u64) as i64,
@@ -219,13 +253,24 @@ impl RunQueue {
         now_ns.saturating_sub(entity.started_ns()).min(ENOUGH_NS) as i64
     }
 
-    /// Gives a real-time thread the last rank of its priority.
-    fn rank(&mut self, thread: &Thread) {
-        const PRIORITY_SHIFT: u32 = 56;
+    /// Puts a real-time thread behind all of its priority; its turn begins anew.
+    fn place_last(&mut self, thread: &Thread) {
+        self.last_place += 1;
+        Self::place(thread, self.last_place);
+        thread.entity.set_turn_used_ns(0);
+    }
+
+    /// Puts a real-time thread before all of its priority.
+    fn place_first(&mut self, thread: &Thread) {
+        self.first_place -= 1;
+        Self::place(thread, self.first_place);
+    }
+
+    fn place(thread: &Thread, place: u64) {
         const HIGHEST: u64 = 99;
-        self.sequence += 1;
+        debug_assert!(place < 1 << PLACE_BITS, "the places of a priority are not used up in centuries");
         let priority = u64::from(thread.entity.policy().priority());
-        thread.entity.set_key((HIGHEST.saturating_sub(priority)) << PRIORITY_SHIFT | self.sequence);
+        thread.entity.set_key(HIGHEST.saturating_sub(priority) << PLACE_BITS | place);
     }
 
     /// The running thread stops being runnable here.
@@ -239,16 +284,33 @@ impl RunQueue {
         }
     }
 
-    /// The running thread, which was deactivated, is runnable here again.
-    pub(crate) fn readmit_current(&mut self) {
-        // SAFETY: as in `running`.
+    /// The running thread, which was deactivated, is runnable here again, after its policy changed from the given one.
+    pub(crate) fn readmit_current(&mut self, before: Policy) {
+        // SAFETY: as in `running`; the borrow is independent of the queue's books.
         let Some(thread) = (unsafe { self.current.as_ref() }) else { return };
-        if thread.entity.policy().is_realtime() {
-            self.rank(thread);
-        } else {
-            thread.entity.set_key(self.min_virtual_ns.saturating_add_signed(thread.entity.lag()));
-        }
+        self.place_changed(thread, before);
         self.count_in(&thread.entity);
+    }
+
+    /// The same for a thread that waited here and was taken out.
+    pub(crate) fn readmit_waiting(&mut self, thread: &Thread, before: Policy) {
+        self.place_changed(thread, before);
+        self.count_in(&thread.entity);
+        self.insert(thread);
+    }
+
+    /// Gives a thread the place of its new policy. A real-time thread whose priority falls goes before its new equals, one whose
+    /// priority rises behind them (sched(7)).
+    fn place_changed(&mut self, thread: &Thread, before: Policy) {
+        let policy = thread.entity.policy();
+        if !policy.is_realtime() {
+            let lag = if before.is_realtime() { 0 } else { thread.entity.lag() };
+            thread.entity.set_key(self.min_virtual_ns.saturating_add_signed(lag));
+        } else if policy.priority() < before.priority() {
+            self.place_first(thread);
+        } else if policy.priority() > before.priority() {
+            self.place_last(thread);
+        }
     }
 
     /// Time that the CPU has spent without a runnable thread, up to the last account.
@@ -351,9 +413,14 @@ impl RunQueue {
     /// Starts the running thread's slice, if somebody waits for the CPU. Returns whether there is one.
     pub(crate) fn start_slice(&mut self, now_ns: u64) -> bool {
         let retry_ns = core::mem::replace(&mut self.retry_ns, NO_SLICE_END);
+        self.balance_ns = match (self.count > 1, self.balance_ns) {
+            (false, _) => NO_SLICE_END,
+            (true, NO_SLICE_END) => now_ns + BALANCE_INTERVAL_NS,
+            (true, already_set) => already_set,
+        };
         self.slice_end_ns = match self.running() {
             Some(thread) if !self.is_idle() && self.count > 1 => {
-                self.slice_ns(thread).map_or(NO_SLICE_END, |slice| now_ns + slice)
+                self.slice_ns(thread).map_or(NO_SLICE_END, |slice| now_ns + slice).min(self.balance_ns)
             }
             _ => NO_SLICE_END,
         }
@@ -369,29 +436,37 @@ impl RunQueue {
         match thread.entity.policy() {
             Policy::Fifo(_) => budget,
             Policy::RoundRobin(_) => {
-                let turn = (self.realtime_count > 1).then_some(ROUND_ROBIN_SLICE_NS);
+                let left_ns = ROUND_ROBIN_SLICE_NS.saturating_sub(thread.entity.turn_used_ns());
+                let turn = (self.realtime_count > 1).then_some(left_ns);
                 turn.into_iter().chain(budget).min()
             }
             _ => Some((LATENCY_NS * thread.entity.weight() / self.load.max(1)).max(MINIMUM_SLICE_NS)),
         }
     }
 
-    /// The running thread's slice is over: it goes behind its equals. Returns whether another one should run.
+    /// Whether it is time to look for a CPU with room; begins the next interval if so.
+    pub(crate) fn balance_is_due(&mut self, now_ns: u64) -> bool {
+        let due = self.balance_ns <= now_ns;
+        if due {
+            self.balance_ns = now_ns + BALANCE_INTERVAL_NS;
+        }
+        due
+    }
+
+    /// The running thread's slice is over: a round-robin thread that has used up its turn goes behind its equals. Returns whether
+    /// another one should run.
     pub(crate) fn end_slice(&mut self) -> bool {
-        let Some(thread) = self.running() else { return false };
+        // SAFETY: as in `running`; the borrow is independent of the queue, whose places change below.
+        let Some(thread) = (unsafe { self.current.as_ref() }) else { return false };
         if self.is_idle() {
             return self.count > 0;
         }
-        match thread.entity.policy() {
-            Policy::Fifo(_) => self.count > 1,
-            Policy::RoundRobin(_) => {
-                // SAFETY: as in `running`; the borrow ends before the queue changes.
-                let thread = unsafe { &*self.current };
-                self.rank(thread);
-                self.count > 1
-            }
-            _ => self.count > 1,
+        if let Policy::RoundRobin(_) = thread.entity.policy()
+            && thread.entity.turn_used_ns() >= ROUND_ROBIN_SLICE_NS
+        {
+            self.place_last(thread);
         }
+        self.count > 1
     }
 
     /// The running thread yields: the one that is next now goes first.
@@ -399,7 +474,7 @@ impl RunQueue {
         // SAFETY: the running thread is alive, see `running`.
         let Some(thread) = (unsafe { self.current.as_ref() }) else { return };
         if thread.entity.policy().is_realtime() {
-            self.rank(thread);
+            self.place_last(thread);
         } else if let Some(first) = self.fair.front().get() {
             let key = thread.entity.key().max(first.entity.key() + 1);
             thread.entity.set_key(key);
@@ -417,8 +492,9 @@ impl RunQueue {
             return new.priority() > old.priority() && (old.is_realtime() || !self.realtime_is_throttled());
         }
         match (old, new) {
-            (Policy::Fifo(_) | Policy::RoundRobin(_), _) | (_, Policy::Idle | Policy::Batch) => false,
+            (Policy::Fifo(_) | Policy::RoundRobin(_), _) | (_, Policy::Idle) => false,
             (Policy::Idle, _) => true,
+            (_, Policy::Batch) => false,
             _ => thread.entity.key() + thread.entity.virtual_ns(WAKEUP_GRANULARITY_NS) < running.entity.key(),
         }
     }

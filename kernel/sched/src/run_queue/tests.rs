@@ -48,6 +48,7 @@ fn shares(queue: &mut RunQueue, names: &[&str], until_ns: u64) -> Vec<u64> {
         shares[names.iter().position(|known| *known == name).expect("a known name")] += end_ns - now_ns;
         now_ns = end_ns;
         queue.update_current(now_ns);
+        queue.balance_is_due(now_ns);
         queue.end_slice();
     }
     shares
@@ -109,8 +110,79 @@ fn fifo_keeps_its_rank_when_preempted_and_round_robin_takes_turns() {
     }
     for (round, expected) in ["a", "b", "a", "b"].into_iter().enumerate() {
         assert_eq!(run_next(&mut queue, round as u64 * 100 * MS).as_deref(), Some(expected));
+        queue.update_current((round as u64 + 1) * 100 * MS);
         assert!(queue.end_slice());
     }
+}
+
+#[test]
+fn preempted_round_robin_thread_goes_on_with_the_rest_of_its_turn() {
+    let (mut queue, _idle) = queue();
+    let turns: Vec<_> = ["a", "b"].map(|name| thread(name, Policy::RoundRobin(5), 0)).into();
+    for thread in &turns {
+        queue.activate(thread, Activation::New);
+    }
+    let urgent = thread("urgent", Policy::Fifo(6), 0);
+    assert_eq!(run_next(&mut queue, 0).as_deref(), Some("a"));
+    queue.update_current(60 * MS);
+    assert!(queue.activate(&urgent, Activation::Wakeup));
+    assert_eq!(run_next(&mut queue, 60 * MS).as_deref(), Some("urgent"));
+    queue.deactivate_current();
+    let next = queue.pick(false).expect("both wait");
+    assert_eq!(next, Arc::as_ptr(&turns[0]), "it keeps its place");
+    // SAFETY: the test keeps its threads alive.
+    queue.set_current(unsafe { &*next }, 70 * MS);
+    queue.update_current(100 * MS);
+    assert!(queue.end_slice());
+    assert_eq!(run_next(&mut queue, 100 * MS).as_deref(), Some("a"), "the balancing tick ends no turn");
+    queue.update_current(110 * MS);
+    assert!(queue.end_slice());
+    assert_eq!(run_next(&mut queue, 110 * MS).as_deref(), Some("b"), "60 and 40 ms are a turn");
+}
+
+#[test]
+fn lowered_real_time_thread_goes_before_its_new_equals_and_a_raised_one_behind() {
+    let (mut queue, _idle) = queue();
+    let threads: Vec<_> = [("a", 10), ("b", 10), ("high", 20), ("low", 5)]
+        .map(|(name, priority)| thread(name, Policy::Fifo(priority), 0))
+        .into();
+    for thread in &threads {
+        queue.activate(thread, Activation::New);
+    }
+    for changed in &threads[2..] {
+        let before = changed.entity.policy();
+        queue.deactivate_waiting(changed);
+        changed.entity.set_policy(Policy::Fifo(10), Nice::default());
+        queue.readmit_waiting(changed, before);
+    }
+    let order: Vec<_> = (0..4)
+        .map(|_| {
+            let next = queue.pick(false).expect("somebody waits");
+            // SAFETY: the test keeps its threads alive.
+            let next = unsafe { &*next };
+            queue.set_current(next, 0);
+            queue.deactivate_current();
+            String::from_utf8_lossy(next.name().as_bytes()).into_owned()
+        })
+        .collect();
+    assert_eq!(order, ["high", "a", "b", "low"]);
+}
+
+#[test]
+fn balancing_is_due_however_often_threads_take_turns() {
+    let (mut queue, _idle) = queue();
+    let threads: Vec<_> = ["a", "b"].map(|name| thread(name, Policy::Normal, 0)).into();
+    for thread in &threads {
+        queue.activate(thread, Activation::New);
+    }
+    let mut now_ns = 0;
+    while !queue.balance_is_due(now_ns) {
+        now_ns += MS / 4;
+        assert!(now_ns <= 4 * MS, "each turn put it off");
+        run_next(&mut queue, now_ns);
+        queue.yield_current();
+    }
+    assert!(!queue.balance_is_due(now_ns), "a new interval has begun");
 }
 
 #[test]

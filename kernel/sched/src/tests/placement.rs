@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use machine::cpu::{self, CpuSet};
+use machine::cpu::{self, CpuId, CpuSet};
+use machine::hosted::Machine;
 
 use super::{boot, eventually, spawn};
-use crate::{RunState, current, yield_now};
+use crate::{Builder, Policy, RunState, ThreadRef, current, yield_now};
 
 #[test]
 fn busy_threads_spread_over_all_cpus() {
@@ -105,4 +106,110 @@ fn migration_under_wake_ups_loses_nobody() {
         threads.iter().all(|thread| thread.state() == RunState::Dead)
     });
     assert_eq!(rounds.load(Ordering::Relaxed), 400);
+}
+
+/// A thread that runs until the flag is set, at first on the calling thread's CPU only. Virtual time passes while it runs if `ticking`.
+fn hog(stop: &Arc<AtomicU32>, policy: Policy, cpu: CpuId, ticking: bool) -> ThreadRef {
+    let stop = stop.clone();
+    let builder = Builder { affinity: CpuSet::only(cpu), policy, ..Builder::new("hog") };
+    let body = move || {
+        while stop.load(Ordering::Relaxed) == 0 {
+            if ticking {
+                machine::hosted::advance(10_000);
+            }
+            cpu::relax();
+        }
+    };
+    crate::spawn(builder, Box::new(body)).expect("memory for a test's thread")
+}
+
+/// The CPUs of the machine that are not this one.
+fn others(machine: &Machine) -> Vec<CpuId> {
+    machine.cpus().iter().filter(|&cpu| cpu != cpu::current()).collect()
+}
+
+fn is_idle(cpu: CpuId) -> bool {
+    crate::cpu::IDLE.contains(cpu, Ordering::SeqCst)
+}
+
+/// Sleeps in short pieces, as a thread does that keeps its CPU's others from finishing a slice, until the condition holds. Returns
+/// whether it came to hold within so much virtual time.
+fn within(limit_ns: u64, mut condition: impl FnMut() -> bool) -> bool {
+    let start_ns = machine::time::now_ns();
+    while !condition() {
+        let now_ns = machine::time::now_ns();
+        if now_ns - start_ns >= limit_ns {
+            return false;
+        }
+        crate::timer::sleep_until(now_ns + 200_000).unwrap();
+    }
+    true
+}
+
+fn end(stop: &AtomicU32, threads: &[ThreadRef]) {
+    stop.store(1, Ordering::Relaxed);
+    eventually(|| threads.iter().all(|thread| thread.state() == RunState::Dead));
+}
+
+const SPREAD_LIMIT_NS: u64 = 10_000_000;
+
+#[test]
+fn waiting_thread_goes_to_an_idle_cpu_when_it_may() {
+    let machine = boot(2);
+    let other = others(&machine)[0];
+    let stop = Arc::new(AtomicU32::new(0));
+    let hog = hog(&stop, Policy::Normal, cpu::current(), true);
+    eventually(|| is_idle(other));
+    hog.set_affinity(CpuSet::ALL);
+    let went_to = hog.cpu();
+    end(&stop, &[hog]);
+    assert_eq!(went_to, other);
+}
+
+#[test]
+fn frequent_waker_does_not_keep_others_from_spreading() {
+    let machine = boot(2);
+    let (here, other) = (cpu::current(), others(&machine)[0]);
+    let stop = Arc::new(AtomicU32::new(0));
+    let mut threads = vec![hog(&stop, Policy::Normal, other, false)];
+    eventually(|| !is_idle(other) && crate::cpu::Cpu::of(other).running.load(Ordering::Relaxed) == 1);
+    threads.extend((0..3).map(|_| hog(&stop, Policy::Normal, here, true)));
+    for thread in &threads[1..] {
+        thread.set_affinity(CpuSet::ALL);
+    }
+    let spread = within(SPREAD_LIMIT_NS, || threads[1..].iter().any(|thread| thread.cpu() == other));
+    end(&stop, &threads);
+    assert!(spread);
+}
+
+#[test]
+fn thread_is_pushed_where_it_may_be_though_another_cpu_has_fewer() {
+    let machine = boot(3);
+    let (here, cpus) = (cpu::current(), others(&machine));
+    let stop = Arc::new(AtomicU32::new(0));
+    let mut threads = vec![hog(&stop, Policy::Normal, cpus[1], false)];
+    eventually(|| crate::cpu::Cpu::of(cpus[1]).running.load(Ordering::Relaxed) == 1);
+    threads.extend((0..3).map(|_| hog(&stop, Policy::Normal, here, true)));
+    threads[1].set_affinity(CpuSet::from_bits(1 << here.index() | 1 << cpus[1].index()));
+    let pushed = within(SPREAD_LIMIT_NS, || threads[1].cpu() == cpus[1]);
+    end(&stop, &threads);
+    assert!(pushed);
+}
+
+#[test]
+fn fair_threads_leave_a_real_time_hog_and_real_time_threads_each_other() {
+    let machine = boot(2);
+    let (here, other) = (cpu::current(), others(&machine)[0]);
+    let stop = Arc::new(AtomicU32::new(0));
+    let mut threads = vec![hog(&stop, Policy::Fifo(10), other, true)];
+    eventually(|| crate::cpu::Cpu::of(other).rank() > 2);
+    threads.push(hog(&stop, Policy::Normal, other, true));
+    threads[1].set_affinity(CpuSet::ALL);
+    let fair_left = within(SPREAD_LIMIT_NS, || threads[1].cpu() == here);
+    // The more urgent one makes the other leave; it runs here at once, instead of the fair ones.
+    threads[0].set_affinity(CpuSet::ALL);
+    threads.push(hog(&stop, Policy::Fifo(20), other, true));
+    let less_urgent_left = within(SPREAD_LIMIT_NS, || threads[0].cpu() == here && threads[2].cpu() == other);
+    end(&stop, &threads);
+    assert!(fair_left && less_urgent_left, "{fair_left} {less_urgent_left}");
 }
