@@ -1,7 +1,7 @@
 //! Tests of address spaces with the real hardware walking the tables: threads that have an address space access it
 //! through `machine::user_memory`, on every processor.
 
-use super::{Failure, Outcome, Test, check, fail};
+use super::{Failure, HANG_NS, Outcome, Test, check, fail};
 use ::machine::address::{PAGE_SIZE, UserAddr};
 use ::machine::cpu::{self, CpuId, CpuSet};
 use ::machine::fault::Fault;
@@ -39,8 +39,6 @@ const PAGE: u64 = PAGE_SIZE as u64;
 const PLACE: u64 = 0x4000_0000;
 /// Rounds of the races: enough for a timer interrupt to fall into some of them.
 const ROUNDS: u32 = 200;
-/// Longest wait for something that should be quick; generous, for emulators on busy hosts.
-const WAIT_MAX_NS: u64 = 30_000_000_000;
 
 fn space() -> Result<Arc<AddressSpace>, Failure> {
     match AddressSpace::new() {
@@ -77,7 +75,7 @@ fn spawn(
 }
 
 fn join(done: &Completion) -> Outcome {
-    check!(done.wait_deadline(time::now_ns() + WAIT_MAX_NS), "a thread did not end in time");
+    check!(done.wait_deadline(time::now_ns() + HANG_NS), "a thread did not end in time");
     Ok(())
 }
 
@@ -296,7 +294,7 @@ fn idle_processors_catch_up() -> Outcome {
                 wait.wait();
                 report.store(load(PLACE).unwrap_or(u32::MAX), Ordering::Relaxed);
             })?;
-            check!(ready.wait_deadline(time::now_ns() + WAIT_MAX_NS), "the thread did not begin");
+            check!(ready.wait_deadline(time::now_ns() + HANG_NS), "the thread did not begin");
             // Its processor runs something else, or nothing, and still has the tables loaded.
             map(&space, 1, PLACE)?;
             check!(
@@ -313,9 +311,22 @@ fn idle_processors_catch_up() -> Outcome {
 }
 
 fn everything_comes_back() -> Outcome {
-    let settle = || {
+    let free = || {
         ::memory::reclaim::reclaim_now(usize::MAX);
         statistics::memory().free_frames
+    };
+    // A thread tells of its end before it gives up its address space and its stack.
+    let settled = |is_settled: &dyn Fn(u64, u64) -> bool| {
+        let limit = time::now_ns() + HANG_NS;
+        let mut last = free();
+        loop {
+            ::sched::timer::sleep_until_uninterruptible(time::now_ns() + 1_000_000);
+            let now = free();
+            if is_settled(last, now) || time::now_ns() > limit {
+                return now;
+            }
+            last = now;
+        }
     };
     let once = || {
         let space = space()?;
@@ -330,12 +341,12 @@ fn everything_comes_back() -> Outcome {
         Ok(())
     };
     once()?;
-    let before = settle();
+    let before = settled(&|last, now| last == now);
     for _ in 0..5 {
         once()?;
     }
-    let after = settle();
-    // Threads that have just ended may still hold a stack each.
+    // Stacks are kept for the next threads.
+    let after = settled(&|_, now| now + 64 >= before);
     check!(after + 64 >= before, "{before} frames free before, {after} after");
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! Tests of crate `sched` on real processors: threads run where they may, sleep long enough, and share fairly.
 
-use super::{Outcome, Test, check, fail};
+use super::{HANG_NS, Outcome, Test, check, fail};
 use ::sched::{Builder, Completion, Mutex, Thread, ThreadRef, timer};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use machine::cpu::{self, CpuSet};
-use machine::time;
+use machine::{preempt, time};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "sched::thread_runs_on_each_processor", run: thread_runs_on_each_processor },
@@ -20,8 +20,6 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "sched::timer_fires_and_can_be_cancelled", run: timer_fires_and_can_be_cancelled },
 ];
 
-/// Longest wait for something that should be quick; generous, for emulators on busy hosts.
-const WAIT_MAX_NS: u64 = 20_000_000_000;
 /// Increments of each thread in the mutex test.
 const INCREMENTS: u64 = 2_000;
 
@@ -44,7 +42,7 @@ fn spawn(
 }
 
 fn join(done: &Completion) -> Outcome {
-    check!(done.wait_deadline(time::now_ns() + WAIT_MAX_NS), "a thread did not end in time");
+    check!(done.wait_deadline(time::now_ns() + HANG_NS), "a thread did not end in time");
     Ok(())
 }
 
@@ -68,7 +66,10 @@ fn set_affinity_moves_a_running_thread() -> Outcome {
     let report = place.clone();
     let (thread, done) = spawn(cpu::online(), move || {
         while !end.load(Ordering::Relaxed) {
+            // It must not be moved between the look and the report of what it saw.
+            let section = preempt::disable();
             report.store(cpu::current().index() as u64, Ordering::Relaxed);
+            drop(section);
             cpu::relax();
         }
     })?;
@@ -77,7 +78,7 @@ fn set_affinity_moves_a_running_thread() -> Outcome {
         Thread::set_affinity(&thread, CpuSet::only(target));
         // From here on it runs on the target only, whenever that has time for it.
         place.store(u64::MAX, Ordering::Relaxed);
-        let limit = time::now_ns() + WAIT_MAX_NS;
+        let limit = time::now_ns() + HANG_NS;
         while place.load(Ordering::Relaxed) == u64::MAX && time::now_ns() < limit {
             let _ = timer::sleep_until(time::now_ns() + 100_000);
         }
@@ -116,7 +117,7 @@ fn spinning_threads_are_preempted() -> Outcome {
             }
         })?);
     }
-    let limit = time::now_ns() + WAIT_MAX_NS;
+    let limit = time::now_ns() + HANG_NS;
     let all_ran = || turns.iter().all(|turns| turns.load(Ordering::Relaxed) > 0);
     while !all_ran() && time::now_ns() < limit {
         let _ = timer::sleep_until(time::now_ns() + 1_000_000);
@@ -144,7 +145,7 @@ fn runnable_threads_use_all_processors() -> Outcome {
             }
         })?);
     }
-    let limit = time::now_ns() + WAIT_MAX_NS;
+    let limit = time::now_ns() + HANG_NS;
     while seen.load(Ordering::Relaxed).count() < count && time::now_ns() < limit {
         let _ = timer::sleep_until(time::now_ns() + 1_000_000);
     }
@@ -207,11 +208,23 @@ fn timer_fires_and_can_be_cancelled() -> Outcome {
         fail!("no memory for a timer");
     };
     timer.arm(time::now_ns() + 200_000);
-    let _ = timer::sleep_until(time::now_ns() + 20_000_000);
+    let limit = time::now_ns() + HANG_NS;
+    while fired.load(Ordering::Relaxed) == 0 && time::now_ns() < limit {
+        let _ = timer::sleep_until(time::now_ns() + 1_000_000);
+    }
     check!(fired.load(Ordering::Relaxed) == 1, "fired {} times", fired.load(Ordering::Relaxed));
-    timer.arm(time::now_ns() + 5_000_000);
-    check!(timer.cancel(), "it was armed");
-    let _ = timer::sleep_until(time::now_ns() + 20_000_000);
-    check!(fired.load(Ordering::Relaxed) == 1, "fired although cancelled");
-    Ok(())
+    // Whether a cancellation comes in time is up to the host; that a cancelled timer is silent is not.
+    const ATTEMPTS: u64 = 100;
+    for _ in 0..ATTEMPTS {
+        let before = fired.load(Ordering::Relaxed);
+        let expiry = time::now_ns() + 5_000_000;
+        timer.arm(expiry);
+        let cancelled = timer.cancel();
+        let _ = timer::sleep_until(expiry + 1_000_000);
+        if cancelled {
+            check!(fired.load(Ordering::Relaxed) == before, "fired although cancelled");
+            return Ok(());
+        }
+    }
+    fail!("the timer was never armed still right after it was armed");
 }

@@ -1,7 +1,12 @@
 //! Tests of what the scheduler promises in time: how soon threads spread, how long sleeps take, what a switch costs, and how
 //! little an idle machine does.
+//!
+//! The host may take the processors away at any moment and for any time, so one attempt that is over its limit says
+//! nothing: a limit is what the kernel *can* keep, and the first attempt of many that keeps it decides. A kernel
+//! that misses it by its own doing misses it every time. What must hold in each single case, whatever the
+//! host does, is tested on virtual time (`kernel/sched/src/tests`).
 
-use super::{Outcome, Test, check, fail};
+use super::{HANG_NS, Outcome, Test, check, fail};
 use ::sched::{Builder, Completion, ThreadRef, WaitQueue, timer};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -21,11 +26,24 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "timing::migration_races_wake_ups", run: migration_races_wake_ups },
 ];
 
-/// Longest wait for something that should be quick; generous, for emulators on busy hosts.
-const WAIT_MAX_NS: u64 = 30_000_000_000;
 const MILLISECOND_NS: u64 = 1_000_000;
-/// Attempts at a limit in time: the host may take the processor away at any moment, so the best one counts.
-const ATTEMPTS: usize = 10;
+/// Attempts at a limit in time.
+const ATTEMPTS: usize = 100;
+
+/// Repeats the attempt until one takes less than the limit; returns the shortest time of all.
+fn best_of_attempts(
+    limit_ns: u64,
+    mut attempt: impl FnMut() -> Result<u64, super::Failure>,
+) -> Result<u64, super::Failure> {
+    let mut best_ns = u64::MAX;
+    for _ in 0..ATTEMPTS {
+        best_ns = best_ns.min(attempt()?);
+        if best_ns < limit_ns {
+            break;
+        }
+    }
+    Ok(best_ns)
+}
 
 fn spawn(
     affinity: CpuSet,
@@ -45,7 +63,7 @@ fn spawn(
 }
 
 fn join(done: &Completion) -> Outcome {
-    check!(done.wait_deadline(time::now_ns() + WAIT_MAX_NS), "a thread did not end in time");
+    check!(done.wait_deadline(time::now_ns() + HANG_NS), "a thread did not end in time");
     Ok(())
 }
 
@@ -59,8 +77,7 @@ fn busy_threads_spread() -> Outcome {
     if cpu::online().count() < 2 {
         return Ok(());
     }
-    let mut best_ns = u64::MAX;
-    for _ in 0..ATTEMPTS {
+    let best_ns = best_of_attempts(LIMIT_NS, || {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         for _ in 0..2 {
@@ -79,12 +96,11 @@ fn busy_threads_spread() -> Outcome {
         while threads[0].0.cpu() == threads[1].0.cpu() && time::now_ns() - start_ns < 5 * LIMIT_NS {
             sleep_ns(MILLISECOND_NS / 2);
         }
-        best_ns = best_ns.min(time::now_ns() - start_ns);
+        let taken_ns = time::now_ns() - start_ns;
         stop.store(true, Ordering::Relaxed);
-        for (_, done) in &threads {
-            join(done)?;
-        }
-    }
+        threads.iter().try_for_each(|(_, done)| join(done))?;
+        Ok(taken_ns)
+    })?;
     log::info!("two busy threads have a processor each after {best_ns} ns");
     check!(best_ns < LIMIT_NS, "after {best_ns} ns");
     Ok(())
@@ -93,14 +109,17 @@ fn busy_threads_spread() -> Outcome {
 fn short_sleep_is_short() -> Outcome {
     const SLEEP_NS: u64 = 100_000;
     const LIMIT_NS: u64 = 300_000;
-    let mut best_ns = u64::MAX;
-    for _ in 0..10 * ATTEMPTS {
+    let mut shortest_ns = u64::MAX;
+    let best_ns = best_of_attempts(LIMIT_NS, || {
         let start_ns = time::now_ns();
         sleep_ns(SLEEP_NS);
-        best_ns = best_ns.min(time::now_ns() - start_ns);
-    }
+        let taken_ns = time::now_ns() - start_ns;
+        shortest_ns = shortest_ns.min(taken_ns);
+        Ok(taken_ns)
+    })?;
     log::info!("a sleep of {SLEEP_NS} ns takes {best_ns} ns");
-    check!((SLEEP_NS..LIMIT_NS).contains(&best_ns), "{best_ns} ns");
+    check!(shortest_ns >= SLEEP_NS, "{shortest_ns} ns are too short");
+    check!(best_ns < LIMIT_NS, "{best_ns} ns");
     Ok(())
 }
 
@@ -112,13 +131,19 @@ fn interrupts_taken() -> u64 {
 fn idle_machine_hardly_wakes() -> Outcome {
     const SECONDS: u64 = 2;
     const LIMIT_PER_SECOND: u64 = 5;
-    // What the tests before left behind settles first.
-    sleep_ns(200 * MILLISECOND_NS);
-    let before = interrupts_taken();
-    sleep_ns(SECONDS * 1_000 * MILLISECOND_NS);
-    let taken = interrupts_taken() - before;
-    log::info!("{taken} interrupts in {SECONDS} idle seconds");
-    check!(taken < SECONDS * LIMIT_PER_SECOND, "{taken} interrupts in {SECONDS} s");
+    /// What the tests before left behind settles first.
+    const SETTLING_ATTEMPTS: usize = 5;
+    let mut least = u64::MAX;
+    for _ in 0..SETTLING_ATTEMPTS {
+        let before = interrupts_taken();
+        sleep_ns(SECONDS * 1_000 * MILLISECOND_NS);
+        least = least.min(interrupts_taken() - before);
+        if least < SECONDS * LIMIT_PER_SECOND {
+            break;
+        }
+    }
+    log::info!("{least} interrupts in {SECONDS} idle seconds");
+    check!(least < SECONDS * LIMIT_PER_SECOND, "{least} interrupts in {SECONDS} s");
     Ok(())
 }
 
@@ -212,7 +237,7 @@ fn migration_races_wake_ups() -> Outcome {
         let target = CpuSet::only(cpus[(round as usize / 3) % cpus.len()]);
         thread.set_affinity(target);
         // A thread that slept during the call may be on its way to the target.
-        let limit_ns = time::now_ns() + WAIT_MAX_NS;
+        let limit_ns = time::now_ns() + HANG_NS;
         let is_there = || target.contains(thread.cpu()) || thread.state() != ::sched::RunState::Running;
         while !is_there() && time::now_ns() < limit_ns {
             cpu::relax();
