@@ -107,6 +107,15 @@ abi_structures! {
     FutexWaiter, 24, { value: u64, address: u64, flags: u32, reserved: u32, }
     /// `struct iovec`.
     IoVector, 16, { base: u64, length: u64, }
+    /// `struct msghdr`.
+    MessageHeader, 56, {
+        name: u64, name_length: u32, padding: u32, vector_list: u64, vectors: u64, control: u64, control_length: u64,
+        flags: u32, tail: u32,
+    }
+    /// `struct cmsghdr`.
+    ControlHeader, 16, { length: u64, level: i32, kind: i32, }
+    /// `struct ucred`.
+    UserCredentials, 12, { process: u32, user: u32, group: u32, }
     /// The last argument of `pselect6`.
     PselectMask, 16, { mask: u64, size: u64, }
 }

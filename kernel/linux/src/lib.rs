@@ -30,6 +30,7 @@ pub mod random;
 pub mod rseq;
 pub mod scheduling;
 pub mod signal;
+pub mod socket;
 pub mod start;
 pub mod table;
 pub mod task;

@@ -51,6 +51,7 @@ pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
     crate::exit::register_death_hook();
     crate::terminal::register();
     crate::signal::source::register();
+    net::unix::set_identity_source(crate::socket::create::identity_of_caller);
     crate::proc::register()?;
     Ok(())
 }

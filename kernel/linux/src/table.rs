@@ -14,8 +14,8 @@ use crate::errno::{Errno, SysResult};
 use crate::file;
 use crate::task::Task;
 use crate::{
-    exec, exit, fork, futex, identity, memory, pidfd, prctl, process, rseq, scheduling, signal, time, timer,
-    wait,
+    exec, exit, fork, futex, identity, memory, pidfd, prctl, process, rseq, scheduling, signal, socket, time,
+    timer, wait,
 };
 
 /// A value that a system call takes from a register.
@@ -130,6 +130,17 @@ system_calls! {
     38 setitimer(3) = timer::setitimer: "";
     39 getpid(0) = identity::getpid: "";
     40 sendfile(4) = file::splice::sendfile: "";
+    41 socket(3) = socket::create::socket: "no family yet (EAFNOSUPPORT)";
+    44 sendto(6) = socket::message::sendto: "no MSG_OOB, no addresses of sockets";
+    45 recvfrom(6) = socket::message::recvfrom: "no MSG_OOB";
+    46 sendmsg(3) = socket::message::sendmsg: "as sendto; SCM_RIGHTS and SCM_CREDENTIALS";
+    47 recvmsg(3) = socket::message::recvmsg: "as recvfrom; SCM_RIGHTS and SCM_CREDENTIALS";
+    48 shutdown(2) = socket::create::shutdown: "";
+    51 getsockname(3) = socket::create::getsockname: "";
+    52 getpeername(3) = socket::create::getpeername: "";
+    53 socketpair(4) = socket::create::socketpair: "AF_UNIX";
+    54 setsockopt(5) = socket::options::setsockopt: "SOL_SOCKET; no filters, time stamps, peek offset";
+    55 getsockopt(5) = socket::options::getsockopt: "as setsockopt";
     56 clone(5) = fork::clone: "no name spaces, CLONE_IO and CLONE_SYSVSEM have no effect";
     57 fork(0) = fork::fork: "";
     58 vfork(0) = fork::vfork: "";
@@ -303,8 +314,10 @@ system_calls! {
     295 preadv(4) = file::transfer::preadv: "";
     296 pwritev(4) = file::transfer::pwritev: "";
     297 rt_tgsigqueueinfo(4) = signal::calls::rt_tgsigqueueinfo: "";
+    299 recvmmsg(5) = socket::message::recvmmsg: "as recvmsg";
     302 prlimit64(4) = process::limits::prlimit64: "RLIMIT_CPU and RLIMIT_RTTIME have no effect";
     306 syncfs(1) = file::sync::syncfs: "";
+    307 sendmmsg(4) = socket::message::sendmmsg: "as sendmsg";
     309 getcpu(2) = identity::getcpu: "";
     310 process_vm_readv(6) = memory::process_vm_readv: "";
     311 process_vm_writev(6) = memory::process_vm_writev: "";

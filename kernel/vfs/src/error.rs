@@ -115,10 +115,18 @@ errors! {
     BadDescriptorState = 77, "EBADFD";
     /// Not a socket.
     NotSocket = 88, "ENOTSOCK";
+    /// The message is too long.
+    MessageTooLong = 90, "EMSGSIZE";
     /// The operation is not supported.
     NotSupported = 95, "EOPNOTSUPP";
+    /// The other end is gone, with data of ours.
+    ConnectionReset = 104, "ECONNRESET";
+    /// There is no other end.
+    NotConnected = 107, "ENOTCONN";
     /// The wait's time is over.
     TimedOut = 110, "ETIMEDOUT";
+    /// The other end does not take messages.
+    ConnectionRefused = 111, "ECONNREFUSED";
     /// The file handle is no longer valid.
     Stale = 116, "ESTALE";
     /// A quota is used up.

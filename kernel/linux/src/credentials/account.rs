@@ -15,9 +15,10 @@ use crate::errno::Errno;
 #[derive(Debug)]
 pub struct UserAccount {
     user: u32,
-    // Both counters: any CPU, relaxed; they guard no other data.
+    // All counters: any CPU, relaxed; they guard no other data.
     processes: AtomicU64,
     signals: AtomicU64,
+    flights: AtomicU64,
 }
 
 static ACCOUNTS: SpinLock<Option<HashMap<u32, Weak<UserAccount>>>> = SpinLock::new(None);
@@ -40,7 +41,12 @@ impl UserAccount {
     }
 
     fn empty(user: u32) -> UserAccount {
-        UserAccount { user, processes: AtomicU64::new(0), signals: AtomicU64::new(0) }
+        UserAccount {
+            user,
+            processes: AtomicU64::new(0),
+            signals: AtomicU64::new(0),
+            flights: AtomicU64::new(0),
+        }
     }
 
     /// An account outside the table.
@@ -63,6 +69,21 @@ impl UserAccount {
     pub fn release_signal(&self) {
         let before = self.signals.fetch_sub(1, Ordering::Relaxed);
         debug_assert!(before > 0, "signal count of a user went below zero");
+    }
+
+    /// Counts files that go into a message, unless there are more than `limit` already.
+    pub fn claim_flights(&self, files: u64, limit: u64) -> bool {
+        if self.flights.fetch_add(files, Ordering::Relaxed) <= limit {
+            return true;
+        }
+        self.release_flights(files);
+        false
+    }
+
+    /// Takes back files that were in a message.
+    pub fn release_flights(&self, files: u64) {
+        let before = self.flights.fetch_sub(files, Ordering::Relaxed);
+        debug_assert!(before >= files, "count of a user's files in messages went below zero");
     }
 
     /// Counts one thread if that keeps within the limit.

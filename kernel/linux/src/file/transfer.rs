@@ -29,7 +29,7 @@ const RWF_APPEND: u32 = 16;
 ///
 /// # Errors
 /// EFAULT when it leaves the user half.
-fn user_range(address: u64, length: usize) -> Result<(UserAddr, usize), Errno> {
+pub(crate) fn user_range(address: u64, length: usize) -> Result<(UserAddr, usize), Errno> {
     // The whole range counts, also what a transfer never reaches.
     let end = address.checked_add(length as u64).ok_or(Errno::EFAULT)?;
     if end > machine::address::USER_END as u64 {
@@ -45,6 +45,14 @@ pub fn broken_pipe(task: &Task, result: Result<usize, vfs::Error>) -> SysResult 
         Ok(count) => Ok(count),
         Err(vfs::Error::BrokenPipe) => Err(raise_broken_pipe(task)),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// The result of a write to a file; sockets of messages fail without a signal.
+fn written(task: &Task, file: &OpenFile, result: Result<usize, vfs::Error>) -> SysResult {
+    match result {
+        Err(vfs::Error::BrokenPipe) if crate::socket::create::takes_messages(file) => Err(Errno::EPIPE),
+        result => broken_pipe(task, result),
     }
 }
 
@@ -82,7 +90,8 @@ pub fn write(task: &mut Task, descriptor: i32, buffer: u64, length: usize) -> Sy
     let file = task.usable_file(descriptor)?;
     let (address, length) = user_range(buffer, length)?;
     let length = limit_size(task, &file, file.position(), length)?;
-    broken_pipe(task, file.write(&mut Source::user(address, length)))
+    let result = file.write(&mut Source::user(address, length));
+    written(task, &file, result)
 }
 
 /// Reads from a position.
@@ -160,7 +169,7 @@ fn write_ranges_at(
         Some(position) => file.write_at(position, &mut source),
         None => file.write(&mut source),
     };
-    broken_pipe(task, result)
+    written(task, file, result)
 }
 
 /// The first `length` bytes of a list of ranges.

@@ -1,0 +1,161 @@
+//! Making sockets, shutting them down, and their names.
+
+use alloc::sync::Arc;
+
+use net::unix::{Half, Identity, Kind, Ownership, UnixSocket};
+use vfs::OpenFile;
+use vfs::flags::OpenFlags;
+
+use crate::errno::{Errno, SysResult};
+use crate::file::context::descriptor_flags;
+use crate::task::Task;
+use crate::user_pointer::{UserPointer, write_bytes};
+
+/// `AF_UNIX`
+pub(super) const FAMILY_UNIX: i32 = 1;
+const FAMILIES: i32 = 46;
+const STREAM: u32 = 1;
+const DATAGRAM: u32 = 2;
+const RAW: u32 = 3;
+const SEQUENTIAL_PACKET: u32 = 5;
+const TYPES: u32 = 11;
+/// The part of the type that is the type; the rest are flags.
+const TYPE_MASK: u32 = 0xf;
+
+/// Splits the type from its flags.
+fn split_type(kind: u32) -> Result<(u32, OpenFlags), Errno> {
+    let known = OpenFlags::CLOSE_ON_EXEC | OpenFlags::NON_BLOCK;
+    let flags = kind & !TYPE_MASK;
+    if flags & !known.bits() != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok((kind & TYPE_MASK, OpenFlags::from_bits_truncate(flags)))
+}
+
+fn check_family(family: i32, kind: u32) -> Result<(), Errno> {
+    if !(0..FAMILIES).contains(&family) {
+        return Err(Errno::EAFNOSUPPORT);
+    }
+    if kind >= TYPES { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+/// Makes a socket: there is no family yet whose sockets can be made one by one.
+#[inline(never)]
+pub fn socket(_task: &mut Task, family: i32, kind: u32, _protocol: i32) -> SysResult {
+    let (kind, _) = split_type(kind)?;
+    check_family(family, kind)?;
+    Err(Errno::EAFNOSUPPORT)
+}
+
+/// Makes two sockets connected to each other.
+#[inline(never)]
+pub fn socketpair(task: &mut Task, family: i32, kind: u32, protocol: i32, out: u64) -> SysResult {
+    let (kind, flags) = split_type(kind)?;
+    let limit = task.descriptor_limit();
+    let reserved = (task.files.reserve(limit)?, task.files.reserve(limit)?);
+    let numbers = [reserved.0.descriptor(), reserved.1.descriptor()];
+    UserPointer::<[u32; 2]>::new(out).write(&numbers)?;
+    check_family(family, kind)?;
+    if family != FAMILY_UNIX {
+        return Err(Errno::EAFNOSUPPORT);
+    }
+    if protocol != 0 && protocol != FAMILY_UNIX {
+        return Err(Errno::EPROTONOSUPPORT);
+    }
+    let kind = match kind {
+        STREAM => Kind::Stream,
+        DATAGRAM | RAW => Kind::Datagram,
+        SEQUENTIAL_PACKET => Kind::SequentialPacket,
+        _ => return Err(Errno::ESOCKTNOSUPPORT),
+    };
+    let identity = Identity {
+        process: task.process().pid(),
+        user: task.credentials.user.effective,
+        group: task.credentials.group.effective,
+    };
+    let file = &task.credentials.file;
+    let owner = Ownership { identity, user: file.user, group: file.group };
+    let (first, second) = net::unix::create_pair(kind, flags, owner)?;
+    let flags = descriptor_flags(flags.contains(OpenFlags::CLOSE_ON_EXEC));
+    reserved.0.install(first, flags);
+    reserved.1.install(second, flags);
+    Ok(0)
+}
+
+/// Whose message it is that `write` sends: the caller's real ids.
+pub(crate) fn identity_of_caller() -> Identity {
+    let Some(thread) = crate::terminal::calling_thread() else { return Identity::UNKNOWN };
+    let credentials = thread.credentials();
+    Identity { process: thread.process().pid(), user: credentials.user.real, group: credentials.group.real }
+}
+
+/// An open file that is known to be a socket.
+pub(super) struct Socket(pub(super) Arc<OpenFile>);
+
+impl Socket {
+    /// The socket of a descriptor.
+    ///
+    /// # Errors
+    /// EBADF, ENOTSOCK.
+    pub(super) fn of(task: &Task, descriptor: i32) -> Result<Socket, Errno> {
+        let file = task.usable_file(descriptor)?;
+        if file.object::<UnixSocket>().is_some() { Ok(Socket(file)) } else { Err(Errno::ENOTSOCK) }
+    }
+
+    /// What it is.
+    pub(super) fn unix(&self) -> Result<&UnixSocket, Errno> {
+        self.0.object::<UnixSocket>().ok_or(Errno::ENOTSOCK)
+    }
+}
+
+/// Whether it is a socket that sends messages, not a stream.
+pub(crate) fn takes_messages(file: &OpenFile) -> bool {
+    file.object::<UnixSocket>().is_some_and(|socket| socket.kind() != Kind::Stream)
+}
+
+/// The number of a kind (`SO_TYPE`).
+pub(super) fn type_number(kind: Kind) -> u32 {
+    match kind {
+        Kind::Stream => STREAM,
+        Kind::Datagram => DATAGRAM,
+        Kind::SequentialPacket => SEQUENTIAL_PACKET,
+    }
+}
+
+/// Ends a direction of transfer, or both.
+pub fn shutdown(task: &mut Task, descriptor: i32, how: i32) -> SysResult {
+    let socket = Socket::of(task, descriptor)?;
+    let half = match how {
+        0 => Half::Receive,
+        1 => Half::Send,
+        2 => Half::Both,
+        _ => return Err(Errno::EINVAL),
+    };
+    socket.unix()?.shut_down(half);
+    Ok(0)
+}
+
+/// Writes the address of a socket without a name, as much of it as there is room for.
+fn write_unnamed(address: u64, length: u64) -> SysResult {
+    let family = (FAMILY_UNIX as u16).to_ne_bytes();
+    let length = UserPointer::<i32>::new(length);
+    let room = usize::try_from(length.read()?).map_err(|_| Errno::EINVAL)?;
+    write_bytes(address, &family[..family.len().min(room)])?;
+    length.write(&(family.len() as i32))?;
+    Ok(0)
+}
+
+/// The socket's own address: none of the pair's has a name.
+pub fn getsockname(task: &mut Task, descriptor: i32, address: u64, length: u64) -> SysResult {
+    Socket::of(task, descriptor)?;
+    write_unnamed(address, length)
+}
+
+/// The address of the socket at the other end.
+pub fn getpeername(task: &mut Task, descriptor: i32, address: u64, length: u64) -> SysResult {
+    let socket = Socket::of(task, descriptor)?;
+    if !socket.unix()?.is_connected() {
+        return Err(Errno::ENOTCONN);
+    }
+    write_unnamed(address, length)
+}

@@ -1,0 +1,267 @@
+//! Sending and receiving.
+
+use core::mem::size_of;
+
+use memory::buffer::{Sink, Source};
+use net::unix::{Direction, Kind, Received, Receiving, Sending, UnixSocket};
+use vfs::Error;
+
+use super::ancillary::{self, Incoming, Outgoing};
+use super::create::{FAMILY_UNIX, Socket};
+use crate::abi::{MessageHeader, Timespec};
+use crate::errno::{Errno, SysResult};
+use crate::file::transfer::{broken_pipe, read_vectors, user_range};
+use crate::task::Task;
+use crate::user_pointer::UserPointer;
+
+/// Flags of messages.
+mod flag {
+    pub(super) const OUT_OF_BAND: u32 = 1;
+    pub(super) const PEEK: u32 = 2;
+    pub(super) const TRUNCATED: u32 = 0x20;
+    pub(super) const DO_NOT_WAIT: u32 = 0x40;
+    pub(super) const WAIT_ALL: u32 = 0x100;
+    pub(super) const ERROR_QUEUE: u32 = 0x2000;
+    pub(super) const NO_SIGNAL: u32 = 0x4000;
+    pub(super) const WAIT_FOR_ONE: u32 = 0x10000;
+    pub(super) const CLOSE_ON_EXEC: u32 = 0x4000_0000;
+}
+
+/// Most elements of a message's list of ranges.
+const VECTORS_MAX: u64 = 1024;
+/// Most messages of one call.
+const MESSAGES_MAX: u32 = 1024;
+/// Size of an element of `sendmmsg` and `recvmmsg`, and where the length stands in it.
+const MULTIPLE_BYTES: u64 = 64;
+const LENGTH_OFFSET: u64 = 56;
+/// Most bytes of an address.
+const ADDRESS_MAX: usize = 128;
+
+/// The errno of a call on a socket: with a limit of time a call is not restarted after a signal.
+fn errno_of(socket: &UnixSocket, direction: Direction, error: Error) -> Errno {
+    match error {
+        Error::Interrupted if socket.options().timeout_ns(direction).is_some() => Errno::EINTR,
+        other => other.into(),
+    }
+}
+
+/// Refuses what a destination can't be given for.
+fn check_destination(socket: &UnixSocket, address: u64, length: usize) -> Result<(), Errno> {
+    if address == 0 || length == 0 {
+        return Ok(());
+    }
+    if length > ADDRESS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = [0; ADDRESS_MAX];
+    crate::user_pointer::read_bytes(address, &mut bytes[..length])?;
+    match socket.kind() {
+        Kind::Stream => Err(Errno::EISCONN),
+        Kind::SequentialPacket => Ok(()),
+        Kind::Datagram if length <= 2 || bytes[..2] != (FAMILY_UNIX as u16).to_ne_bytes() => {
+            Err(Errno::EINVAL)
+        }
+        Kind::Datagram => Err(Errno::ECONNREFUSED),
+    }
+}
+
+fn send(task: &Task, socket: &Socket, source: &mut Source<'_>, with: Outgoing, flags: u32) -> SysResult {
+    let unix = socket.unix()?;
+    if flags & flag::OUT_OF_BAND != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let how = Sending {
+        non_block: socket.0.non_block() || flags & flag::DO_NOT_WAIT != 0,
+        rights: with.rights,
+        identity: with.identity,
+    };
+    match unix.send(source, how) {
+        Err(Error::BrokenPipe) if unix.kind() == Kind::Stream && flags & flag::NO_SIGNAL == 0 => {
+            broken_pipe(task, Err(Error::BrokenPipe))
+        }
+        result => result.map_err(|error| errno_of(unix, Direction::Send, error)),
+    }
+}
+
+/// Sends a message.
+#[inline(never)]
+pub fn sendto(
+    task: &mut Task,
+    descriptor: i32,
+    buffer: u64,
+    length: usize,
+    flags: u32,
+    address: u64,
+    address_length: i32,
+) -> SysResult {
+    let (buffer, length) = user_range(buffer, length)?;
+    let socket = Socket::of(task, descriptor)?;
+    let address_length = usize::try_from(address_length).map_err(|_| Errno::EINVAL)?;
+    check_destination(socket.unix()?, address, address_length)?;
+    send(task, &socket, &mut Source::user(buffer, length), Outgoing::default(), flags)
+}
+
+/// Sends a message with what goes along with it.
+#[inline(never)]
+pub fn sendmsg(task: &mut Task, descriptor: i32, message: u64, flags: u32) -> SysResult {
+    let socket = Socket::of(task, descriptor)?;
+    send_one(task, &socket, message, flags)
+}
+
+fn send_one(task: &Task, socket: &Socket, message: u64, flags: u32) -> SysResult {
+    let header: MessageHeader = UserPointer::new(message).read()?;
+    if header.vectors > VECTORS_MAX {
+        return Err(Errno::EMSGSIZE);
+    }
+    let ranges = read_vectors(header.vector_list, header.vectors as usize)?;
+    if header.control_length > i32::MAX as u64 {
+        return Err(Errno::ENOBUFS);
+    }
+    let name_length = usize::try_from(header.name_length).map_err(|_| Errno::EINVAL)?;
+    let unix = socket.unix()?;
+    let outgoing = ancillary::read(task, unix, header.control, header.control_length as usize)?;
+    if let Err(errno) = check_destination(unix, header.name, name_length) {
+        if let Some(rights) = outgoing.rights {
+            rights.discard();
+        }
+        return Err(errno);
+    }
+    send(task, socket, &mut Source::user_list(&ranges), outgoing, flags)
+}
+
+fn receive(socket: &Socket, sink: &mut Sink<'_>, flags: u32) -> Result<Received, Errno> {
+    let unix = socket.unix()?;
+    if flags & flag::OUT_OF_BAND != 0 {
+        return Err(if unix.kind() == Kind::Stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
+    }
+    let non_block = socket.0.non_block() || flags & flag::DO_NOT_WAIT != 0;
+    if flags & flag::ERROR_QUEUE != 0 {
+        return Err(Errno::EAGAIN);
+    }
+    let how = Receiving {
+        non_block,
+        peek: flags & flag::PEEK != 0,
+        all: flags & flag::WAIT_ALL != 0,
+        whole_length: flags & flag::TRUNCATED != 0,
+    };
+    unix.receive(sink, how).map_err(|error| errno_of(unix, Direction::Receive, error))
+}
+
+/// Receives a message.
+#[inline(never)]
+pub fn recvfrom(
+    task: &mut Task,
+    descriptor: i32,
+    buffer: u64,
+    length: usize,
+    flags: u32,
+    address: u64,
+    address_length: u64,
+) -> SysResult {
+    let (buffer, length) = user_range(buffer, length)?;
+    let socket = Socket::of(task, descriptor)?;
+    let received = receive(&socket, &mut Sink::user(buffer, length), flags)?;
+    if address != 0 {
+        // No sender has a name.
+        let length = UserPointer::<i32>::new(address_length);
+        if length.read()? < 0 {
+            return Err(Errno::EINVAL);
+        }
+        length.write(&0)?;
+    }
+    Ok(received.result)
+}
+
+/// Receives a message with what came along with it.
+#[inline(never)]
+pub fn recvmsg(task: &mut Task, descriptor: i32, message: u64, flags: u32) -> SysResult {
+    let socket = Socket::of(task, descriptor)?;
+    receive_one(task, &socket, message, flags)
+}
+
+fn receive_one(task: &Task, socket: &Socket, message: u64, flags: u32) -> SysResult {
+    let mut header: MessageHeader = UserPointer::new(message).read()?;
+    if header.vectors > VECTORS_MAX {
+        return Err(Errno::EMSGSIZE);
+    }
+    if i32::try_from(header.name_length).is_err() {
+        return Err(Errno::EINVAL);
+    }
+    let ranges = read_vectors(header.vector_list, header.vectors as usize)?;
+    let mut received = receive(socket, &mut Sink::user_list(&ranges), flags)?;
+    drop(ranges);
+    let room = header.control_length as usize;
+    let mut incoming = Incoming::new(header.control, room);
+    let outcome = incoming.write(task, &mut received, flags & flag::CLOSE_ON_EXEC != 0);
+    if header.name != 0 {
+        header.name_length = 0;
+    }
+    header.flags =
+        incoming.flags | (flags & flag::CLOSE_ON_EXEC) | if received.truncated { flag::TRUNCATED } else { 0 };
+    outcome?;
+    header.control_length = incoming.used(if header.control == 0 { 0 } else { room }) as u64;
+    UserPointer::new(message).write(&header)?;
+    Ok(received.result)
+}
+
+/// Sends several messages; returns how many were sent.
+#[inline(never)]
+pub fn sendmmsg(task: &mut Task, descriptor: i32, list: u64, count: u32, flags: u32) -> SysResult {
+    let socket = Socket::of(task, descriptor)?;
+    let mut done = 0;
+    while done < count.min(MESSAGES_MAX) {
+        let element = list.wrapping_add(u64::from(done) * MULTIPLE_BYTES);
+        let sent = send_one(task, &socket, element, flags)
+            .and_then(|sent| UserPointer::<u32>::new(element + LENGTH_OFFSET).write(&(sent as u32)));
+        match sent {
+            Ok(()) => done += 1,
+            Err(_) if done > 0 => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(done as usize)
+}
+
+/// Receives several messages; returns how many were received. The time is looked at after each one.
+#[inline(never)]
+pub fn recvmmsg(
+    task: &mut Task,
+    descriptor: i32,
+    list: u64,
+    count: u32,
+    mut flags: u32,
+    timeout: u64,
+) -> SysResult {
+    let deadline_ns = match UserPointer::<Timespec>::new(timeout).given() {
+        None => None,
+        Some(pointer) => {
+            let timeout_ns = pointer.read()?.to_ns().ok_or(Errno::EINVAL)?;
+            Some(machine::time::now_ns().saturating_add(timeout_ns))
+        }
+    };
+    let socket = Socket::of(task, descriptor)?;
+    let mut done = 0;
+    while done < count.min(MESSAGES_MAX) {
+        let element = list.wrapping_add(u64::from(done) * MULTIPLE_BYTES);
+        let received = receive_one(task, &socket, element, flags & !flag::WAIT_FOR_ONE)
+            .and_then(|length| UserPointer::<u32>::new(element + LENGTH_OFFSET).write(&(length as u32)));
+        match received {
+            Ok(()) => done += 1,
+            Err(_) if done > 0 => break,
+            Err(errno) => return Err(errno),
+        }
+        if flags & flag::WAIT_FOR_ONE != 0 {
+            flags |= flag::DO_NOT_WAIT;
+        }
+        if deadline_ns.is_some_and(|deadline| machine::time::now_ns() >= deadline) {
+            break;
+        }
+    }
+    if let Some(deadline) = deadline_ns {
+        let left = Timespec::from_ns(deadline.saturating_sub(machine::time::now_ns()));
+        UserPointer::<Timespec>::new(timeout).write(&left)?;
+    }
+    Ok(done as usize)
+}
+
+const _: () = assert!(size_of::<MessageHeader>() as u64 == LENGTH_OFFSET);

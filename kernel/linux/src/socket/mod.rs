@@ -1,0 +1,6 @@
+//! Sockets: so far connected pairs of local ones.
+
+mod ancillary;
+pub mod create;
+pub mod message;
+pub mod options;

@@ -1,0 +1,194 @@
+//! Options of sockets (socket(7)).
+
+use core::mem::size_of;
+
+use net::unix::{BUFFER_MAX, Direction, Flags, UnixSocket};
+use vfs::Capabilities;
+use zerocopy::IntoBytes;
+
+use super::create::{FAMILY_UNIX, Socket, type_number};
+use crate::abi::{Timeval, UserCredentials};
+use crate::errno::{Errno, SysResult};
+use crate::task::Task;
+use crate::user_pointer::{UserPointer, write_bytes};
+
+const LEVEL_SOCKET: i32 = 1;
+
+/// Numbers of options.
+mod option {
+    pub(super) const TYPE: i32 = 3;
+    pub(super) const ERROR: i32 = 4;
+    pub(super) const SEND_BUFFER: i32 = 7;
+    pub(super) const RECEIVE_BUFFER: i32 = 8;
+    pub(super) const PRIORITY: i32 = 12;
+    pub(super) const LINGER: i32 = 13;
+    pub(super) const PASS_CREDENTIALS: i32 = 16;
+    pub(super) const PEER_CREDENTIALS: i32 = 17;
+    pub(super) const RECEIVE_LOW_WATER: i32 = 18;
+    pub(super) const SEND_LOW_WATER: i32 = 19;
+    pub(super) const RECEIVE_TIMEOUT: i32 = 20;
+    pub(super) const SEND_TIMEOUT: i32 = 21;
+    pub(super) const ACCEPTS: i32 = 30;
+    pub(super) const SEND_BUFFER_FORCE: i32 = 32;
+    pub(super) const RECEIVE_BUFFER_FORCE: i32 = 33;
+    pub(super) const PROTOCOL: i32 = 38;
+    pub(super) const DOMAIN: i32 = 39;
+}
+
+/// Options that are one bit and without effect here.
+const FLAGS: [(i32, Flags); 8] = [
+    (1, Flags::DEBUG),
+    (2, Flags::REUSE_ADDRESS),
+    (5, Flags::DO_NOT_ROUTE),
+    (6, Flags::BROADCAST),
+    (9, Flags::KEEP_ALIVE),
+    (10, Flags::OUT_OF_BAND_INLINE),
+    (15, Flags::REUSE_PORT),
+    (29, Flags::TIMESTAMP),
+];
+
+fn flag_of(name: i32) -> Option<Flags> {
+    FLAGS.iter().find(|(number, _)| *number == name).map(|(_, flag)| *flag)
+}
+
+/// Tells an option.
+#[inline(never)]
+pub fn getsockopt(
+    task: &mut Task,
+    descriptor: i32,
+    level: i32,
+    name: i32,
+    value: u64,
+    length: u64,
+) -> SysResult {
+    let socket = Socket::of(task, descriptor)?;
+    if level != LEVEL_SOCKET {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let length = UserPointer::<i32>::new(length);
+    let room = usize::try_from(length.read()?).map_err(|_| Errno::EINVAL)?;
+    let unix = socket.unix()?;
+    let options = unix.options();
+    let timeout = |direction| Timeval::from_ns(options.timeout_ns(direction).unwrap_or(0));
+    let linger = options.linger();
+    let maker = unix.maker();
+    let maker = UserCredentials { process: maker.process, user: maker.user, group: maker.group };
+    let write = |bytes: &[u8]| {
+        let count = bytes.len().min(room);
+        write_bytes(value, &bytes[..count])?;
+        length.write(&(count as i32))?;
+        Ok(0)
+    };
+    match name {
+        option::RECEIVE_TIMEOUT => write(timeout(Direction::Receive).as_bytes()),
+        option::SEND_TIMEOUT => write(timeout(Direction::Send).as_bytes()),
+        option::LINGER => write([linger.0, linger.1].as_bytes()),
+        option::PEER_CREDENTIALS => write(maker.as_bytes()),
+        _ => write(&number_of(unix, name)?.to_ne_bytes()),
+    }
+}
+
+/// Options that are a number.
+fn number_of(unix: &UnixSocket, name: i32) -> Result<u32, Errno> {
+    let options = unix.options();
+    if let Some(flag) = flag_of(name) {
+        return Ok(options.flag(flag).into());
+    }
+    Ok(match name {
+        option::TYPE => type_number(unix.kind()),
+        option::DOMAIN => FAMILY_UNIX as u32,
+        option::PROTOCOL | option::ACCEPTS => 0,
+        option::ERROR => unix.take_error(),
+        option::SEND_BUFFER => options.buffer(Direction::Send) as u32,
+        option::RECEIVE_BUFFER => options.buffer(Direction::Receive) as u32,
+        option::PASS_CREDENTIALS => options.passes_identity().into(),
+        option::RECEIVE_LOW_WATER => options.low_water(),
+        option::SEND_LOW_WATER => 1,
+        option::PRIORITY => options.priority(),
+        _ => return Err(Errno::ENOPROTOOPT),
+    })
+}
+
+/// Changes an option.
+#[inline(never)]
+pub fn setsockopt(
+    task: &mut Task,
+    descriptor: i32,
+    level: i32,
+    name: i32,
+    value: u64,
+    length: i32,
+) -> SysResult {
+    let socket = Socket::of(task, descriptor)?;
+    let length = usize::try_from(length).map_err(|_| Errno::EINVAL)?;
+    if level != LEVEL_SOCKET {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if length < size_of::<i32>() {
+        return Err(Errno::EINVAL);
+    }
+    let number = UserPointer::<i32>::new(value).read()?;
+    let unix = socket.unix()?;
+    let options = unix.options();
+    if let Some(flag) = flag_of(name) {
+        options.set_flag(flag, number != 0);
+        return Ok(0);
+    }
+    match name {
+        option::PASS_CREDENTIALS => options.set_passes_identity(number != 0),
+        option::RECEIVE_LOW_WATER => {
+            options.set_low_water(if number < 0 { i32::MAX as u32 } else { number as u32 });
+        }
+        option::PRIORITY => {
+            if !(0..=6).contains(&number) && !task.credentials.file.has(Capabilities::NET_ADMIN) {
+                return Err(Errno::EPERM);
+            }
+            options.set_priority(number as u32);
+        }
+        option::LINGER => {
+            if length < 2 * size_of::<i32>() {
+                return Err(Errno::EINVAL);
+            }
+            options.set_linger(number != 0, UserPointer::<i32>::new(value).add(1).read()?);
+        }
+        option::RECEIVE_TIMEOUT | option::SEND_TIMEOUT => {
+            let direction =
+                if name == option::RECEIVE_TIMEOUT { Direction::Receive } else { Direction::Send };
+            set_timeout(unix, direction, value, length)?;
+        }
+        option::SEND_BUFFER | option::RECEIVE_BUFFER => set_buffer(unix, name, number, BUFFER_MAX),
+        option::SEND_BUFFER_FORCE | option::RECEIVE_BUFFER_FORCE => {
+            if !task.credentials.file.has(Capabilities::NET_ADMIN) {
+                return Err(Errno::EPERM);
+            }
+            set_buffer(unix, name, number.max(0), BUFFER_FORCED_MAX);
+        }
+        _ => return Err(Errno::ENOPROTOOPT),
+    }
+    Ok(0)
+}
+
+/// Most bytes that a privileged process may ask for.
+const BUFFER_FORCED_MAX: usize = 64 << 20;
+
+fn set_buffer(unix: &UnixSocket, name: i32, number: i32, limit: usize) {
+    let sends = matches!(name, option::SEND_BUFFER | option::SEND_BUFFER_FORCE);
+    let direction = if sends { Direction::Send } else { Direction::Receive };
+    // A negative number is a great one, as for the other buffer sizes there are.
+    unix.set_buffer(direction, (number as u32 as usize).min(limit));
+}
+
+/// A time of zero is no limit; a negative one is over at once.
+fn set_timeout(unix: &UnixSocket, direction: Direction, value: u64, length: usize) -> Result<(), Errno> {
+    const MICROSECONDS: i64 = 1_000_000;
+    if length < size_of::<Timeval>() {
+        return Err(Errno::EINVAL);
+    }
+    let timeout: Timeval = UserPointer::new(value).read()?;
+    if !(0..MICROSECONDS).contains(&timeout.microseconds) {
+        return Err(Errno::EDOM);
+    }
+    let timeout_ns = if timeout.seconds < 0 { Some(0) } else { timeout.to_ns().filter(|&ns| ns > 0) };
+    unix.options().set_timeout_ns(direction, timeout_ns);
+    Ok(())
+}

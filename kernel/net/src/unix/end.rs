@@ -1,0 +1,228 @@
+//! One end of a pair: what waits to be read there, and what its socket has under way.
+//!
+//! # State
+//! The inbox is under a sleeping lock, since a reader of a stream copies to user memory while it holds it. `queued` mirrors
+//! its length for who waits or polls. `state` collects what has ended: bits are only ever set. `error` is reported once
+//! by the next call. `charged` is what this end's messages in the other's inbox count.
+//!
+//! # Locking
+//! A thread holds one inbox at a time, and drops no message while it does: the last reference of a passed file may be in it.
+
+use alloc::collections::VecDeque;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+
+use sched::{WaitError, WaitQueue};
+use vfs::poll::{PollEvents, PollList};
+use vfs::{Error, Result, allocation};
+
+use super::message::Message;
+use super::options::{Direction, Options};
+
+/// Bits of an end's state.
+pub(super) mod state {
+    /// Nothing more will be received (`RCV_SHUTDOWN`).
+    pub(in super::super) const RECEIVE_SHUT: u8 = 1;
+    /// Nothing more can be sent.
+    pub(in super::super) const SEND_SHUT: u8 = 2;
+    /// Both.
+    pub(in super::super) const SHUT: u8 = 3;
+    /// Its socket is gone.
+    pub(in super::super) const CLOSED: u8 = 4;
+}
+
+/// All events, for changes that concern everybody.
+const EVERYTHING: PollEvents = PollEvents::INPUT
+    .union(PollEvents::OUTPUT)
+    .union(PollEvents::ALWAYS)
+    .union(PollEvents::WRITE_BAND)
+    .union(PollEvents::READ_HANG_UP);
+
+/// An end of a pair.
+pub(super) struct End {
+    pub(super) inbox: sched::Mutex<VecDeque<Message>>,
+    queued: AtomicUsize,
+    state: AtomicU8,
+    error: AtomicU32,
+    /// A datagram socket found its peer gone: it is connected no more.
+    pub(super) disconnected: AtomicBool,
+    charged: AtomicUsize,
+    readers: WaitQueue,
+    writers: WaitQueue,
+    pub(super) pollers: PollList,
+    pub(super) options: Options,
+}
+
+impl End {
+    pub(super) const fn new() -> Self {
+        Self {
+            inbox: sched::Mutex::new(VecDeque::new()),
+            queued: AtomicUsize::new(0),
+            state: AtomicU8::new(0),
+            error: AtomicU32::new(0),
+            disconnected: AtomicBool::new(false),
+            charged: AtomicUsize::new(0),
+            readers: WaitQueue::new(),
+            writers: WaitQueue::new(),
+            pollers: PollList::new(),
+            options: Options::new(),
+        }
+    }
+
+    /// Whether any of the bits is set.
+    pub(super) fn has(&self, bits: u8) -> bool {
+        self.state() & bits != 0
+    }
+
+    pub(super) fn state(&self) -> u8 {
+        // Acquire: pairs with the AcqRel in `enter`.
+        self.state.load(Ordering::Acquire)
+    }
+
+    /// Sets bits of the state and tells everybody.
+    pub(super) fn enter(&self, bits: u8) {
+        self.state.fetch_or(bits, Ordering::AcqRel);
+        self.tell_everybody();
+    }
+
+    fn tell_everybody(&self) {
+        self.readers.wake_all();
+        self.writers.wake_all();
+        self.pollers.notify(EVERYTHING);
+    }
+
+    /// Leaves an error for the next call.
+    pub(super) fn fail(&self, error: Error) {
+        self.error.store(error as u32, Ordering::Release);
+    }
+
+    /// Whether there is an error to report.
+    pub(super) fn has_error(&self) -> bool {
+        self.error.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes the error; 0: none.
+    pub(super) fn take_error(&self) -> u32 {
+        if self.has_error() { self.error.swap(0, Ordering::AcqRel) } else { 0 }
+    }
+
+    /// Fails with the error that was left, once.
+    pub(super) fn report_error(&self) -> Result<()> {
+        // A connection that was reset is the only error there is.
+        if self.take_error() != 0 { Err(Error::ConnectionReset) } else { Ok(()) }
+    }
+
+    /// Publishes how many messages are queued; with the inbox locked.
+    pub(super) fn publish(&self, inbox: &VecDeque<Message>) {
+        // Release: pairs with the Acquire in `is_empty`.
+        self.queued.store(inbox.len(), Ordering::Release);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queued.load(Ordering::Acquire) == 0
+    }
+
+    /// Puts a message in. It comes back when this end takes none.
+    pub(super) fn put(&self, message: Message) -> Result<(), (Error, Message)> {
+        let mut inbox = self.inbox.lock();
+        if self.has(state::CLOSED | state::RECEIVE_SHUT) {
+            return Err((Error::BrokenPipe, message));
+        }
+        if inbox.len() == inbox.capacity()
+            && (allocation::fail_point().is_err() || inbox.try_reserve(1).is_err())
+        {
+            return Err((Error::OutOfMemory, message));
+        }
+        inbox.push_back(message);
+        self.publish(&inbox);
+        drop(inbox);
+        self.readers.wake_one();
+        self.pollers.notify(PollEvents::INPUT);
+        Ok(())
+    }
+
+    /// Takes everything out: the socket is gone, or its messages are void. The caller drops what it gets.
+    pub(super) fn take_all(&self) -> VecDeque<Message> {
+        let mut inbox = self.inbox.lock();
+        let all = core::mem::take(&mut *inbox);
+        self.publish(&inbox);
+        all
+    }
+
+    /// After a look that left something: it is for others of its kind.
+    pub(super) fn pass_on(&self) {
+        if !self.is_empty() && !self.readers.is_empty() {
+            self.readers.wake_one();
+        }
+    }
+
+    /// Waits until there is something to receive, or there never will be.
+    pub(super) fn wait_readable(&self, deadline_ns: Option<u64>) -> Result<()> {
+        let ready = || !self.is_empty() || self.has(state::RECEIVE_SHUT) || self.has_error();
+        let outcome = match deadline_ns {
+            None => self.readers.wait_interruptible_exclusive(ready).map_err(|_| WaitError::Interrupted),
+            Some(_) => self.readers.wait_interruptible_deadline(ready, deadline_ns),
+        };
+        outcome.map_err(of_wait)
+    }
+
+    /// Counts bytes of a message that is about to be sent.
+    pub(super) fn charge(&self, bytes: usize) {
+        self.charged.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// A message of this end was received or dropped.
+    pub(super) fn uncharge(&self, bytes: usize) {
+        let before = self.charged.fetch_sub(bytes, Ordering::AcqRel);
+        debug_assert!(before >= bytes, "a message was counted that was not sent");
+        let low = self.options.buffer(Direction::Send) / 4;
+        if before > low && before - bytes <= low {
+            self.room_again();
+        }
+    }
+
+    /// There is room again, or more of it.
+    pub(super) fn room_again(&self) {
+        self.writers.wake_all();
+        self.pollers.notify(PollEvents::OUTPUT | PollEvents::WRITE_BAND);
+    }
+
+    /// What is under way from this end.
+    pub(super) fn charged(&self) -> usize {
+        self.charged.load(Ordering::Acquire)
+    }
+
+    fn has_room(&self) -> bool {
+        self.charged() < self.options.buffer(Direction::Send)
+    }
+
+    /// Whether polls show it writable: a quarter of the buffer at most is used.
+    pub(super) fn is_writable(&self) -> bool {
+        self.charged() <= self.options.buffer(Direction::Send) / 4
+    }
+
+    /// Waits until a message may be sent.
+    pub(super) fn wait_for_room(&self, non_block: bool, deadline_ns: Option<u64>) -> Result<()> {
+        loop {
+            self.report_error()?;
+            if self.has(state::SEND_SHUT) {
+                return Err(Error::BrokenPipe);
+            }
+            if self.has_room() {
+                return Ok(());
+            }
+            if non_block {
+                return Err(Error::WouldBlock);
+            }
+            let ready = || self.has_room() || self.has(state::SEND_SHUT) || self.has_error();
+            self.writers.wait_interruptible_deadline(ready, deadline_ns).map_err(of_wait)?;
+        }
+    }
+}
+
+/// A call whose time is over has nothing to give: `EAGAIN`.
+fn of_wait(error: WaitError) -> Error {
+    match error {
+        WaitError::Interrupted => Error::Interrupted,
+        WaitError::TimedOut => Error::WouldBlock,
+    }
+}

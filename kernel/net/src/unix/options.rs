@@ -1,0 +1,175 @@
+//! What `setsockopt` changes on a socket.
+//!
+//! Each option is an atomic word of its own; nothing depends on two of them being seen together.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use bitflags::bitflags;
+
+/// Bytes that a socket may have under way unless it asks for more (`/proc/sys/net/core/wmem_default`).
+pub(super) const BUFFER_DEFAULT: usize = 212_992;
+/// Most bytes that an unprivileged process may ask for; the buffer becomes twice that.
+pub const BUFFER_MAX: usize = 212_992;
+/// Least sizes of the buffers.
+const SEND_BUFFER_MIN: usize = 4608;
+const RECEIVE_BUFFER_MIN: usize = 2304;
+/// Stands for no limit of time.
+const FOR_EVER: u64 = u64::MAX;
+
+/// A direction of transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Towards the program.
+    Receive,
+    /// Away from it.
+    Send,
+}
+
+bitflags! {
+    /// Options that are kept and shown, and have no effect on local sockets.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Flags: u32 {
+        /// `SO_DEBUG`
+        const DEBUG = 1;
+        /// `SO_REUSEADDR`
+        const REUSE_ADDRESS = 2;
+        /// `SO_DONTROUTE`
+        const DO_NOT_ROUTE = 4;
+        /// `SO_BROADCAST`
+        const BROADCAST = 8;
+        /// `SO_KEEPALIVE`
+        const KEEP_ALIVE = 16;
+        /// `SO_OOBINLINE`
+        const OUT_OF_BAND_INLINE = 32;
+        /// `SO_REUSEPORT`
+        const REUSE_PORT = 64;
+        /// `SO_TIMESTAMP`
+        const TIMESTAMP = 128;
+    }
+}
+
+/// The options of a socket.
+#[derive(Debug)]
+pub struct Options {
+    flags: AtomicU32,
+    pass_identity: AtomicBool,
+    send_buffer: AtomicUsize,
+    receive_buffer: AtomicUsize,
+    receive_timeout_ns: AtomicU64,
+    send_timeout_ns: AtomicU64,
+    low_water: AtomicU32,
+    priority: AtomicU32,
+    linger: AtomicU64,
+}
+
+impl Options {
+    pub(super) const fn new() -> Self {
+        Self {
+            flags: AtomicU32::new(0),
+            pass_identity: AtomicBool::new(false),
+            send_buffer: AtomicUsize::new(BUFFER_DEFAULT),
+            receive_buffer: AtomicUsize::new(BUFFER_DEFAULT),
+            receive_timeout_ns: AtomicU64::new(FOR_EVER),
+            send_timeout_ns: AtomicU64::new(FOR_EVER),
+            low_water: AtomicU32::new(1),
+            priority: AtomicU32::new(0),
+            linger: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether a flag is set.
+    pub fn flag(&self, flag: Flags) -> bool {
+        self.flags.load(Ordering::Relaxed) & flag.bits() != 0
+    }
+
+    /// Sets or clears a flag.
+    pub fn set_flag(&self, flag: Flags, on: bool) {
+        if on {
+            self.flags.fetch_or(flag.bits(), Ordering::Relaxed);
+        } else {
+            self.flags.fetch_and(!flag.bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether messages received tell who sent them (`SO_PASSCRED`).
+    pub fn passes_identity(&self) -> bool {
+        self.pass_identity.load(Ordering::Relaxed)
+    }
+
+    /// Changes that.
+    pub fn set_passes_identity(&self, on: bool) {
+        self.pass_identity.store(on, Ordering::Relaxed);
+    }
+
+    /// The size of a buffer (`SO_SNDBUF`, `SO_RCVBUF`).
+    pub fn buffer(&self, direction: Direction) -> usize {
+        match direction {
+            Direction::Send => self.send_buffer.load(Ordering::Relaxed),
+            Direction::Receive => self.receive_buffer.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Asks for a buffer: it becomes twice as big, since bookkeeping counts.
+    pub fn set_buffer(&self, direction: Direction, bytes: usize) {
+        let doubled = bytes.min(i32::MAX as usize / 2) * 2;
+        match direction {
+            Direction::Send => self.send_buffer.store(doubled.max(SEND_BUFFER_MIN), Ordering::Relaxed),
+            Direction::Receive => {
+                self.receive_buffer.store(doubled.max(RECEIVE_BUFFER_MIN), Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn timeout_word(&self, direction: Direction) -> &AtomicU64 {
+        match direction {
+            Direction::Send => &self.send_timeout_ns,
+            Direction::Receive => &self.receive_timeout_ns,
+        }
+    }
+
+    /// How long a call waits at most (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
+    pub fn timeout_ns(&self, direction: Direction) -> Option<u64> {
+        Some(self.timeout_word(direction).load(Ordering::Relaxed)).filter(|&timeout| timeout != FOR_EVER)
+    }
+
+    /// Changes that.
+    pub fn set_timeout_ns(&self, direction: Direction, timeout_ns: Option<u64>) {
+        self.timeout_word(direction).store(timeout_ns.unwrap_or(FOR_EVER), Ordering::Relaxed);
+    }
+
+    /// When a call that begins now stops waiting.
+    pub(super) fn deadline_ns(&self, direction: Direction) -> Option<u64> {
+        self.timeout_ns(direction).map(|timeout| machine::time::now_ns().saturating_add(timeout))
+    }
+
+    /// Bytes that a read waits for (`SO_RCVLOWAT`).
+    pub fn low_water(&self) -> u32 {
+        self.low_water.load(Ordering::Relaxed)
+    }
+
+    /// Changes that.
+    pub fn set_low_water(&self, bytes: u32) {
+        self.low_water.store(bytes.max(1), Ordering::Relaxed);
+    }
+
+    /// `SO_PRIORITY`: kept only.
+    pub fn priority(&self) -> u32 {
+        self.priority.load(Ordering::Relaxed)
+    }
+
+    /// Changes that.
+    pub fn set_priority(&self, priority: u32) {
+        self.priority.store(priority, Ordering::Relaxed);
+    }
+
+    /// The two words of `SO_LINGER`: kept only.
+    pub fn linger(&self) -> (i32, i32) {
+        let both = self.linger.load(Ordering::Relaxed);
+        (both as i32, (both >> 32) as i32)
+    }
+
+    /// Changes them.
+    pub fn set_linger(&self, on: bool, seconds: i32) {
+        self.linger.store(u64::from(on) | (u64::from(seconds as u32) << 32), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,212 @@
+//! Receiving.
+//!
+//! Messages: the first one is taken out and then copied, so a bad address loses it, as on Linux. Streams: bytes are copied
+//! under the inbox's lock from as many messages as it takes; a message that brings files ends the read, and with
+//! `SO_PASSCRED` messages of different senders are not read together.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use memory::buffer::Sink;
+use vfs::{Error, OpenFile, Result};
+
+use super::end::state;
+use super::identity::Identity;
+use super::message::Message;
+use super::options::Direction;
+use super::socket::{Kind, UnixSocket};
+
+/// How to receive.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Receiving {
+    /// Do not wait.
+    pub non_block: bool,
+    /// Leave what is received where it is (`MSG_PEEK`).
+    pub peek: bool,
+    /// Wait for all bytes of a stream (`MSG_WAITALL`).
+    pub all: bool,
+    /// Tell the length of a message, though less of it fits (`MSG_TRUNC`).
+    pub whole_length: bool,
+}
+
+/// What was received.
+#[derive(Default)]
+pub struct Received {
+    /// What the call returns.
+    pub result: usize,
+    /// The end of a message did not fit.
+    pub truncated: bool,
+    /// Who sent it, if the socket wants to know.
+    pub identity: Option<Identity>,
+    /// Files that came with it.
+    pub files: Vec<Arc<OpenFile>>,
+}
+
+/// Where a read of a stream stands.
+struct Progress {
+    received: Received,
+    done: bool,
+}
+
+impl UnixSocket {
+    /// Receives into the sink.
+    ///
+    /// # Errors
+    /// `EAGAIN`, `EINTR`, `ECONNRESET`, `EFAULT`, `ENOMEM`.
+    pub fn receive(&self, sink: &mut Sink<'_>, how: Receiving) -> Result<Received> {
+        let result = match self.kind() {
+            Kind::Stream => self.receive_stream(sink, how),
+            Kind::Datagram | Kind::SequentialPacket => self.receive_message(sink, how),
+        };
+        // A wake-up that this call has had may be for what it left.
+        self.own().pass_on();
+        result
+    }
+
+    fn receive_message(&self, sink: &mut Sink<'_>, how: Receiving) -> Result<Received> {
+        let own = self.own();
+        let deadline_ns = self.options().deadline_ns(Direction::Receive);
+        loop {
+            own.report_error()?;
+            if how.peek {
+                let inbox = own.inbox.lock();
+                if let Some(message) = inbox.front() {
+                    let mut received = self.copy_message(message, sink, how)?;
+                    received.files = peeked(message)?;
+                    return Ok(received);
+                }
+            } else if let Some(mut message) = self.take_first() {
+                let copied = self.copy_message(&message, sink, how).map(|mut received| {
+                    received.files = taken(&mut message);
+                    received
+                });
+                self.dispose(message);
+                return copied;
+            }
+            let over = own.has(state::RECEIVE_SHUT) && own.is_empty();
+            if over && (self.kind() == Kind::SequentialPacket || !how.non_block) {
+                return Ok(Received::default());
+            }
+            if how.non_block {
+                return Err(Error::WouldBlock);
+            }
+            own.wait_readable(deadline_ns)?;
+        }
+    }
+
+    fn take_first(&self) -> Option<Message> {
+        let own = self.own();
+        if own.is_empty() {
+            return None;
+        }
+        let mut inbox = own.inbox.lock();
+        let message = inbox.pop_front();
+        own.publish(&inbox);
+        message
+    }
+
+    fn copy_message(&self, message: &Message, sink: &mut Sink<'_>, how: Receiving) -> Result<Received> {
+        let length = message.payload.len();
+        let fits = length.min(sink.remaining());
+        if message.payload.store(0, sink)? != fits {
+            return Err(Error::BadAddress);
+        }
+        Ok(Received {
+            result: if how.whole_length { length } else { fits },
+            truncated: fits < length,
+            identity: self.options().passes_identity().then_some(message.identity),
+            files: Vec::new(),
+        })
+    }
+
+    fn receive_stream(&self, sink: &mut Sink<'_>, how: Receiving) -> Result<Received> {
+        let own = self.own();
+        let deadline_ns = self.options().deadline_ns(Direction::Receive);
+        let wanted = sink.remaining();
+        let least = if how.all { wanted } else { wanted.min(own.options.low_water() as usize) }.max(1);
+        let mut progress = Progress { received: Received::default(), done: false };
+        loop {
+            let outcome = self.read_available(sink, how, &mut progress);
+            let got = progress.received.result;
+            if let Err(error) = outcome {
+                return if got > 0 { Ok(progress.received) } else { Err(error) };
+            }
+            // A peek would see the same bytes again.
+            if progress.done || got >= least || (how.peek && got > 0) {
+                return Ok(progress.received);
+            }
+            let pause = own.report_error().and_then(|()| {
+                if own.has(state::RECEIVE_SHUT) && own.is_empty() {
+                    progress.done = true;
+                    return Ok(());
+                }
+                if how.non_block {
+                    return Err(Error::WouldBlock);
+                }
+                own.wait_readable(deadline_ns)
+            });
+            match pause {
+                Ok(()) if progress.done => return Ok(progress.received),
+                Ok(()) => {}
+                Err(_) if got > 0 => return Ok(progress.received),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads from the messages that are there.
+    fn read_available(&self, sink: &mut Sink<'_>, how: Receiving, progress: &mut Progress) -> Result<()> {
+        let own = self.own();
+        let pass_identity = own.options.passes_identity();
+        let received = &mut progress.received;
+        // Of what a peek looks at.
+        let mut index = 0;
+        while !own.is_empty() {
+            let mut inbox = own.inbox.lock();
+            let Some(message) = inbox.get_mut(index) else { return Ok(()) };
+            if received.identity.is_some_and(|first| first != message.identity) {
+                progress.done = true;
+                return Ok(());
+            }
+            if pass_identity {
+                received.identity = Some(message.identity);
+            }
+            let copied = message.payload.store(message.taken, sink)?;
+            received.result += copied;
+            let whole = copied == message.remaining();
+            let brings_files = message.rights.is_some();
+            let mut finished = None;
+            if how.peek {
+                received.files = peeked(message)?;
+                index += 1;
+            } else {
+                received.files = taken(message);
+                message.taken += copied;
+                if whole {
+                    finished = inbox.pop_front();
+                    own.publish(&inbox);
+                }
+            }
+            drop(inbox);
+            if let Some(message) = finished {
+                self.dispose(message);
+            }
+            if brings_files || !whole || sink.is_full() {
+                progress.done = true;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn taken(message: &mut Message) -> Vec<Arc<OpenFile>> {
+    message.rights.take().map(|rights| (*rights).into_files()).unwrap_or_default()
+}
+
+fn peeked(message: &Message) -> Result<Vec<Arc<OpenFile>>> {
+    match &message.rights {
+        Some(rights) => rights.copy_files(),
+        None => Ok(Vec::new()),
+    }
+}
