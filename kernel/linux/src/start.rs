@@ -50,6 +50,9 @@ pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
     crate::vdso::start()?;
     crate::exit::register_death_hook();
     crate::terminal::register();
+    vfs::credentials::register_caller(|wanted| {
+        crate::terminal::calling_thread().is_some_and(|thread| thread.credentials().has(wanted))
+    });
     crate::signal::source::register();
     net::unix::set_identity_source(crate::socket::create::identity_of_caller);
     crate::proc::register()?;

@@ -167,23 +167,20 @@ fn register_file_systems() {
     linux::proc::register_devices();
 }
 
-/// Unpacks the boot archive; its place is the root of the first name space.
+/// Unpacks the boot archive; its place is the root of the first name space. It is called `tmpfs`, as where a tmpfs was
+/// mounted over Linux's rootfs: programs such as df leave a file system of the name `rootfs` out.
 fn root_file_system() -> Result<Arc<MountNamespace>, CannotStart> {
     let superblock =
-        tmpfs::new_instance("rootfs", DIRECTORY_MODE).map_err(|error| CannotStart::new("root", error))?;
+        tmpfs::new_instance("tmpfs", DIRECTORY_MODE).map_err(|error| CannotStart::new("root", error))?;
     if let Some(archive) = tmpfs::archive::BootArchive::new() {
         let root = superblock.root().existing().map_err(|error| CannotStart::new("root", error))?;
         tmpfs::archive::unpack(root, &archive)
             .map_err(|error| CannotStart::new("image: cannot be unpacked", error))?;
         archive.release();
     }
-    let mount = Mount::new(
-        superblock.clone(),
-        superblock.root().clone(),
-        b"rootfs",
-        MountFlags::RELATIVE_ACCESS_TIME,
-    )
-    .map_err(|error| CannotStart::new("root", error))?;
+    let mount =
+        Mount::new(superblock.clone(), superblock.root().clone(), b"tmpfs", MountFlags::RELATIVE_ACCESS_TIME)
+            .map_err(|error| CannotStart::new("root", error))?;
     MountNamespace::new(mount).map_err(|error| CannotStart::new("root", error))
 }
 

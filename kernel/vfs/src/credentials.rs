@@ -5,6 +5,7 @@
 
 use alloc::sync::Arc;
 use bitflags::bitflags;
+use machine::set_once::SetOnce;
 
 bitflags! {
     /// Capabilities, numbered as in `capabilities(7)`.
@@ -131,6 +132,20 @@ impl Credentials {
     pub const fn has(&self, wanted: Capabilities) -> bool {
         self.capabilities.contains(wanted)
     }
+}
+
+static CALLER_HAS: SetOnce<fn(Capabilities) -> bool> = SetOnce::new();
+
+/// Registers how to ask whether the program that the kernel works for now has capabilities: for the few operations
+/// that must know and are not told who asks. Once, at start-up.
+pub fn register_caller(has: fn(Capabilities) -> bool) {
+    CALLER_HAS.set(has);
+}
+
+/// Whether the program that the kernel works for now has these capabilities; false for the kernel's own threads.
+#[cold]
+pub(crate) fn caller_has(wanted: Capabilities) -> bool {
+    CALLER_HAS.get().is_some_and(|has| has(wanted))
 }
 
 #[cfg(test)]

@@ -61,6 +61,8 @@ pub struct SuperblockTraits {
     pub volatile: bool,
     /// Absent names are not worth caching.
     pub no_negative_entries: bool,
+    /// Looking a name up is all there is: making one that is absent fails with `ENOENT`, whoever asks (`proc`).
+    pub lookup_only: bool,
     /// Device nodes, set-user-id programs and programs are of no effect (`proc`, `sysfs`).
     pub no_devices: bool,
     /// Nothing can be executed from it.

@@ -4,9 +4,9 @@ use alloc::sync::Arc;
 
 use sync::Once;
 use vfs::attributes::FileKind;
-use vfs::generated::{Directory, Node, new_superblock};
+use vfs::generated::{Directory, Node, TRAITS, new_superblock};
 use vfs::inode::DirectorySink;
-use vfs::superblock::{FileSystemType, Superblock};
+use vfs::superblock::{FileSystemType, Superblock, SuperblockTraits};
 use vfs::{Error, Result, allocation};
 
 use crate::static_tree::TREE;
@@ -136,7 +136,8 @@ impl FileSystemType for ProcFs {
             return Ok(instance.clone());
         }
         let root = Node::directory(allocation::arc(Root)?);
-        let superblock = new_superblock("proc", MAGIC, root)?;
+        let traits = SuperblockTraits { lookup_only: true, ..TRAITS };
+        let superblock = new_superblock("proc", MAGIC, traits, root)?;
         Ok(INSTANCE.call_once(|| superblock).clone())
     }
 }

@@ -10,7 +10,7 @@ extern crate alloc;
 use alloc::sync::Arc;
 
 use sync::Once;
-use vfs::generated::{Node, PathTree, StaticDirectory, new_superblock};
+use vfs::generated::{Node, PathTree, StaticDirectory, TRAITS, new_superblock};
 use vfs::superblock::{FileSystemType, Superblock};
 use vfs::text::Text;
 use vfs::{Result, allocation};
@@ -54,7 +54,7 @@ impl FileSystemType for SysFs {
         let root: &'static StaticDirectory = TREE.root();
         let mut node = Node::directory(allocation::arc(root)?);
         node.mode = 0o755;
-        let superblock = new_superblock("sysfs", MAGIC, node)?;
+        let superblock = new_superblock("sysfs", MAGIC, TRAITS, node)?;
         Ok(INSTANCE.call_once(|| superblock).clone())
     }
 }

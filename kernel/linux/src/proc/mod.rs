@@ -5,6 +5,7 @@
 //! | `root` | who fills which entry of the roots |
 //! | `process` | the directory of a process: names, kinds, who may look |
 //! | `stat`, `status`, `maps`, `mounts`, `entries` | its files |
+//! | `memory_files` | its memory as files: `mem`, `pagemap` |
 //! | `places` | its links: `cwd`, `exe`, `root`, name spaces |
 //! | `descriptors` | its open files |
 //! | `processors`, `processor_model` | what the processors are and do |
@@ -22,6 +23,7 @@ mod entries;
 mod kernel_objects;
 mod lists;
 mod maps;
+mod memory_files;
 mod memory_numbers;
 mod mounts;
 mod places;

@@ -14,8 +14,8 @@ use vfs::text::Text;
 use vfs::{Capabilities, Error, OpenFlags, Path, Result};
 
 use super::places::{self, PlaceLink};
-use super::{descriptors, entries, lists, maps, mounts, stat, status};
-use crate::process::process::Process;
+use super::{descriptors, entries, lists, maps, memory_files, mounts, stat, status};
+use crate::process::process::{Process, State};
 use crate::process::table;
 use crate::process::thread::Thread;
 use crate::terminal::calling_thread;
@@ -41,9 +41,9 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// The process.
+    /// The process, until it is reaped: somebody may refer to what is left of it for a while longer.
     pub(super) fn process(&self) -> Result<Arc<Process>> {
-        self.process.upgrade().ok_or(Error::NoProcess)
+        self.process.upgrade().filter(|process| process.state() != State::Dead).ok_or(Error::NoProcess)
     }
 
     /// The thread: the one of the directory, or the process's leader.
@@ -115,6 +115,7 @@ enum Kind {
     Text(fn(&Subject, &mut Text) -> Result<()>),
     Guarded(fn(&Subject, &mut Text) -> Result<()>),
     Knob(fn(&Subject, &mut Text) -> Result<()>, fn(&Subject, &[u8]) -> Result<()>),
+    Object(fn(&Subject) -> Result<Arc<dyn FileOperations>>),
     Place(fn(&Subject) -> Result<Path>),
     Directory(fn(&Subject) -> Result<Arc<dyn Directory>>),
 }
@@ -132,6 +133,15 @@ const fn text(name: &'static str, mode: u32, show: fn(&Subject, &mut Text) -> Re
 /// A file of what others may not see: who may is checked when it is opened and again when it is read.
 const fn guarded(name: &'static str, mode: u32, show: fn(&Subject, &mut Text) -> Result<()>) -> Entry {
     Entry { name, mode, kind: Kind::Guarded(show) }
+}
+
+/// A file that is not a text; who may look is checked when it is opened.
+const fn object(
+    name: &'static str,
+    mode: u32,
+    open: fn(&Subject) -> Result<Arc<dyn FileOperations>>,
+) -> Entry {
+    Entry { name, mode, kind: Kind::Object(open) }
 }
 
 const fn place(name: &'static str, place: fn(&Subject) -> Result<Path>) -> Entry {
@@ -158,6 +168,7 @@ static ENTRIES: &[Entry] = &[
     text("limits", 0o444, entries::limits),
     text("loginuid", 0o444, entries::no_login),
     guarded("maps", 0o444, maps::maps),
+    object("mem", 0o600, memory_files::bytes),
     text("mountinfo", 0o444, mounts::mount_information),
     text("mounts", 0o444, mounts::mounts),
     directory("net", 0o555, lists::network),
@@ -168,6 +179,7 @@ static ENTRIES: &[Entry] = &[
         mode: 0o644,
         kind: Kind::Knob(entries::oom_adjustment, entries::set_oom_adjustment),
     },
+    object("pagemap", 0o400, memory_files::page_map),
     place("root", places::root),
     text("schedstat", 0o444, stat::scheduling),
     text("sessionid", 0o444, entries::no_login),
@@ -200,7 +212,7 @@ impl File for TextFile {
                 self.subject.check_access()?;
                 show(&self.subject, out)
             }
-            Kind::Place(_) | Kind::Directory(_) => Err(Error::Invalid),
+            Kind::Object(_) | Kind::Place(_) | Kind::Directory(_) => Err(Error::Invalid),
         }
     }
 
@@ -212,10 +224,14 @@ impl File for TextFile {
     }
 
     fn open(&self, _inode: &Arc<Inode>, _flags: OpenFlags) -> Result<Option<Arc<dyn FileOperations>>> {
-        if matches!(self.entry.kind, Kind::Guarded(_)) {
-            self.subject.check_access()?;
+        match self.entry.kind {
+            Kind::Guarded(_) => self.subject.check_access().map(|()| None),
+            Kind::Object(open) => {
+                self.subject.check_access()?;
+                open(&self.subject).map(Some)
+            }
+            _ => Ok(None),
         }
-        Ok(None)
     }
 
     fn owner(&self) -> Option<(u32, u32)> {
@@ -258,7 +274,7 @@ impl Directory for ProcessDirectory {
         let entry = &entries[index];
         let subject = self.0.clone();
         let body = match entry.kind {
-            Kind::Text(_) | Kind::Guarded(_) | Kind::Knob(..) => {
+            Kind::Text(_) | Kind::Guarded(_) | Kind::Knob(..) | Kind::Object(_) => {
                 Body::File(vfs::allocation::arc(TextFile { subject, entry })?)
             }
             Kind::Place(place) => Body::Link(vfs::allocation::arc(PlaceLink { subject, place })?),
@@ -272,7 +288,7 @@ impl Directory for ProcessDirectory {
         let mut next = position;
         for (index, entry) in self.entries().iter().enumerate().skip((position - FIRST_POSITION) as usize) {
             let kind = match entry.kind {
-                Kind::Text(_) | Kind::Guarded(_) | Kind::Knob(..) => vfs::FileKind::Regular,
+                Kind::Text(_) | Kind::Guarded(_) | Kind::Knob(..) | Kind::Object(_) => vfs::FileKind::Regular,
                 Kind::Place(_) => vfs::FileKind::SymbolicLink,
                 Kind::Directory(_) => vfs::FileKind::Directory,
             };

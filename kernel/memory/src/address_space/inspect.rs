@@ -1,11 +1,24 @@
 //! Looking at an address space: regions for `/proc/PID/maps`, residency for mincore.
 
+use super::entry::{PRIVATE, UNCOUNTED};
 use super::error::MapError;
 use super::map::cache_of;
 use super::space::AddressSpace;
 use super::unmap::page_range;
+use crate::frame::Frame;
 use crate::region::Region;
-use machine::address::{PAGE_SIZE, UserAddr};
+use machine::address::{PAGE_SHIFT, PAGE_SIZE, UserAddr};
+
+/// A page that is in memory, as `/proc/PID/pagemap` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PresentPage {
+    /// The number of its frame.
+    pub frame_number: u64,
+    /// It belongs to a file or to shared memory.
+    pub of_file: bool,
+    /// Nobody else has it mapped; always false of the page of zeros.
+    pub exclusive: bool,
+}
 
 impl AddressSpace {
     /// A copy of the region that contains the address, or of the next one above.
@@ -58,5 +71,22 @@ impl AddressSpace {
             }
             Ok(())
         })
+    }
+
+    /// What a page has in memory; `None` when it has nothing, or nothing that may be accessed.
+    pub fn present_page(&self, page: UserAddr) -> Option<PresentPage> {
+        let entry = self.entry_at(page.as_u64())?;
+        if !entry.is_present() {
+            return None;
+        }
+        let frame_number = entry.physical().as_u64() >> PAGE_SHIFT;
+        let counted = !entry.contains(UNCOUNTED);
+        let private = entry.contains(PRIVATE);
+        let exclusive = counted
+            && Frame::try_from_physical(entry.physical()).is_some_and(|frame| {
+                // Its own reference and the one just taken; a file's page has its cache's, too.
+                frame.references() <= if private { 2 } else { 3 }
+            });
+        Some(PresentPage { frame_number, of_file: counted && !private, exclusive })
     }
 }

@@ -62,6 +62,7 @@ pub use account::{
 };
 pub use error::MapError;
 pub use futex::FutexKey;
+pub use inspect::PresentPage;
 pub use request::{
     Advice, Limits, LockAllFlags, MapBacking, MapFlags, MapRequest, Protection, RemapFlags, SyncMode,
 };

@@ -124,9 +124,14 @@ impl AddressSpace {
         unsafe { self.tables.tree().find(page) }.map_or(Entry::EMPTY, |cell| cell.load())
     }
 
+    /// The entry of a page, if a region contains the page.
+    pub(super) fn entry_at(&self, page: u64) -> Option<Entry> {
+        let regions = self.regions.read();
+        regions.find(page).map(|_| self.entry_under_lock(page))
+    }
+
     /// Whether a page has a frame.
     pub(super) fn has_page(&self, page: u64) -> bool {
-        let regions = self.regions.read();
-        regions.find(page).is_some() && !self.entry_under_lock(page).is_empty()
+        self.entry_at(page).is_some_and(|entry| !entry.is_empty())
     }
 }

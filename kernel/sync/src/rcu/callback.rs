@@ -158,16 +158,24 @@ struct Lists {
     wait: List,
     wait_for: u64,
     done: List,
+    /// Callbacks ever put in.
+    queued: u64,
 }
 
 struct Local {
     lists: IrqSpinLock<Lists>,
-    /// Callbacks in all three lists.
+    /// Callbacks in all three lists, and the one that is running. Raised under the lock.
     count: AtomicU64,
 }
 
 static LOCAL: PerCpu<Local> = per_cpu!(Local {
-    lists: IrqSpinLock::new(Lists { next: List::new(), wait: List::new(), wait_for: 0, done: List::new() }),
+    lists: IrqSpinLock::new(Lists {
+        next: List::new(),
+        wait: List::new(),
+        wait_for: 0,
+        done: List::new(),
+        queued: 0
+    }),
     count: AtomicU64::new(0),
 });
 
@@ -183,8 +191,13 @@ pub fn set_request_hook(hook: fn()) {
 fn enqueue(header: *mut Header) {
     let _preemption = machine::preempt::disable();
     let local = LOCAL.this();
-    local.lists.lock().next.push(header);
-    if local.count.fetch_add(1, Ordering::Relaxed) == 0 {
+    let is_first = {
+        let mut lists = local.lists.lock();
+        lists.next.push(header);
+        lists.queued += 1;
+        local.count.fetch_add(1, Ordering::Relaxed) == 0
+    };
+    if is_first {
         let hook = REQUEST_HOOK.load(Ordering::Acquire);
         if !hook.is_null() {
             // SAFETY: a non-null pointer was stored from a `fn()` in `set_request_hook`.
@@ -210,9 +223,33 @@ pub fn invoke(limit: u32) -> bool {
         let Some(header) = local.lists.lock().done.pop() else { return false };
         // SAFETY: the list owned the header; its grace period is over; `run` consumes it.
         unsafe { ((*header).run)(header) };
-        local.count.fetch_sub(1, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `progress`.
+        local.count.fetch_sub(1, Ordering::Release);
     }
     !local.lists.lock().done.is_empty()
+}
+
+/// Callbacks that have run on a CPU, and those that were ever queued there.
+fn progress(local: &Local) -> (u64, u64) {
+    let lists = local.lists.lock();
+    // Acquire: what the callbacks did is visible.
+    (lists.queued - local.count.load(Ordering::Acquire), lists.queued)
+}
+
+/// Waits until everything that was handed to RCU before this call, on any CPU, has been dropped or has run. May sleep.
+pub fn barrier() {
+    for cpu in grace_period::all_cpus().iter() {
+        wait_for_queued(LOCAL.of(cpu));
+    }
+}
+
+/// Waits until what is queued on a CPU now has run.
+fn wait_for_queued(local: &Local) {
+    let (ran, target) = progress(local);
+    if ran < target {
+        // Callbacks of a CPU run in the order in which they were queued.
+        grace_period::wait(&|| progress(local).0 >= target);
+    }
 }
 
 fn advance(local: &Local) {
@@ -260,6 +297,37 @@ mod tests {
         assert_eq!(runs.load(Ordering::Relaxed), 0, "not before the grace period");
         run_all();
         assert_eq!(runs.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn barrier_waits_for_what_was_queued_before() {
+        // Of this CPU only: other tests leave callbacks on theirs.
+        let local = {
+            let _preemption = machine::preempt::disable();
+            LOCAL.this()
+        };
+        let runs = Arc::new(AtomicU32::new(0));
+        for _ in 0..5 {
+            let counted = runs.clone();
+            call(Box::new(move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+            }));
+        }
+        let done = Arc::new(AtomicU32::new(0));
+        let waiter = {
+            let (runs, done) = (runs.clone(), done.clone());
+            std::thread::spawn(move || {
+                wait_for_queued(local);
+                done.store(runs.load(Ordering::Relaxed), Ordering::Relaxed);
+            })
+        };
+        while !waiter.is_finished() {
+            let _preemption = machine::preempt::disable();
+            grace_period::quiescent();
+            invoke(1);
+        }
+        waiter.join().unwrap();
+        assert_eq!(done.load(Ordering::Relaxed), 5);
     }
 
     #[test]

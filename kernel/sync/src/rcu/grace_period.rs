@@ -100,7 +100,7 @@ fn is_quiescent(cpu: CpuId) -> bool {
 }
 
 /// The CPUs that may be inside a read section.
-fn all_cpus() -> CpuSet {
+pub(super) fn all_cpus() -> CpuSet {
     #[cfg(not(target_os = "none"))]
     return machine::hosted::cpus_in_use();
     #[cfg(target_os = "none")]
@@ -168,8 +168,13 @@ pub fn force() {
 
 /// Waits until every read section that is running now has ended. May sleep.
 pub fn synchronize() {
-    assert!(preempt::count() == 0 && !interrupt::in_interrupt(), "waiting for readers may sleep");
     let number = request();
+    wait(&|| completed() >= number);
+}
+
+/// Waits for something that grace periods bring about, and hurries them. May sleep.
+pub(super) fn wait(reached: &dyn Fn() -> bool) {
+    assert!(preempt::count() == 0 && !interrupt::in_interrupt(), "waiting for readers may sleep");
     let done = || {
         let guard = preempt::disable();
         // The count is ours alone: this thread is in no read section.
@@ -178,7 +183,7 @@ pub fn synchronize() {
         }
         force();
         drop(guard);
-        completed() >= number
+        reached()
     };
     let hook = WAIT_HOOK.load(Ordering::Acquire);
     if hook.is_null() {

@@ -12,7 +12,7 @@ mod callback;
 mod grace_period;
 mod pointer;
 
-pub use callback::{RcuBox, call, invoke, pending, set_request_hook};
+pub use callback::{RcuBox, barrier, call, invoke, pending, set_request_hook};
 pub use grace_period::{
     WaitHook, completed, force, idle_enter, idle_exit, quiescent, set_wait_hook, synchronize,
 };

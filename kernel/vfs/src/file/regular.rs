@@ -9,6 +9,7 @@ use memory::file_cache::{CacheError, FileCache};
 
 use super::open_file::{OpenFile, SeekFrom};
 use crate::attributes::{FileKind, SET_GROUP_ID, SET_USER_ID};
+use crate::credentials::{Capabilities, caller_has};
 use crate::flags::OpenFlags;
 use crate::inode::InodeHead;
 use crate::{Error, Result};
@@ -49,7 +50,7 @@ pub fn read_cache(
 }
 
 /// Writes to the pages: at the end with `O_APPEND`, else at the position; stamps the modification, and takes
-/// set-user-id and set-group-id bits away. `strip` says whether the writer lacks the capability to keep them.
+/// set-user-id and set-group-id bits away.
 pub fn write_cache(
     file: &OpenFile,
     cache: &FileCache,
@@ -75,10 +76,14 @@ pub fn write_cache(
     Ok(number)
 }
 
-/// Takes set-user-id away, and set-group-id if it is one (with group execution), as a write by anybody does.
+/// Takes set-user-id away, and set-group-id if it is one (with group execution), as a write by anybody does who lacks
+/// the capability to keep them.
 pub(crate) fn strip_set_id(inode: &InodeHead) {
     let mode = inode.mode();
     if mode & (SET_USER_ID | SET_GROUP_ID) == 0 || inode.kind != FileKind::Regular {
+        return;
+    }
+    if caller_has(Capabilities::FSETID) {
         return;
     }
     let mut stripped = mode & !SET_USER_ID;

@@ -17,6 +17,15 @@ use crate::{Error, Result};
 /// Most bytes that one call moves, as on Linux.
 pub const TRANSFER_MAX: usize = 0x7fff_f000;
 
+/// Fails with `EINVAL` when a transfer would end beyond the largest position.
+#[inline]
+fn check_range(position: u64, length: usize) -> Result<()> {
+    match position.checked_add(length as u64) {
+        Some(end) if end <= i64::MAX as u64 => Ok(()),
+        _ => Err(Error::Invalid),
+    }
+}
+
 impl OpenFile {
     /// `read`, `readv`.
     pub fn read(self: &Arc<Self>, sink: &mut Sink<'_>) -> Result<usize> {
@@ -25,7 +34,10 @@ impl OpenFile {
             return Err(Error::IsDirectory);
         }
         let result = if self.features().contains(FileFeatures::SEEKABLE) {
-            self.with_position(|position| self.operations().read(self, position, sink))
+            self.with_position(|position| {
+                check_range(*position, sink.remaining())?;
+                self.operations().read(self, position, sink)
+            })
         } else {
             self.operations().read(self, &mut 0, sink)
         };
@@ -39,7 +51,10 @@ impl OpenFile {
     pub fn write(self: &Arc<Self>, source: &mut Source<'_>) -> Result<usize> {
         self.check_writable()?;
         let result = if self.features().contains(FileFeatures::SEEKABLE) {
-            self.with_position(|position| self.operations().write(self, position, source))
+            self.with_position(|position| {
+                check_range(*position, source.remaining())?;
+                self.operations().write(self, position, source)
+            })
         } else {
             self.operations().write(self, &mut 0, source)
         };
@@ -74,6 +89,7 @@ impl OpenFile {
         if self.inode().kind == FileKind::Directory {
             return Err(Error::IsDirectory);
         }
+        check_range(position, sink.remaining())?;
         let result = self.operations().read(self, &mut position, sink);
         if inotify::active() && matches!(result, Ok(number) if number > 0) {
             inotify::report_file(self, EventMask::ACCESS);
@@ -86,6 +102,7 @@ impl OpenFile {
         let mut position = u64::try_from(position).map_err(|_| Error::Invalid)?;
         self.check_seekable()?;
         self.check_writable()?;
+        check_range(position, source.remaining())?;
         let result = self.operations().write(self, &mut position, source);
         self.after_write(result)
     }

@@ -24,4 +24,4 @@ pub use directory::{Directory, StaticDirectory};
 pub use file::{File, GeneratedFile, knob, text_file};
 pub use inode::{Body, Link, Node};
 pub use path_tree::PathTree;
-pub use tree::{new_superblock, next_number};
+pub use tree::{TRAITS, new_superblock, next_number};

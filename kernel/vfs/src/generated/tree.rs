@@ -34,10 +34,22 @@ impl SuperblockOperations for Computed {
     }
 }
 
-/// A file system with this root.
-pub fn new_superblock(file_system: &'static str, magic: u64, root: Node) -> Result<Arc<Superblock>> {
-    let traits =
-        SuperblockTraits { volatile: true, no_negative_entries: true, no_devices: true, no_execute: true };
+/// The properties of a computed tree.
+pub const TRAITS: SuperblockTraits = SuperblockTraits {
+    volatile: true,
+    no_negative_entries: true,
+    lookup_only: false,
+    no_devices: true,
+    no_execute: true,
+};
+
+/// A file system with this root; `traits` are [`TRAITS`] or stricter.
+pub fn new_superblock(
+    file_system: &'static str,
+    magic: u64,
+    traits: SuperblockTraits,
+    root: Node,
+) -> Result<Arc<Superblock>> {
     let root = Node { number: 1, ..root };
     Superblock::new(file_system, magic, traits, allocation::boxed(Computed)?, |superblock| {
         root.into_inode(superblock)

@@ -137,14 +137,15 @@ impl MountNamespace {
         self.unmount_tree(&mount)
     }
 
-    /// References of an idle attached mount: the parent's child list, the name space's list, and the caller's. An
-    /// older child list that waits for a grace period may hold one more: then waiting for it decides.
+    /// References of an idle attached mount: the parent's child list, the name space's list, and the caller's. Older
+    /// child lists and attachments of mounts that were on it may hold more until they are dropped after a grace
+    /// period: then waiting for that decides.
     fn in_use(mount: &Arc<Mount>) -> bool {
         const REFERENCES_WHEN_IDLE: usize = 3;
         if Arc::strong_count(mount) <= REFERENCES_WHEN_IDLE {
             return false;
         }
-        sync::rcu::synchronize();
+        sync::rcu::barrier();
         Arc::strong_count(mount) > REFERENCES_WHEN_IDLE
     }
 

@@ -23,12 +23,39 @@ fn pipe_of(inode: &Inode) -> Result<Arc<Pipe>> {
     object.downcast().map_err(|_| Error::Io)
 }
 
-fn wait_for_other(queue: &WaitQueue, openings: &AtomicU32, present: impl Fn() -> bool) -> Result<()> {
-    let before = openings.load(Ordering::Acquire);
-    if present() {
-        return Ok(());
+/// The other end as it was before this one was opened. Who waits there may go on, transfer and be gone again as soon as
+/// it sees this end: what was seen later would say that nobody has been there.
+struct OtherEnd<'a> {
+    queue: &'a WaitQueue,
+    openings: &'a AtomicU32,
+    number: &'a AtomicU32,
+    openings_before: u32,
+    was_open: bool,
+}
+
+impl<'a> OtherEnd<'a> {
+    /// Looked at by who opens for reading only (`for_reading`) or for writing only.
+    fn look(pipe: &'a Pipe, for_reading: bool) -> Self {
+        let (queue, openings, number) = if for_reading {
+            (&pipe.read_queue, &pipe.writer_openings, &pipe.writers)
+        } else {
+            (&pipe.write_queue, &pipe.reader_openings, &pipe.readers)
+        };
+        let openings_before = openings.load(Ordering::Acquire);
+        let was_open = number.load(Ordering::Acquire) > 0;
+        Self { queue, openings, number, openings_before, was_open }
     }
-    wait::interruptible(queue, || openings.load(Ordering::Acquire) != before || present())
+
+    /// Waits until it is open, or was for a moment.
+    fn wait(&self) -> Result<()> {
+        if self.was_open {
+            return Ok(());
+        }
+        wait::interruptible(self.queue, || {
+            self.openings.load(Ordering::Acquire) != self.openings_before
+                || self.number.load(Ordering::Acquire) > 0
+        })
+    }
 }
 
 /// Opens a FIFO.
@@ -38,6 +65,7 @@ pub(crate) fn open_fifo(inode: &Inode, flags: OpenFlags) -> Result<Arc<dyn FileO
     if flags.writable() && !flags.readable() && non_block && !pipe.has_readers() {
         return Err(Error::NoDeviceAddress);
     }
+    let other = OtherEnd::look(&pipe, flags.readable());
     pipe.opened(flags);
     // Who opens the other end may be waiting for this one, on the queue of its own direction.
     if flags.readable() {
@@ -46,20 +74,41 @@ pub(crate) fn open_fifo(inode: &Inode, flags: OpenFlags) -> Result<Arc<dyn FileO
     if flags.writable() {
         pipe.read_queue.wake_all();
     }
-    let waited = match (flags.readable(), flags.writable()) {
-        (true, false) if !non_block => {
-            wait_for_other(&pipe.read_queue, &pipe.writer_openings, || pipe.has_writers())
-        }
-        (false, true) if !non_block => {
-            wait_for_other(&pipe.write_queue, &pipe.reader_openings, || pipe.has_readers())
-        }
-        _ => Ok(()),
-    };
+    let both = flags.readable() == flags.writable();
+    let waited = if both || non_block { Ok(()) } else { other.wait() };
     match waited {
         Ok(()) => Ok(pipe),
         Err(error) => {
             pipe.closed(flags);
             Err(error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The other end was waiting for this one, and is gone before this one looks again.
+    #[test]
+    fn a_writer_that_left_at_once_was_there() {
+        sched::current();
+        let pipe = Pipe::new().unwrap();
+        pipe.opened(OpenFlags::WRITE_ONLY);
+        let writer = OtherEnd::look(&pipe, true);
+        pipe.opened(OpenFlags::empty());
+        pipe.closed(OpenFlags::WRITE_ONLY);
+        assert_eq!(writer.wait(), Ok(()));
+    }
+
+    #[test]
+    fn a_reader_that_came_and_went_was_there() {
+        sched::current();
+        let pipe = Pipe::new().unwrap();
+        let reader = OtherEnd::look(&pipe, false);
+        pipe.opened(OpenFlags::WRITE_ONLY);
+        pipe.opened(OpenFlags::empty());
+        pipe.closed(OpenFlags::empty());
+        assert_eq!(reader.wait(), Ok(()));
     }
 }

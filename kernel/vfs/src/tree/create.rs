@@ -69,6 +69,9 @@ impl PathContext<'_> {
         if find_entry_locked(&parent.dentry, name.as_bytes())?.is_some() {
             return Err(Error::Exists);
         }
+        if parent.mount.superblock().traits().lookup_only {
+            return Err(Error::NotFound);
+        }
         parent.mount.writable()?;
         check_access(parent.inode()?, Access::WRITE | Access::EXECUTE, self.credentials)
     }
