@@ -4,6 +4,7 @@
 //! A session's pointer to its terminal and the terminal's to its session are both cleared when either ends.
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use tty::Terminal;
 use tty::job_control::{Caller, GroupId, JobControl, SessionId, TtySignal};
@@ -17,11 +18,18 @@ use crate::signal::information::SignalInformation;
 use crate::signal::send;
 use crate::signal::set::Signal;
 
-/// The leader of a session has ended: the terminal is free again, its foreground group gets SIGHUP and SIGCONT.
+/// The leader of a session has ended: the terminal is free again, its foreground group gets SIGHUP and SIGCONT. If it
+/// has hung up before, only the leader was told, and this is when the group is.
 pub(crate) fn session_leader_ended(process: &Arc<Process>) {
-    let terminal = process.group().session().terminal.lock().take();
+    let group = process.group();
+    let session = group.session();
+    let terminal = session.terminal.lock().take();
     if let Some(terminal) = terminal {
         terminal.disassociate(true);
+    } else if let Some(group) = table::group(session.hung_up_group.swap(0, Ordering::Relaxed)) {
+        for signal in [Signal::SIGHUP, Signal::SIGCONT] {
+            send::to_group(&group, SignalInformation::from_kernel(signal));
+        }
     }
 }
 
@@ -101,7 +109,11 @@ impl JobControl for Control {
         }
     }
 
-    fn hang_up_session(&self, session: SessionId) {
+    fn hang_up_session(&self, session: SessionId, foreground: Option<GroupId>) {
+        if let (Some(session), Some(group)) = (table::session(session.0), foreground) {
+            // Relaxed: the leader finds it when it exits, after the signal below.
+            session.hung_up_group.store(group.0, Ordering::Relaxed);
+        }
         if let Some(leader) = table::process(session.0) {
             for signal in [Signal::SIGHUP, Signal::SIGCONT] {
                 let _ = send::to_process(&leader, SignalInformation::from_kernel(signal));

@@ -63,8 +63,9 @@ pub trait JobControl: Sync {
     fn forget_terminal(&self, session: SessionId);
     /// Sends a signal to all processes of a group.
     fn signal_group(&self, group: GroupId, signal: TtySignal);
-    /// Sends SIGHUP and SIGCONT to the leader of a session.
-    fn hang_up_session(&self, session: SessionId);
+    /// Sends SIGHUP and SIGCONT to the leader of a session whose terminal hung up; when the leader exits, to the group
+    /// that was in the foreground.
+    fn hang_up_session(&self, session: SessionId, foreground: Option<GroupId>);
     /// The session of a process group; None if there is no such group.
     fn session_of_group(&self, group: GroupId) -> Option<SessionId>;
     /// Whether no process of the group has a parent in another group of its session.

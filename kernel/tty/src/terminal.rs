@@ -308,15 +308,9 @@ impl Terminal {
             state.output.clear();
             (state.session.take(), state.foreground.take())
         };
-        if let Some(control) = job_control() {
-            if let Some(session) = session {
-                control.hang_up_session(session);
-                control.forget_terminal(session);
-            }
-            if let Some(group) = foreground {
-                control.signal_group(group, TtySignal::HangUp);
-                control.signal_group(group, TtySignal::Continue);
-            }
+        if let (Some(control), Some(session)) = (job_control(), session) {
+            control.forget_terminal(session);
+            control.hang_up_session(session, foreground);
         }
         self.wake_readers();
         self.wake_writers();

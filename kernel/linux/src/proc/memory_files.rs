@@ -136,7 +136,7 @@ impl FileOperations for PageMap {
 
     fn read(&self, _file: &OpenFile, position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {
         const END: u64 = (machine::address::USER_END as u64 >> PAGE_SHIFT) * ENTRY_BYTES as u64;
-        if *position % ENTRY_BYTES as u64 != 0 || sink.remaining() % ENTRY_BYTES != 0 {
+        if !position.is_multiple_of(ENTRY_BYTES as u64) || !sink.remaining().is_multiple_of(ENTRY_BYTES) {
             return Err(Error::Invalid);
         }
         let Some(space) = self.memory.0.upgrade() else { return Ok(0) };

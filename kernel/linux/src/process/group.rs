@@ -9,7 +9,7 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use sync::SpinLock;
 use tty::Terminal;
@@ -23,14 +23,21 @@ pub struct Session {
     id: Pid,
     /// The controlling terminal.
     pub(crate) terminal: SpinLock<Option<Arc<Terminal>>>,
+    /// The group that was in the foreground of the terminal when that hung up; 0: it did not.
+    pub(crate) hung_up_group: AtomicU32,
     groups: AtomicUsize,
 }
 
 impl Session {
     /// A new session; its first group is made with [`ProcessGroup::new`].
     pub fn new(id: Pid) -> Result<Arc<Session>, Errno> {
-        memory::fallible::try_arc(Session { id, terminal: SpinLock::new(None), groups: AtomicUsize::new(0) })
-            .map_err(|_| Errno::ENOMEM)
+        let session = Session {
+            id,
+            terminal: SpinLock::new(None),
+            hung_up_group: AtomicU32::new(0),
+            groups: AtomicUsize::new(0),
+        };
+        memory::fallible::try_arc(session).map_err(|_| Errno::ENOMEM)
     }
 
     /// Its number: the pid of the process that made it.

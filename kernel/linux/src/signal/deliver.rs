@@ -167,11 +167,17 @@ fn park_if_stopped(task: &mut Task) -> bool {
         let mut signals = process.signals.lock();
         match signals.stop {
             StopState::Running => return false,
-            StopState::Stopped(_) => None,
-            StopState::Stopping(signal) => note_parked(&mut signals, signal),
+            StopState::Stopped(_) => {
+                task.thread.stopped.store(true, Ordering::Relaxed);
+                None
+            }
+            StopState::Stopping(signal) => {
+                // Before a parent can learn of the stop and look.
+                task.thread.stopped.store(true, Ordering::Relaxed);
+                note_parked(&mut signals, signal)
+            }
         }
     };
-    task.thread.stopped.store(true, Ordering::Relaxed);
     if let Some(signal) = completed {
         crate::wait::tell_parent_of_stop(&process, ChildEvent::Stopped, signal);
     }
