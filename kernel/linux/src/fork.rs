@@ -416,6 +416,7 @@ fn prepare_kernel_thread(
     builder.affinity = me.affinity();
     builder.policy = me.policy();
     builder.nice = me.nice();
+    builder.locked_stack = request.flags.contains(CloneFlags::THREAD) && me.stack_is_locked();
     builder.user = UserStart::CopyOfCurrent;
     builder.fs_base = request.flags.contains(CloneFlags::SETTLS).then_some(request.tls);
     builder.address_space = Some(child.address_space.clone());

@@ -345,11 +345,24 @@ pub fn mlockall(task: &mut Task, flags: u32) -> SysResult {
         return Err(Errno::EINVAL);
     }
     may_lock(task)?;
-    task.address_space.lock_all(flags).map(|()| 0).map_err(errno_of)
+    task.address_space.lock_all(flags).map_err(errno_of)?;
+    lock_kernel_stacks(task, true);
+    Ok(0)
+}
+
+/// A program that locks its memory wants no delays by page faults: its threads' kernel stacks get all their pages, too.
+/// Threads that it makes later share the fate of the one that makes them.
+fn lock_kernel_stacks(task: &Task, locked: bool) {
+    for thread in task.process().threads() {
+        if let Some(kernel) = thread.kernel_thread() {
+            kernel.set_stack_locked(locked);
+        }
+    }
 }
 
 /// Undoes mlockall.
 pub fn munlockall(task: &mut Task) -> SysResult {
+    lock_kernel_stacks(task, false);
     task.address_space.unlock_all().map(|()| 0).map_err(errno_of)
 }
 

@@ -2,14 +2,19 @@
 //!
 //! The kernel is built with frame pointers: each frame holds the caller's frame pointer and, above it, the return
 //! address. The walk believes nothing: it reads only mapped kernel memory, goes only upwards, and ends after
-//! [`FRAMES_MAX`] frames, at the first word that is not code, or at a frame pointer of 0 (the bottom of a stack).
+//! [`WALK_MAX`] frames, at the first word that is not code, or at a frame pointer of 0 (the bottom of a stack).
+//!
+//! Printed, a frame that repeats itself (recursion) takes one line and a count, so that a stack that overflowed shows
+//! who began the recursion.
 
 use crate::backend;
 use crate::symbols;
 use core::fmt;
 
-/// Most frames reported; deep recursion repeats itself.
+/// Most frames listed by [`Backtrace::addresses`], and most lines printed.
 pub const FRAMES_MAX: usize = 64;
+/// Most frames looked at for printing: more than the largest stack holds of frames of 128 bytes.
+const WALK_MAX: usize = 4096;
 /// Farthest that a caller's frame lies above its callee's: the biggest stack.
 const STACK_BYTES_MAX: usize = 1 << 20;
 
@@ -36,6 +41,10 @@ impl Backtrace {
 
     /// The code addresses, innermost first: where execution stands, then return addresses.
     pub fn addresses(&self) -> impl Iterator<Item = usize> + use<> {
+        self.walk().take(FRAMES_MAX)
+    }
+
+    fn walk(&self) -> impl Iterator<Item = usize> + use<> {
         let mut frame = self.frame;
         let callers = core::iter::from_fn(move || {
             let [next, address] = backend::backtrace::read_frame(frame)?;
@@ -43,20 +52,48 @@ impl Backtrace {
             frame = if goes_up { next } else { 0 };
             backend::backtrace::is_code(address).then_some(address)
         });
-        self.instruction.into_iter().chain(callers).take(FRAMES_MAX)
+        self.instruction.into_iter().chain(callers).take(WALK_MAX)
     }
+}
+
+/// Each address with the number of times that it follows itself.
+fn collapse(addresses: impl Iterator<Item = usize>) -> impl Iterator<Item = (usize, usize)> {
+    let mut addresses = addresses.peekable();
+    core::iter::from_fn(move || {
+        let address = addresses.next()?;
+        let mut repeats = 0;
+        while addresses.next_if_eq(&address).is_some() {
+            repeats += 1;
+        }
+        Some((address, repeats))
+    })
 }
 
 impl fmt::Display for Backtrace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, address) in self.addresses().enumerate() {
+        for (index, (address, repeats)) in collapse(self.walk()).take(FRAMES_MAX).enumerate() {
             // A return address may be the first of the next function; the call is before it.
             let inside = if index == 0 && self.instruction.is_some() { address } else { address - 1 };
             match symbols::resolve(inside) {
                 Some(symbol) => writeln!(formatter, "  {address:#x} {symbol}")?,
                 None => writeln!(formatter, "  {address:#x}")?,
             }
+            if repeats > 0 {
+                writeln!(formatter, "  ... {repeats} more times")?;
+            }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_frames_are_counted() {
+        let lines: Vec<_> = collapse([7, 5, 5, 5, 9, 5, 2, 2].into_iter()).collect();
+        assert_eq!(lines, [(7, 0), (5, 2), (9, 0), (5, 0), (2, 1)]);
+        assert_eq!(collapse(core::iter::empty()).next(), None);
     }
 }

@@ -15,6 +15,20 @@ pub struct KernelContext {
     stack_pointer: u64,
 }
 
+/// Where a thread that was parked in a page fault continues: what [`starling_switch`] and `starling_resume_parked` pop.
+#[cfg(target_os = "none")]
+#[repr(C)]
+struct Resumption {
+    /// r15 r14 r13
+    unused: [u64; 3],
+    /// r12
+    complete_switch: u64,
+    rbx: u64,
+    rbp: u64,
+    instruction: u64,
+    frame: crate::TrapFrame,
+}
+
 /// Words that `switch` pops, and what a new thread's stack must hold: r15 r14 r13 r12 rbx rbp rip.
 const INITIAL_WORDS: usize = 7;
 
@@ -46,10 +60,53 @@ impl KernelContext {
         Self { stack_pointer: base }
     }
 
+    /// Makes the thread, which is parked with these registers, continue from what [`resume_parked_at`] will write.
+    ///
+    /// # Safety
+    /// The thread was switched away from just now and runs nowhere; before it is switched to, [`resume_parked_at`] is
+    /// called with the same registers.
+    #[cfg(target_os = "none")]
+    pub unsafe fn park(&mut self, frame: &crate::TrapFrame) {
+        self.stack_pointer = resumption_address(frame);
+    }
+
     /// The saved stack pointer: the lowest live address of the thread's stack.
     pub fn stack_pointer(&self) -> VirtAddr {
         VirtAddr::new(self.stack_pointer)
     }
+}
+
+/// The lowest address that a parked thread with these registers needs in order to continue.
+#[cfg(target_os = "none")]
+pub fn resumption_address(frame: &crate::TrapFrame) -> u64 {
+    let frame_bytes = size_of::<crate::TrapFrame>();
+    // The frame is 16-byte aligned, as the code that is called next to it expects.
+    (frame.rsp & !15) - frame_bytes as u64 - core::mem::offset_of!(Resumption, frame) as u64
+}
+
+/// Writes what a parked thread needs to continue beneath its stack pointer. When it is switched to, it first calls
+/// `complete_switch` there, with interrupts off, and then goes on with the registers of `frame`.
+///
+/// # Safety
+/// The thread that `frame` belongs to runs nowhere, and its stack is mapped down to [`resumption_address`].
+#[cfg(target_os = "none")]
+pub unsafe fn resume_parked_at(frame: &crate::TrapFrame, complete_switch: extern "C" fn()) {
+    let resumption = Resumption {
+        unused: [0; 3],
+        complete_switch: complete_switch as usize as u64,
+        rbx: 0,
+        rbp: frame.rbp,
+        instruction: starling_resume_parked as *const () as u64,
+        frame: *frame,
+    };
+    // SAFETY: the memory is mapped (caller), and nothing beneath a stack pointer is in use (no red zone on this target).
+    unsafe { (resumption_address(frame) as *mut Resumption).write(resumption) };
+}
+
+#[cfg(target_os = "none")]
+// SAFETY: defined by the entry stubs; only its address is used.
+unsafe extern "C" {
+    fn starling_resume_parked();
 }
 
 // SAFETY: the assembly of this file defines both, with these signatures.

@@ -47,6 +47,8 @@ pub struct Fault;
 pub enum StackFault {
     /// The page was within the window and is mapped now: restart the instruction.
     Grown,
+    /// The page is within the window, but there is no frame for it.
+    Starved,
     /// The address lies in the guard of the running thread's slot.
     Overflow,
     /// The address is in a slot that is not the running thread's: a kernel bug.
@@ -59,11 +61,16 @@ pub enum StackFault {
 #[derive(Clone, Copy)]
 pub struct StackHooks {
     /// Called on the #PF stack with interrupts off for a kernel-mode fault in the thread-slot range:
-    /// (faulting address, interrupted stack pointer). Takes no lock, allocates nothing, logs nothing.
-    pub grow: fn(VirtAddr, VirtAddr) -> StackFault,
+    /// (faulting address, interrupted stack pointer, whether the interrupted code may sleep). Takes no lock, allocates
+    /// nothing, logs nothing.
+    pub grow: fn(VirtAddr, VirtAddr, bool) -> StackFault,
     /// Backs the running thread's stack down to the address; called with interrupts off before the
-    /// trap code copies a frame there.
-    pub ensure: fn(VirtAddr),
+    /// trap code copies a frame there. False when that many bytes beneath the address are not in the stack: then the
+    /// thread must not be stopped here.
+    pub ensure: fn(VirtAddr, u64) -> bool,
+    /// There is no frame to grow with: parks the thread, if the flag says that it may sleep, or panics; never returns.
+    #[cfg(target_os = "none")]
+    pub starved: fn(&TrapFrame, VirtAddr, bool) -> !,
     /// The running thread overflowed its stack; kills it or panics, never returns.
     #[cfg(target_os = "none")]
     pub overflow: fn(&TrapFrame, VirtAddr) -> !,

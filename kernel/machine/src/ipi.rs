@@ -39,6 +39,12 @@ pub fn set_handler(ipi: Ipi, handler: fn()) {
     ipi.hook().set(handler);
 }
 
+/// Interrupts a processor whatever it does. It only counts that (vector 2): tests use it to hit any instruction. Nothing
+/// happens on the hosted machine.
+pub fn send_non_maskable(target: CpuId) {
+    backend::ipi::send_non_maskable(target);
+}
+
 /// Stops all other processors for good, whatever they do, by non-maskable interrupt.
 pub fn stop_other_cpus() {
     backend::ipi::stop_other_cpus();

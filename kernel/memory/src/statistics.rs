@@ -198,8 +198,6 @@ pub fn write_vmstat(out: &mut dyn fmt::Write) -> fmt::Result {
         ("zeroed_miss", events.zeroed_misses),
         ("pcp_refill", events.refills),
         ("pcp_drain", events.drains),
-        ("kstack_1k", 0),
-        ("kstack_2k", 0),
     ] {
         writeln!(out, "{name} {value}")?;
     }

@@ -88,6 +88,8 @@ pub(crate) fn note_quiescence() {
 enum Reason {
     Voluntary,
     Preempted,
+    /// It cannot go on before its stack can grow.
+    Parked,
 }
 
 fn dispatch(reason: Reason) {
@@ -104,7 +106,7 @@ fn dispatch(reason: Reason) {
     // SAFETY: the running thread is alive.
     let previous = unsafe { &*queue.current() };
     let stays = keep_previous(cpu, queue, previous, reason);
-    let next = choose(queue, stays, now_ns);
+    let next = choose(queue, stays, reason == Reason::Parked, now_ns);
     if ptr::eq(next, previous) {
         if queue.slice_end_ns() <= now_ns || queue.slice_end_ns() == NO_SLICE_END {
             queue.start_slice(now_ns);
@@ -142,15 +144,20 @@ fn keep_previous(cpu: &Cpu, queue: &mut RunQueue, previous: &Thread, reason: Rea
     true
 }
 
-/// Chooses the next thread: the best one whose stack this CPU can back. The idle thread is always one.
-fn choose(queue: &mut RunQueue, stays: bool, now_ns: u64) -> &'static Thread {
+/// Chooses the next thread: the best one whose stack this CPU can back. The idle thread is always one. A running thread that
+/// is parked waits with the others, and is not chosen.
+fn choose(queue: &mut RunQueue, stays: bool, parked: bool, now_ns: u64) -> &'static Thread {
     /// Threads passed over because of their stacks, before the CPU rather idles for a moment.
     const REFUSALS_MAX: usize = 4;
     /// When to look again at those who were passed over.
     const RETRY_NS: u64 = 500_000;
     let mut refused = [ptr::null(); REFUSALS_MAX];
     let mut refusals = 0;
-    let mut competes = stays;
+    let mut competes = stays && !parked;
+    if stays && parked {
+        // SAFETY: the running thread is alive.
+        queue.put_back(unsafe { &*queue.current() });
+    }
     let chosen = loop {
         if refusals == REFUSALS_MAX {
             break queue.idle();
@@ -160,8 +167,12 @@ fn choose(queue: &mut RunQueue, stays: bool, now_ns: u64) -> &'static Thread {
             next = queue.pick(false);
         }
         let Some(next) = next else { break queue.idle() };
-        // SAFETY: a runnable thread is alive; this CPU is about to switch to it, or it runs here already.
-        if ptr::eq(next, queue.current()) || stack::admit(unsafe { (*next).stack() }, cpu::current()) {
+        let admitted = match ptr::eq(next, queue.current()) {
+            true => !parked,
+            // SAFETY: a runnable thread is alive; this CPU is about to switch to it.
+            false => stack::admit(unsafe { (*next).stack() }, cpu::current()),
+        };
+        if admitted {
             break next;
         }
         // A current thread that lost against the refused one is in the tree by now.
@@ -216,7 +227,7 @@ fn finish_switch() {
     // SAFETY: the thread that was switched away from is alive: if dead, its last reference is dropped below.
     let thread = unsafe { &*previous };
     // SAFETY: this CPU has just switched away from the thread, and its state is saved in the context.
-    unsafe { stack::left(thread.stack(), (*thread.context.get()).stack_pointer()) };
+    unsafe { stack::left(thread.stack(), &mut *thread.context.get()) };
     let moving = thread.state.is_moving();
     let dead = thread.state.is_dead();
     // Release: pairs with the Acquire in `placement::enqueue`; the context is saved.
@@ -272,6 +283,27 @@ pub fn abandon_current() -> ! {
     thread.state.die();
     dispatch(Reason::Voluntary);
     unreachable!("a dead thread is never chosen");
+}
+
+/// Switches away from the current thread, whose stack waits for a frame and whose registers are kept elsewhere. On the
+/// page-fault stack, with interrupts off and preemption enabled.
+#[cfg(target_os = "none")]
+pub(crate) fn leave_parked() -> ! {
+    debug_assert!(preempt::count() == 0, "a thread in an atomic section cannot wait");
+    dispatch(Reason::Parked);
+    unreachable!("a parked thread continues from its registers")
+}
+
+/// What a parked thread does first when it has been switched to: completes the switch, as `dispatch` does. On its own
+/// stack, with interrupts off before and after.
+#[cfg(target_os = "none")]
+pub(crate) extern "C" fn finish_parked_switch() {
+    finish_switch();
+    preempt::set_count(0);
+    if preempt::need_resched() {
+        preempt_hook();
+        interrupt::disable_unguarded();
+    }
 }
 
 /// Calls the registered death hook.

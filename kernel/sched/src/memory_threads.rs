@@ -61,6 +61,7 @@ fn lot(key: usize) -> &'static WaitQueue {
 pub(crate) fn initialize() {
     softirq::register(Softirq::Sched, || {
         STACKS.wake_if_asked();
+        kstack::refill_if_wanted();
         RECLAIM.wake_if_asked();
     });
     parking::set_hooks(parking::Hooks {
@@ -69,7 +70,22 @@ pub(crate) fn initialize() {
     });
     kstack::set_service_wakeup(|| STACKS.ask());
     kstack::set_kill_hook(crate::dispatch::abandon_current);
+    kstack::set_name_hook(write_own_name);
+    kstack::set_refill_request(|| softirq::raise_unhurried(Softirq::Sched));
+    #[cfg(target_os = "none")]
+    kstack::set_park_hooks(crate::dispatch::leave_parked, crate::dispatch::finish_parked_switch);
     reclaim::set_wakeup(|| RECLAIM.ask());
+}
+
+/// Writes the running thread's name, if that is the thread with this number and its name is not being changed.
+fn write_own_name(id: u64, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
+    let thread = crate::thread::current();
+    match thread.try_name() {
+        Some(name) if thread.id() == id => {
+            name.as_bytes().utf8_chunks().try_for_each(|chunk| out.write_str(chunk.valid()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Starts the threads. Once, at start-up.

@@ -87,6 +87,12 @@ pub fn raise(softirq: Softirq) {
     }
 }
 
+/// Makes the softirq run at the end of the next interrupt on this CPU, or when another one is raised. With interrupts off,
+/// from any context; it costs one instruction.
+pub(crate) fn raise_unhurried(softirq: Softirq) {
+    LOCAL.of(cpu::current()).pending.fetch_or(1 << softirq as u32, Ordering::Relaxed);
+}
+
 /// Runs what is pending at the end of the outermost interrupt; interrupts are off.
 pub(crate) fn interrupt_exit() {
     let local = LOCAL.this();

@@ -9,10 +9,11 @@
 use core::alloc::Layout;
 
 use machine::address::VirtAddr;
+use machine::context::KernelContext;
 use machine::cpu::CpuId;
 use machine::user_state::UserState;
 use memory::OutOfMemory;
-use memory::kstack::{self, KernelStack};
+use memory::kstack::{self, KernelStack, PinReason};
 
 pub(crate) use memory::fallible::try_arc;
 
@@ -29,6 +30,11 @@ impl Stack {
             if pinned { KernelStack::allocate_pinned(pages)? } else { KernelStack::allocate(pages)? };
         let start = memory.top();
         Ok(Self { memory, start })
+    }
+
+    /// Has all pages mapped when the thread first runs.
+    pub(crate) fn pin(&mut self, reason: PinReason) {
+        self.memory.set_pinned(reason, true);
     }
 
     /// Where the first frame begins.
@@ -67,11 +73,15 @@ pub(crate) fn admit(stack: Option<&KernelStack>, cpu: CpuId) -> bool {
     }
 }
 
-/// A stack has been left at that stack pointer: its thread may run on any CPU now.
+/// A stack has been left, where the context says: its thread may run on any CPU now.
+///
+/// # Safety
+/// The context is that thread's, and this CPU has just switched away from it.
 #[inline]
-pub(crate) fn left(stack: Option<&KernelStack>, saved_pointer: VirtAddr) {
+pub(crate) unsafe fn left(stack: Option<&KernelStack>, context: &mut KernelContext) {
     match stack {
-        Some(stack) => kstack::left(stack, saved_pointer),
+        // SAFETY: as the caller says.
+        Some(stack) => unsafe { kstack::left(stack, context) },
         None => kstack::left_start_up_stack(),
     }
 }

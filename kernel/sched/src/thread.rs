@@ -23,7 +23,7 @@ use machine::user_state::UserState;
 use machine::{interrupt, preempt, time};
 use memory::OutOfMemory;
 use memory::address_space::AddressSpace;
-use memory::kstack::KernelStack;
+use memory::kstack::{self, KernelStack, PinReason};
 use sync::{Once, SpinLock};
 
 use crate::cpu::{Cpu, REQUEST_RESCHEDULE, request};
@@ -113,6 +113,8 @@ pub struct Builder {
     pub stack_pages: usize,
     /// Whether its stack has all its pages from the start.
     pub pinned_stack: bool,
+    /// Whether [`Thread::set_stack_locked`] holds for it.
+    pub locked_stack: bool,
     /// The CPUs it may run on.
     pub affinity: CpuSet,
     /// How it competes for them.
@@ -134,6 +136,7 @@ impl Builder {
             name: name_bytes(name.as_bytes()),
             stack_pages: 0,
             pinned_stack: false,
+            locked_stack: false,
             affinity: CpuSet::ALL,
             policy: Policy::Normal,
             nice: Nice::default(),
@@ -155,6 +158,12 @@ impl Builder {
     /// [`Builder::prepare`] while the scheduler is being started.
     pub(crate) fn allocate(self, body: Body) -> Result<NewThread, OutOfMemory> {
         let mut stack = Stack::allocate(self.stack_pages, self.pinned_stack)?;
+        if self.policy.is_realtime() && kstack::pin_realtime() {
+            stack.pin(PinReason::Realtime);
+        }
+        if self.locked_stack {
+            stack.pin(PinReason::Locked);
+        }
         let user_state = match self.user {
             UserStart::None => core::ptr::null_mut(),
             UserStart::Fresh => stack.place_user_state(&FRESH_STATE),
@@ -317,6 +326,11 @@ impl Thread {
         ThreadName(*self.name.lock())
     }
 
+    /// Its name, unless somebody is changing it.
+    pub(crate) fn try_name(&self) -> Option<ThreadName> {
+        self.name.try_lock().map(|name| ThreadName(*name))
+    }
+
     /// Renames it; longer names are cut.
     pub fn set_name(&self, name: &[u8]) {
         *self.name.lock() = name_bytes(name);
@@ -399,9 +413,38 @@ impl Thread {
         self.entity.policy()
     }
 
-    /// Changes how it competes.
+    /// Changes how it competes. The stack of a real-time thread has all its pages: page faults would delay it.
     pub fn set_policy(&self, policy: Policy) {
-        crate::balance::change_entity(self, |entity| entity.set_policy(policy, entity.nice()));
+        let mut pinned = false;
+        crate::balance::change_entity(self, |entity| {
+            entity.set_policy(policy, entity.nice());
+            pinned =
+                self.pin_stack_locked(PinReason::Realtime, policy.is_realtime() && kstack::pin_realtime());
+        });
+        if pinned {
+            kstack::settle_pins();
+        }
+    }
+
+    /// Has all pages of its stack mapped and kept (its process has locked its memory), or no longer.
+    pub fn set_stack_locked(&self, locked: bool) {
+        let mut pinned = false;
+        crate::balance::change_entity(self, |_| pinned = self.pin_stack_locked(PinReason::Locked, locked));
+        if pinned {
+            kstack::settle_pins();
+        }
+    }
+
+    /// Pins the stack or lets it go, with the thread's run queue locked: a thread that is not dead then cannot finish
+    /// meanwhile. Returns whether pages may be missing.
+    fn pin_stack_locked(&self, reason: PinReason, pinned: bool) -> bool {
+        if self.state.is_dead() {
+            return false;
+        }
+        // SAFETY: the stack is taken out only after a switch under the queue's lock, when the thread is dead.
+        let Some(stack) = (unsafe { (*self.stack.get()).as_ref() }) else { return false };
+        stack.set_pinned(reason, pinned);
+        pinned
     }
 
     /// Its nice value.
@@ -625,6 +668,12 @@ impl Current {
         let cpu = Cpu::of(cpu::current());
         cpu.user_cycles.store(cpu.user_cycles.load(Ordering::Relaxed) + spent, Ordering::Relaxed);
         event
+    }
+
+    /// Whether [`Thread::set_stack_locked`] holds for it.
+    pub fn stack_is_locked(&self) -> bool {
+        // SAFETY: the running thread has its stack.
+        unsafe { self.stack() }.is_some_and(|stack| stack.is_pinned_for(PinReason::Locked))
     }
 
     fn save_user_state(&self) {

@@ -80,6 +80,17 @@ fn memory() -> Result<()> {
         let _ = kstack::write_report(out);
         Ok(())
     })?;
+    // These tell addresses.
+    let trace = |out: &mut vfs::text::Text| {
+        let _ = kstack::write_own_trace(out);
+        Ok(())
+    };
+    procfs::add("kstack_trace", Node::file(0o400, vfs::generated::text_file(trace)?))?;
+    let overflow = |out: &mut vfs::text::Text| {
+        let _ = kstack::last_report(|text| core::fmt::Write::write_str(out, text));
+        Ok(())
+    };
+    procfs::add("kstack_overflow", Node::file(0o400, vfs::generated::text_file(overflow)?))?;
     let slabs = |out: &mut vfs::text::Text| {
         let _ = heap::write_slabinfo(out);
         Ok(())

@@ -138,6 +138,12 @@ fn kernel() -> Result<()> {
     add("kernel/random/uuid", 0o444, |out| write_uuid(random_bytes(), out), refuse)?;
     add("kernel/stack_overflow", 0o644, show_overflow_policy, set_overflow_policy)?;
     setting(
+        "kernel/kstack_pin_rt",
+        0..=1,
+        || kstack::pin_realtime().into(),
+        |value| kstack::set_pin_realtime(value != 0),
+    )?;
+    setting(
         "kernel/kstack_trim_secs",
         0..=3600,
         || kstack::trim_secs().into(),

@@ -22,4 +22,6 @@ pub(crate) fn send(target: CpuId, ipi: Ipi) {
     }
 }
 
+pub(crate) fn send_non_maskable(_target: CpuId) {}
+
 pub(crate) fn stop_other_cpus() {}

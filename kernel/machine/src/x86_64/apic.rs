@@ -25,9 +25,9 @@ const BASE_ENABLED: u64 = 1 << 11;
 const BASE_X2APIC: u64 = 1 << 10;
 const SOFTWARE_ENABLED: u32 = 1 << 8;
 const MASKED: u32 = 1 << 16;
-const NON_MASKABLE: u32 = 4 << 8;
+pub(crate) const NON_MASKABLE: u32 = 4 << 8;
 const DELIVERY_PENDING: u32 = 1 << 12;
-const LEVEL_ASSERT: u32 = 1 << 14;
+pub(crate) const LEVEL_ASSERT: u32 = 1 << 14;
 const ALL_BUT_SELF: u32 = 3 << 18;
 /// Delivery mode INIT of the command register.
 pub(crate) const COMMAND_INIT: u32 = 5 << 8 | LEVEL_ASSERT;

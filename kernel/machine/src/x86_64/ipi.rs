@@ -18,6 +18,14 @@ pub(crate) fn send(target: CpuId, ipi: Ipi) {
     }
 }
 
+pub(crate) fn send_non_maskable(target: CpuId) {
+    if let Some(area) = PerCpu::of(target) {
+        // SAFETY: every processor has a handler for it, on a stack of its own, which touches nothing that the
+        // interrupted code uses.
+        unsafe { apic::send_command(area.apic_id, apic::NON_MASKABLE | apic::LEVEL_ASSERT) };
+    }
+}
+
 /// Connects the vectors to what the upper layers register.
 pub(crate) fn initialise() {
     crate::interrupt::connect_local(VECTOR_RESCHEDULE, |_| crate::ipi::deliver(Ipi::Reschedule), 0);

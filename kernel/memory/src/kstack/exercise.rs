@@ -23,14 +23,49 @@ pub fn exercise(bytes: usize, kind: Exercise, at_depth: &mut dyn FnMut()) -> boo
     static LOCK: sync::SpinLock<()> = sync::SpinLock::new(());
     let marker = 0u8;
     let floor = (&raw const marker).addr().saturating_sub(bytes);
+    let mut descent = Descent { floor, at_level: &mut || {}, at_depth };
     match kind {
-        Exercise::Recurse => descend(floor, 1, at_depth),
+        Exercise::Recurse => descend(&mut descent, 1),
         Exercise::Atomic => {
             let _interrupts_off = machine::interrupt::disable();
             let _lock = LOCK.lock();
-            descend(floor, 1, at_depth)
+            descend(&mut descent, 1)
         }
     }
+}
+
+/// Like [`exercise`], calling `at_level` on each level of the way down.
+pub fn exercise_poked(bytes: usize, at_level: &mut dyn FnMut()) -> bool {
+    let marker = 0u8;
+    let floor = (&raw const marker).addr().saturating_sub(bytes);
+    descend(&mut Descent { floor, at_level, at_depth: &mut || {} }, 1)
+}
+
+/// Touches the calling thread's stack, `pages` pages beneath the one that it runs in; returns the cycles that it took: those
+/// of a growth fault if all pages above are there and this one is not. None beyond the end of the window.
+#[cfg(target_os = "none")]
+pub fn touch_beneath(pages: u32) -> Option<u64> {
+    use super::geometry::PAGE_BYTES;
+    let marker = 0u8;
+    let _interrupts_off = machine::interrupt::disable();
+    let window = super::own_window()?;
+    let page = ((&raw const marker).addr() as u64 & !(PAGE_BYTES - 1)) - u64::from(pages) * PAGE_BYTES;
+    if page < window.bottom() {
+        return None;
+    }
+    let word: *const u64 = core::ptr::with_exposed_provenance(page as usize);
+    let start = machine::time::cycles();
+    // SAFETY: the word lies in the window of the stack that this runs on, whose pages come when they are touched; what is
+    // read does not matter.
+    let _ = unsafe { word.read_volatile() };
+    Some(machine::time::cycles() - start)
+}
+
+struct Descent<'a> {
+    /// The recursion ends when it is at or below this address.
+    floor: usize,
+    at_level: &'a mut dyn FnMut(),
+    at_depth: &'a mut dyn FnMut(),
 }
 
 /// Stands with the stack pointer `offset` bytes above the lowest mapped page of the running stack, interrupts enabled,
@@ -69,14 +104,15 @@ pub fn interrupt_at_edge(offset: u64, provoke: &mut dyn FnMut()) -> bool {
 }
 
 #[inline(never)]
-fn descend(floor: usize, level: u32, at_depth: &mut dyn FnMut()) -> bool {
+fn descend(descent: &mut Descent<'_>, level: u32) -> bool {
     let mut frame = [level; STEP_BYTES / 4];
     black_box(&mut frame);
-    let deeper = if (&raw const frame).addr() <= floor {
-        at_depth();
+    (descent.at_level)();
+    let deeper = if (&raw const frame).addr() <= descent.floor {
+        (descent.at_depth)();
         true
     } else {
-        descend(floor, level.wrapping_add(1), at_depth)
+        descend(descent, level.wrapping_add(1))
     };
     black_box(&mut frame);
     deeper && frame.iter().all(|&word| word == level)
@@ -97,6 +133,13 @@ mod tests {
         });
         assert!(whole);
         assert!(start - deepest >= 6000);
+    }
+
+    #[test]
+    fn each_level_is_told() {
+        let mut levels = 0;
+        assert!(exercise_poked(10 * STEP_BYTES, &mut || levels += 1));
+        assert!((2..=11).contains(&levels), "{levels} levels");
     }
 
     #[test]

@@ -61,16 +61,13 @@ impl KernelStack {
         Self::allocate(pages)
     }
 
-    /// Maps all pages and keeps them.
-    ///
-    /// # Errors
-    /// None on a hosted machine.
-    pub fn pin(&self) -> Result<(), OutOfMemory> {
-        Ok(())
-    }
+    /// Has all pages mapped and kept, or lets them go again.
+    pub fn set_pinned(&self, _reason: super::PinReason, _pinned: bool) {}
 
-    /// Lets pages go again when they are not needed.
-    pub fn unpin(&self) {}
+    /// Whether all pages are kept for this reason.
+    pub fn is_pinned_for(&self, _reason: super::PinReason) -> bool {
+        false
+    }
 
     /// Where the stack would lie on the bare machine, and how much of it would be there.
     pub fn window(&self) -> Window {
@@ -143,13 +140,43 @@ pub fn admit(_next: &KernelStack, _cpu: CpuId) -> bool {
 pub fn admit_start_up_stack() {}
 
 /// The former thread's stack has been left.
-pub fn left(_former: &KernelStack, _saved_pointer: VirtAddr) {}
+///
+/// # Safety
+/// None: on a hosted machine there is nothing to do.
+pub unsafe fn left(_former: &KernelStack, _context: &mut machine::context::KernelContext) {}
 
 /// The former thread ran on no slot: nothing is being left.
 pub fn left_start_up_stack() {}
 
-/// Backs the running thread's stack down to an address.
-pub fn ensure(_address: VirtAddr) {}
+/// Backs the stacks of running threads that were pinned meanwhile.
+pub fn settle_pins() {}
+
+/// Makes an overflow of the calling thread's stack a test's, or no longer.
+pub fn expect_overflow(_expected: bool) {}
+
+/// Calls `read` with the report of the last overflow.
+pub fn last_report<R>(read: impl FnOnce(&str) -> R) -> R {
+    read("")
+}
+
+/// Makes the calling thread's stack look unused below the caller.
+pub fn forget_own_depth() {}
+
+/// The window of the stack that this code runs on.
+pub fn own_window() -> Option<Window> {
+    None
+}
+
+/// How deep the calling thread's stack was.
+pub fn own_depth() -> Option<u64> {
+    None
+}
+
+/// Does [`refill`] if a growth fault has asked for it.
+pub fn refill_if_wanted() {}
+
+/// Sets what makes [`refill_if_wanted`] be called soon.
+pub fn set_refill_request(_request: fn()) {}
 
 /// Writes the page-table trace of the running thread's window.
 ///

@@ -47,23 +47,35 @@ use hosted as backend;
 #[cfg(target_os = "none")]
 use mapped as backend;
 
+#[cfg(target_os = "none")]
+pub use backend::set_park_hooks;
 pub use backend::{
-    KernelStack, admit, admit_start_up_stack, ensure, free_unused, left, left_start_up_stack, refill,
-    service, set_kill_hook, set_name_hook, trim, write_own_trace,
+    KernelStack, admit, admit_start_up_stack, expect_overflow, forget_own_depth, free_unused, last_report,
+    left, left_start_up_stack, own_depth, own_window, refill, refill_if_wanted, service, set_kill_hook,
+    set_name_hook, set_refill_request, settle_pins, trim, write_own_trace,
 };
 pub(crate) use backend::{prepare, totals, write_windows};
+pub use exercise::{Exercise, exercise, exercise_poked};
 #[cfg(target_os = "none")]
-pub use exercise::interrupt_at_edge;
-pub use exercise::{Exercise, exercise};
+pub use exercise::{interrupt_at_edge, touch_beneath};
 pub use parameters::{
-    Mode, OverflowPolicy, Parameters, mode, overflow_policy, parameters, set_fail_reserve,
-    set_overflow_policy, set_trim_secs, trim_secs,
+    Mode, OverflowPolicy, Parameters, mode, overflow_policy, parameters, pin_realtime, set_fail_growth,
+    set_fail_reserve, set_overflow_policy, set_pin_realtime, set_trim_secs, trim_secs,
 };
 pub(crate) use per_cpu::CpuStacks;
 pub use statistics::{DEPTH_NAMES, Totals, mapped_kib, write_report};
 
 /// A control block at the top of a stack takes at most this: the rest of the page is the stack of a sleeping thread.
 pub const CONTROL_BLOCK_BYTES_MAX: usize = 3072;
+
+/// Why a stack has all its pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PinReason {
+    /// Its thread is a real-time thread.
+    Realtime,
+    /// Its process has locked its memory.
+    Locked,
+}
 
 /// What writes the name of the thread with a given number, without locks.
 pub type NameHook = fn(u64, &mut dyn core::fmt::Write) -> core::fmt::Result;

@@ -7,9 +7,11 @@
 //! | `kstack.layout=` | `A` (lowest page backed too) or `B` | `B` |
 //! | `kstack.overflow=` | `kill` the thread or `panic` | `kill` |
 //! | `kstack.trim_secs=` | seconds between trims of sleeping threads' stacks, 0 for never | 60 |
+//! | `kstack.pin_rt=` | 1: the stacks of real-time threads have all their pages | 1 |
+//! | `kstack.fail_growth=` | every n-th growth fault that may sleep finds no frame (a test) | 0: none |
 //! | `kstack.fail_reserve=` | every n-th fetch of a frame for a reserve fails (a test) | 0: none |
 
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use super::geometry::{Layout, MAX_PAGES};
 
@@ -52,6 +54,10 @@ pub struct Parameters {
     pub trim_secs: u32,
     /// `kstack.fail_reserve=`
     pub fail_reserve: u32,
+    /// `kstack.fail_growth=`
+    pub fail_growth: u32,
+    /// `kstack.pin_rt=`
+    pub pin_realtime: bool,
 }
 
 /// The thesis' window of 16 KiB.
@@ -66,6 +72,8 @@ impl Parameters {
         overflow: OverflowPolicy::Kill,
         trim_secs: 60,
         fail_reserve: 0,
+        fail_growth: 0,
+        pin_realtime: true,
     };
 
     /// Reads the parameters; an unknown value is logged and the default stays.
@@ -82,6 +90,10 @@ impl Parameters {
         number("kstack.pages", &mut parameters.pages, MAX_PAGES);
         number("kstack.trim_secs", &mut parameters.trim_secs, u32::MAX);
         number("kstack.fail_reserve", &mut parameters.fail_reserve, u32::MAX);
+        number("kstack.fail_growth", &mut parameters.fail_growth, u32::MAX);
+        let mut pin = 1;
+        number("kstack.pin_rt", &mut pin, 1);
+        parameters.pin_realtime = pin != 0;
         parameters.pages = parameters.pages.max(1);
         match option("kstack") {
             None | Some("fault") => {}
@@ -111,6 +123,8 @@ struct InForce {
     overflow: AtomicU8,
     trim_secs: AtomicU32,
     fail_reserve: AtomicU32,
+    fail_growth: AtomicU32,
+    pin_realtime: AtomicBool,
 }
 
 static IN_FORCE: InForce = InForce {
@@ -120,6 +134,8 @@ static IN_FORCE: InForce = InForce {
     overflow: AtomicU8::new(OverflowPolicy::Kill as u8),
     trim_secs: AtomicU32::new(Parameters::DEFAULT.trim_secs),
     fail_reserve: AtomicU32::new(0),
+    fail_growth: AtomicU32::new(0),
+    pin_realtime: AtomicBool::new(Parameters::DEFAULT.pin_realtime),
 };
 
 /// Puts the parameters in force.
@@ -128,6 +144,8 @@ pub(crate) fn set(parameters: Parameters) {
     IN_FORCE.pages.store(parameters.pages, Relaxed);
     IN_FORCE.layout.store(parameters.layout as u8, Relaxed);
     IN_FORCE.fail_reserve.store(parameters.fail_reserve, Relaxed);
+    IN_FORCE.fail_growth.store(parameters.fail_growth, Relaxed);
+    IN_FORCE.pin_realtime.store(parameters.pin_realtime, Relaxed);
     IN_FORCE.trim_secs.store(parameters.trim_secs, Relaxed);
     set_overflow_policy(parameters.overflow);
 }
@@ -145,6 +163,8 @@ pub fn parameters() -> Parameters {
         overflow: overflow_policy(),
         trim_secs: IN_FORCE.trim_secs.load(Relaxed),
         fail_reserve: IN_FORCE.fail_reserve.load(Relaxed),
+        fail_growth: fail_growth(),
+        pin_realtime: pin_realtime(),
     }
 }
 
@@ -175,6 +195,26 @@ pub fn set_overflow_policy(policy: OverflowPolicy) {
 /// Makes every n-th fetch of a frame for a reserve fail, or none with 0.
 pub fn set_fail_reserve(every: u32) {
     IN_FORCE.fail_reserve.store(every, Relaxed);
+}
+
+/// Every which growth fault finds no frame; 0 for none.
+pub(crate) fn fail_growth() -> u32 {
+    IN_FORCE.fail_growth.load(Relaxed)
+}
+
+/// Makes every n-th growth fault of code that may sleep find no frame, or none with 0.
+pub fn set_fail_growth(every: u32) {
+    IN_FORCE.fail_growth.store(every, Relaxed);
+}
+
+/// Whether the stacks of real-time threads have all their pages (`kernel.kstack_pin_rt`).
+pub fn pin_realtime() -> bool {
+    IN_FORCE.pin_realtime.load(Relaxed)
+}
+
+/// Sets `kernel.kstack_pin_rt`, for threads that become real-time threads from now on.
+pub fn set_pin_realtime(pin: bool) {
+    IN_FORCE.pin_realtime.store(pin, Relaxed);
 }
 
 /// Seconds between trims (`kernel.kstack_trim_secs`); 0 for never.
@@ -209,6 +249,8 @@ mod tests {
             ("kstack.overflow", "panic"),
             ("kstack.trim_secs", "1"),
             ("kstack.fail_reserve", "100"),
+            ("kstack.fail_growth", "7"),
+            ("kstack.pin_rt", "0"),
         ]);
         let expected = Parameters {
             mode: Mode::Fixed,
@@ -217,6 +259,8 @@ mod tests {
             overflow: OverflowPolicy::Panic,
             trim_secs: 1,
             fail_reserve: 100,
+            fail_growth: 7,
+            pin_realtime: false,
         };
         assert_eq!(parameters, expected);
     }

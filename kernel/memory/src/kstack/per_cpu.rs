@@ -3,7 +3,7 @@
 //! The reserve is popped by a growth fault at any instruction of the running thread. So whoever else changes it does
 //! so with interrupts off and its own stack backed beneath (see `reserve`): then no fault can come between.
 
-use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::frame::number::FrameNumber;
 use crate::number_stack::NumberStack;
@@ -20,8 +20,8 @@ const TRACE_CAPACITY: usize = 8;
 /// No slot has this number.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
-/// Sizes for which exits are counted: up to 4, 8, 16, 32, 64 KiB, and more.
-pub(crate) const DEPTHS: usize = 6;
+/// Sizes for which exits are counted: up to 1, 2, 4, 8, 16, 32, 64 KiB, and more.
+pub(crate) const DEPTHS: usize = 8;
 
 /// What a CPU counts; written by itself only.
 #[derive(Default)]
@@ -40,6 +40,8 @@ pub(crate) struct StackCounters {
     pub(crate) busy: AtomicU64,
     /// Growth faults that found no frame: must stay 0.
     pub(crate) without_frame: AtomicU64,
+    /// Threads parked in a growth fault.
+    pub(crate) parked: AtomicU64,
     /// Frames fetched for the reserve.
     pub(crate) fetched: AtomicU64,
     /// Frames taken from the emergency stash.
@@ -52,7 +54,7 @@ pub(crate) struct StackCounters {
     pub(crate) cache_misses: AtomicU64,
     /// Overflows.
     pub(crate) overflows: AtomicU64,
-    /// Threads that ended, by the most that their stack ever was.
+    /// Threads that ended, by how deep their stack ever was.
     pub(crate) depths: [AtomicU64; DEPTHS],
 }
 
@@ -71,6 +73,8 @@ pub(crate) struct CpuStacks {
     pub(crate) running: AtomicU32,
     /// First slot of the stack that is being switched away from.
     pub(crate) leaving: AtomicU32,
+    /// Whether a refill of the reserve has been asked for.
+    pub(crate) refill_wanted: AtomicBool,
     pub(crate) counters: StackCounters,
     trace: [TraceEntry; TRACE_CAPACITY],
     trace_length: AtomicU32,
@@ -83,6 +87,7 @@ impl CpuStacks {
             cache: NumberStack::new(),
             running: AtomicU32::new(NO_SLOT),
             leaving: AtomicU32::new(NO_SLOT),
+            refill_wanted: AtomicBool::new(false),
             counters: StackCounters {
                 faults: AtomicU64::new(0),
                 pages_grown: AtomicU64::new(0),
@@ -91,6 +96,7 @@ impl CpuStacks {
                 refused: AtomicU64::new(0),
                 busy: AtomicU64::new(0),
                 without_frame: AtomicU64::new(0),
+                parked: AtomicU64::new(0),
                 fetched: AtomicU64::new(0),
                 stashed: AtomicU64::new(0),
                 trimmed: AtomicU64::new(0),
@@ -125,9 +131,9 @@ impl CpuStacks {
     }
 }
 
-/// Index of the depth that a high-water mark of `pages` counts under.
-pub(crate) const fn depth_index(pages: u32) -> usize {
-    let power = pages.next_power_of_two().trailing_zeros() as usize;
+/// Index of the depth that a stack that was `bytes` deep counts under.
+pub(crate) const fn depth_index(bytes: u64) -> usize {
+    let power = bytes.div_ceil(1024).next_power_of_two().trailing_zeros() as usize;
     if power < DEPTHS { power } else { DEPTHS - 1 }
 }
 
@@ -136,8 +142,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn depths_are_powers_of_two_pages() {
-        assert_eq!([1, 2, 3, 4, 5, 8, 9, 16, 17, 127].map(depth_index), [0, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
+    fn depths_are_powers_of_two() {
+        assert_eq!(
+            [0, 900, 1024, 1025, 2048, 4096, 4097, 8192, 16384].map(depth_index),
+            [0, 0, 0, 1, 1, 2, 3, 3, 4]
+        );
+        assert_eq!([32 << 10, 64 << 10, 65 << 10, 127 << 12].map(depth_index), [5, 6, 7, 7]);
     }
 
     #[test]

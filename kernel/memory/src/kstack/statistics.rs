@@ -39,15 +39,25 @@ pub struct Totals {
     pub overflows: u64,
     /// Slots ever given out.
     pub slots: u64,
-    /// Threads that ended, by the most that their stack ever was: up to 4, 8, 16, 32, 64 KiB, more.
+    /// Threads parked in a growth fault until there were frames.
+    pub parked: u64,
+    /// Threads that ended, by how deep their stack ever was: up to 1, 2, 4, 8, 16, 32, 64 KiB, more.
     pub depths: [u64; DEPTHS],
-    /// Threads that live, likewise.
+    /// Threads that live, likewise, but known by pages only.
     pub live_depths: [u64; DEPTHS],
 }
 
-/// Names of the depths, as Linux has them in `/proc/vmstat` (its two smallest, 1 and 2 KiB, are below a page).
-pub const DEPTH_NAMES: [&str; DEPTHS] =
-    ["kstack_4k", "kstack_8k", "kstack_16k", "kstack_32k", "kstack_64k", "kstack_rest"];
+/// Names of the depths, as Linux has them in `/proc/vmstat`.
+pub const DEPTH_NAMES: [&str; DEPTHS] = [
+    "kstack_1k",
+    "kstack_2k",
+    "kstack_4k",
+    "kstack_8k",
+    "kstack_16k",
+    "kstack_32k",
+    "kstack_64k",
+    "kstack_rest",
+];
 
 /// KiB of memory mapped into kernel stacks: `KernelStack:` and `nr_kernel_stack`.
 pub fn mapped_kib() -> u64 {
@@ -71,6 +81,7 @@ pub fn write_report(out: &mut dyn fmt::Write) -> fmt::Result {
         ("admissions_refused", totals.refused),
         ("admissions_busy", totals.busy),
         ("faults_without_frame", totals.without_frame),
+        ("parked", totals.parked),
         ("reserve_frames", totals.reserve_frames),
         ("reserve_fetched", totals.fetched),
         ("reserve_from_stash", totals.stashed),

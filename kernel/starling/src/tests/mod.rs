@@ -11,6 +11,8 @@ mod address_space;
 mod address_space_costs;
 mod host_link;
 mod kstack;
+mod kstack_costs;
+mod kstack_races;
 pub(crate) mod machine;
 mod memory;
 mod outcome;
@@ -34,10 +36,11 @@ pub(crate) struct Test {
 /// Tests that need the machine to themselves, before the scheduler runs.
 const EARLY: &[&[Test]] = &[machine::TESTS];
 /// Tests that run in a thread.
-const LATE: &[&[Test]] = &[memory::TESTS, kstack::TESTS, sched::TESTS, timing::TESTS, address_space::TESTS];
+const LATE: &[&[Test]] =
+    &[memory::TESTS, kstack::TESTS, kstack_races::TESTS, sched::TESTS, timing::TESTS, address_space::TESTS];
 
 /// Tests that run only when they are named, because they need somebody outside.
-const ON_REQUEST: &[&[Test]] = &[host_link::TESTS, address_space_costs::TESTS];
+const ON_REQUEST: &[&[Test]] = &[host_link::TESTS, address_space_costs::TESTS, kstack_costs::TESTS];
 
 static PASSED: AtomicU32 = AtomicU32::new(0);
 static FAILED: AtomicU32 = AtomicU32::new(0);

@@ -8,6 +8,11 @@ use crate::{fault, interrupt, preempt as preemption};
 /// frames do not fault right after (specs/kernel-stacks.md M4).
 const ENSURED_BYTES: u64 = 512;
 
+/// Bytes of its stack that a thread must have left to be preempted: what the scheduler and softirqs use. A thread closer
+/// to the end goes on, and is preempted when it has returned from there. An overflow within the scheduler would end
+/// the kernel, not the thread.
+const ROOM_BYTES: u64 = if cfg!(debug_assertions) { 6144 } else { 2560 };
+
 /// An interrupt that hit user mode; on the interrupt stack, interrupts off.
 pub(super) extern "C" fn interrupt_from_user(vector: u32) {
     interrupt::dispatch(vector as u8);
@@ -29,7 +34,10 @@ pub(super) extern "C" fn interrupt_from_kernel(frame: &TrapFrame) -> *const Trap
     }
     let target = (frame.rsp & !15) - FRAME_BYTES as u64;
     if let Some(hooks) = fault::stack_hooks() {
-        (hooks.ensure)(VirtAddr::new(target - ENSURED_BYTES));
+        let room = (hooks.ensure)(VirtAddr::new(target - ENSURED_BYTES), ROOM_BYTES - ENSURED_BYTES);
+        if !room {
+            return core::ptr::null();
+        }
     }
     let copy = target as *mut TrapFrame;
     // SAFETY: preemption was enabled and no interrupt is nested, so the interrupted code ran on its

@@ -1,7 +1,8 @@
 //! Kernel-mode page faults: the state machine of specs/kernel-stacks.md M5.
 //!
 //! 1. The faulting address lies in the thread-slot range: the stack owner grows the running
-//!    thread's stack right here, on the #PF stack, or reports an overflow or a foreign access.
+//!    thread's stack right here, on the #PF stack, or reports an overflow or a foreign access. Should there be
+//!    no frame to grow with, the owner takes the frame of registers away and runs another thread.
 //! 2. A user-memory access with an exception-table entry: when the interrupted code may sleep, the
 //!    frame moves to the thread's stack and the address space resolves the fault there with
 //!    interrupts on; when not, or when it can't be resolved, execution continues at the fix-up.
@@ -34,8 +35,10 @@ pub(super) extern "C" fn page_fault_from_kernel(frame: &mut TrapFrame, address: 
         kernel_bug("recursive kernel page fault", frame, Some(address));
     }
     if let Some(hooks) = fault::stack_hooks() {
-        match (hooks.grow)(VirtAddr::new(address), VirtAddr::new(frame.rsp)) {
+        let sleepable = may_sleep(frame);
+        match (hooks.grow)(VirtAddr::new(address), VirtAddr::new(frame.rsp), sleepable) {
             StackFault::Grown => return core::ptr::null_mut(),
+            StackFault::Starved => (hooks.starved)(frame, VirtAddr::new(address), sleepable),
             StackFault::Overflow => (hooks.overflow)(frame, VirtAddr::new(address)),
             StackFault::Foreign => {
                 kernel_bug("access to another thread's kernel stack", frame, Some(address))
@@ -46,15 +49,16 @@ pub(super) extern "C" fn page_fault_from_kernel(frame: &mut TrapFrame, address: 
     let Some(fix_up) = exception_table::fix_up(frame.rip) else {
         kernel_bug("page fault in the kernel", frame, Some(address));
     };
-    let may_sleep = (address as usize) < USER_END
-        && frame.interrupts_were_enabled()
-        && preempt::count() == 0
-        && !interrupt::in_interrupt();
-    if !may_sleep {
+    if (address as usize) >= USER_END || !may_sleep(frame) {
         frame.rip = fix_up;
         return core::ptr::null_mut();
     }
     move_to_thread_stack(frame, address)
+}
+
+/// Whether the interrupted code may be switched away from.
+fn may_sleep(frame: &TrapFrame) -> bool {
+    frame.interrupts_were_enabled() && preempt::count() == 0 && !interrupt::in_interrupt()
 }
 
 /// Copies the frame to the interrupted thread's stack, with the faulting address in the vector's
@@ -62,7 +66,11 @@ pub(super) extern "C" fn page_fault_from_kernel(frame: &mut TrapFrame, address: 
 fn move_to_thread_stack(frame: &TrapFrame, address: u64) -> *mut TrapFrame {
     let target = (frame.rsp & !15) - FRAME_BYTES as u64;
     if let Some(hooks) = fault::stack_hooks() {
-        (hooks.ensure)(VirtAddr::new(target - ENSURED_BYTES));
+        let room = (hooks.ensure)(VirtAddr::new(target - ENSURED_BYTES), 0);
+        if !room {
+            // Resolving the fault would overflow the stack, in the midst of whatever it does.
+            (hooks.overflow)(frame, VirtAddr::new(target - ENSURED_BYTES));
+        }
     }
     let copy = target as *mut TrapFrame;
     // SAFETY: the interrupted code was preemptible, so it ran on its thread's stack; below its
@@ -83,11 +91,11 @@ pub(super) extern "C" fn user_fault_from_kernel(frame: &mut TrapFrame) {
     }
 }
 
-/// Undoes what the entry stub did to the #PF stack, for a fault that is never returned from: the thread's stack has
-/// overflowed, and the caller switches to another thread.
+/// Undoes what the entry stub did to the #PF stack, for a fault that is not returned from: the thread's stack has
+/// overflowed or has to wait for a frame, and the caller switches to another thread.
 ///
 /// # Safety
-/// Called by the overflow hook, with interrupts off, which then leaves the #PF stack without a further fault.
+/// Called by the overflow hook or the hook for starved stacks, with interrupts off, which then leaves the #PF stack without a further fault.
 pub unsafe fn abandon_page_fault() {
     // SAFETY: the stub has lowered the pointer by one slot on the way to the caller.
     unsafe {

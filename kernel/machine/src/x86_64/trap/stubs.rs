@@ -14,7 +14,8 @@
 //!   thread's stack when it may sleep (M5). The IST pointer is lowered by one slot meanwhile.
 //! - *Other exception in kernel mode*: frame on the IST stack, handler there.
 //! - *NMI, #MC, #DB, #DF in kernel mode*: may hit anywhere, also where GS is the user's: the stub
-//!   looks at the sign of the GS base. The #PF stack pointer is lowered by one slot while they run.
+//!   looks at the sign of the GS base. The #PF stack pointer is lowered by one slot while they run, and CR2 is left
+//!   as it was: they may have come between a page fault and its reading of CR2.
 
 use core::mem::offset_of;
 
@@ -345,6 +346,7 @@ starling_paranoid_common:
     mov ecx, 0xc0000101
     rdmsr
     xor ebx, ebx
+    mov r12, cr2
     test edx, edx
     js 10f
     swapgs
@@ -354,10 +356,20 @@ starling_paranoid_common:
     mov rdi, rsp
     call {paranoid_exception}
     add qword ptr gs:[{page_fault_stack}], {slot}
+    mov cr2, r12
     test ebx, ebx
     jz 11f
     swapgs
 11:
+    POP_REGISTERS
+    add rsp, 16
+    iretq
+
+# Where the switch to a thread that was parked continues: the stack pointer is at its frame, r12 holds the function that
+# completes the switch (kernel/memory/src/kstack/mapped/parking.rs).
+.global starling_resume_parked
+starling_resume_parked:
+    call r12
     POP_REGISTERS
     add rsp, 16
     iretq

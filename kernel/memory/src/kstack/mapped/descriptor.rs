@@ -29,10 +29,20 @@ const DYING: u32 = 3;
 /// Plus the CPU's number.
 const RUNNING: u32 = 0x100;
 
-/// Flag: all pages are mapped and stay so.
+/// Flag: the stack was made with all pages mapped, for good.
 pub(crate) const PINNED: u32 = 1;
-/// Flag: the stack overflowed and was reset.
+/// Flag: the stack overflowed.
 pub(crate) const OVERFLOWED: u32 = 2;
+/// Flag: the thread waits for a frame; `parked` tells where its registers are.
+pub(crate) const PARKED: u32 = 4;
+/// Flag: all pages are to be mapped when the thread next runs, and to stay, because it is a real-time thread.
+pub(crate) const PINNED_REALTIME: u32 = 8;
+/// Flag: likewise, because its process locked its memory.
+pub(crate) const PINNED_LOCKED: u32 = 16;
+/// Flag: an overflow of this stack is a test's, whose report goes to the test rather than to the console.
+pub(crate) const EXPECTED: u32 = 32;
+/// The flags each of which keeps all pages.
+pub(crate) const ANY_PIN: u32 = PINNED | PINNED_REALTIME | PINNED_LOCKED;
 
 /// See the theory of this file.
 #[repr(C, align(64))]
@@ -55,6 +65,8 @@ pub(crate) struct Descriptor {
     pub(crate) saved_pointer: AtomicU64,
     /// The next stack of the list that this one is on.
     pub(crate) next: AtomicU32,
+    /// Where the registers are while PARKED.
+    pub(crate) parked: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Descriptor>() == 64);
@@ -164,6 +176,14 @@ impl Descriptor {
 
     pub(crate) fn has_flag(&self, flag: u32) -> bool {
         self.flags.load(Relaxed) & flag != 0
+    }
+
+    pub(crate) fn set_flag(&self, flag: u32, to: bool) {
+        if to {
+            self.flags.fetch_or(flag, Relaxed);
+        } else {
+            self.flags.fetch_and(!flag, Relaxed);
+        }
     }
 
     /// Notes `pages` mapped pages.

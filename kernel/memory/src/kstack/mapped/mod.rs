@@ -1,8 +1,10 @@
 //! Kernel stacks of the bare machine, in the region of thread slots.
 
+mod depth;
 mod descriptor;
 mod grow;
 mod overflow;
+mod parking;
 mod release;
 mod reserve;
 mod slots;
@@ -11,23 +13,50 @@ mod statistics;
 mod switch;
 
 use machine::address::VirtAddr;
+use machine::cpu;
 use machine::fault::StackHooks;
+use sync::remote;
 
-use super::geometry::{REGION_BASE, TABLE_BASE};
+use super::geometry::{PAGE_BYTES, REGION_BASE, TABLE_BASE};
 use super::per_cpu::CpuStacks;
 use crate::frame::{Purpose, Urgency, Zeroed, allocate};
 use crate::{kernel_map, reclaim};
 
+pub use depth::{forget_own as forget_own_depth, own as own_depth};
 pub(crate) use grow::lowest_mapped;
-pub use overflow::{set_kill_hook, set_name_hook};
+pub use grow::{own_window, set_refill_request};
+pub use overflow::{expect_overflow, last_report, set_kill_hook, set_name_hook};
+pub use parking::set_park_hooks;
 pub use stack::KernelStack;
 pub(crate) use stack::initial_pages;
 pub(crate) use statistics::{totals, write_windows};
 pub use switch::{admit, admit_start_up_stack, left, left_start_up_stack};
 
-/// Backs the running thread's stack down to an address; for the trap code, from another stack.
-pub fn ensure(address: VirtAddr) {
-    grow::ensure(address.as_u64());
+/// Backs the running thread's stack down to an address; for the trap code, from another stack. False if less than `room`
+/// bytes of the stack lie beneath.
+fn ensure(address: VirtAddr, room: u64) -> bool {
+    grow::ensure(address.as_u64(), room)
+}
+
+/// Backs the stacks of running threads that were pinned meanwhile; the caller may wait.
+pub fn settle_pins() {
+    {
+        let _on_this_cpu = machine::preempt::disable();
+        // A remote call to this CPU runs on this stack, which its own growth faults back.
+        if let Some(window) = grow::own_window()
+            && descriptor::at(window.slot).has_flag(descriptor::ANY_PIN)
+        {
+            grow::touch_down_to(window.bottom() + u64::from(window.layout.bottom_pages()) * PAGE_BYTES);
+        }
+    }
+    remote::call(cpu::online(), |_| pin_if_on_another_stack(), 0);
+}
+
+/// On the CPU whose running thread is to be pinned, unless that is the caller.
+fn pin_if_on_another_stack() {
+    if grow::own_window().is_none() {
+        grow::pin_running();
+    }
 }
 
 /// Writes what the last growth fault of the running thread did, and the page-table trace of its window (the printout of
@@ -44,6 +73,13 @@ pub fn write_own_trace(out: &mut dyn core::fmt::Write) -> core::fmt::Result {
 /// Keeps this CPU's reserve at its target; for idle moments and after growth.
 pub fn refill() {
     reserve::balance();
+}
+
+/// Does [`refill`] if a growth fault has asked for it: see [`set_refill_request`].
+pub fn refill_if_wanted() {
+    if reserve::take_request() {
+        reserve::balance();
+    }
 }
 
 /// Does what waits to be done in a thread: frees the pages of ended threads, fills the emergency stash.
@@ -86,7 +122,12 @@ pub(crate) fn initialize() {
     reserve::fill_stash();
     reserve::balance();
     reclaim::register(&StackReclaimer);
-    machine::fault::set_stack_hooks(StackHooks { grow: grow::grow, ensure, overflow: overflow::overflow });
+    machine::fault::set_stack_hooks(StackHooks {
+        grow: grow::grow,
+        ensure,
+        starved: parking::starved,
+        overflow: overflow::overflow,
+    });
 }
 
 /// Fills the reserve of a processor that is about to start.

@@ -5,6 +5,9 @@
 //! what its frames hold (references, memory) is lost with them: the price of going on. If the thread holds a spin lock
 //! or runs with preemption or interrupts off, its locks would stay taken for ever, so then the kernel panics, as by the
 //! policy `panic`. The guard has been hit before anything was written: neighbours are unharmed in any case.
+//!
+//! The last report is kept, see [`last_report`]. A test that overflows a stack on purpose says so ([`expect_overflow`]);
+//! then the report goes there only, and the console stays quiet.
 
 use core::fmt;
 use core::sync::atomic::{
@@ -16,12 +19,14 @@ use machine::address::VirtAddr;
 use machine::backtrace::Backtrace;
 use machine::console;
 use machine::{TrapFrame, fault};
+use sync::IrqSpinLock;
 
 use super::super::NameHook;
 use super::super::geometry::Window;
 use super::super::parameters::{OverflowPolicy, overflow_policy};
 use super::super::per_cpu::NO_SLOT;
-use super::descriptor::{self, OVERFLOWED};
+use super::descriptor::{self, EXPECTED, OVERFLOWED};
+use super::grow;
 use super::statistics::write_window;
 use crate::frame::per_cpu::bump;
 use crate::local;
@@ -55,9 +60,14 @@ pub(crate) fn overflow(frame: &TrapFrame, fault: VirtAddr) -> ! {
     };
     let known = descriptor::at(slot);
     let window = known.window(slot);
-    console::print(format_args!("{}", Report { frame, fault, window, owner: known.owner.load(Relaxed) }));
+    let report = Report { frame, fault, window, owner: known.owner.load(Relaxed) };
+    keep(&report);
+    let dies = overflow_policy() == OverflowPolicy::Kill && may_die(frame);
+    if !(dies && known.has_flag(EXPECTED)) {
+        console::print(format_args!("{report}"));
+    }
     let kill = KILL.load(Acquire);
-    if overflow_policy() == OverflowPolicy::Panic || kill.is_null() || !may_die(frame) {
+    if kill.is_null() || !dies {
         fault::report_kernel_bug("kernel stack overflow", frame, fault);
     }
     known.flags.fetch_or(OVERFLOWED, Relaxed);
@@ -66,6 +76,55 @@ pub(crate) fn overflow(frame: &TrapFrame, fault: VirtAddr) -> ! {
     // SAFETY: the thread never continues from the fault, and `kill` does not return.
     unsafe { fault::abandon_page_fault() };
     kill()
+}
+
+/// Bytes of the last report that are kept.
+const REPORT_BYTES: usize = 2048;
+
+struct LastReport {
+    text: [u8; REPORT_BYTES],
+    length: usize,
+}
+
+impl fmt::Write for LastReport {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let bytes = text.as_bytes();
+        let length = bytes.len().min(REPORT_BYTES - self.length);
+        self.text[self.length..self.length + length].copy_from_slice(&bytes[..length]);
+        self.length += length;
+        Ok(())
+    }
+}
+
+static LAST: IrqSpinLock<LastReport> = IrqSpinLock::new(LastReport { text: [0; REPORT_BYTES], length: 0 });
+
+/// Keeps a report in place of the last one, unless that one is being read or written just now: by whom may be the
+/// interrupted code, so this does not wait.
+fn keep(report: &Report<'_>) {
+    if let Some(mut last) = LAST.try_lock() {
+        last.length = 0;
+        // What is too long is cut.
+        let _ = fmt::Write::write_fmt(&mut *last, format_args!("{report}"));
+    }
+}
+
+/// Calls `read` with the report of the last overflow, empty if there was none. It is a copy's work: a lock is held.
+pub fn last_report<R>(read: impl FnOnce(&str) -> R) -> R {
+    let last = LAST.lock();
+    let text = &last.text[..last.length];
+    // The end may be cut within a character.
+    read(match core::str::from_utf8(text) {
+        Ok(text) => text,
+        Err(error) => core::str::from_utf8(&text[..error.valid_up_to()]).unwrap_or_default(),
+    })
+}
+
+/// Makes an overflow of the calling thread's stack a test's, or no longer: see the theory of this file.
+pub fn expect_overflow(expected: bool) {
+    let _preemption_off = machine::preempt::disable();
+    if let Some(window) = grow::own_window() {
+        descriptor::at(window.slot).set_flag(EXPECTED, expected);
+    }
 }
 
 /// Whether the thread can end here without taking anything with it that others wait for.

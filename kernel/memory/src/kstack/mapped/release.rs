@@ -17,8 +17,8 @@ use sync::{SpinLock, remote};
 use super::super::geometry::Window;
 use super::super::per_cpu::NO_SLOT;
 use super::super::{trim, wake_service};
-use super::descriptor::{self, PINNED};
-use super::slots;
+use super::descriptor::{self, ANY_PIN};
+use super::{depth, slots};
 use crate::frame::Purpose;
 use crate::frame::allocate;
 use crate::frame::number::FrameNumber;
@@ -133,9 +133,10 @@ fn finish_release(slot: u32) {
     let window = known.window(slot);
     let reusable = known.mapped.load(Relaxed) == super::initial_pages(window.pages, false)
         && window.pages == super::super::parameters().pages;
+    let bytes = depth::take(&window);
     let kept = local(|memory| {
         let stacks = &memory.stacks;
-        let depth = super::super::per_cpu::depth_index(known.high_water.load(Relaxed));
+        let depth = super::super::per_cpu::depth_index(bytes);
         bump(&stacks.counters.depths[depth], 1);
         stacks.counters.stacks.store(stacks.counters.stacks.load(Relaxed) - 1, Relaxed);
         let keep = reusable && !stacks.cache.is_full();
@@ -184,7 +185,10 @@ pub(crate) fn trim_sleepers() -> usize {
     let mut trimmed = 0;
     for slot in 0..slots::slots_made() {
         let known = descriptor::at(slot);
-        if known.mapped.load(Relaxed) <= 1 || known.has_flag(PINNED) || !known.is_off() || !known.start_trim()
+        if known.mapped.load(Relaxed) <= 1
+            || known.has_flag(ANY_PIN)
+            || !known.is_off()
+            || !known.start_trim()
         {
             continue;
         }
@@ -199,7 +203,7 @@ pub(crate) fn trim_sleepers() -> usize {
         let length = batch.busy_length;
         batch.busy[length] = slot;
         batch.busy_length += 1;
-        if keep < window.mapped && !known.has_flag(PINNED) {
+        if keep < window.mapped && !known.has_flag(ANY_PIN) {
             batch.take_pages(&window, keep);
             known.trims.store(known.trims.load(Relaxed) + 1, Relaxed);
             trimmed += (window.mapped - keep) as usize;

@@ -123,6 +123,11 @@ pub(crate) fn balance() {
     }
 }
 
+/// Whether a growth fault on this CPU has asked for a refill since the last time.
+pub(crate) fn take_request() -> bool {
+    local(|cpu| cpu.stacks.refill_wanted.swap(false, Relaxed))
+}
+
 fn take_surplus(stacks: &CpuStacks) -> Option<FrameNumber> {
     let slot = stacks.running.load(Relaxed);
     let running = (slot != NO_SLOT).then(|| descriptor::at(slot).window(slot));

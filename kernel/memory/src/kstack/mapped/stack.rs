@@ -7,15 +7,16 @@ use core::sync::atomic::Ordering::Relaxed;
 use machine::address::VirtAddr;
 
 use super::super::CONTROL_BLOCK_BYTES_MAX;
+use super::super::PinReason;
 use super::super::geometry::{MAX_PAGES, Window, slot_order};
 use super::super::parameters::{Mode, mode, parameters};
-use super::descriptor::{self, Descriptor, PINNED};
+use super::descriptor::{self, Descriptor, PINNED, PINNED_LOCKED, PINNED_REALTIME};
 use super::{release, reserve, slots};
+use crate::OutOfMemory;
 use crate::frame::allocate::may_wait;
 use crate::frame::per_cpu::bump;
 use crate::kernel_map;
 use crate::local::local;
-use crate::{OutOfMemory, frame};
 
 /// Marks the header at the start of a layout A stack; found damaged, the stack had overflowed into its last page.
 const HEADER_MARK: u64 = 0x5354_4152_4c49_4e47;
@@ -120,44 +121,15 @@ impl KernelStack {
         Ok(())
     }
 
-    /// Maps all pages and keeps them, as for real-time threads. Called by the thread itself or while it does not run.
-    ///
-    /// # Errors
-    /// When there is no memory; the stack works on as before.
-    pub fn pin(&self) -> Result<(), OutOfMemory> {
-        let known = self.descriptor();
-        known.flags.fetch_or(PINNED, Relaxed);
-        let window = self.window();
-        let full = window.pages - window.layout.bottom_pages();
-        for page in 0..full {
-            if self.window().mapped > page {
-                continue;
-            }
-            let frame = slots::stack_frame().inspect_err(|_| {
-                known.flags.fetch_and(!PINNED, Relaxed);
-            })?;
-            // The thread itself may grow its stack at any instruction, other than here.
-            let unused = local(|_| {
-                reserve::back_own_stack();
-                if self.window().mapped == page {
-                    slots::map_page(window.page_address(page), frame, kernel_map::DATA);
-                    known.set_mapped(page + 1);
-                    None
-                } else {
-                    Some(frame)
-                }
-            });
-            match unused {
-                Some(frame) => frame::allocate::free(frame, frame::Purpose::KernelStack),
-                None => count_mapped(1),
-            }
-        }
-        Ok(())
+    /// Has all pages mapped and kept as long as one of the reasons holds, or lets them go again when they are not needed.
+    /// Pages come at the next switch to the thread; [`settle_pins`](super::settle_pins) does it for those that run.
+    pub fn set_pinned(&self, reason: PinReason, pinned: bool) {
+        self.descriptor().set_flag(reason.flag(), pinned);
     }
 
-    /// Lets pages go again when they are not needed.
-    pub fn unpin(&self) {
-        self.descriptor().flags.fetch_and(!PINNED, Relaxed);
+    /// Whether all pages are kept for this reason.
+    pub fn is_pinned_for(&self, reason: PinReason) -> bool {
+        self.descriptor().has_flag(reason.flag())
     }
 
     pub(crate) const fn slot(&self) -> u32 {
@@ -219,6 +191,15 @@ impl KernelStack {
         // SAFETY: the page is mapped as long as the stack is allocated; the word may have been overwritten by the
         // stack, which is what is asked.
         unsafe { header.read_volatile() == HEADER_MARK }
+    }
+}
+
+impl PinReason {
+    const fn flag(self) -> u32 {
+        match self {
+            Self::Realtime => PINNED_REALTIME,
+            Self::Locked => PINNED_LOCKED,
+        }
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) fn totals() -> Totals {
         refused: sum(|c| &c.refused),
         busy: sum(|c| &c.busy),
         without_frame: sum(|c| &c.without_frame),
+        parked: sum(|c| &c.parked),
         fetched: sum(|c| &c.fetched),
         stashed: sum(|c| &c.stashed),
         trimmed: sum(|c| &c.trimmed),
@@ -44,7 +45,8 @@ pub(crate) fn totals() -> Totals {
     for slot in 0..slots::slots_made() {
         let known = descriptor::at(slot);
         if known.is_in_use() {
-            totals.live_depths[super::super::per_cpu::depth_index(known.high_water.load(Relaxed))] += 1;
+            let most = u64::from(known.high_water.load(Relaxed)) * PAGE_BYTES;
+            totals.live_depths[super::super::per_cpu::depth_index(most)] += 1;
         }
     }
     totals
@@ -62,7 +64,7 @@ pub(crate) fn write_window(out: &mut dyn fmt::Write, window: &Window) -> fmt::Re
 
 /// One line for each stack in use.
 pub(crate) fn write_windows(out: &mut dyn fmt::Write) -> fmt::Result {
-    writeln!(out, "slot thread pages mapped most faults trims")?;
+    writeln!(out, "slot thread pages mapped most faults trims asleep_bytes")?;
     for slot in 0..slots::slots_made() {
         let known = descriptor::at(slot);
         if known.is_in_use() {
@@ -70,7 +72,13 @@ pub(crate) fn write_windows(out: &mut dyn fmt::Write) -> fmt::Result {
             let owner = known.owner.load(Relaxed);
             let (most, faults) = (known.high_water.load(Relaxed), known.faults.load(Relaxed));
             let trims = known.trims.load(Relaxed);
-            writeln!(out, "{slot} {owner} {} {} {most} {faults} {trims}", window.pages, window.mapped)?;
+            // How deep the thread was when it was last switched away from.
+            let asleep = window.top().saturating_sub(known.saved_pointer.load(Relaxed).max(window.bottom()));
+            writeln!(
+                out,
+                "{slot} {owner} {} {} {most} {faults} {trims} {asleep}",
+                window.pages, window.mapped
+            )?;
         }
     }
     Ok(())

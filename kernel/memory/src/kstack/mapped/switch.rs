@@ -13,6 +13,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use machine::address::VirtAddr;
+use machine::context::KernelContext;
 use machine::cpu::CpuId;
 use machine::mmu;
 
@@ -20,8 +21,9 @@ use super::super::geometry::Window;
 use super::super::parameters::{Mode, mode};
 use super::super::per_cpu::{CpuStacks, NO_SLOT};
 use super::super::{admission, wake_service};
-use super::reserve;
+use super::descriptor::{ANY_PIN, PARKED};
 use super::{KernelStack, descriptor, slots};
+use super::{grow, parking, reserve};
 use crate::frame::per_cpu::bump;
 use crate::kernel_map;
 use crate::local::local;
@@ -48,11 +50,25 @@ pub fn admit(next: &KernelStack, cpu: CpuId) -> bool {
         debug_assert_eq!(admission::shortage(stacks.reserve.len() as u32, &window), 0);
         stacks.leaving.store(stacks.running.load(Relaxed), Relaxed);
         stacks.running.store(next.slot(), Relaxed);
+        if known.has_flag(PARKED | ANY_PIN) {
+            prepare_special(stacks, next.slot());
+        }
         if mode() == Mode::Lend {
-            lend(stacks, next.slot(), &window);
+            lend(stacks, next.slot(), &known.window(next.slot()));
         }
     });
     true
+}
+
+/// Backs what a thread that is pinned or parked needs, before it runs.
+#[inline(never)]
+fn prepare_special(stacks: &CpuStacks, slot: u32) {
+    if descriptor::at(slot).has_flag(PARKED) {
+        parking::prepare(stacks, slot);
+    }
+    if descriptor::at(slot).has_flag(ANY_PIN) {
+        grow::pin(stacks, slot);
+    }
 }
 
 /// The CPU is about to switch to a thread that runs on no slot: on the stack that it started with.
@@ -63,8 +79,14 @@ pub fn admit_start_up_stack() {
     });
 }
 
-/// The former thread's stack has been left, its stack pointer being `saved_pointer`: it may run on any CPU now.
-pub fn left(former: &KernelStack, saved_pointer: VirtAddr) {
+/// The former thread's stack has been left, where `context` says: it may run on any CPU now.
+///
+/// # Safety
+/// The context is that thread's, and this CPU has just switched away from it.
+pub unsafe fn left(former: &KernelStack, context: &mut KernelContext) {
+    // SAFETY: as the caller says.
+    unsafe { parking::settle(former.slot(), context) };
+    let saved_pointer = context.stack_pointer();
     reserve::change(|stacks| {
         debug_assert_eq!(stacks.leaving.load(Relaxed), former.slot());
         stacks.leaving.store(NO_SLOT, Relaxed);
