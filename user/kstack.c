@@ -1,6 +1,7 @@
 /* Kernel stacks grow to every depth of their slot while interrupts and migrations fly; beyond it only the caller dies.
  *
- * The test device's ioctl 0x4b01 recurses in the kernel to a depth of so many bytes and returns 0.
+ * The test device's ioctl 0x4b01 recurses in the kernel to a depth of so many bytes and returns 0. After 0x4b04 with 1 the
+ * report of an overflow is found in /proc/kstack_overflow only. /proc/kstack_trace shows the reader's own page-table entries.
  *
  * abi: guest
  * abi: alone
@@ -8,7 +9,7 @@
  */
 #include "guest.h"
 
-enum { RECURSE = 0x4b01, STEP = 512, DEEPEST = 80 << 10 };
+enum { RECURSE = 0x4b01, EXPECT_OVERFLOW = 0x4b04, STEP = 512, DEEPEST = 80 << 10 };
 
 static volatile int stop;
 
@@ -40,6 +41,7 @@ static int descend(long bytes)
         struct itimerval often = { { 0, 700 }, { 0, 700 } };
         setitimer(ITIMER_REAL, &often, NULL);
         int fd = open("/dev/kstack_test", O_RDONLY);
+        ioctl(fd, EXPECT_OVERFLOW, 1);
         for (int i = 0; i < 3; i++)
             if (ioctl(fd, RECURSE, bytes) != 0)
                 _exit(errno == EINVAL ? 2 : 1);
@@ -52,6 +54,37 @@ static int descend(long bytes)
     return WEXITSTATUS(status) ? -WEXITSTATUS(status) : 0;
 }
 
+static const char *text_of(const char *path)
+{
+    static char text[8192];
+    int fd = open(path, O_RDONLY);
+    ssize_t count = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    close(fd);
+    text[count > 0 ? count : 0] = 0;
+    return text;
+}
+
+static int count_of(const char *text, const char *what)
+{
+    int count = 0;
+    for (; (text = strstr(text, what)); text++)
+        count++;
+    return count;
+}
+
+static void *looks_at_its_trace(void *unused)
+{
+    int fd = open("/dev/kstack_test", O_RDONLY);
+    ioctl(fd, RECURSE, 5000);
+    const char *text = text_of("/proc/kstack_trace");
+    printf("%s", text);
+    EXPECT(!strncmp(text, "Kernel page fault at address 0xffffd0", 37), "no growth is shown");
+    EXPECT(count_of(text, "virtual address") == 5, "a page-table trace of four pages and its title");
+    EXPECT(count_of(text, "entry 0x8") >= 2, "at least two pages are there");
+    close(fd);
+    return unused;
+}
+
 int main(void)
 {
     int fd = open("/dev/kstack_test", O_RDONLY);
@@ -59,7 +92,9 @@ int main(void)
         printf("/dev/kstack_test: %s\n", ERRNO_NAME(errno));
         return 1;
     }
-    pthread_t threads[3];
+    pthread_t threads[3], one;
+    pthread_create(&one, NULL, looks_at_its_trace, NULL);
+    pthread_join(one, NULL);
     for (int i = 0; i < 3; i++)
         pthread_create(&threads[i], NULL, wanders, NULL);
     long faults = figure("/proc/vmstat", "nr_dynamic_stacks_faults");
@@ -76,10 +111,15 @@ int main(void)
     }
     printf("returns down to %ld bytes; at %ld bytes the process ends with %d\n", deepest, killed_at, how);
     printf("stack faults %ld\n", figure("/proc/vmstat", "nr_dynamic_stacks_faults") - faults);
-    EXPECT(deepest >= 8192, "the stack does not grow to 8 KiB");
+    EXPECT(deepest >= (4 << 12) - 2048, "the stack does not grow to its four pages");
     EXPECT(killed_at > 0 && how > 0, "nothing stops it at %d bytes", DEEPEST);
     for (long bytes = killed_at + 4096; bytes < killed_at + (64 << 10); bytes += 8192)
         EXPECT(descend(bytes) > 0, "%ld bytes did not end the process", bytes);
+    const char *report = text_of("/proc/kstack_overflow");
+    printf("%s", report);
+    EXPECT(!strncmp(report, "kernel stack overflow: thread ", 30), "no report");
+    EXPECT(strstr(report, "kstack::exercise::descend"), "the report names no function");
+    EXPECT(strstr(report, " more times"), "the report shows no recursion");
     EXPECT(descend(1024) == 0, "a short descent afterwards fails");
     stop = 1;
     for (int i = 0; i < 3; i++)

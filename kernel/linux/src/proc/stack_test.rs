@@ -7,7 +7,7 @@
 //! [`EXPECT_OVERFLOW`] 1 the report of that goes to `/proc/kstack_overflow` only, not to the console.
 //!
 //! [`FORGET_DEPTH`] makes the caller's kernel stack look unused; [`DEPTH`] returns how many bytes deep it was since: the
-//! way to find out what a system call needs. `/proc/kstack_trace` shows the page-table trace of the reader's stack.
+//! way to find out what a system call needs. [`NUMBER`] returns the number of the caller in `/proc/kstack`. `/proc/kstack_trace` shows the page-table trace of the reader's stack.
 
 use alloc::sync::Arc;
 
@@ -29,6 +29,7 @@ const RECURSE_AND_SLEEP: u32 = 0x4b03;
 const EXPECT_OVERFLOW: u32 = 0x4b04;
 const FORGET_DEPTH: u32 = 0x4b05;
 const DEPTH: u32 = 0x4b06;
+const NUMBER: u32 = 0x4b07;
 /// How long the third request sleeps.
 const SLEEP_NS: u64 = 1_000_000;
 
@@ -82,6 +83,7 @@ impl FileOperations for Device {
                 true
             }
             DEPTH => return kstack::own_depth().map(|bytes| bytes as usize).ok_or(Error::NotSupported),
+            NUMBER => return Ok(sched::current().id() as usize),
             _ => return Err(Error::NotTerminal),
         };
         if whole { Ok(0) } else { Err(Error::Io) }
