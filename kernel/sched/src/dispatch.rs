@@ -258,8 +258,6 @@ pub fn exit_current() -> ! {
     let thread = current();
     assert!(preempt::count() == 0, "a thread in an atomic section must not end");
     drop(thread.set_address_space(None));
-    // Preempted when it is dead already, it would be freed by whoever runs next, and still be on the run queue.
-    interrupt::disable_unguarded();
     thread.state.die();
     dispatch(Reason::Voluntary);
     unreachable!("a dead thread is never chosen");
