@@ -129,6 +129,7 @@ pub(crate) fn bury(process: &Arc<Process>) {
     }
     process.group().remove(process);
     table::remove_process(process.pid());
+    procfs::forget_process(process.pid());
 }
 
 fn selects(selection: Selection, options: WaitOptions, child: &Process) -> bool {

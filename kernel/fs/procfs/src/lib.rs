@@ -15,5 +15,5 @@ extern crate alloc;
 mod root;
 mod static_tree;
 
-pub use root::{PROCFS, ProcFs, ProcessSource, set_process_source};
+pub use root::{PROCFS, ProcFs, ProcessSource, forget_process, set_process_source};
 pub use static_tree::{add, add_at, add_text, directory};

@@ -32,6 +32,14 @@ pub fn set_process_source(source: &'static dyn ProcessSource) {
     SOURCE.call_once(|| source);
 }
 
+/// Nobody has this number any longer: lets go of what is cached of its directory. Without this a machine that looks at many
+/// short-lived processes (`ps`, `top`) fills its entry cache with what can never be found again.
+pub fn forget_process(number: u32) {
+    let Some(instance) = INSTANCE.get() else { return };
+    let mut buffer = [0; 10];
+    vfs::dentry::forget_child(instance.root(), digits(number, &mut buffer));
+}
+
 /// A decimal number without leading zeros.
 fn parse_number(name: &[u8]) -> Option<u32> {
     if name.first().is_none_or(|&first| first == b'0' || !first.is_ascii_digit()) {

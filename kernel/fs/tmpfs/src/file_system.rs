@@ -37,6 +37,10 @@ impl PageBudget for Limits {
         self.pages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).is_ok()
     }
 
+    fn charge_regardless(&self, pages: u64) {
+        self.pages.fetch_add(pages, Ordering::Relaxed);
+    }
+
     fn release(&self, pages: u64) {
         self.pages.fetch_sub(pages, Ordering::Relaxed);
     }

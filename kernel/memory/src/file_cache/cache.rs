@@ -77,6 +77,10 @@ pub enum CacheKind {
 pub trait PageBudget: Send + Sync {
     /// Takes pages from the budget; false when there are not that many.
     fn charge(&self, pages: u64) -> bool;
+
+    /// Takes pages that are there already, even beyond the limit.
+    fn charge_regardless(&self, pages: u64);
+
     /// Gives pages back.
     fn release(&self, pages: u64);
 }
@@ -196,6 +200,7 @@ impl FileCache {
     /// Gives a new cache its first pages without copying: frames of the boot archive. The file's size becomes `size`;
     /// what the last frame has beyond it may be in use until the file is first mapped or made larger, which must not
     /// happen before the archive has been unpacked. Frames beyond the size are dropped, missing ones are holes.
+    /// They count against the budget, though it does not limit them.
     ///
     /// # Errors
     /// When there is no memory for the index.
@@ -205,6 +210,9 @@ impl FileCache {
         for (page, frame) in (0..size.div_ceil(PAGE_SIZE as u64)).zip(frames) {
             frame.set_purpose(self.purpose());
             self.insert_frame(page, frame)?;
+            if let Some(budget) = &self.budget {
+                budget.charge_regardless(1);
+            }
         }
         if size & (PAGE_SIZE as u64 - 1) != 0 {
             self.flags.fetch_or(TAIL_UNCLEAN, Ordering::Relaxed);

@@ -195,9 +195,24 @@ impl PageBudget for Budget {
         self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(pages)).is_ok()
     }
 
+    fn charge_regardless(&self, pages: u64) {
+        self.left.fetch_sub(pages, Ordering::SeqCst);
+    }
+
     fn release(&self, pages: u64) {
         self.left.fetch_add(pages, Ordering::SeqCst);
     }
+}
+
+#[test]
+fn adopted_frames_count_in_the_budget() {
+    let budget = Arc::new(Budget { left: AtomicU64::new(3) });
+    let cache = FileCache::with_budget(CacheKind::SharedMemory, budget.clone());
+    let frames = [0, 1].map(|_| Frame::allocate(Purpose::Kernel, Zeroed::No).unwrap());
+    cache.adopt(2 * PAGE, frames).unwrap();
+    assert_eq!(budget.left.load(Ordering::SeqCst), 1);
+    cache.truncate(0).unwrap();
+    assert_eq!(budget.left.load(Ordering::SeqCst), 3);
 }
 
 #[test]

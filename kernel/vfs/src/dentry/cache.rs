@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use sync::{Lazy, PerCpu, PerCpuCounter, SpinLock, rcu};
 
 use super::entry::{Dentry, DentryFlags};
+use crate::name::hash_name;
 
 /// Entries a processor may have queued before it starts to look for unused ones.
 static LIMIT_PER_CPU: AtomicUsize = AtomicUsize::new(16 * 1024);
@@ -145,6 +146,19 @@ impl memory::reclaim::Reclaimer for EntryCache {
     fn reclaim(&self, frames: usize) -> usize {
         const PER_FRAME: usize = machine::address::PAGE_SIZE / ENTRY_BYTES;
         shrink(frames.saturating_mul(PER_FRAME)) / PER_FRAME
+    }
+}
+
+/// Forgets what is cached of a name whose object is gone for good (the directory of a process that ended), and all that is
+/// cached below. Whoever uses an entry of it keeps that one.
+pub fn forget_child(parent: &Arc<Dentry>, name: &[u8]) {
+    let child = {
+        let guard = rcu::read();
+        parent.cached_child(name, hash_name(name), &guard).cloned()
+    };
+    if let Some(child) = child {
+        forget_tree(&child);
+        child.unhash();
     }
 }
 
