@@ -31,6 +31,8 @@ int main(int count, char **words)
         syscall(SYS_getrandom, &state, sizeof state, 0);
     printf("seed %llu\n", (unsigned long long)state);
     progress("elf_mutations seed %llu", (unsigned long long)state);
+    /* Its pages are this program's, not the mutants'. */
+    memset(image, 0, sizeof image);
     long before = free_kib(), refused = 0, signalled = 0, exited = 0, stopped = 0;
     for (long run = 0; run < runs; run++) {
         int which = next_random(&state) % 8 == 0;

@@ -1,157 +1,439 @@
-/* A fuzzer of system calls: random numbers, pointers, lengths and flags, from several processes, as root and as nobody.
+/* A fuzzer of system calls, from several processes of several threads, as root and as nobody.
  *
- * Each worker starts one victim after another. A victim makes BATCH calls chosen by a generator whose seed is printed
- * on the progress channel before it starts, so `fuzz replay SEED` repeats the last batch of a machine that died.
- * What would end the machine or the harness on purpose is left out or turned on the victim itself: reboot, kexec,
- * signals and scheduling of others. Root's victims live in a chroot, so that what they unlink is theirs.
+ * Each worker starts one victim after another in a root directory of its own. Two threads of a victim make calls from the
+ * table in fuzz_calls.h with arguments that are mostly plausible (fuzz_values.h); a third takes pages of the arguments
+ * away, sends signals and closes descriptors. Now and then a call is any number with any arguments. Victims fork, clone
+ * with all combinations of flags, and execute programs; their handlers break the signal frames they return through.
  *
- * usage: fuzz SECONDS [SEED] | fuzz replay SEED
+ * What would end the machine or the harness on purpose is left out or turned on the victim itself: reboot, signals to
+ * others, kill(-1). A worker adopts what its victims leave behind, and kills it.
+ *
+ * Each batch has a seed that is printed on the progress channel before it starts; an even seed is root's, an odd one
+ * nobody's. `fuzz replay SEED` runs that batch again and prints its calls; threads may meet in another order.
+ *
+ * usage: fuzz SECONDS [SEED] [root|nobody]... | fuzz replay SEED [TIMES]
  *
  * abi: guest
  * abi: alone
  * abi: cpus 2,4
  * abi: args 20
  * abi: limit 120
- * abi: long-args 600
- * abi: long-limit 900
+ * abi: long-args 600 0 root nobody
+ * abi: long-limit 1500
  */
-#include "guest.h"
+#include "fuzz_calls.h"
+#include "fuzz_values.h"
 
-enum { WORKERS = 6, BATCH = 1500, VICTIM_MS = 1500, CALLS_MAX = 470 };
+enum { WORKERS_MAX = 6, BATCH = 400, VICTIM_MS = 1500, BATCHES_A_JAIL = 24, UNKILLABLE_MS = 20000,
+    GAP_PAGES = 512 };
 
-static uint64_t state;
-static char *arena; /* Some mapped memory, with a hole and a read-only page in it. */
-static const char *const paths[] = { "", ".", "..", "/", "file", "dir", "dir/x", "link", "fifo", "/proc", "/proc/self/stat",
-    "/proc/self/maps", "/proc/self/fd/0", "/proc/self/mem", "/dev/null", "/dev/zero", "/dev/ptmx", "/dev/tty", "/proc/self/exe",
-    "/proc/meminfo", "absent", "dir/../file", "./././file", "/proc/1/status", "/proc/self/task", "tmpfs", "proc", "name" };
+/* Calls made, and calls that did not fail, by number: shared by all processes. */
+struct counts {
+    atomic_uint made[NUMBERS], worked[NUMBERS], known[NUMBERS];
+};
+static struct counts *counts;
+static int tracing;
 
-static const short left_out[] = { 15 /* rt_sigreturn: jumps anywhere */, 34, 60, 130, 167, 168, 169, 231, 246, 320, 153, 101, 219 };
-static const short own_pid[] = { 62, 129, 200, 234, 297, 141, 142, 144, 203, 314, 302, 251, 310, 311, 109, 438, 424, 434, 440 };
+/* Not with any arguments: they end the caller, or act on others. */
+static const short never_raw[] = { 15, 60, 231, 34, 130, 62, 129, 200, 234, 297, 424, 72, 141, 142, 144, 203, 302, 310, 311, 314, 251,
+    109, 101, 169, 246, 320, 153, 167, 168, 56, 57, 58, 435, 59, 322, 219 };
 
-static uint64_t draw(void)
+static void one_call(int may_fork);
+
+/* What a process or thread does that was made by a call: some calls, and out. */
+static void __attribute__((used, noreturn)) fuzz_child(void) __asm__("fuzz_child");
+static void fuzz_child(void)
 {
-    return next_random(&state);
+    random_state += (uint64_t)syscall(SYS_gettid);
+    for (uint64_t count = below(24); count > 0; count--)
+        one_call(0);
+    if (below(4) == 0)
+        syscall(SYS_execve, "/work/tiny", (char *[]){ "tiny", NULL }, NULL);
+    if (below(8) == 0)
+        syscall(SYS_exit_group, 0);
+    for (;;)
+        syscall(SYS_exit, 0);
 }
 
-static int is_in(const short *list, size_t count, long number)
+/* A call whose child may come back on another stack, or on ours beneath what we use of it. */
+static __attribute__((noinline)) long call_that_forks(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e)
 {
-    for (size_t i = 0; i < count; i++)
-        if (list[i] == number)
-            return 1;
-    return 0;
+    long result;
+    register uint64_t r10 __asm__("r10") = d;
+    register uint64_t r8 __asm__("r8") = e;
+    __asm__ volatile("syscall\n\ttest %%rax, %%rax\n\tjnz 1f\n\txor %%ebp, %%ebp\n\tsub $512, %%rsp\n\tand $-16, %%rsp\n\t"
+                     "call fuzz_child\n1:"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
+                     : "rcx", "r11", "memory");
+    return result;
 }
 
-/* An argument: something a careless or hostile program might pass. */
-static uint64_t argument(void)
+static uint64_t clone_flags(void)
 {
-    uint64_t value = draw();
-    switch (value % 17) {
-    case 0: return 0;
-    case 1: return 1;
-    case 2: return (value >> 8) % 16;
-    case 3: return (value >> 8) % 4096;
-    case 4: return 1ull << ((value >> 8) % 64);
-    case 5: return (1ull << ((value >> 8) % 64)) - 1;
-    case 6: return ~0ull - (value >> 8) % 16;
-    case 7: return value;
-    case 8: return (uint64_t)(uint32_t)value;
-    case 9: return (uintptr_t)arena + (value >> 8) % (16 * 4096);
-    case 10: return (uintptr_t)arena + ((value >> 8) % 17) * 4096 - (value >> 40) % 16;
-    case 11: return (uintptr_t)paths[(value >> 8) % (sizeof paths / sizeof *paths)];
-    case 12: return (value >> 8) % 32;
-    case 13: return 0xffff800000000000ull + (value >> 20);
-    case 14: return (uintptr_t)arena + (value >> 8) % 4096;
-    case 15: return 0x7ffffffff000ull - (value >> 8) % 8192;
-    default: return (uintptr_t)paths[(value >> 8) % (sizeof paths / sizeof *paths)];
+    static const uint32_t some[] = { CLONE_VM, CLONE_FS, CLONE_FILES, CLONE_SIGHAND, CLONE_PTRACE, CLONE_VFORK, CLONE_PARENT, CLONE_THREAD,
+        CLONE_NEWNS, CLONE_SYSVSEM, CLONE_SETTLS, CLONE_PARENT_SETTID, CLONE_CHILD_CLEARTID, CLONE_UNTRACED, CLONE_CHILD_SETTID,
+        CLONE_NEWUTS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_IO, CLONE_PIDFD };
+    uint64_t value = 0;
+    for (uint64_t count = below(7); count > 0; count--)
+        value |= some[below(sizeof some / sizeof *some)];
+    if (value & CLONE_THREAD && below(8))
+        value |= CLONE_SIGHAND;
+    if (value & CLONE_SIGHAND && below(8))
+        value |= CLONE_VM;
+    return value;
+}
+
+static long make_child(long number)
+{
+    uint64_t wanted = clone_flags();
+    uint64_t stack = wanted & CLONE_VM || below(4) == 0 ? (uintptr_t)arena + (STRUCT_PAGES + 2 + below(20)) * PAGE : 0;
+    if (wanted & CLONE_VM && wanted & CLONE_VFORK && below(2))
+        stack = 0;
+    if (number == SYS_fork || number == SYS_vfork)
+        return call_that_forks(number, 0, 0, 0, 0, 0);
+    if (number == SYS_clone) {
+        uint64_t leaving = below(4) ? SIGCHLD : below(65);
+        return call_that_forks(number, wanted | leaving, stack, buffer(), buffer(), buffer());
     }
+    uint64_t set[1] = { below(40) };
+    uint64_t words[11] = { wanted, buffer(), buffer(), buffer(), wanted & CLONE_THREAD ? 0 : SIGCHLD, stack ? stack - 2 * PAGE : 0,
+        stack ? 2 * PAGE : 0, buffer(), below(8) ? 0 : record(set, 1), 0, 0 };
+    words[9] = words[8] != 0;
+    return call_that_forks(number, record(words, 11), below(8) ? 88 : 64, 0, 0, 0);
 }
 
-/* A structure-like mess in the arena, so that pointers into it lead to plausible contents. */
-static void fill_arena(void)
+static void count(long number, long result)
 {
-    for (int i = 0; i < 64; i++) {
-        uint64_t value = argument();
-        memcpy(arena + draw() % 4000, &value, sizeof value);
+    if (number < 0 || number >= NUMBERS)
+        return;
+    atomic_fetch_add(&counts->made[number], 1);
+    if (result >= 0 || (result < -4095))
+        atomic_fetch_add(&counts->worked[number], 1);
+    if (result != -ENOSYS)
+        atomic_store(&counts->known[number], 1);
+}
+
+static int raw_call(void)
+{
+    long number = (long)(below(24) ? below(NUMBERS) : below(0x1400));
+    uint64_t a = anything(), b = anything(), c = anything(), d = anything(), e = anything(), f = anything();
+    for (unsigned i = 0; i < sizeof never_raw / sizeof *never_raw; i++)
+        if (never_raw[i] == number)
+            return 0;
+    if (tracing)
+        fprintf(stderr, "%d raw %ld(%#lx, %#lx, %#lx, %#lx, %#lx, %#lx)\n", (int)syscall(SYS_gettid), number, a, b, c, d, e, f);
+    long result = syscall(number, a, b, c, d, e, f);
+    count(number, result < 0 ? -errno : result);
+    return 1;
+}
+
+static void one_call(int may_fork)
+{
+    if (below(16) == 0 && raw_call())
+        return;
+    const struct call *call = &calls[below(CALLS)];
+    if (below((uint64_t)call->rarity))
+        return;
+    uint64_t a[6] = { 0 };
+    size_t kinds = strlen(call->kinds);
+    for (size_t i = 0; i < kinds && i < 6; i++)
+        a[i] = value(call->kinds[i]);
+    if (call->number == SYS_fcntl && (a[1] == F_SETOWN || a[1] == F_SETOWN_EX))
+        a[1] = F_GETOWN;
+    if (tracing)
+        fprintf(stderr, "%d %s(%#lx, %#lx, %#lx, %#lx, %#lx, %#lx)\n", (int)syscall(SYS_gettid), call->name, a[0], a[1], a[2], a[3],
+                a[4], a[5]);
+    long result;
+    switch (call->number) {
+    case SYS_fork: case SYS_vfork: case SYS_clone: case SYS_clone3:
+        if (!may_fork)
+            return;
+        /* Counted before: what comes back may be two. */
+        result = make_child(call->number);
+        count(call->number, result);
+        return;
+    case SYS_exit: case SYS_exit_group: case SYS_execve: case SYS_execveat:
+        /* They may not come back. */
+        count(call->number, 0);
     }
+    result = syscall(call->number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    count(call->number, result < 0 ? -errno : result);
 }
 
-static void nothing(int number)
+/* A handler that at times breaks the frame it returns through. */
+static void nothing(int number, siginfo_t *info, void *context)
 {
-    (void)number;
+    (void)number, (void)info;
+    ucontext_t *frame = context;
+    uint64_t choice = draw();
+    int error = errno;
+    if (choice % 64 == 0)
+        frame->uc_mcontext.gregs[(choice >> 8) % NGREG] ^= 1ll << (choice >> 16) % 64;
+    else if (choice % 64 == 1 && frame->uc_mcontext.fpregs)
+        ((uint64_t *)frame->uc_mcontext.fpregs)[(choice >> 8) % 104] ^= 1ull << (choice >> 16) % 64;
+    else if (choice % 64 == 2)
+        frame->uc_mcontext.fpregs = (void *)(uintptr_t)anything();
+    else if (choice % 64 == 3)
+        memset(&frame->uc_sigmask, (int)(choice >> 8), 8);
+    errno = error;
 }
 
-static void prepare(int nobody)
+/* Pages of the arena that were taken away come back when the fuzzer itself needs them. */
+static void faulted(int number, siginfo_t *info, void *context)
 {
-    arena = mmap(NULL, 16 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    munmap(arena + 5 * 4096, 4096);
-    mprotect(arena + 7 * 4096, 4096, PROT_READ);
-    struct rlimit cpu = { 2, 2 }, space = { 256 << 20, 256 << 20 }, files = { 128, 128 }, core = { 0, 0 }, big = { 1 << 20, 1 << 20 };
-    struct rlimit processes = { 40, 40 };
-    setrlimit(RLIMIT_CPU, &cpu);
-    setrlimit(RLIMIT_AS, &space);
-    setrlimit(RLIMIT_NOFILE, &files);
-    setrlimit(RLIMIT_CORE, &core);
-    setrlimit(RLIMIT_FSIZE, &big);
-    setrlimit(RLIMIT_NPROC, &processes);
-    if (chroot("/tmp/fuzz/jail") < 0 || chdir("/work") < 0)
-        _exit(1);
+    (void)context;
+    int error = errno;
+    uintptr_t at = (uintptr_t)info->si_addr & ~(uintptr_t)(PAGE - 1);
+    if (at - (uintptr_t)arena < ARENA_PAGES * PAGE)
+        mmap((void *)at, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    else
+        signal(number, SIG_DFL);
+    errno = error;
+}
+
+static void set_handlers(void)
+{
+    struct sigaction action = { .sa_sigaction = nothing, .sa_flags = SA_SIGINFO };
+    for (int number = 1; number < 65; number++)
+        sigaction(number, &action, NULL);
+    action = (struct sigaction){ .sa_sigaction = faulted, .sa_flags = SA_SIGINFO | SA_NODEFER };
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
+    struct { void *handler; unsigned long flags, restorer, mask; } found = { 0 };
+    syscall(SYS_rt_sigaction, SIGUSR1, NULL, &found, 8);
+    restorer = found.restorer;
+}
+
+static void open_descriptors(void)
+{
     int ends[2];
-    if (pipe2(ends, O_NONBLOCK) < 0)
+    uint64_t set = ~0ull;
+    for (int fd = 3; fd < FILES_MAX; fd++)
+        close(fd);
+    if (pipe2(ends, O_NONBLOCK) < 0 || pipe(ends) < 0)
         _exit(1);
     open("file", O_RDWR | O_CREAT, 0666);
+    open("file", O_PATH);
     open(".", O_RDONLY);
+    open("/", O_PATH | O_DIRECTORY);
     epoll_create1(0);
     eventfd(0, EFD_NONBLOCK);
     timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
-    open("/dev/ptmx", O_RDWR | O_NONBLOCK);
-    if (nobody)
+    syscall(SYS_signalfd4, -1, &set, 8, O_NONBLOCK);
+    syscall(SYS_memfd_create, "memory", 2);
+    int master = open("/dev/ptmx", O_RDWR | O_NONBLOCK), zero = 0;
+    ioctl(master, TIOCSPTLCK, &zero);
+    ioctl(master, TIOCGPTPEER, O_RDWR | O_NONBLOCK);
+    open("fifo", O_RDWR | O_NONBLOCK);
+    syscall(SYS_pidfd_open, getpid(), 0);
+    syscall(SYS_inotify_init1, O_NONBLOCK);
+    open("/proc/self/maps", O_RDONLY);
+    open("/proc/self/oom_score_adj", O_RDWR);
+    open("/proc", O_RDONLY);
+    open("/dev/zero", O_RDWR);
+}
+
+static void set_limits(void)
+{
+    static const struct { int resource; rlim_t limit; } limits[] = { { RLIMIT_CPU, 2 }, { RLIMIT_AS, 192 << 20 },
+        { RLIMIT_NOFILE, FILES_MAX }, { RLIMIT_CORE, 0 }, { RLIMIT_FSIZE, 128 << 10 }, { RLIMIT_NPROC, 60 }, { RLIMIT_SIGPENDING, 100 } };
+    for (unsigned i = 0; i < sizeof limits / sizeof *limits; i++) {
+        struct rlimit both = { limits[i].limit, limits[i].limit };
+        setrlimit((__rlimit_resource_t)limits[i].resource, &both);
+    }
+}
+
+static void prepare(const char *jail, int nobody)
+{
+    /* Far from everything else, so that calls that change mappings next to it hit nothing. */
+    char *reserved = mmap(NULL, (2 * GAP_PAGES + ARENA_PAGES) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    arena = reserved + GAP_PAGES * PAGE;
+    mprotect(arena, ARENA_PAGES * PAGE, PROT_READ | PROT_WRITE);
+    int adjustment = open("/proc/self/oom_score_adj", O_WRONLY);
+    if (adjustment >= 0 && write(adjustment, "1000", 4) == 4)
+        close(adjustment);
+    set_limits();
+    if (chroot(jail) < 0 || chdir("/work") < 0)
+        _exit(1);
+    int null = open("/dev/null", O_RDWR);
+    for (int fd = 0; fd < (tracing ? 2 : 3); fd++)
+        dup2(null, fd);
+    if (nobody) {
+        setresgid(65534, 65534, 65534);
         setresuid(65534, 65534, 65534);
-    for (int number = 1; number < 32; number++)
-        if (number != SIGSEGV && number != SIGBUS && number != SIGILL && number != SIGFPE)
-            signal(number, nothing);
-    struct sigaction action = { .sa_handler = nothing };
-    sigaction(SIGALRM, &action, NULL);
+    }
+    open_descriptors();
+    set_handlers();
     struct itimerval often = { { 0, 5000 }, { 0, 5000 } };
     setitimer(ITIMER_REAL, &often, NULL);
 }
 
-static void victim(uint64_t seed)
+static void *caller(void *seed)
 {
-    state = seed;
-    setpgid(0, 0);
-    close(0);
-    prepare((int)(seed & 1));
-    pid_t self = getpid();
-    for (int i = 0; i < BATCH; i++) {
-        long number = (long)(draw() % 24 == 0 ? draw() % 0x1400 : draw() % CALLS_MAX);
-        uint64_t a = argument(), b = argument(), c = argument(), d = argument(), e = argument(), f = argument();
-        if (is_in(left_out, sizeof left_out / sizeof *left_out, number))
-            continue;
-        if (is_in(own_pid, sizeof own_pid / sizeof *own_pid, number))
-            a = number == 141 || number == 251 ? a & 1 : (uint64_t)self;
-        if (number == 141 || number == 251 || number == 200 || number == 234)
-            b = (uint64_t)self;
-        if ((number >= 56 && number <= 58) || number == 435)
-            if (draw() % 16)
-                continue;
-        if (i % 16 == 0)
-            fill_arena();
-        syscall(number, a, b, c, d, e, f);
-    }
-    _exit(0);
+    random_state = (uint64_t)(uintptr_t)seed;
+    thread_ids[1] = (int)syscall(SYS_gettid);
+    for (int i = 0; i < BATCH; i++)
+        one_call(1);
+    return NULL;
 }
 
-static void worker(int me, uint64_t seed, long long until_ms)
+/* Takes away what the others are using. */
+static void *saboteur(void *seed)
+{
+    random_state = (uint64_t)(uintptr_t)seed;
+    thread_ids[2] = (int)syscall(SYS_gettid);
+    for (int i = 0; i < BATCH; i++) {
+        char *page = arena + below(ARENA_PAGES) * PAGE;
+        switch (below(10)) {
+        case 0: munmap(page, PAGE * (1 + below(3))); break;
+        case 1: mprotect(page, PAGE, (int)below(8)); break;
+        case 2: madvise(page, PAGE * 2, MADV_DONTNEED); break;
+        case 3: mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED | (below(2) ? MAP_ANONYMOUS : 0), 7, 0); break;
+        case 4: syscall(SYS_close, 3 + below(40)); break;
+        case 5: syscall(SYS_dup2, 3 + below(24), 3 + below(40)); break;
+        case 6: case 7: syscall(SYS_tgkill, getpid(), thread_ids[below(2)], below(8) ? 34 + below(20) : 10); break;
+        case 8: syscall(SYS_futex, arena + below(64) * 4, below(2) ? 129 : 1, 1 + below(3), 0, 0, 0); break;
+        default: mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); break;
+        }
+        struct timespec moment = { 0, (long)below(200000) };
+        nanosleep(&moment, NULL);
+    }
+    return NULL;
+}
+
+static void victim(const char *jail, uint64_t seed)
+{
+    setpgid(0, 0);
+    random_state = seed;
+    prepare(jail, (int)(seed & 1));
+    thread_ids[0] = thread_ids[1] = thread_ids[2] = (int)syscall(SYS_gettid);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 128 << 10);
+    pthread_t thread;
+    pthread_create(&thread, &attributes, saboteur, (void *)(uintptr_t)draw());
+    pthread_create(&thread, &attributes, caller, (void *)(uintptr_t)draw());
+    for (int i = 0; i < BATCH; i++)
+        one_call(1);
+    syscall(SYS_exit_group, 0);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0755);
+    while (sendfile(out, in, NULL, 1 << 20) > 0)
+        ;
+    close(in);
+    close(out);
+}
+
+/* A root directory for victims: a file system of its own, so that all of it can be dropped. */
+static void make_jail(const char *jail)
+{
+    static const char *const folders[] = { "work", "work/dir", "work/tmpfs", "work/bound", "proc", "dev", "dev/pts" };
+    static const struct { const char *name; int major, minor; } devices[] = { { "dev/null", 1, 3 }, { "dev/zero", 1, 5 },
+        { "dev/full", 1, 7 }, { "dev/random", 1, 8 }, { "dev/tty", 5, 0 }, { "dev/ptmx", 5, 2 } };
+    char here[128];
+    mkdir(jail, 0755);
+    mount("tmpfs", jail, "tmpfs", 0, NULL);
+    if (!getcwd(here, sizeof here) || chdir(jail) < 0)
+        _exit(1);
+    for (unsigned i = 0; i < sizeof folders / sizeof *folders; i++) {
+        mkdir(folders[i], 0777);
+        chmod(folders[i], 0777);
+    }
+    mount("proc", "proc", "proc", 0, NULL);
+    mount("devpts", "dev/pts", "devpts", 0, NULL);
+    for (unsigned i = 0; i < sizeof devices / sizeof *devices; i++) {
+        mknod(devices[i].name, S_IFCHR | 0666, makedev((unsigned)devices[i].major, (unsigned)devices[i].minor));
+        chmod(devices[i].name, 0666);
+    }
+    symlink("file", "work/link");
+    symlink("absent", "work/dangling");
+    symlink("loop", "work/loop");
+    mkfifo("work/fifo", 0666);
+    chmod("work/fifo", 0666);
+    copy_file("/abi/tiny", "work/tiny");
+    put_text("work/script", "#!/work/tiny script\n");
+    chmod("work/script", 0755);
+    close(open("work/sparse", O_CREAT | O_WRONLY, 0666));
+    if (truncate("work/sparse", 1ll << 40) < 0 || chdir(here) < 0)
+        _exit(1);
+}
+
+static void drop_jail(const char *jail)
+{
+    for (int layer = 0; layer < 16 && umount2(jail, MNT_DETACH) == 0; layer++)
+        ;
+    rmdir(jail);
+}
+
+/* Kills the children of this process that are not zombies. */
+static void kill_children(void)
+{
+    DIR *folder = opendir("/proc");
+    struct dirent *entry;
+    while (folder && (entry = readdir(folder))) {
+        char name[300], text[512];
+        int id = atoi(entry->d_name);
+        snprintf(name, sizeof name, "/proc/%d/stat", id);
+        int fd = id > 1 ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+        ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+        close(fd);
+        text[got > 0 ? got : 0] = 0;
+        char *end = strrchr(text, ')');
+        if (end && atoi(end + 4) == getpid())
+            kill(id, SIGKILL);
+    }
+    if (folder)
+        closedir(folder);
+}
+
+/* Kills and reaps everything a victim left; false when something does not die. */
+static int clear_away(pid_t child)
+{
+    long long limit = now_ms() + UNKILLABLE_MS;
+    kill(-child, SIGKILL);
+    kill(child, SIGKILL);
+    for (;;) {
+        pid_t found = waitpid(-1, NULL, WNOHANG | __WALL);
+        if (found < 0 && errno == ECHILD)
+            return 1;
+        if (found > 0)
+            continue;
+        if (now_ms() > limit)
+            return 0;
+        kill_children();
+        pause_ms(2);
+    }
+}
+
+static int worker(int me, uint64_t seed, int nobody, long long until_ms)
 {
     uint64_t own = seed + (uint64_t)me * 1000003;
-    long batches = 0, killed = 0, faults = 0;
+    long batches = 0, stopped = 0, signalled = 0;
+    char jail[64];
+    snprintf(jail, sizeof jail, "/tmp/fuzz/%d", me);
+    setsid();
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    /* Above whatever the victims make of themselves, so that they can be ended. */
+    struct sched_param above = { .sched_priority = 99 }, usual = { 0 };
+    sched_setscheduler(0, SCHED_FIFO, &above);
+    make_jail(jail);
     while (now_ms() < until_ms) {
-        uint64_t batch_seed = (next_random(&own) & ~1ull) | (uint64_t)(me & 1);
+        uint64_t batch_seed = (next_random(&own) & ~1ull) | (uint64_t)nobody;
         if (batches % 16 == 0)
             progress("fuzz worker %d batch %ld seed %llu", me, batches, (unsigned long long)batch_seed);
+        if (++batches % BATCHES_A_JAIL == 0) {
+            drop_jail(jail);
+            make_jail(jail);
+        }
         pid_t child = fork();
-        if (child == 0)
-            victim(batch_seed);
+        if (child == 0) {
+            sched_setscheduler(0, SCHED_OTHER, &usual);
+            victim(jail, batch_seed);
+        }
         if (child < 0) {
             pause_ms(10);
             continue;
@@ -159,59 +441,96 @@ static void worker(int me, uint64_t seed, long long until_ms)
         long long limit = now_ms() + VICTIM_MS;
         int status = 0;
         pid_t found;
-        while ((found = waitpid(child, &status, WNOHANG)) == 0 && now_ms() < limit)
+        while ((found = waitpid(child, &status, WNOHANG)) == 0 && now_ms() < limit) {
+            kill(-child, SIGCONT);
             pause_ms(2);
-        kill(-child, SIGKILL);
-        kill(child, SIGKILL);
-        if (found == 0)
-            waitpid(child, &status, 0);
-        killed += found == 0;
-        faults += WIFSIGNALED(status) && found != 0;
-        batches++;
+        }
+        stopped += found == 0;
+        signalled += WIFSIGNALED(status) && found != 0;
+        if (!clear_away(child)) {
+            printf("FAILED: worker %d: what batch %llu left does not die\n", me, (unsigned long long)batch_seed);
+            progress("fuzz worker %d: what batch %llu left does not die", me, (unsigned long long)batch_seed);
+            return 1;
+        }
     }
-    printf("worker %d as %s: %ld batches of %d calls, %ld stopped after %d ms, %ld ended by a signal\n", me,
-           me & 1 ? "nobody" : "root", batches, BATCH, killed, VICTIM_MS, faults);
+    drop_jail(jail);
+    printf("worker %d as %s: %ld batches, %ld stopped after %d ms, %ld ended by a signal\n", me, nobody ? "nobody" : "root", batches,
+           stopped, VICTIM_MS, signalled);
+    return 0;
+}
+
+/* Runs the workers for a while: all as root, all as nobody, or half and half. */
+static void phase(const char *who, uint64_t seed, long seconds)
+{
+    long workers = figure("/proc/meminfo", "MemTotal") < 100000 ? 3 : WORKERS_MAX;
+    long long until = now_ms() + seconds * 1000;
+    printf("seed %llu, %ld s as %s\n", (unsigned long long)seed, seconds, who);
+    progress("fuzz seed %llu as %s", (unsigned long long)seed, who);
+    for (int me = 0; me < workers; me++)
+        CHILD({
+            int nobody = !strcmp(who, "nobody") || (strcmp(who, "root") && me % 2);
+            int failed = worker(me, seed, nobody, until);
+            fflush(stdout);
+            _exit(failed);
+        });
+    int status;
+    while (wait(&status) > 0)
+        EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a worker: %s", how_ended(status));
+    EXPECT(kill_user(65534), "processes of nobody live on");
+}
+
+static void report(void)
+{
+    long reached = 0, total = 0;
+    for (int i = 0; i < CALLS; i++) {
+        reached += atomic_load(&counts->made[calls[i].number]) > 0;
+        if (atomic_load(&counts->made[calls[i].number]) == 0)
+            printf("not reached: %s\n", calls[i].name);
+    }
+    printf("never worked:");
+    for (int i = 0; i < CALLS; i++)
+        if (atomic_load(&counts->known[calls[i].number]) && atomic_load(&counts->worked[calls[i].number]) == 0)
+            printf(" %s", calls[i].name);
+    printf("\nnot described:");
+    for (int number = 0; number < NUMBERS; number++) {
+        int described = 0;
+        for (int i = 0; i < CALLS; i++)
+            described |= calls[i].number == number;
+        if (!described && atomic_load(&counts->known[number]))
+            printf(" %d", number);
+        total += atomic_load(&counts->made[number]);
+    }
+    printf("\n%ld calls made, %ld of %d described calls reached\n", total, reached, CALLS);
 }
 
 int main(int count, char **words)
 {
+    counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     mkdir("/tmp/fuzz", 0755);
-    mkdir("/tmp/fuzz/jail", 0755);
-    const char *folders[] = { "work", "work/dir", "proc", "dev", "dev/pts" };
-    for (int i = 0; i < 5; i++) {
-        char path[64];
-        snprintf(path, sizeof path, "/tmp/fuzz/jail/%s", folders[i]);
-        mkdir(path, 0777);
-        chmod(path, 0777);
-    }
-    mount("proc", "/tmp/fuzz/jail/proc", "proc", 0, NULL);
-    mount("devpts", "/tmp/fuzz/jail/dev/pts", "devpts", 0, NULL);
-    mknod("/tmp/fuzz/jail/dev/null", S_IFCHR | 0666, makedev(1, 3));
-    mknod("/tmp/fuzz/jail/dev/zero", S_IFCHR | 0666, makedev(1, 5));
-    mknod("/tmp/fuzz/jail/dev/tty", S_IFCHR | 0666, makedev(5, 0));
-    mknod("/tmp/fuzz/jail/dev/ptmx", S_IFCHR | 0666, makedev(5, 2));
-    symlink("file", "/tmp/fuzz/jail/work/link");
-    mkfifo("/tmp/fuzz/jail/work/fifo", 0666);
     if (count > 2 && !strcmp(words[1], "replay")) {
-        pid_t child = CHILD(victim(strtoull(words[2], NULL, 0)));
-        REAP(child);
+        uint64_t seed = strtoull(words[2], NULL, 0);
+        tracing = 1;
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        for (long times = count > 3 ? atol(words[3]) : 1; times > 0; times--) {
+            make_jail("/tmp/fuzz/replay");
+            pid_t child = CHILD(victim("/tmp/fuzz/replay", seed));
+            pause_ms(VICTIM_MS);
+            clear_away(child);
+            drop_jail("/tmp/fuzz/replay");
+        }
         return 0;
     }
     long seconds = count > 1 ? atol(words[1]) : 10;
     uint64_t seed = count > 2 ? strtoull(words[2], NULL, 0) : 0;
     if (seed == 0)
         syscall(SYS_getrandom, &seed, sizeof seed, 0);
-    printf("seed %llu\n", (unsigned long long)seed);
-    progress("fuzz seed %llu", (unsigned long long)seed);
     long before = free_kib();
-    long long until = now_ms() + seconds * 1000;
-    for (int me = 0; me < WORKERS; me++)
-        CHILD(worker(me, seed, until));
-    /* Children of victims come to whoever reaps; only the workers are waited for. */
-    while (wait(NULL) > 0)
-        ;
-    kill_user(65534);
+    if (count <= 3)
+        phase("root and nobody", seed, seconds);
+    for (int i = 3; i < count; i++)
+        phase(words[i], seed + (uint64_t)i, seconds);
+    report();
+    memory_is_back("fuzz", before);
     REAP(CHILD(execl("/abi/hello", "hello", "alive", NULL)));
-    printf("MemFree %ld KiB before, %ld KiB after\n", before, free_kib());
-    return 0;
+    return verdict_failed;
 }

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::iter::once;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -76,16 +77,18 @@ pub(crate) fn build(place: &Place, cases: &[Case]) -> Result<(Programs, Vec<(Str
 
 /// Compiles each small program to an object whose `main` has the program's name.
 fn compile_multi_call(place: &Place, programs: &mut Programs) -> Result<Vec<PathBuf>, String> {
-    let headers = [place.programs().join("abi.h"), place.user().join("guest.h")];
+    let mut headers = cases::sources(&place.programs(), "h")?;
+    headers.extend(cases::sources(&place.user(), "h")?);
     let mut sources = cases::sources(&place.programs(), "c")?;
     sources.extend(cases::sources(&place.user(), "c")?);
     let mut steps = Vec::new();
     let mut objects = Vec::new();
     for source in sources {
         let name = cases::stem(&source);
-        let output = place
-            .built()
-            .join(format!("{name}-{:016x}.o", hash(&[&source, &headers[0], &headers[1]], &C_FLAGS)?));
+        let output = place.built().join(format!(
+            "{name}-{:016x}.o",
+            hash(&once(&source).chain(&headers).collect::<Vec<_>>(), &C_FLAGS)?
+        ));
         let mut command = Command::new("gcc");
         command.args(C_FLAGS).arg(format!("-Dmain=abi_main_{name}")).arg("-I").arg(place.programs());
         command.arg("-c").arg("-o").arg(temporary(&output)).arg(&source);
@@ -199,10 +202,11 @@ fn temporary(output: &Path) -> PathBuf {
     output.with_extension("new")
 }
 
-fn hash(files: &[&Path], flags: &[&str]) -> Result<u64, String> {
+fn hash<P: AsRef<Path>>(files: &[P], flags: &[&str]) -> Result<u64, String> {
     let mut hasher = DefaultHasher::new();
     flags.hash(&mut hasher);
     for file in files {
+        let file = file.as_ref();
         fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?.hash(&mut hasher);
     }
     Ok(hasher.finish())
