@@ -6,11 +6,13 @@
 //! * [`start_up`]: the suite that is measured from outside
 //! * [`figures`]: values of many runs, medians and ratios
 //! * [`table`], [`json`], [`report`]: what is made of them
+//! * [`record`]: instruction counts that are kept, to notice regressions
 
 mod figures;
 mod guest_image;
 mod json;
 mod linux_kernel;
+mod record;
 mod report;
 mod revision;
 mod start_up;
@@ -66,6 +68,14 @@ pub(crate) struct BenchArguments {
     /// Compare with `linux`, with a commit of this repository, or with `none`
     #[arg(long, value_name = "linux|COMMIT|none", default_value = "linux")]
     against: String,
+
+    /// Fail if an instruction count differs by more than 3 % from the one in this file
+    #[arg(long, value_name = "FILE", requires = "icount", conflicts_with = "record")]
+    check: Option<PathBuf>,
+
+    /// Write the instruction counts to this file, for --check
+    #[arg(long, value_name = "FILE", requires = "icount")]
+    record: Option<PathBuf>,
 
     /// Write the figures to this file
     #[arg(long, value_name = "FILE")]
@@ -137,7 +147,13 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Outcome<u8> {
     if let Some(path) = &arguments.report {
         report::write(path, &figures)?;
     }
-    Ok(0)
+    if let Some(path) = &arguments.record {
+        record::write(path, &figures)?;
+    }
+    match &arguments.check {
+        Some(path) => Ok(u8::from(!record::holds(path, &figures)?)),
+        None => Ok(0),
+    }
 }
 
 /// The suites that were asked for, or all that make sense.
@@ -200,7 +216,9 @@ fn run_suite(
             if suite == Suite::Boot {
                 start_up::each(boot, system, tree, figures)?;
             } else {
-                let output = system::run(boot, system, tree, &[&suite.name()])?;
+                let name = suite.name();
+                let samples = if boot.accelerator == Accelerator::Icount { &["short"][..] } else { &[] };
+                let output = system::run(boot, system, tree, &[samples, &[name.as_str()]].concat())?;
                 figures.add_lines(&system.name, &output.lines)?;
             }
         }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::process::Command;
+use std::time::Instant;
 
 use crate::measure::Suite;
 use crate::process::{self, NOTHING_PATH, fork, wait};
@@ -79,13 +80,16 @@ fn context_switch(processes: usize, footprint: usize) -> io::Result<()> {
     let memory = vec![1_u64; footprint / 8];
     let (input, output) = (&pipes[processes - 1].0, &pipes[0].1);
     let mut byte = [0];
-    SUITE.time(format_args!("context_switch_{processes}_{}k", footprint >> 10), |count| {
+    SUITE.time_inside(format_args!("context_switch_{processes}_{}k", footprint >> 10), |count| {
         // A round has as many hops as there are processes.
-        for _ in 0..count.div_ceil(processes as u64) {
+        let rounds = count.div_ceil(processes as u64);
+        let start = Instant::now();
+        for _ in 0..rounds {
             assert_eq!(rustix::io::write(output, b"x"), Ok(1));
             assert_eq!(rustix::io::read(input, &mut byte), Ok(1));
             std::hint::black_box(memory.iter().sum::<u64>());
         }
+        start.elapsed().mul_f64(count as f64 / (rounds * processes as u64) as f64)
     });
     rustix::io::write(output, &[0])?;
     rustix::io::read(input, &mut byte)?;

@@ -19,8 +19,9 @@ const STACK: usize = 32 << 10;
 /// # Errors
 /// When the machine refuses what every Linux can do.
 pub(crate) fn run() -> io::Result<()> {
-    sleeping_threads()?;
-    sleeping_processes()
+    // First, while this process is small: its children get copies of its page tables.
+    sleeping_processes()?;
+    sleeping_threads()
 }
 
 /// Bytes that the kernel has given away, without those that this process has in its own pages.
