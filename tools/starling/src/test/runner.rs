@@ -1,18 +1,22 @@
 //! Runs steps one after the other, shows how each went, and adds up.
 //!
-//! What a step prints is kept in a file and shown only when it fails.
+//! What a step prints is kept in a file and shown only when it fails. Each step is a process group of its own, so that a step that takes
+//! too long, or is interrupted, ends with all that it has started.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::process::{Child, Stdio};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::step::Step;
 use super::tally::Tally;
-use crate::failure::{Context, Outcome};
+use crate::failure::{Context, Failure, Outcome, STATUS_SIGNAL_BASE};
 use crate::progress::Progress;
 
 /// More than this of a failing step's output is not shown, only its end.
@@ -67,12 +71,20 @@ fn execute(step: &mut Step) -> Outcome<(String, bool)> {
     let end = |file: &File| file.try_clone().map(Stdio::from);
     step.command.stdin(Stdio::null());
     step.command.stdout(end(&file).context(doing)?).stderr(end(&file).context(doing)?);
+    step.command.process_group(0);
+    let interruption = interruption().context(doing)?;
     let mut child = step.command.spawn().context(doing)?;
-    let in_time = wait(&child, step.limit).context(doing)?;
-    if !in_time {
-        child.kill().context(doing)?;
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let group = group.ok_or_else(|| Failure::ours(format!("{}: no process number", doing())))?;
+    let end = wait(group, &interruption, step.limit).context(doing)?;
+    if end != End::ByItself {
+        kill_process_group(group, Signal::KILL).context(doing)?;
     }
     let status = child.wait().context(doing)?;
+    if end == End::Interrupted {
+        return Err(Failure::with_status(STATUS_SIGNAL_BASE + SIGINT as u8, "interrupted"));
+    }
+    let in_time = end == End::ByItself;
     let mut bytes = Vec::new();
     file.rewind().and_then(|()| file.take(READ).read_to_end(&mut bytes)).context(doing)?;
     let mut output = String::from_utf8_lossy(&bytes).into_owned();
@@ -82,9 +94,25 @@ fn execute(step: &mut Step) -> Outcome<(String, bool)> {
     Ok((output, in_time && status.success()))
 }
 
-/// Waits for the end of a process. False when the limit was reached before.
-fn wait(child: &Child, limit: Duration) -> std::io::Result<bool> {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(std::io::ErrorKind::NotFound)?;
+/// How the waiting for a step has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    ByItself,
+    TooLate,
+    Interrupted,
+}
+
+/// Becomes readable when this program is to end.
+fn interruption() -> std::io::Result<UnixStream> {
+    let (reader, writer) = UnixStream::pair()?;
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
+    }
+    Ok(reader)
+}
+
+/// Waits for the end of a process.
+fn wait(pid: Pid, interruption: &UnixStream, limit: Duration) -> std::io::Result<End> {
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     let deadline = Instant::now() + limit;
     loop {
@@ -93,9 +121,11 @@ fn wait(child: &Child, limit: Duration) -> std::io::Result<bool> {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: left.subsec_nanos().into(),
         };
-        match rustix::event::poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) => return Ok(false),
-            Ok(_) => return Ok(true),
+        let mut events = [PollFd::new(&process, PollFlags::IN), PollFd::new(interruption, PollFlags::IN)];
+        match rustix::event::poll(&mut events, Some(&timeout)) {
+            Ok(0) => return Ok(End::TooLate),
+            Ok(_) if events[0].revents().is_empty() => return Ok(End::Interrupted),
+            Ok(_) => return Ok(End::ByItself),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -148,6 +178,21 @@ mod tests {
         let mut step = shell("exec sleep 1000").within(Duration::from_millis(50));
         let (output, success) = execute(&mut step).expect("runs");
         assert!(!success && output.contains("ended after 0.1 s"), "{output}");
+    }
+
+    #[test]
+    fn step_that_hangs_ends_with_what_it_has_started() {
+        let mut step = shell("sleep 1000 & echo $!; exec sleep 1000").within(Duration::from_millis(300));
+        let (output, _) = execute(&mut step).expect("runs");
+        let pid = output.lines().next().expect("a process number").to_owned();
+        // It ends at once, but not before the signal has reached it; a zombie has ended.
+        let lives = || {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.contains("State:") && !status.contains("State:\tZ")
+        };
+        while lives() {
+            std::thread::yield_now();
+        }
     }
 
     #[test]
