@@ -277,6 +277,9 @@ system_calls! {
     247 waitid(5) = wait::waitid: "__WNOTHREAD has no effect";
     251 ioprio_set(3) = scheduling::ioprio_set: "accepted, no effect";
     252 ioprio_get(2) = scheduling::ioprio_get: "always the default";
+    253 inotify_init(0) = file::inotify::inotify_init: "";
+    254 inotify_add_watch(3) = file::inotify::inotify_add_watch: "";
+    255 inotify_rm_watch(2) = file::inotify::inotify_rm_watch: "";
     257 openat(4) = file::open::openat: "";
     258 mkdirat(3) = file::directory::mkdirat: "";
     259 mknodat(4) = file::names::mknodat: "";
@@ -311,6 +314,7 @@ system_calls! {
     291 epoll_create1(1) = file::epoll::epoll_create1: "";
     292 dup3(3) = file::open::dup3: "";
     293 pipe2(2) = file::pipe::pipe2: "";
+    294 inotify_init1(1) = file::inotify::inotify_init1: "";
     295 preadv(4) = file::transfer::preadv: "";
     296 pwritev(4) = file::transfer::pwritev: "";
     297 rt_tgsigqueueinfo(4) = signal::calls::rt_tgsigqueueinfo: "";

@@ -177,6 +177,8 @@ fn root_file_system() -> Result<Arc<MountNamespace>, CannotStart> {
         tmpfs::archive::unpack(root, &archive)
             .map_err(|error| CannotStart::new("image: cannot be unpacked", error))?;
         archive.release();
+        // The archive's memory counts from now on: the limit is half of all, as that of any tmpfs.
+        superblock.operations().remount(b"size=50%").map_err(|error| CannotStart::new("root", error))?;
     }
     let mount =
         Mount::new(superblock.clone(), superblock.root().clone(), b"tmpfs", MountFlags::RELATIVE_ACCESS_TIME)

@@ -15,7 +15,7 @@
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 
 use memory::file_cache::FileCache;
 use sync::Once;
@@ -246,6 +246,8 @@ pub struct InodeHead {
     changed: AtomicTimestamp,
     born: Timestamp,
     writers: AtomicI32,
+    /// Open files at places of this file: a file without names is gone with the last one.
+    openers: AtomicU32,
     /// Without a name, but may be given one (`O_TMPFILE` without `O_EXCL`).
     linkable: AtomicBool,
     locks: Once<Box<FileLocks>>,
@@ -322,6 +324,7 @@ impl<O: InodeOperations> Inode<O> {
                 changed: AtomicTimestamp::new(time),
                 born: time,
                 writers: AtomicI32::new(0),
+                openers: AtomicU32::new(0),
                 linkable: AtomicBool::new(false),
                 locks: Once::new(),
                 extension: Once::new(),
@@ -451,6 +454,25 @@ impl InodeHead {
     pub fn remove_link(&self) {
         let before = self.links.fetch_sub(1, Ordering::Relaxed);
         debug_assert!(before > 0, "an inode lost a link that it did not have");
+    }
+
+    /// Counts an open file.
+    #[inline]
+    pub(crate) fn add_opener(&self) {
+        self.openers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An open file has ended; whether it was the last one.
+    #[inline]
+    pub(crate) fn remove_opener(&self) -> bool {
+        // SeqCst, with the fence in `is_gone`: of who closes last and who removes the last name, one sees that it is gone.
+        self.openers.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+
+    /// Whether it has neither names nor open files.
+    pub(crate) fn is_gone(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.links() == 0 && self.openers.load(Ordering::Relaxed) == 0
     }
 
     /// Bytes.

@@ -111,7 +111,8 @@ fn parse_size(text: &[u8], total_pages: u64) -> Result<u64> {
         b'g' => 30,
         b'%' => {
             let percent = parse_number(front, 10)?;
-            return Ok((total_pages * PAGE_SIZE as u64 / 100).saturating_mul(percent));
+            let pages = total_pages.checked_mul(percent).ok_or(Error::Invalid)? / 100;
+            return Ok(pages * PAGE_SIZE as u64);
         }
         _ => return parse_number(text, 10),
     };

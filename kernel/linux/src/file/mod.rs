@@ -7,6 +7,7 @@ pub mod epoll;
 pub mod eventfd;
 pub mod extended;
 pub mod fcntl;
+pub mod inotify;
 pub mod ioctl;
 pub mod memory_file;
 pub mod mount;

@@ -154,6 +154,24 @@ pub(super) fn set_oom_adjustment(subject: &Subject, bytes: &[u8]) -> Result<()> 
     Ok(())
 }
 
+/// `oom_adj`: the adjustment on the scale that it had before, -17 to 15. It is not set by this name.
+pub(super) fn old_oom_adjustment(subject: &Subject, out: &mut Text) -> Result<()> {
+    let adjustment = subject.process()?.oom_adjustment.load(Ordering::Relaxed);
+    let _ = writeln!(out, "{}", on_old_scale(adjustment));
+    Ok(())
+}
+
+fn on_old_scale(adjustment: i16) -> i32 {
+    if adjustment == 1000 { 15 } else { i32::from(adjustment) * 17 / 1000 }
+}
+
+/// `coredump_filter`: what Linux would write by default; there are no core dumps.
+pub(super) fn core_dump_filter(subject: &Subject, out: &mut Text) -> Result<()> {
+    subject.process()?;
+    let _ = out.write_str("00000033\n");
+    Ok(())
+}
+
 /// The letter and word of a state.
 pub(super) fn state_of(process: &Process, thread: Option<&Thread>) -> (char, &'static str) {
     match process.state() {
@@ -280,6 +298,11 @@ mod tests {
         assert_eq!(score(0, 1000, 1 << 30), 1333);
         assert_eq!(score(0, -999, 1 << 30), 0);
         assert_eq!(score(1 << 30, -1000, 1 << 30), 0);
+    }
+
+    #[test]
+    fn the_old_scale_ends_at_15_and_17() {
+        assert_eq!([1000, 999, 500, 0, -500, -1000].map(on_old_scale), [15, 16, 8, 0, -8, -17]);
     }
 
     #[test]

@@ -159,6 +159,7 @@ static ENTRIES: &[Entry] = &[
     text("cgroup", 0o444, entries::control_group),
     text("cmdline", 0o444, entries::command_line),
     Entry { name: "comm", mode: 0o644, kind: Kind::Knob(entries::name, entries::set_name) },
+    text("coredump_filter", 0o644, entries::core_dump_filter),
     place("cwd", places::current_directory),
     guarded("environ", 0o400, entries::environment),
     place("exe", places::executable),
@@ -173,6 +174,7 @@ static ENTRIES: &[Entry] = &[
     text("mounts", 0o444, mounts::mounts),
     directory("net", 0o555, lists::network),
     directory("ns", 0o511, places::name_spaces),
+    text("oom_adj", 0o644, entries::old_oom_adjustment),
     text("oom_score", 0o444, entries::oom_score),
     Entry {
         name: "oom_score_adj",

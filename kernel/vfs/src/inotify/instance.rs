@@ -117,7 +117,9 @@ impl Inotify {
         let kept = EventMask::EVENTS | EventMask::ONE_SHOT | EventMask::EXCLUDE_UNLINKED;
         let wanted = mask & kept;
         let mut watches = self.watches.lock();
-        if let Some(existing) = watches.values().find(|watch| Arc::ptr_eq(&watch.inode, inode)) {
+        // A watch without a mask has ended; it is only there until that is read.
+        let is_same = |watch: &&Arc<Watch>| Arc::ptr_eq(&watch.inode, inode) && !watch.mask().is_empty();
+        if let Some(existing) = watches.values().find(is_same) {
             if mask.contains(EventMask::MASK_CREATE) {
                 return Err(Error::Exists);
             }
@@ -151,7 +153,9 @@ impl Inotify {
     pub fn remove(&self, descriptor: i32) -> Result<()> {
         let removed = self.watches.lock().remove(&descriptor).ok_or(Error::Invalid)?;
         WATCHES.fetch_sub(1, Ordering::Relaxed);
-        removed.mask.store(0, Ordering::Release);
+        if removed.mask.swap(0, Ordering::AcqRel) == 0 {
+            return Err(Error::Invalid);
+        }
         self.queue.push(Event { watch: descriptor, mask: EventMask::IGNORED, cookie: 0, name: None });
         Ok(())
     }

@@ -98,15 +98,27 @@ pub fn report_rename(old: (&Path, &[u8]), new: (&Path, &[u8]), inode: &Inode, is
     tell(inode, EventMask::MOVE_SELF | directory, None, 0);
 }
 
-/// A name of the file was removed: with the last one, its watches end.
+/// A name of the file was removed.
 pub fn report_unlinked(inode: &Arc<Inode>) {
     if !anything_watched() {
         return;
     }
-    if inode.links() > 0 {
+    if inode.kind != FileKind::Directory {
         tell(inode, EventMask::ATTRIBUTE, None, 0);
-        return;
     }
+    report_gone(inode);
+}
+
+/// A name or an open file was the last one, perhaps: if the file is gone, its watches end.
+#[inline]
+pub fn report_gone(inode: &Inode) {
+    if anything_watched() && inode.is_gone() {
+        end_watches(inode);
+    }
+}
+
+#[inline(never)]
+fn end_watches(inode: &Inode) {
     let Some(watches) = inode.existing_watches() else { return };
     tell(inode, EventMask::DELETE_SELF, None, 0);
     watches.for_each(|watch| {

@@ -191,11 +191,14 @@ impl PathContext<'_> {
             place.mount.writable()?;
         }
         let file = open_place(place, flags)?;
-        if truncates {
-            crate::tree::truncate_inode(&inode, 0)?;
-        }
         if inotify::active() {
             inotify::report_file(&file, EventMask::OPEN);
+        }
+        if truncates {
+            crate::tree::truncate_inode(&inode, 0)?;
+            if inotify::active() {
+                inotify::report_file(&file, EventMask::MODIFY);
+            }
         }
         Ok(file)
     }
