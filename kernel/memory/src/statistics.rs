@@ -10,7 +10,8 @@ use crate::{heap, kstack, local, oom, reclaim};
 /// KiB of a frame.
 const FRAME_KIB: u64 = 4;
 
-/// The state of memory at one moment. The parts are read one after the other, so they may be off by a few frames.
+/// The state of memory at one moment. What CPUs take or give back meanwhile may be counted twice or not at all, a frame each;
+/// what moves between them and the pool is not, since that happens under the pool's lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
     /// Frames that the kernel manages, in use or not.
@@ -62,7 +63,8 @@ impl Memory {
 
 /// The state of memory now.
 pub fn memory() -> Memory {
-    let pool = pool::lock().statistics();
+    let locked = pool::lock();
+    let pool = locked.statistics();
     let mut memory = Memory {
         total_frames: pool.managed,
         free_frames: pool.free,
@@ -75,11 +77,12 @@ pub fn memory() -> Memory {
     let mut used = [0_i64; Purpose::COUNT];
     for cpu in local::all() {
         memory.zeroed_frames += cpu.frames.zeroed.len() as u64;
-        memory.cached_frames += (cpu.frames.ready.len() + cpu.frames.zeroed.len()) as u64;
+        memory.cached_frames += cpu.frames.at_hand();
         for (sum, part) in used.iter_mut().zip(&cpu.frames.counters.used) {
             *sum += part.load(Relaxed);
         }
     }
+    drop(locked);
     memory.used = used.map(|frames| frames.max(0) as u64);
     memory
 }
@@ -239,7 +242,7 @@ pub fn write_zoneinfo(out: &mut dyn fmt::Write) -> fmt::Result {
     writeln!(out, "  pagesets")?;
     for (number, cpu) in local::all().enumerate() {
         writeln!(out, "    cpu: {number}")?;
-        writeln!(out, "              count: {}", cpu.frames.ready.len() + cpu.frames.zeroed.len())?;
+        writeln!(out, "              count: {}", cpu.frames.at_hand())?;
         writeln!(out, "              high:  {}", crate::frame::per_cpu::READY_CAPACITY)?;
         writeln!(out, "              batch: {}", crate::frame::per_cpu::BATCH)?;
     }

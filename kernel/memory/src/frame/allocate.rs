@@ -205,6 +205,9 @@ pub(crate) fn drain_this_cpu() -> usize {
     local(|cpu| {
         let frames = &cpu.frames;
         let count = frames.ready.len() + frames.zeroed.len();
+        if count == 0 {
+            return 0;
+        }
         let mut pool = pool::lock();
         while let Some(frame) = frames.ready.pop().or_else(|| frames.zeroed.pop()) {
             pool.give(frame, 0);
@@ -221,10 +224,20 @@ pub fn zero_ahead() -> bool {
         if frames.zeroed.is_full() || frames.zeroed.len() >= wanted {
             return None;
         }
-        frames.ready.pop().or_else(|| {
-            let mut pool = pool::lock();
-            if pool.free() < pool.marks().high { None } else { pool.take(0, Urgency::Normal) }
-        })
+        let frame = match frames.ready.pop() {
+            Some(frame) => frame,
+            None => {
+                let mut pool = pool::lock();
+                if pool.free() < pool.marks().high {
+                    return None;
+                }
+                let frame = pool.take(0, Urgency::Normal)?;
+                frames.zeroing.store(1, Relaxed);
+                frame
+            }
+        };
+        frames.zeroing.store(1, Relaxed);
+        Some(frame)
     });
     let Some(frame) = frame else { return false };
     contents::zero(frame);
@@ -233,8 +246,11 @@ pub fn zero_ahead() -> bool {
         let frames = &cpu.frames;
         if !frames.zeroed.is_full() {
             frames.zeroed.push(frame);
+            frames.zeroing.store(0, Relaxed);
         } else {
-            pool::lock().give(frame, 0);
+            let mut pool = pool::lock();
+            pool.give(frame, 0);
+            frames.zeroing.store(0, Relaxed);
         }
     });
     true

@@ -7,7 +7,7 @@
 //! fields are atomics used with plain loads and stores. A pop costs a load of the count, a load of the number and two
 //! stores; the pool's lock is taken once in [`BATCH`] allocations at most.
 
-use core::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::number::FrameNumber;
 use super::purpose::Purpose;
@@ -51,6 +51,8 @@ pub(crate) fn bump(counter: &AtomicU64, amount: u64) {
 pub(crate) struct CpuFrames {
     pub(crate) ready: NumberStack<FrameNumber, READY_CAPACITY>,
     pub(crate) zeroed: NumberStack<FrameNumber, ZEROED_CAPACITY>,
+    /// 1 while the CPU zeroes a frame ahead, which is in neither of the stacks then.
+    pub(crate) zeroing: AtomicU32,
     pub(crate) counters: Counters,
 }
 
@@ -59,6 +61,7 @@ impl CpuFrames {
         Self {
             ready: NumberStack::new(),
             zeroed: NumberStack::new(),
+            zeroing: AtomicU32::new(0),
             counters: Counters {
                 used: [const { AtomicI64::new(0) }; Purpose::COUNT],
                 allocated: AtomicU64::new(0),
@@ -69,6 +72,11 @@ impl CpuFrames {
                 zeroed_misses: AtomicU64::new(0),
             },
         }
+    }
+
+    /// Free frames that the CPU has at hand.
+    pub(crate) fn at_hand(&self) -> u64 {
+        (self.ready.len() + self.zeroed.len()) as u64 + u64::from(self.zeroing.load(Relaxed))
     }
 
     /// Counts `frames` more (or fewer) in use.

@@ -195,6 +195,9 @@ impl Slabs {
 
     /// The first empty slab of the list, taken off it.
     fn take_empty(&mut self) -> Option<FrameNumber> {
+        if self.empty == 0 {
+            return None;
+        }
         let mut next = self.partial;
         while next != 0 {
             let known = metadata(FrameNumber::new(next));
