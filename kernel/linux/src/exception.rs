@@ -61,7 +61,7 @@ fn page_fault(task: &mut Task, exception: &Exception) -> Result<(), SignalInform
         Err(FaultError::Bus) => Err(SignalInformation::fault(Signal::SIGBUS, BUS_ADRERR, address)),
         // The policy may have freed memory, or chosen this process; either way the instruction is tried again.
         Err(FaultError::OutOfMemory) => {
-            if crate::oom::relieve() {
+            if crate::oom::relieve() == ::memory::oom::Relief::Retry {
                 Ok(())
             } else {
                 Err(SignalInformation::from_kernel(Signal::SIGKILL))

@@ -25,7 +25,7 @@ use crate::user_pointer::UserPointer;
 /// Ends the calling thread.
 pub fn exit(task: &mut Task, code: u32) -> SysResult {
     task.exit_code = (code & 0xff) << 8;
-    task.thread.killed.store(true, Ordering::Release);
+    task.thread.kill();
     task.needs_work = true;
     Ok(0)
 }

@@ -1,25 +1,53 @@
-//! What happens when memory runs out: the process that uses most of it is killed, with a report (`oom_score_adj` counts).
+//! What happens when memory runs out: those who use most of it are killed, with a report (`oom_score_adj` counts).
+//!
+//! # Who
+//! A process's *score* is what its end would free: resident pages, page tables, and kernel memory for its threads and for the
+//! children that it did not wait for; plus its owner's adjustment in thousandths of memory.
+//!
+//! Many small processes can use up memory without any of them being big (a fork bomb); ending one of them would bring
+//! nothing, and the biggest is then an innocent. So processes are also looked at by *job*: what one user runs in one process
+//! group. A job of at least [`JOB_MEMBERS_MIN`] processes whose scores add up to [`JOB_FACTOR`] times the biggest process's
+//! is killed as a whole. A group is killed under the lock of its list, under which fork adds children, so none escapes.
+//!
+//! The biggest job is found without allocating: [`Heaviest`] keeps a few candidates (Misra and Gries), among which is every
+//! job with more than its share of the sum; a second look over the table gives their true sums.
+//!
+//! # When
+//! One thread at a time decides ([`BUSY`]), the others wait for the outcome. It first waits for earlier victims: nobody else is
+//! chosen while these give memory back, and only [`PATIENCE_NS`] after the last page came the next one is. A thread that is
+//! about to end itself never waits here: it may use the reserve, or fails, and so ends the sooner.
 
-use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use memory::address_space::AddressSpace;
+use memory::oom::Relief;
 use sched::WaitQueue;
 
 use crate::process::process::Process;
-use crate::process::table;
-use crate::process::table::Pid;
+use crate::process::table::{self, Pid};
 use crate::process::thread::Thread;
 use crate::signal::information::SignalInformation;
 use crate::signal::send;
 use crate::signal::set::Signal;
 
 const ADJUSTMENT_NEVER: i16 = -1000;
-/// How long one victim is given to end before another is chosen.
+/// How long victims may give nothing back before others are chosen.
 const PATIENCE_NS: u64 = 1_000_000_000;
 const POLL_NS: u64 = 1_000_000;
 
-/// Whether a thread is about to kill a process; others that run out of memory wait for what that brings.
+/// Kernel memory of a thread (stack, scheduling and personality), of a process, and of one that was not waited for.
+const THREAD_BYTES: u64 = 8192;
+const PROCESS_BYTES: u64 = 8192;
+const ZOMBIE_BYTES: u64 = 3072;
+
+/// A job of fewer processes is no bomb.
+const JOB_MEMBERS_MIN: u32 = 16;
+/// How many times the biggest process a job must be.
+const JOB_FACTOR: u64 = 4;
+/// Candidates for the biggest job: any with more than a ninth of the sum is found.
+const CANDIDATES: usize = 8;
+
+/// Whether a thread is about to kill; others that run out of memory wait for what that brings.
 static BUSY: AtomicBool = AtomicBool::new(false);
 /// Where they wait.
 static DONE: WaitQueue = WaitQueue::new();
@@ -29,38 +57,116 @@ pub fn install() {
     memory::oom::set_policy(relieve);
 }
 
-/// How much memory the victim's end would free, adjusted as its owner wished; `None` for those that must live.
-fn badness(process: &Process, total: u64) -> Option<u64> {
+/// What one user runs in one process group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Job {
+    group: Pid,
+    user: u32,
+}
+
+/// Candidates for the job with the greatest sum of scores, with a lower bound of the sum each.
+#[derive(Default)]
+struct Heaviest {
+    candidates: [Option<(Job, u64)>; CANDIDATES],
+}
+
+impl Heaviest {
+    /// Counts one member. Without room the weight is taken off all candidates alike, and the lightest makes room.
+    fn add(&mut self, job: Job, weight: u64) {
+        if let Some((_, sum)) = self.candidates.iter_mut().flatten().find(|(known, _)| *known == job) {
+            *sum += weight;
+            return;
+        }
+        let least = self.candidates.iter().map(|slot| slot.map_or(0, |(_, sum)| sum)).min().unwrap_or(0);
+        let taken = weight.min(least);
+        for slot in &mut self.candidates {
+            *slot = slot.and_then(|(job, sum)| (sum > taken).then_some((job, sum - taken)));
+        }
+        if weight > taken
+            && let Some(slot) = self.candidates.iter_mut().find(|slot| slot.is_none())
+        {
+            *slot = Some((job, weight - taken));
+        }
+    }
+}
+
+/// Who is to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Offender {
+    Process { pid: Pid, score: u64 },
+    Job { job: Job, members: u32, score: u64 },
+}
+
+/// Who of the biggest process and the biggest job.
+fn decide(biggest: (Pid, u64), job: Option<(Job, u32, u64)>) -> Offender {
+    let (pid, score) = biggest;
+    match job {
+        Some((job, members, sum)) if members >= JOB_MEMBERS_MIN && sum / JOB_FACTOR >= score => {
+            Offender::Job { job, members, score: sum }
+        }
+        _ => Offender::Process { pid, score },
+    }
+}
+
+/// How much memory the end of the process would free, adjusted as its owner wished; `None` for those that must live or that
+/// have been killed already. Called with the process's part of the table locked, so no further lock is waited for.
+fn score_of(process: &Process, total: u64) -> Option<u64> {
     let adjustment = process.oom_adjustment.load(Ordering::Relaxed);
-    if process.pid() == table::INIT || adjustment == ADJUSTMENT_NEVER || process.is_zombie() {
+    if process.pid() == table::INIT
+        || adjustment == ADJUSTMENT_NEVER
+        || process.is_zombie()
+        || is_victim(process)
+    {
         return None;
     }
-    let used = process.look_at_address_space(AddressSpace::badness_bytes)? as i64;
-    let score = used + i64::from(adjustment) * (total / 1000) as i64;
-    Some(score.max(1) as u64)
+    let threads = process.threads.try_lock().map_or(1, |threads| threads.len() as u64);
+    let children = process
+        .children
+        .try_lock()
+        .map_or(0, |children| children.list.iter().filter(|child| child.is_zombie()).count() as u64);
+    let kernel = PROCESS_BYTES + threads * THREAD_BYTES + children * ZOMBIE_BYTES;
+    let used = process.look_at_address_space(AddressSpace::badness_bytes)? + kernel;
+    let score = used.cast_signed() + i64::from(adjustment) * (total / 1000).cast_signed();
+    Some(score.max(1).cast_unsigned())
 }
 
-/// Frees memory by ending a process; returns whether trying again makes sense.
-pub fn relieve() -> bool {
+fn is_victim(process: &Process) -> bool {
+    process.oom_victim.load(Ordering::Relaxed)
+}
+
+fn job_of(process: &Process) -> Job {
+    let user = process.threads.try_lock().and_then(|threads| {
+        let shared = threads.first()?.shared.try_lock()?;
+        Some(shared.credentials.user.real)
+    });
+    Job { group: process.group_id(), user: user.unwrap_or(u32::MAX) }
+}
+
+/// Frees memory by ending those who use most.
+pub fn relieve() -> Relief {
     if is_dying() {
-        return false;
+        return Relief::UseReserve;
     }
     if BUSY.swap(true, Ordering::Acquire) {
-        return wait_for_other();
+        let deadline = machine::time::now_ns() + PATIENCE_NS;
+        // A signal ends the wait early: it may be what makes the caller end, or give up.
+        let _outcome = DONE.wait_interruptible_deadline(|| !BUSY.load(Ordering::Acquire), Some(deadline));
+        return outcome(true);
     }
-    let helped = kill_one();
-    // Release: pairs with the Acquire above, so that the next one sees the victim as it is now.
+    memory::kstack::back_whole_window();
+    let helped = wait_for_victims() || end_offender();
+    // Release: pairs with the Acquire above, so that the next one sees the victims as they are now.
     BUSY.store(false, Ordering::Release);
     DONE.wake_all();
-    helped
+    outcome(helped)
 }
 
-/// Waits until the thread that is busy with a victim is done. False when the caller has been killed meanwhile.
-fn wait_for_other() -> bool {
-    let deadline = machine::time::now_ns() + PATIENCE_NS;
-    // A signal ends the wait early: it may be what makes the caller end, or give up.
-    let _outcome = DONE.wait_interruptible_deadline(|| !BUSY.load(Ordering::Acquire), Some(deadline));
-    !is_dying()
+fn outcome(helped: bool) -> Relief {
+    match (is_dying(), helped) {
+        (true, _) => Relief::UseReserve,
+        (false, true) => Relief::Retry,
+        (false, false) => Relief::Hopeless,
+    }
 }
 
 /// Whether the calling thread is marked to end: then it shall not wait for memory, its own is what is needed.
@@ -69,41 +175,143 @@ fn is_dying() -> bool {
     thread.is_some_and(|thread| thread.is_killed())
 }
 
-fn kill_one() -> bool {
+/// Chooses and kills; waits for the memory. False when nobody is left to choose.
+fn end_offender() -> bool {
     let total = crate::memory::totals().total_bytes;
-    let Some((victim, score)) = choose(total) else { return false };
-    let name = victim.name();
-    let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-    log::warn!(
-        "Out of memory: killed process {} ({}), score {} KiB",
-        victim.pid(),
-        alloc::string::String::from_utf8_lossy(&name[..length]),
-        score / 1024,
-    );
-    let _ = send::to_process(&victim, SignalInformation::from_kernel(Signal::SIGKILL));
-    wait_for_end(&victim)
+    let Some(offender) = choose(total) else { return false };
+    match offender {
+        Offender::Process { pid, score } => end_process(pid, score),
+        Offender::Job { job, members, score } => end_job(job, members, score),
+    }
+    wait_for_victims();
+    true
 }
 
 /// The biggest. Allocates nothing.
-fn choose(total: u64) -> Option<(Arc<Process>, u64)> {
+fn choose(total: u64) -> Option<Offender> {
     // Numbers, not references: under the table's lock none may turn out to be the last one.
-    let mut worst: Option<(Pid, u64)> = None;
+    let mut biggest: Option<(Pid, u64)> = None;
+    let mut heaviest = Heaviest::default();
     table::for_each_process(|process| {
-        if let Some(score) = badness(process, total)
-            && worst.is_none_or(|(_, most)| score > most)
-        {
-            worst = Some((process.pid(), score));
+        let Some(score) = score_of(process, total) else { return };
+        if biggest.is_none_or(|(_, most)| score > most) {
+            biggest = Some((process.pid(), score));
+        }
+        heaviest.add(job_of(process), score);
+    });
+    let mut sums = heaviest.candidates.map(|slot| slot.map(|(job, _)| (job, 0_u32, 0_u64)));
+    table::for_each_process(|process| {
+        let Some(score) = score_of(process, total) else { return };
+        let job = job_of(process);
+        if let Some((_, members, sum)) = sums.iter_mut().flatten().find(|(known, ..)| *known == job) {
+            *members += 1;
+            *sum += score;
         }
     });
-    worst.and_then(|(pid, score)| Some((table::process_of(pid)?, score)))
+    let job = sums.into_iter().flatten().max_by_key(|&(_, _, sum)| sum);
+    biggest.map(|biggest| decide(biggest, job))
 }
 
-/// Waits until the victim has given its memory back. False when the caller dies too, perhaps as a thread of the victim:
-/// it ends sooner if its allocation fails than if it is tried again.
-fn wait_for_end(victim: &Process) -> bool {
-    let start = machine::time::now_ns();
-    while !victim.is_zombie() && !is_dying() && machine::time::now_ns() - start < PATIENCE_NS {
+fn end_process(pid: Pid, score: u64) {
+    let Some(victim) = table::process_of(pid) else { return };
+    let name = victim.name();
+    let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    log::warn!(
+        "Out of memory: killed process {pid} ({}), score {} KiB",
+        alloc::string::String::from_utf8_lossy(&name[..length]),
+        score / 1024,
+    );
+    kill(&victim);
+    memory::oom::note_kills(1);
+}
+
+fn end_job(job: Job, members: u32, score: u64) {
+    log::warn!(
+        "Out of memory: killed the {members} processes of user {} in group {}, score {} KiB together",
+        job.user,
+        job.group,
+        score / 1024,
+    );
+    let Some(group) = table::group(job.group) else { return };
+    let mut killed = 0;
+    group.for_each(|member| {
+        let spared = member.pid() == table::INIT
+            || member.oom_adjustment.load(Ordering::Relaxed) == ADJUSTMENT_NEVER
+            || member.is_zombie();
+        if !spared && job_of(member) == job {
+            kill(member);
+            killed += 1;
+        }
+    });
+    memory::oom::note_kills(killed);
+}
+
+fn kill(victim: &alloc::sync::Arc<Process>) {
+    victim.oom_victim.store(true, Ordering::Relaxed);
+    let _ = send::to_process(victim, SignalInformation::from_kernel(Signal::SIGKILL));
+}
+
+/// How many victims have not given their memory back.
+fn living_victims() -> u32 {
+    let mut count = 0;
+    table::for_each_process(|process| count += u32::from(is_victim(process) && !process.is_zombie()));
+    count
+}
+
+/// Waits until all victims have given their memory back, or there is enough of it, or none came for long. Returns whether any
+/// came. Ends at once when the caller dies too, perhaps as a thread of a victim: it ends sooner if its allocation fails.
+fn wait_for_victims() -> bool {
+    let mut left = living_victims();
+    let mut most_free = free_frames();
+    let mut since_ns = machine::time::now_ns();
+    let mut came = false;
+    while left > 0 && !is_dying() && machine::time::now_ns() - since_ns < PATIENCE_NS {
         sched::timer::sleep_until_uninterruptible(machine::time::now_ns() + POLL_NS);
+        let (free, now_left) = (free_frames(), living_victims());
+        if free > most_free || now_left < left {
+            (most_free, since_ns, came) = (free.max(most_free), machine::time::now_ns(), true);
+        }
+        left = now_left;
+        if came && free >= memory::statistics::memory().watermarks.high {
+            break;
+        }
     }
-    !is_dying()
+    came
+}
+
+fn free_frames() -> u64 {
+    memory::statistics::memory().free_frames
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(user: u32) -> Job {
+        Job { group: 1, user }
+    }
+
+    #[test]
+    fn a_heavy_job_stays_a_candidate_among_many_light_ones() {
+        let mut heaviest = Heaviest::default();
+        for number in 0..1000 {
+            heaviest.add(job(number), 5);
+            heaviest.add(job(7777), 2);
+        }
+        assert!(heaviest.candidates.iter().flatten().any(|(found, _)| *found == job(7777)));
+    }
+
+    #[test]
+    fn one_big_process_ends_alone() {
+        let offender = decide((9, 4000), Some((job(1), 100, 10_000)));
+        assert_eq!(offender, Offender::Process { pid: 9, score: 4000 });
+        assert_eq!(decide((9, 4000), None), Offender::Process { pid: 9, score: 4000 });
+    }
+
+    #[test]
+    fn many_small_processes_end_together() {
+        let offender = decide((9, 400), Some((job(1), 100, 10_000)));
+        assert_eq!(offender, Offender::Job { job: job(1), members: 100, score: 10_000 });
+        assert_eq!(decide((9, 400), Some((job(1), 8, 10_000))), Offender::Process { pid: 9, score: 400 });
+    }
 }

@@ -7,33 +7,47 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// A `fn() -> bool`, or null. Set at start-up.
+/// What the policy came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relief {
+    /// Memory came back, or will: trying again makes sense.
+    Retry,
+    /// The calling thread is about to end, and its memory is what is needed: it may use half of the reserve for that.
+    UseReserve,
+    /// There is nobody left to end.
+    Hopeless,
+}
+
+/// A `fn() -> Relief`, or null. Set at start-up.
 static POLICY: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 static INVOCATIONS: AtomicU64 = AtomicU64::new(0);
 static KILLS: AtomicU64 = AtomicU64::new(0);
 
 /// Sets what makes memory free in the end. It is called by any number of threads at once, may sleep until the memory is
-/// free, and returns whether trying again makes sense.
-pub fn set_policy(policy: fn() -> bool) {
+/// free.
+pub fn set_policy(policy: fn() -> Relief) {
     // Release: pairs with the Acquire in `invoke`.
     POLICY.store(policy as *mut (), Release);
 }
 
-/// Consults the policy; false when there is none or it has no victim left.
-pub(crate) fn invoke() -> bool {
+/// Consults the policy; hopeless when there is none.
+pub(crate) fn invoke() -> Relief {
     let pointer = POLICY.load(Acquire);
     if pointer.is_null() {
-        return false;
+        return Relief::Hopeless;
     }
     INVOCATIONS.fetch_add(1, Relaxed);
-    // SAFETY: a non-null pointer was made from a `fn() -> bool` in `set_policy`, the only writer.
-    let policy = unsafe { core::mem::transmute::<*mut (), fn() -> bool>(pointer) };
-    let killed = policy();
-    KILLS.fetch_add(u64::from(killed), Relaxed);
-    killed
+    // SAFETY: a non-null pointer was made from a `fn() -> Relief` in `set_policy`, the only writer.
+    let policy = unsafe { core::mem::transmute::<*mut (), fn() -> Relief>(pointer) };
+    policy()
 }
 
-/// How often the policy found a victim.
+/// Notes that the policy killed so many processes.
+pub fn note_kills(processes: u64) {
+    KILLS.fetch_add(processes, Relaxed);
+}
+
+/// Processes killed for want of memory.
 pub fn kills() -> u64 {
     KILLS.load(Relaxed)
 }

@@ -4,17 +4,24 @@
 //! reclaims for itself ([`reclaim_now`]), and below the low mark a thread is woken ([`set_wakeup`]) that calls
 //! [`reclaim_until_high`].
 //!
+//! One thread at a time reclaims: caches call all CPUs, and what one thread finds is there for all. Others wait and then try
+//! their allocations again. What CPUs keep in magazines and lists is fetched last; the frames in lists were free
+//! before, so they are not counted as found.
+//!
+//! When nothing is found the thread is not woken again for [`REST_NS`]: below the low mark each batch asks for it.
+//!
 //! Rules for reclaimers: they are called by any thread that allocates, perhaps with sleeping locks held, so they only
 //! *try* to lock what an allocating thread may hold, and do not allocate. Spin locks are never held here.
 
 use core::sync::atomic::{
-    AtomicPtr, AtomicU64,
+    AtomicPtr, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
 use sync::SpinLock;
 
-use crate::frame;
+use crate::frame::Urgency;
+use crate::{frame, kstack, oom, parking};
 
 /// A cache that can give memory back.
 pub trait Reclaimer: Sync {
@@ -31,10 +38,20 @@ const RECLAIMERS_MAX: usize = 16;
 /// Frames freed at least by a thread that comes here, so that it does not come back at once.
 const GOAL_MIN: usize = 64;
 
+/// Frames above the part of the reserve that atomic allocations leave: what a large request of theirs may leave.
+const FEW: u64 = 8;
+
+/// How long the thread in the background rests when it found nothing.
+const REST_NS: u64 = 50_000_000;
+
 static RECLAIMERS: SpinLock<[Option<&'static dyn Reclaimer>; RECLAIMERS_MAX]> =
     SpinLock::new([None; RECLAIMERS_MAX]);
 /// A `fn()`, or null.
 static WAKEUP: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+/// Where the stack of the thread that reclaims lies; 0 when there is none.
+static RECLAIMING: AtomicUsize = AtomicUsize::new(0);
+/// Until when the thread in the background need not be woken.
+static RESTS_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 static DIRECT: AtomicU64 = AtomicU64::new(0);
 static RECLAIMED: AtomicU64 = AtomicU64::new(0);
 
@@ -57,30 +74,67 @@ pub fn set_wakeup(wakeup: fn()) {
 /// Asks for reclaim in the background.
 pub(crate) fn wake() {
     let pointer = WAKEUP.load(Acquire);
-    if !pointer.is_null() {
+    if !pointer.is_null() && machine::time::now_ns() >= RESTS_UNTIL_NS.load(Relaxed) {
         // SAFETY: a non-null pointer was made from a `fn()` in `set_wakeup`, the only writer.
         let wakeup = unsafe { core::mem::transmute::<*mut (), fn()>(pointer) };
         wakeup();
     }
 }
 
-/// Frees about `frames` frames; returns how many. The caller may wait.
+/// Frees about `frames` frames; returns how many, or what was asked for when another thread did it meanwhile. The caller may
+/// wait.
 pub fn reclaim_now(frames: usize) -> usize {
     DIRECT.fetch_add(1, Relaxed);
-    reclaim(frames.max(GOAL_MIN))
+    match alone(|| reclaim(frames.max(GOAL_MIN))) {
+        Some(freed) => freed,
+        None if is_own(RECLAIMING.load(Relaxed)) => 0,
+        None => {
+            parking::wait_while((&raw const RECLAIMING).addr(), &|| RECLAIMING.load(Relaxed) != 0);
+            frames
+        }
+    }
 }
 
-/// Reclaims until free memory is above the high mark or nothing more is found; returns whether it is above.
+/// Does it if nobody else is reclaiming.
+fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
+    // Acquire and Release: one thread after the other.
+    RECLAIMING.compare_exchange(0, stack_number(), Acquire, Relaxed).ok()?;
+    kstack::back_whole_window();
+    let result = work();
+    RECLAIMING.store(0, Release);
+    parking::wake((&raw const RECLAIMING).addr());
+    Some(result)
+}
+
+/// Which of the stacks the caller runs on: windows are aligned to their size, 64 KiB at least.
+fn stack_number() -> usize {
+    const WINDOW_SHIFT: u32 = 16;
+    let marker = 0_u8;
+    (&raw const marker).addr() >> WINDOW_SHIFT
+}
+
+/// Whether it is the caller that reclaims: a reclaimer should not allocate, but if it does, it must not wait for itself.
+fn is_own(reclaiming: usize) -> bool {
+    reclaiming == stack_number()
+}
+
+/// Reclaims until free memory is above the high mark or nothing more is found; returns whether it is above. When so little is
+/// left that threads are not run for want of stack pages, nobody else may be able to ask the out-of-memory policy: then it
+/// is asked here.
 pub fn reclaim_until_high() -> bool {
     loop {
-        let (free, high) = {
+        let (free, high, floor) = {
             let pool = frame::pool::lock();
-            (pool.free(), pool.marks().high)
+            (pool.free(), pool.marks().high, pool.marks().floor(Urgency::Atomic) + FEW)
         };
         if free >= high {
             return true;
         }
-        if reclaim((high - free) as usize) == 0 {
+        if alone(|| reclaim((high - free) as usize)).unwrap_or(0) == 0 {
+            if free <= floor && oom::invoke() == oom::Relief::Retry {
+                continue;
+            }
+            RESTS_UNTIL_NS.store(machine::time::now_ns() + REST_NS, Relaxed);
             return false;
         }
     }
@@ -97,9 +151,7 @@ fn reclaim(frames: usize) -> usize {
     }
     if freed < frames {
         freed += crate::heap::shrink();
-    }
-    if freed < frames {
-        freed += frame::drain_all_cpus();
+        frame::drain_all_cpus();
     }
     RECLAIMED.fetch_add(freed as u64, Relaxed);
     freed

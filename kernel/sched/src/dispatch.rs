@@ -156,7 +156,7 @@ fn choose(queue: &mut RunQueue, stays: bool, parked: bool, now_ns: u64) -> &'sta
     let mut competes = stays && !parked;
     if stays && parked {
         // SAFETY: the running thread is alive.
-        queue.put_back(unsafe { &*queue.current() });
+        queue.put_back(unsafe { &*queue.current() }, RETRY_NS);
     }
     let chosen = loop {
         if refusals == REFUSALS_MAX {
@@ -167,10 +167,12 @@ fn choose(queue: &mut RunQueue, stays: bool, parked: bool, now_ns: u64) -> &'sta
             next = queue.pick(false);
         }
         let Some(next) = next else { break queue.idle() };
+        // SAFETY: a runnable thread is alive.
+        let thread = unsafe { &*next };
         let admitted = match ptr::eq(next, queue.current()) {
             true => !parked,
-            // SAFETY: a runnable thread is alive; this CPU is about to switch to it.
-            false => stack::admit(unsafe { (*next).stack() }, cpu::current()),
+            // SAFETY: this CPU is about to switch to it.
+            false => stack::admit(unsafe { thread.stack() }, cpu::current(), thread.frees_memory()),
         };
         if admitted {
             break next;
@@ -182,15 +184,18 @@ fn choose(queue: &mut RunQueue, stays: bool, parked: bool, now_ns: u64) -> &'sta
     };
     for &thread in &refused[..refusals] {
         // SAFETY: the refused threads are runnable, hence alive.
-        queue.put_back(unsafe { &*thread });
+        queue.put_back(unsafe { &*thread }, RETRY_NS);
     }
     if ptr::eq(chosen, queue.idle()) && !ptr::eq(chosen, queue.current()) {
         // SAFETY: idle threads are never freed.
-        let admitted = stack::admit(unsafe { (*chosen).stack() }, cpu::current());
+        let admitted = stack::admit(unsafe { (*chosen).stack() }, cpu::current(), true);
         debug_assert!(admitted, "the idle thread's stack does not grow");
     }
     if refusals > 0 {
         queue.retry_at(now_ns + RETRY_NS);
+        // Each refusal asks for memory in a softirq, and so for another look here. That must wait until somebody could do
+        // something about it: for the end of the next interrupt, the retry's at the latest.
+        preempt::set_need_resched(false);
     }
     // SAFETY: a runnable thread and the idle thread are alive.
     unsafe { &*chosen }

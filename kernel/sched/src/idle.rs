@@ -11,6 +11,7 @@ use sync::rcu;
 
 use crate::balance;
 use crate::cpu::{Cpu, IDLE};
+use crate::run_queue::NO_SLICE_END;
 
 /// The body of each CPU's idle thread.
 pub(crate) fn run() -> ! {
@@ -20,8 +21,11 @@ pub(crate) fn run() -> ! {
         // SeqCst: the announcement is before the look at the queue; a waker enqueues before it looks for idle CPUs.
         IDLE.insert(cpu::current(), Ordering::SeqCst);
         rcu::idle_enter();
-        let busy = || Cpu::this().running.load(Ordering::SeqCst) != 0 || preempt::need_resched();
-        if !busy() && !balance::pull_last() && !busy() {
+        let cpu = Cpu::this();
+        // A slice of the idle thread ends only when threads that could not be backed are to be tried again.
+        let retries = cpu.slice_end_ns.load(Ordering::Relaxed) != NO_SLICE_END;
+        let busy = || cpu.running.load(Ordering::SeqCst) != 0 && !retries || preempt::need_resched();
+        if !busy() && (retries || !balance::pull_last()) && !busy() {
             interrupt::enable_and_halt();
         }
         interrupt::disable_unguarded();

@@ -13,6 +13,7 @@ use machine::time;
 use memory::{OutOfMemory, kstack, parking, reclaim};
 
 use crate::WaitQueue;
+use crate::policy::Nice;
 use crate::softirq::{self, Softirq};
 use crate::thread::Builder;
 
@@ -93,8 +94,8 @@ fn write_own_name(id: u64, out: &mut dyn core::fmt::Write) -> core::fmt::Result 
 /// # Errors
 /// [`OutOfMemory`].
 pub(crate) fn start() -> Result<(), OutOfMemory> {
-    // They must run when memory is short, so their stacks do not grow.
-    let builder = |name| Builder { pinned_stack: true, ..Builder::new(name) };
+    // They must run when memory is short, so their stacks do not grow, and they do not queue behind a thousand programs.
+    let builder = |name| Builder { pinned_stack: true, nice: Nice::MIN, ..Builder::new(name) };
     crate::spawn(builder("kstackd"), Box::new(serve_stacks))?;
     crate::spawn(builder("kswapd"), Box::new(serve_reclaim))?;
     Ok(())

@@ -63,9 +63,9 @@ impl Stack {
 
 /// Whether this CPU can run a thread with that stack now; after a yes the switch must follow. Interrupts are off.
 #[inline]
-pub(crate) fn admit(stack: Option<&KernelStack>, cpu: CpuId) -> bool {
+pub(crate) fn admit(stack: Option<&KernelStack>, cpu: CpuId, frees_memory: bool) -> bool {
     match stack {
-        Some(stack) => kstack::admit(stack, cpu),
+        Some(stack) => kstack::admit(stack, cpu, frees_memory),
         None => {
             kstack::admit_start_up_stack();
             true

@@ -375,6 +375,11 @@ impl Thread {
         self.set_attention(true);
     }
 
+    /// Whether it should run even if that takes the last memory: it ends, or works for the kernel.
+    pub(crate) fn frees_memory(&self) -> bool {
+        self.user_state.is_null() || self.is_killed()
+    }
+
     /// Whether it is marked to end.
     pub fn is_killed(&self) -> bool {
         self.kill.load(Ordering::Relaxed)

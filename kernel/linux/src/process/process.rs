@@ -116,6 +116,8 @@ pub struct Process {
     pub(crate) is_subreaper: AtomicBool,
     pub(crate) is_dumpable: AtomicU8,
     pub(crate) oom_adjustment: core::sync::atomic::AtomicI16,
+    /// The out-of-memory policy has killed it.
+    pub(crate) oom_victim: AtomicBool,
     pub(crate) membarrier: AtomicU32,
     pub(crate) vfork_release: SpinLock<Option<Arc<sched::Completion>>>,
     /// Notified when the process becomes a zombie (pidfd).
@@ -172,6 +174,7 @@ impl Process {
             is_subreaper: AtomicBool::new(false),
             is_dumpable: AtomicU8::new(1),
             oom_adjustment: core::sync::atomic::AtomicI16::new(0),
+            oom_victim: AtomicBool::new(false),
             membarrier: AtomicU32::new(0),
             vfork_release: SpinLock::new(None),
             end_pollers: vfs::PollList::new(),
@@ -234,6 +237,11 @@ impl Process {
     /// Its group.
     pub fn group(&self) -> Arc<ProcessGroup> {
         self.group.lock().clone()
+    }
+
+    /// The number of its process group.
+    pub(crate) fn group_id(&self) -> Pid {
+        self.group.lock().id()
     }
 
     pub(crate) fn replace_group(&self, group: Arc<ProcessGroup>) -> Arc<ProcessGroup> {

@@ -153,7 +153,9 @@ impl Thread {
     pub(crate) fn kill(&self) {
         // Release: pairs with the Acquire in is_killed.
         self.killed.store(true, Ordering::Release);
-        self.interrupt();
+        if let Some(kernel) = self.kernel.get() {
+            kernel.kill();
+        }
     }
 
     /// Whether it shall end.

@@ -20,7 +20,8 @@ use super::table::metadata;
 use super::watermark::Urgency;
 use super::{Zeroed, poison};
 use crate::local::local;
-use crate::{OutOfMemory, fallible, oom, reclaim};
+use crate::oom::{self, Relief};
+use crate::{OutOfMemory, fallible, reclaim};
 
 /// Rounds of reclaim and out-of-memory policy before an allocation fails.
 const ATTEMPTS_MAX: u32 = 16;
@@ -92,7 +93,7 @@ fn take_cached(frames: &CpuFrames, purpose: Purpose, zeroed: Zeroed) -> Option<(
 #[cold]
 #[inline(never)]
 fn allocate_from_pool(purpose: Purpose, urgency: Urgency) -> Result<FrameNumber, OutOfMemory> {
-    with_reclaim(urgency, || {
+    with_reclaim(urgency, |urgency| {
         let found = local(|cpu| {
             let frame = refill(&cpu.frames, urgency).or_else(|| cpu.frames.zeroed.pop())?;
             cpu.frames.count(purpose, 1);
@@ -103,27 +104,33 @@ fn allocate_from_pool(purpose: Purpose, urgency: Urgency) -> Result<FrameNumber,
     })
 }
 
-/// Tries an allocation; between tries makes memory free, if the caller may wait.
+/// Tries an allocation; between tries makes memory free, if the caller may wait. The attempt is given the urgency that it may
+/// claim.
+///
+/// Reclaim comes first. From the second round on the out-of-memory policy is asked whatever reclaim says that it found: what
+/// others take at once is no progress, and without a victim everybody would go on like this.
 pub(crate) fn with_reclaim<T>(
     urgency: Urgency,
-    mut attempt: impl FnMut() -> Option<T>,
+    mut attempt: impl FnMut(Urgency) -> Option<T>,
 ) -> Result<T, OutOfMemory> {
-    for _ in 0..ATTEMPTS_MAX {
-        if let Some(found) = attempt() {
+    for round in 0..ATTEMPTS_MAX {
+        if let Some(found) = attempt(urgency) {
             return Ok(found);
         }
         if urgency != Urgency::Normal || !may_wait() {
             break;
         }
         let freed = reclaim::reclaim_now(BATCH);
-        if freed > 0
-            && let Some(found) = attempt()
-        {
+        if let Some(found) = attempt(urgency) {
             return Ok(found);
         }
-        // A few frames that others took at once are no progress: without a victim everybody would go on like this.
-        if freed < BATCH && !oom::invoke() {
-            break;
+        if freed >= BATCH && round == 0 {
+            continue;
+        }
+        match oom::invoke() {
+            Relief::Retry => {}
+            Relief::UseReserve => return attempt(Urgency::Atomic).ok_or(OutOfMemory),
+            Relief::Hopeless => break,
         }
     }
     reclaim::wake();
@@ -200,20 +207,15 @@ fn drain(frames: &CpuFrames, count: usize) {
     bump(&frames.counters.drains, 1);
 }
 
-/// Gives all frames that this CPU has at hand back to the pool; the number of them is returned.
-pub(crate) fn drain_this_cpu() -> usize {
+/// Gives all frames that this CPU has at hand back to the pool.
+pub(crate) fn drain_this_cpu() {
     local(|cpu| {
         let frames = &cpu.frames;
-        let count = frames.ready.len() + frames.zeroed.len();
-        if count == 0 {
-            return 0;
-        }
         let mut pool = pool::lock();
         while let Some(frame) = frames.ready.pop().or_else(|| frames.zeroed.pop()) {
             pool.give(frame, 0);
         }
-        count
-    })
+    });
 }
 
 /// Makes one more zeroed frame for this CPU; for idle moments. False when there are enough, or memory is short.

@@ -53,7 +53,7 @@ impl Block {
             return Err(OutOfMemory);
         }
         let order = frames.next_power_of_two().ilog2() as u8;
-        let first = allocate::with_reclaim(urgency, || take(order, frames as u32, urgency))?;
+        let first = allocate::with_reclaim(urgency, |urgency| take(order, frames as u32, urgency))?;
         metadata(first).set_state(State::Allocated { purpose, order });
         metadata(first).references.store(1, Relaxed);
         local(|cpu| cpu.frames.count(purpose, frames as i64));

@@ -36,6 +36,8 @@ pub use handle::{Frame, from_boot};
 pub use purpose::Purpose;
 pub use watermark::{Urgency, Watermarks};
 
+use machine::cpu::CpuSet;
+
 /// Whether an allocated frame has to be zeroed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zeroed {
@@ -45,17 +47,16 @@ pub enum Zeroed {
     No,
 }
 
-/// Gives back what CPUs have at hand, so that blocks can form; the number of frames is returned. The caller may wait.
-pub fn drain_all_cpus() -> usize {
-    use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-    fn drain(total: usize) {
-        let total: *const AtomicUsize = core::ptr::with_exposed_provenance(total);
-        // SAFETY: the address of `total` below, which outlives the remote call.
-        unsafe { &*total }.fetch_add(allocate::drain_this_cpu(), Relaxed);
+/// Gives back what CPUs have at hand, so that blocks can form and one CPU can use what another keeps. CPUs that have nothing
+/// are left alone. The caller may wait.
+pub fn drain_all_cpus() {
+    let mut keepers = CpuSet::EMPTY;
+    for cpu in machine::cpu::online().iter() {
+        if crate::local::of(cpu).is_some_and(|memory| memory.frames.at_hand() > 0) {
+            keepers.insert(cpu);
+        }
     }
-    let total = AtomicUsize::new(0);
-    sync::remote::call(machine::cpu::online(), drain, (&raw const total).expose_provenance());
-    total.load(Relaxed)
+    sync::remote::call(keepers, |_| allocate::drain_this_cpu(), 0);
 }
 
 /// Frames that the pool manages, free or not.

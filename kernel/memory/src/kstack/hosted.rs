@@ -19,6 +19,9 @@ use crate::{OutOfMemory, fallible};
 /// Bytes of each stack.
 const STACK_BYTES: usize = 512 << 10;
 
+/// Nothing: the stacks are whole.
+pub fn back_whole_window() {}
+
 /// A kernel stack with one owner; freed when dropped, which must not happen while it is in use.
 #[derive(Debug)]
 pub struct KernelStack {
@@ -132,7 +135,7 @@ impl Drop for KernelStack {
 }
 
 /// Whether the CPU can run the thread with this stack now: always.
-pub fn admit(_next: &KernelStack, _cpu: CpuId) -> bool {
+pub fn admit(_next: &KernelStack, _cpu: CpuId, _frees_memory: bool) -> bool {
     true
 }
 

@@ -388,8 +388,14 @@ impl RunQueue {
         self.running().is_some_and(|thread| thread.entity.is_queued())
     }
 
-    /// Puts back a thread that was picked and cannot run now.
-    pub(crate) fn put_back(&mut self, thread: &Thread) {
+    /// Puts back a thread that was picked and cannot run now, as if it had run for `turn_ns`, so that others come first
+    /// when it is chosen next.
+    pub(crate) fn put_back(&mut self, thread: &Thread, turn_ns: u64) {
+        let entity = &thread.entity;
+        match entity.policy().is_realtime() {
+            true => self.rank(thread),
+            false => entity.set_key(entity.key() + entity.virtual_ns(turn_ns)),
+        }
         self.insert(thread);
     }
 

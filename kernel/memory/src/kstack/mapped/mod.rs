@@ -59,6 +59,15 @@ fn pin_if_on_another_stack() {
     }
 }
 
+/// Backs the whole window of the running thread's stack, so that the thread can be run whatever happens to memory: for those
+/// that others wait for while they make memory free. The reserve of a CPU suffices for the thread that it runs.
+pub fn back_whole_window() {
+    let Some(window) = grow::own_window() else { return };
+    for page in window.mapped..window.mapped + window.growable() {
+        grow::touch_down_to(window.page_address(page));
+    }
+}
+
 /// Writes what the last growth fault of the running thread did, and the page-table trace of its window (the printout of
 /// the thesis' figure 7).
 ///

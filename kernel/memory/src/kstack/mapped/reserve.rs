@@ -61,26 +61,27 @@ pub(crate) fn change<R>(action: impl FnOnce(&CpuStacks) -> R) -> R {
     })
 }
 
-/// One zeroed frame for a reserve, without waiting. Threads that shall free memory must run first, so this may use all
-/// there is.
-fn fetch() -> Option<FrameNumber> {
+/// One zeroed frame for a reserve, without waiting.
+fn fetch(urgency: Urgency) -> Option<FrameNumber> {
     let every = parameters().fail_reserve;
     if every != 0 && FETCHES.fetch_add(1, Relaxed).is_multiple_of(every) {
         return None;
     }
-    allocate::allocate(Purpose::KernelStack, Zeroed::Yes, Urgency::Emergency).ok()
+    allocate::allocate(Purpose::KernelStack, Zeroed::Yes, urgency).ok()
 }
 
-/// Brings this CPU's reserve to at least `goal` frames; returns how many are missing. Preemption is off.
-pub(crate) fn fill_to(goal: u32) -> u32 {
+/// Brings this CPU's reserve to at least `goal` frames; returns how many are missing. Preemption is off. For a thread that
+/// frees memory this may use all there is, and the stash; others leave it to those.
+pub(crate) fn fill_to(goal: u32, urgency: Urgency) -> u32 {
     let goal = goal.min(RESERVE_CAPACITY as u32);
     loop {
         let present = local(|cpu| cpu.stacks.reserve.len()) as u32;
         if present >= goal {
             return 0;
         }
-        let (frame, from_stash) = match fetch() {
+        let (frame, from_stash) = match fetch(urgency) {
             Some(frame) => (frame, false),
+            None if urgency < Urgency::Emergency => return goal - present,
             None => match take_stash() {
                 Some(frame) => (frame, true),
                 None => return goal - present,
@@ -117,7 +118,7 @@ pub(crate) fn fill_stash() {
 /// Brings this CPU's reserve to its target, and gives back what is too much: for idle moments and after faults.
 pub(crate) fn balance() {
     let _on_this_cpu = machine::preempt::disable();
-    fill_to(target());
+    fill_to(target(), Urgency::Atomic);
     while let Some(frame) = change(take_surplus) {
         allocate::free(frame, Purpose::KernelStack);
     }

@@ -24,12 +24,15 @@ use super::super::{admission, wake_service};
 use super::descriptor::{ANY_PIN, PARKED};
 use super::{KernelStack, descriptor, slots};
 use super::{grow, parking, reserve};
+use crate::frame::Urgency;
 use crate::frame::per_cpu::bump;
 use crate::kernel_map;
 use crate::local::local;
 
-/// Whether the CPU (this one) can run the thread with this stack now. After a yes the switch must follow.
-pub fn admit(next: &KernelStack, cpu: CpuId) -> bool {
+/// Whether the CPU (this one) can run the thread with this stack now. After a yes the switch must follow. For a thread that
+/// `frees_memory`, because it ends or works for the kernel, the last frames may be used; others are rather made to wait, or
+/// thousands of growing stacks would leave nothing to those.
+pub fn admit(next: &KernelStack, cpu: CpuId, frees_memory: bool) -> bool {
     debug_assert_eq!(cpu, machine::cpu::current());
     debug_assert!(!machine::interrupt::are_enabled(), "the dispatcher runs with interrupts off");
     reserve::back_own_stack();
@@ -39,7 +42,8 @@ pub fn admit(next: &KernelStack, cpu: CpuId) -> bool {
         return false;
     }
     let window = known.window(next.slot());
-    let missing = if window.growable() == 0 { 0 } else { reserve::fill_to(window.growable()) };
+    let urgency = if frees_memory { Urgency::Emergency } else { Urgency::Atomic };
+    let missing = if window.growable() == 0 { 0 } else { reserve::fill_to(window.growable(), urgency) };
     if missing > 0 {
         known.stop_running();
         local(|memory| bump(&memory.stacks.counters.refused, 1));
