@@ -141,7 +141,8 @@ pub fn mmap(
     let mut request = MapRequest {
         address: UserAddr::new(address),
         length,
-        protection: protection(protection_bits)?,
+        // Unlike mprotect, mmap ignores bits that it does not know.
+        protection: Protection::from_bits_truncate(protection_bits),
         maximum: Protection::all(),
         flags: map_flags(flags)?,
         backing: MapBacking::Anonymous,

@@ -13,7 +13,7 @@ use machine::preempt::{self, PreemptGuard};
 
 use crate::QueueLock;
 
-/// A fair spin lock around a value, taken with interrupts off.
+/// A spin lock around a value, taken with interrupts off.
 #[derive(Default)]
 pub struct IrqSpinLock<T: ?Sized> {
     raw: QueueLock,

@@ -1,8 +1,8 @@
-//! The lock word behind all spin locks: first come, first served, four bytes.
+//! The lock word behind all spin locks, four bytes: a queue for those who wait long, past which others may take it for a
+//! moment.
 //!
 //! Free → held is one compare-exchange. Waiters form an MCS queue: each spins on a node of its own
-//! CPU and is told by its predecessor, so a contended lock bounces one cache line per hand-over and
-//! nobody starves. The nodes live in a static per-CPU array, one per nesting level (a CPU can wait
+//! CPU and is told by its predecessor, so a contended lock bounces one cache line per hand-over. The nodes live in a static per-CPU array, one per nesting level (a CPU can wait
 //! at most once per level: thread, softirq, interrupt, and once more inside a machine check), so the
 //! lock itself needs no room for them and a held lock owns no node.
 //!
@@ -18,8 +18,9 @@
 //!
 //! A CPU that finds the lock held tries for a moment ([`BARGES_MAX`]) to take it past the queue, before it queues. A
 //! virtual machine may have fewer host processors than CPUs: the head of the queue is then often not running when the lock
-//! becomes free, and strict order would let everybody wait until the host runs it. So each other CPU can overtake
-//! the head, but those who find the lock held for long line up, and the head competes with the newcomers only.
+//! becomes free, and strict order would let everybody wait until the host runs it. So the lock is not fair: a newcomer can
+//! overtake the head, but those who find the lock held for long line up, first come, first served among them, and the head
+//! competes with the newcomers only.
 //!
 //! Preemption must be off from before `lock` until after `unlock`.
 
@@ -34,7 +35,7 @@ use crate::CachePadded;
 const LEVELS: usize = 4;
 
 /// How often a CPU tries to take a held lock before it queues.
-const BARGES_MAX: u32 = 1000;
+pub(crate) const BARGES_MAX: u32 = 1000;
 
 struct Node {
     /// 1 + index of the successor's node, 0 while there is none. Written by the successor.
@@ -64,7 +65,7 @@ fn node_of_tail(tail: u16) -> &'static Node {
     &NODES[index / LEVELS].nodes[index % LEVELS]
 }
 
-/// A fair spin lock without data; see the module's theory.
+/// A spin lock without data; see the module's theory.
 #[derive(Debug, Default)]
 pub struct QueueLock {
     held: AtomicU8,

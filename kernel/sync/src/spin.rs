@@ -11,7 +11,7 @@ use machine::preempt::{self, PreemptGuard};
 
 use crate::QueueLock;
 
-/// A fair spin lock around a value.
+/// A spin lock around a value.
 #[derive(Default)]
 pub struct SpinLock<T: ?Sized> {
     raw: QueueLock,

@@ -50,6 +50,8 @@ pub(super) enum Step {
     Memory,
     /// A fork is under way.
     Copying,
+    /// A copy has been put in that may not be written yet: the page before it must be forgotten first.
+    Forget { copy: Frame, former: Option<Frame> },
     /// Somebody else changed the entry.
     Again,
 }
@@ -87,6 +89,10 @@ impl AddressSpace {
                     drop(spare.map_err(|_| FaultError::OutOfMemory)?);
                 }
                 Step::Copying => drop(self.change.lock()),
+                Step::Forget { copy, former } => {
+                    self.tables.forget(address, address + PAGE_SIZE as u64, false);
+                    drop((copy, former));
+                }
                 Step::Again => {}
             }
             step = self.attempt(address, access);
@@ -280,7 +286,9 @@ impl AddressSpace {
     ///
     /// Other processors of the program must not see the old page once somebody may see the new one written. Where there
     /// are any, the copy first goes in without the permission to store and marked as nobody's to grant (it has a second
-    /// reference), all forget the old page, and then the permission follows.
+    /// reference). With the region lock released all forget the old page, then the second reference goes, and the next
+    /// attempt finds a page with one holder. Waiting for other processors under the lock would keep changers waiting too,
+    /// and all faults behind those.
     #[inline(never)]
     fn copy_on_write(&self, address: u64, cell: &EntryCell, found: Entry, flags: EntryFlags) -> Step {
         let zeros = found.contains(UNCOUNTED);
@@ -298,16 +306,8 @@ impl AddressSpace {
             return Step::Again;
         }
         let _ = copy.into_physical();
-        self.tables.forget(address, address + PAGE_SIZE as u64, false);
-        if let Some(guard) = guard {
-            // Only a changer can have taken the copy away, and it cannot be its turn while the region lock is held; but
-            // the hardware may have set bits.
-            cell.update(|entry| (entry.physical() == guard.physical()).then(|| entry.with(flags)));
-        }
-        if !zeros {
-            // SAFETY: the entry that held this reference is gone, and translations of it are forgotten.
-            drop(unsafe { Frame::from_physical(found.physical()) });
-        }
+        // SAFETY: the entry that held this reference is gone. The frame is freed only when translations of it are forgotten.
+        let former = (!zeros).then(|| unsafe { Frame::from_physical(found.physical()) });
         if !found.contains(PRIVATE) {
             self.resident.private.fetch_add(1, Ordering::Relaxed);
             if found.contains(SHARED_MEMORY) {
@@ -316,7 +316,13 @@ impl AddressSpace {
                 self.resident.file.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        Step::Done
+        match guard {
+            Some(copy) => Step::Forget { copy, former },
+            None => {
+                self.tables.forget(address, address + PAGE_SIZE as u64, false);
+                Step::Done
+            }
+        }
     }
 }
 

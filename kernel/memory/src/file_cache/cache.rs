@@ -9,8 +9,8 @@
 //!    called. A batch of pages is looked up under one hold.
 //!
 //! **Size.** The size changes under `change`; a reader takes it once for each batch. Bytes of the last page beyond
-//! the size are zero, with one exception: pages adopted from the boot archive may have the archive's next bytes there
-//! until the page is first shown whole ([`TAIL_UNCLEAN`]).
+//! the size are zero, with two exceptions: pages adopted from the boot archive may have the archive's next bytes there
+//! until the page is first shown whole ([`TAIL_UNCLEAN`]), and programs may write there through a mapping.
 //!
 //! **Mappings.** `mappings` counts the [`crate::region::FileMapping`]s. While it is zero nobody maps a page, so that
 //! truncation looks for mapped pages only where there can be any.

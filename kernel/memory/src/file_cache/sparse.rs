@@ -3,9 +3,7 @@
 //! Order when pages go: first the size says they are gone, then they leave the index, then mappings of them are undone.
 //! A fault that saw the page before is caught by the last step, one that comes later finds the new state.
 
-use super::cache::{
-    CacheError, FILLING, FileCache, MAX_FILE_BYTES, TAIL_UNCLEAN, owned_frame, page_of, within_page,
-};
+use super::cache::{CacheError, FILLING, FileCache, MAX_FILE_BYTES, owned_frame, page_of, within_page};
 use super::lookup::Intent;
 use crate::address_space;
 use crate::frame::Frame;
@@ -29,7 +27,7 @@ impl FileCache {
         }
         let _change = self.change.lock();
         if size >= self.size() {
-            if self.is_mapped() || self.flags.load(Ordering::Relaxed) & TAIL_UNCLEAN != 0 {
+            if self.tail_may_show() {
                 self.clean_tail();
             }
             self.size.store(size, Ordering::Release);

@@ -107,7 +107,7 @@ impl FileCache {
             return Err(CacheError::TooBig);
         }
         let extends = offset.saturating_add(source.remaining() as u64) > self.size();
-        if self.flags.load(Ordering::Relaxed) & TAIL_UNCLEAN != 0 || extends && self.is_mapped() {
+        if extends && self.tail_may_show() || self.flags.load(Ordering::Relaxed) & TAIL_UNCLEAN != 0 {
             self.clean_tail();
         }
         self.write_pages(offset, source)

@@ -78,6 +78,21 @@ fn beyond_the_end_is_a_bus_error_and_truncation_unmaps() {
 }
 
 #[test]
+fn what_a_mapping_stored_beyond_the_end_shows_when_the_file_grows_and_not_after_it_was_cut() {
+    without_leaks(|| {
+        let (space, cache) = (space(), file(2));
+        let shared = map(&space, &cache, 2, MapFlags::SHARED);
+        cache.truncate(PAGE + 50).unwrap();
+        put(&space, shared + PAGE + 100, 4).unwrap();
+        cache.truncate(PAGE + 200).unwrap();
+        assert_eq!(get(&space, shared + PAGE + 100), Ok(4));
+        cache.truncate(PAGE + 50).unwrap();
+        cache.truncate(PAGE + 200).unwrap();
+        assert_eq!(get(&space, shared + PAGE + 100), Ok(0));
+    });
+}
+
+#[test]
 fn punched_holes_read_as_zeros_through_mappings() {
     without_leaks(|| {
         let (space, cache) = (space(), file(4));
