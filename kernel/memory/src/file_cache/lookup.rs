@@ -88,7 +88,8 @@ impl FileCache {
     /// pages have another home, which doesn't know them, those that a mapping put there. Without one, what a program
     /// wrote beyond the end is kept, as Linux' tmpfs does.
     pub(super) fn tail_may_show(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) & TAIL_UNCLEAN != 0 || self.is_mapped() && self.has_representative()
+        self.flags.load(Ordering::Relaxed) & TAIL_UNCLEAN != 0
+            || self.is_mapped() && self.has_representative()
     }
 
     /// Clears what the last page has beyond the size, if foreign bytes are there or a mapping may have put some. Call

@@ -393,7 +393,7 @@ impl RunQueue {
     pub(crate) fn put_back(&mut self, thread: &Thread, turn_ns: u64) {
         let entity = &thread.entity;
         match entity.policy().is_realtime() {
-            true => self.rank(thread),
+            true => self.place_last(thread),
             false => entity.set_key(entity.key() + entity.virtual_ns(turn_ns)),
         }
         self.insert(thread);
