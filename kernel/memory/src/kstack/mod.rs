@@ -50,9 +50,9 @@ use mapped as backend;
 #[cfg(target_os = "none")]
 pub use backend::set_park_hooks;
 pub use backend::{
-    KernelStack, admit, admit_start_up_stack, back_whole_window, expect_overflow, forget_own_depth, free_unused,
-    last_report, left, left_start_up_stack, own_depth, own_window, refill, refill_if_wanted, service, set_kill_hook,
-    set_name_hook, set_refill_request, settle_pins, trim, write_own_trace,
+    KernelStack, admit, admit_start_up_stack, back_whole_window, expect_overflow, forget_own_depth,
+    free_unused, last_report, left, left_start_up_stack, own_depth, own_window, refill, refill_if_wanted,
+    service, set_kill_hook, set_name_hook, set_refill_request, settle_pins, trim, write_own_trace,
 };
 pub(crate) use backend::{prepare, totals, write_windows};
 pub use exercise::{Exercise, exercise, exercise_poked};
