@@ -186,16 +186,24 @@ impl PathContext<'_> {
         }
         let truncates = truncates && inode.kind == FileKind::Regular;
         let inode = inode.clone();
-        if truncates && !flags.writable() {
-            // Truncation alone needs write access while it lasts.
+        let only_truncates = truncates && !flags.writable();
+        if only_truncates {
             place.mount.writable()?;
         }
         let file = open_place(place, flags)?;
         if inotify::active() {
             inotify::report_file(&file, EventMask::OPEN);
         }
+        if only_truncates {
+            // Truncation alone needs write access while it lasts: a program may run from the file.
+            inode.begin_write_access()?;
+        }
         if truncates {
-            crate::tree::truncate_inode(&inode, 0)?;
+            let result = crate::tree::truncate_inode(&inode, 0);
+            if only_truncates {
+                inode.end_write_access();
+            }
+            result?;
             if inotify::active() {
                 inotify::report_file(&file, EventMask::MODIFY);
             }

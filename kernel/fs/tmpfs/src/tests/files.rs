@@ -180,3 +180,19 @@ fn the_size_limit_ends_in_no_space() {
     let status = world.walk("/small").unwrap().mount.superblock().status();
     assert_eq!((status.blocks, status.blocks_free, status.files_free), (4, 0, 0));
 }
+
+#[test]
+fn file_of_a_running_program_is_not_truncated_by_opening_it() {
+    let world = World::new();
+    world.write_file("/program", b"text").unwrap();
+    let running = world.open("/program", OpenFlags::empty()).unwrap();
+    running.inode().deny_write_access().unwrap();
+    for flags in [OpenFlags::empty(), OpenFlags::WRITE_ONLY, OpenFlags::READ_WRITE] {
+        let refused = world.open("/program", flags | OpenFlags::TRUNCATE).err();
+        assert_eq!(refused, Some(Error::TextBusy));
+    }
+    assert_eq!(world.stat("/program").unwrap().size, 4);
+    running.inode().allow_write_access();
+    assert!(world.open("/program", OpenFlags::TRUNCATE).is_ok());
+    assert_eq!(world.stat("/program").unwrap().size, 0);
+}
