@@ -14,9 +14,9 @@ use hostlink_protocol::request::{self, Key, Records};
 use linux::errno::Errno;
 use linux::start::Command;
 use machine::boot;
-use memory::buffer::Sink;
 use sched::WaitQueue;
 use sync::Once;
+use tmpfs::archive::{BootArchive, SetAside, unpack_except};
 use vfs::credentials::Credentials;
 use vfs::file::OpenFile;
 use vfs::flags::{LookupFlags, MountFlags, OpenFlags};
@@ -26,7 +26,7 @@ use vfs::tree::OpenHow;
 use vfs::walk::{FileSystemContext, PathContext};
 
 /// Largest run request: what `execve` would take as arguments and environment, roughly.
-const REQUEST_BYTES_MAX: usize = 1 << 20;
+const REQUEST_BYTES_MAX: u64 = 1 << 20;
 
 /// Where file systems are mounted: type, place, flags, options.
 const MOUNTS: [(&str, &str, MountFlags, &[u8]); 5] = [
@@ -121,12 +121,11 @@ pub(crate) fn run() -> ! {
 fn start() -> Result<(), CannotStart> {
     register_file_systems();
     let credentials = Credentials::root();
-    let root = root_file_system()?;
+    let (root, request) = root_file_system()?;
     boot::trace("unpack initramfs");
     let context = FileSystemContext::initial(root).map_err(|error| CannotStart::new("root", error))?;
     let places = context.places();
     let walk = PathContext { places: &places, credentials: &credentials, umask: 0 };
-    let request = read_request(&walk)?;
     mount_all(&walk);
     boot::trace("mount");
     if let Some(directory) = &request.working_directory {
@@ -136,6 +135,7 @@ fn start() -> Result<(), CannotStart> {
         context.set_cwd(&place).map_err(|_| CannotStart::no_memory())?;
     }
     linux::start::initialize(&Ended).map_err(|_| CannotStart::no_memory())?;
+    boot::trace("personality");
     if let Some(name) = &request.host_name {
         linux::identity::set_host_name(name);
     }
@@ -143,6 +143,7 @@ fn start() -> Result<(), CannotStart> {
         link.set_control(&HostControl);
     }
     let (files, terminal) = standard_files(&walk, &request)?;
+    boot::trace("standard streams");
     let command = Command {
         arguments: request.arguments,
         environment: request.environment,
@@ -168,13 +169,15 @@ fn register_file_systems() {
 }
 
 /// Unpacks the boot archive; its place is the root of the first name space. It is called `tmpfs`, as where a tmpfs was
-/// mounted over Linux's rootfs: programs such as df leave a file system of the name `rootfs` out.
-fn root_file_system() -> Result<Arc<MountNamespace>, CannotStart> {
+/// mounted over Linux's rootfs: programs such as df leave a file system of the name `rootfs` out. The run request in the
+/// archive becomes no file.
+fn root_file_system() -> Result<(Arc<MountNamespace>, Request), CannotStart> {
     let superblock =
         tmpfs::new_instance("tmpfs", DIRECTORY_MODE).map_err(|error| CannotStart::new("root", error))?;
-    if let Some(archive) = tmpfs::archive::BootArchive::new() {
+    let mut aside = SetAside { path: request::FILE.as_bytes(), bytes_max: REQUEST_BYTES_MAX, bytes: None };
+    if let Some(archive) = BootArchive::new() {
         let root = superblock.root().existing().map_err(|error| CannotStart::new("root", error))?;
-        tmpfs::archive::unpack(root, &archive)
+        unpack_except(root, &archive, &mut aside)
             .map_err(|error| CannotStart::new("image: cannot be unpacked", error))?;
         archive.release();
         // The archive's memory counts from now on: the limit is half of all, as that of any tmpfs.
@@ -183,29 +186,8 @@ fn root_file_system() -> Result<Arc<MountNamespace>, CannotStart> {
     let mount =
         Mount::new(superblock.clone(), superblock.root().clone(), b"tmpfs", MountFlags::RELATIVE_ACCESS_TIME)
             .map_err(|error| CannotStart::new("root", error))?;
-    MountNamespace::new(mount).map_err(|error| CannotStart::new("root", error))
-}
-
-/// Reads and removes the run request.
-fn read_request(walk: &PathContext<'_>) -> Result<Request, CannotStart> {
-    let root = &walk.places.root;
-    let file = match walk.open(root, request::FILE.as_bytes(), &OpenHow::default()) {
-        Ok(file) => file,
-        Err(vfs::Error::NotFound) => return Ok(Request::parse(b"")),
-        Err(error) => return Err(CannotStart::new("run request", error)),
-    };
-    let size = (file.inode().size() as usize).min(REQUEST_BYTES_MAX);
-    let mut bytes = memory::fallible::try_vec_of(0, size).map_err(|_| CannotStart::no_memory())?;
-    let read =
-        file.read(&mut Sink::kernel(&mut bytes)).map_err(|error| CannotStart::new("run request", error))?;
-    drop(file);
-    let removed = walk
-        .unlink(root, request::FILE.as_bytes())
-        .and_then(|()| walk.remove_directory(root, request::FILE.split('/').next().unwrap_or("").as_bytes()));
-    if let Err(error) = removed {
-        log::warn!("the run request can't be removed: {error}");
-    }
-    Ok(Request::parse(&bytes[..read]))
+    let namespace = MountNamespace::new(mount).map_err(|error| CannotStart::new("root", error))?;
+    Ok((namespace, Request::parse(aside.bytes.as_deref().unwrap_or_default())))
 }
 
 /// Mounts what every program expects. An image whose directories can't be made lacks them; it may not need them.
@@ -226,11 +208,14 @@ fn mount(
 ) -> vfs::Result<()> {
     let file_system = find_file_system(kind.as_bytes())?;
     let root = &walk.places.root;
-    match walk.make_directory(root, place.as_bytes(), DIRECTORY_MODE) {
-        Ok(()) | Err(vfs::Error::Exists) => {}
-        Err(error) => return Err(error),
-    }
-    let target: Path = walk.walk(root, place.as_bytes(), LookupFlags::DIRECTORY)?;
+    let find = || walk.walk(root, place.as_bytes(), LookupFlags::DIRECTORY);
+    let target: Path = match find() {
+        Err(vfs::Error::NotFound) => {
+            walk.make_directory(root, place.as_bytes(), DIRECTORY_MODE)?;
+            find()?
+        }
+        found => found?,
+    };
     let source = MountSource::New { file_system, source: kind.as_bytes(), options };
     walk.places.namespace.mount(source, &target, flags | MountFlags::RELATIVE_ACCESS_TIME)
 }

@@ -11,7 +11,8 @@ usage: abi-tests [OPTIONS] [FILTER...]
   --list             print the names of the cases and stop
   --self-check       compare the host with itself: are the programs deterministic?
   --show             print what the host's Linux prints and stop
-  --cpus LIST        numbers of CPUs to run with (default 1,2,4)
+  --cpus LIST        numbers of CPUs to run with (default: 1 and 4, and 2 for cases
+                     with a VM of their own; with --long 1,2,4 for all)
   --memory SIZE      memory of the VM (default 512M)
   --machine NAME     q35 or microvm (default: the tool's)
   --image-only DIR   write the image to DIR and stop; run one case by hand with
@@ -27,7 +28,8 @@ pub(crate) struct Arguments {
     pub(crate) list: bool,
     pub(crate) self_check: bool,
     pub(crate) show: bool,
-    pub(crate) cpus: Vec<u32>,
+    /// Empty: not given.
+    cpus: Vec<u32>,
     pub(crate) memory: String,
     pub(crate) machine: Option<String>,
     pub(crate) image_only: Option<PathBuf>,
@@ -39,8 +41,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Reads the arguments after the program's name.
     pub(crate) fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut parsed =
-            Self { cpus: vec![1, 2, 4], memory: String::from("512M"), repeat: 1, ..Self::default() };
+        let mut parsed = Self { memory: String::from("512M"), repeat: 1, ..Self::default() };
         let mut words = words;
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -66,6 +67,17 @@ impl Arguments {
     pub(crate) fn wants(&self, case: &Case) -> bool {
         let exact = self.filters.iter().any(|filter| filter.strip_prefix('=') == Some(&case.name));
         (exact || !case.long || self.long) && self.wants_name(&case.name)
+    }
+
+    /// The numbers of CPUs that a case runs with. A VM for a single case costs most, so those get one size by default.
+    pub(crate) fn cpus(&self, case: &Case) -> Vec<u32> {
+        let usual: &[u32] = match (self.long, case.alone) {
+            _ if !self.cpus.is_empty() => &self.cpus,
+            (true, _) => &[1, 2, 4],
+            (false, true) => &[2],
+            (false, false) => &[1, 4],
+        };
+        usual.iter().copied().filter(|cpus| case.runs_on(*cpus)).collect()
     }
 
     /// Whether known differences count as failures: in the long campaign, and for what is asked for by name.
@@ -95,10 +107,24 @@ mod tests {
     fn options_and_filters_are_told_apart() {
         let words = ["--cpus", "1,4", "pipe", "--long"].map(String::from);
         let parsed = Arguments::parse(words.into_iter()).unwrap();
-        assert_eq!(parsed.cpus, [1, 4]);
+        let mut case = Case::named("pipe");
+        assert_eq!(parsed.cpus(&case), [1, 4]);
+        case.cpus = vec![2, 4];
+        assert_eq!(parsed.cpus(&case), [4]);
         assert!(parsed.long);
         assert!(parsed.wants_name("pipe_splice"));
         assert!(!parsed.wants_name("futex"));
+    }
+
+    #[test]
+    fn cases_with_a_machine_of_their_own_run_on_one_size() {
+        let parsed = Arguments::parse(std::iter::empty()).unwrap();
+        let mut case = Case::named("hogs");
+        assert_eq!(parsed.cpus(&case), [1, 4]);
+        case.alone = true;
+        assert_eq!(parsed.cpus(&case), [2]);
+        let parsed = Arguments::parse(std::iter::once("--long".into())).unwrap();
+        assert_eq!(parsed.cpus(&case), [1, 2, 4]);
     }
 
     #[test]

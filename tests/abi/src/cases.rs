@@ -60,6 +60,12 @@ impl Case {
         }
     }
 
+    /// A case for tests.
+    #[cfg(test)]
+    pub(crate) fn named(name: &str) -> Self {
+        Self::new(name, Path::new("x.c"))
+    }
+
     /// Whether the case runs on a machine with this many CPUs.
     pub(crate) fn runs_on(&self, cpus: u32) -> bool {
         self.cpus.is_empty() || self.cpus.contains(&cpus)

@@ -24,6 +24,7 @@ mod stream;
 mod terminal;
 mod verdict;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use arguments::Arguments;
@@ -97,10 +98,12 @@ fn run(arguments: &Arguments) -> Result<Tally, String> {
         }
         return Ok(tally);
     }
-    for cpus in &arguments.cpus {
-        let here: Vec<_> = chosen.iter().filter(|case| case.runs_on(*cpus)).cloned().collect();
+    let sizes: BTreeSet<u32> = chosen.iter().flat_map(|case| arguments.cpus(case)).collect();
+    for cpus in sizes {
+        let here: Vec<_> =
+            chosen.iter().filter(|case| arguments.cpus(case).contains(&cpus)).cloned().collect();
         let label = format!("cpus {cpus}");
-        guest::run(&place, arguments, *cpus, &here, |case, found| match case.kind {
+        guest::run(&place, arguments, cpus, &here, |case, found| match case.kind {
             cases::Kind::Compared => {
                 verdict::compare(case, &label, expected.get(&case.name), found, &mut tally)
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Seconds after which a call has failed: enough for a slow machine with other things to do.
-const TIME_LIMIT: &str = "60";
+const TIME_LIMIT_SECONDS: u32 = 60;
 
 /// What a text must be like.
 #[derive(Clone, Debug)]
@@ -48,6 +48,7 @@ pub(crate) struct Case {
     output: Expected,
     errors: Expected,
     untouched: Option<PathBuf>,
+    limit_seconds: u32,
 }
 
 impl Case {
@@ -63,6 +64,7 @@ impl Case {
             output: Expected::Exactly(Vec::new()),
             errors: Expected::Exactly(Vec::new()),
             untouched: None,
+            limit_seconds: TIME_LIMIT_SECONDS,
         }
     }
 
@@ -91,6 +93,12 @@ impl Case {
     /// What is on standard input.
     pub(crate) fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = bytes.into();
+        self
+    }
+
+    /// Seconds that it may take, instead of [`TIME_LIMIT_SECONDS`].
+    pub(crate) const fn within(mut self, seconds: u32) -> Self {
+        self.limit_seconds = seconds;
         self
     }
 
@@ -141,7 +149,11 @@ impl Case {
 
     fn call(&self) -> std::io::Result<Output> {
         let mut starling = starling();
-        starling.args(["--timeout", TIME_LIMIT]).args(&self.arguments).arg("--").args(&self.command);
+        starling
+            .args(["--timeout", &self.limit_seconds.to_string()])
+            .args(&self.arguments)
+            .arg("--")
+            .args(&self.command);
         starling.envs(self.environment.iter().copied());
         let mut child =
             starling.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;

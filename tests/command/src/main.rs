@@ -6,6 +6,7 @@
 //! * [`case`]: a call of the command and what must come of it
 //! * [`promises`]: the cases
 //! * [`images`]: root file systems that the cases use
+//! * [`kernel_size`]: the size of what QEMU loads
 //! * [`start_up`]: the time until the command's first instruction
 //!
 //! `command-tests [--long] [WORD...]` runs the cases whose names contain one of the words, or all.
@@ -13,6 +14,7 @@
 
 mod case;
 mod images;
+mod kernel_size;
 mod promises;
 mod start_up;
 
@@ -42,8 +44,12 @@ fn main() -> ExitCode {
             println!("test {name} ... FAILED: {why}");
         }
     };
-    for case in promises::cases(&images).into_iter().filter(|case| wanted(&case.name)) {
+    let more = if long { promises::long_cases() } else { Vec::new() };
+    for case in promises::cases(&images).into_iter().chain(more).filter(|case| wanted(&case.name)) {
         count(&case.name, case.run());
+    }
+    if wanted(kernel_size::NAME) {
+        count(kernel_size::NAME, kernel_size::check());
     }
     for measurement in
         start_up::measurements().into_iter().filter(|measurement| long && wanted(measurement.name))

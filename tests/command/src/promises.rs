@@ -18,14 +18,32 @@ fn identity() -> Vec<Case> {
     ]
 }
 
+/// Cases that take long.
+pub(crate) fn long_cases() -> Vec<Case> {
+    // Each byte value, in an order that no block size divides.
+    let bytes: Vec<u8> = (0..1_000_000_u32).map(|index| (index * 7 + index / 251) as u8).collect();
+    vec![
+        Case::script("a megabyte goes through all three streams", "tee /dev/stderr")
+            .input(bytes.clone())
+            .prints(bytes.clone())
+            .errors(Expected::Exactly(bytes))
+            .within(600),
+        processors_counted("q35", 64).within(600),
+    ]
+}
+
+fn processors_counted(machine: &str, cpus: u32) -> Case {
+    Case::new(format!("{machine} with {cpus} CPUs has {cpus}"), &["nproc"])
+        .with(&["--machine", machine, "--cpus", &cpus.to_string()])
+        .prints(format!("{cpus}\n"))
+}
+
 fn processors() -> Vec<Case> {
-    let count = |machine: &str, cpus: u32| {
-        let name = format!("{machine} with {cpus} CPUs has {cpus}");
-        Case::new(name, &["nproc"])
-            .with(&["--machine", machine, "--cpus", &cpus.to_string()])
-            .prints(format!("{cpus}\n"))
-    };
-    ["microvm", "q35"].iter().flat_map(|machine| [1, 2, 4, 8, 16].map(|cpus| count(machine, cpus))).collect()
+    let machines = ["microvm", "q35"].iter();
+    let mut cases: Vec<_> =
+        machines.flat_map(|machine| [1, 2, 4, 8, 16].map(|cpus| processors_counted(machine, cpus))).collect();
+    cases.push(processors_counted("microvm", 64).within(180));
+    cases
 }
 
 fn endings() -> Vec<Case> {

@@ -1,7 +1,7 @@
 //! The run request: what the kernel is asked to run, as the bytes of the file [`FILE`] in the initramfs.
 //!
-//! A sequence of records `key NUL value NUL`. Keys may repeat (`arg`, `env`); their order is kept. The kernel reads
-//! the file and removes it before anything runs, so programs never see it.
+//! A sequence of records `key NUL value NUL`. Keys may repeat (`arg`, `env`); their order is kept. The kernel takes
+//! the file out of the archive, so programs never see it.
 
 use crate::FrameError;
 

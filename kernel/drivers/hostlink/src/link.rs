@@ -212,10 +212,14 @@ impl Link {
         }
     }
 
-    /// The first instruction of the command is about to be executed; the moments of the boot go along.
+    /// The first instruction of the command is about to be executed. With `boot-trace` on the kernel command line the
+    /// moments of the boot go along; they take longer to send than many steps took, so nobody else gets them.
     pub fn first_user(&self) {
-        self.send_boot_trace();
-        self.send_small_waiting(&GuestFrame::FirstUser { nanoseconds: machine::time::now_ns() });
+        let nanoseconds = machine::time::now_ns();
+        if machine::boot::info().flag("boot-trace") {
+            self.send_boot_trace();
+        }
+        self.send_small_waiting(&GuestFrame::FirstUser { nanoseconds });
     }
 
     fn send_boot_trace(&self) {

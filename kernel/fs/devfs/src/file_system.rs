@@ -5,13 +5,11 @@
 use alloc::sync::Arc;
 
 use sync::SpinLock;
+use vfs::Result;
 use vfs::attributes::{DeviceNumber, FileKind};
-use vfs::credentials::Credentials;
-use vfs::flags::MountFlags;
-use vfs::mount::{Mount, MountNamespace, Path};
+use vfs::inode::NewFile;
+use vfs::name::Name;
 use vfs::superblock::{FileSystemType, Superblock, find_file_system};
-use vfs::walk::{PathContext, Places};
-use vfs::{Result, allocation};
 
 use crate::nodes;
 
@@ -24,6 +22,8 @@ pub(crate) static DEVICE_TREE: DeviceTree = DeviceTree { instance: SpinLock::new
 
 /// Permission bits of the directories.
 const DIRECTORY_MODE: u32 = 0o755;
+/// Permission bits of symbolic links.
+const LINK_MODE: u32 = 0o777;
 
 impl FileSystemType for DeviceTree {
     fn name(&self) -> &'static str {
@@ -43,22 +43,21 @@ impl FileSystemType for DeviceTree {
     }
 }
 
-/// Makes the nodes, through a name space of their own that ends with this function.
+/// Makes the nodes, before anybody can see the tree.
 fn fill(superblock: &Arc<Superblock>) -> Result<()> {
-    let mount = Mount::new(superblock.clone(), superblock.root().clone(), b"devtmpfs", MountFlags::empty())?;
-    let root = Path::root_of(&mount);
-    let namespace = MountNamespace::new(mount)?;
-    let places = allocation::arc(Places { root: root.clone(), cwd: root.clone(), namespace })?;
-    let credentials = Credentials::root();
-    let context = PathContext { places: &places, credentials: &credentials, umask: 0 };
+    let root = superblock.root().existing()?;
+    let make = |name: &str, kind, mode, special, target: &str| {
+        let new = NewFile { kind, mode, user: 0, group: 0, special, target: target.as_bytes() };
+        root.operations().create(root, &Name::new(name.as_bytes())?, &new).map(|_| ())
+    };
     for directory in nodes::DIRECTORIES {
-        context.make_directory(&root, directory.as_bytes(), DIRECTORY_MODE)?;
+        make(directory, FileKind::Directory, DIRECTORY_MODE, DeviceNumber::default(), "")?;
     }
     for node in nodes::all() {
-        context.make_node(&root, node.path.as_bytes(), node.kind, node.mode, node.number)?;
+        make(node.path, node.kind, node.mode, node.number, "")?;
     }
     for (name, target) in nodes::LINKS {
-        context.make_symbolic_link(target.as_bytes(), &root, name.as_bytes())?;
+        make(name, FileKind::SymbolicLink, LINK_MODE, DeviceNumber::default(), target)?;
     }
     Ok(())
 }

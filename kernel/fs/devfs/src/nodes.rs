@@ -8,7 +8,7 @@ use vfs::attributes::{DeviceNumber, FileKind};
 /// A device node, or a symbolic link among them.
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
-    /// Path below `/dev`.
+    /// Its name in `/dev`.
     pub path: &'static str,
     /// Character or block device.
     pub kind: FileKind,

@@ -69,7 +69,7 @@ impl Directory for Root {
     fn lookup(&self, name: &[u8]) -> Result<Node> {
         match parse_number(name) {
             Some(number) => SOURCE.get().and_then(|source| source.process(number)).ok_or(Error::NotFound),
-            None => TREE.root().lookup(name),
+            None => TREE.lookup(name),
         }
     }
 
@@ -77,7 +77,7 @@ impl Directory for Root {
         let mut position = position;
         if position < PROCESSES {
             let mut full = Full { sink, full: false };
-            position = TREE.root().list(position, &mut full)?;
+            position = TREE.list(position, &mut full)?;
             if full.full {
                 return Ok(position);
             }
@@ -104,12 +104,12 @@ impl Directory for Root {
                 .get()
                 .and_then(|source| source.next(process))
                 .is_some_and(|(found, inode)| found == process && inode == number),
-            None => TREE.root().still_valid(name, number),
+            None => TREE.still_valid(name, number),
         }
     }
 
     fn links(&self) -> u32 {
-        TREE.root().links()
+        TREE.links()
     }
 }
 

@@ -10,7 +10,12 @@ pub(crate) static TREE: PathTree = PathTree::new(0o555);
 
 /// Adds a node to the root.
 pub fn add(name: &str, node: Node) -> Result<()> {
-    TREE.root().add(name, node)
+    TREE.add(name, node)
+}
+
+/// Names what adds the rest of the entries when somebody first wants one of them. Once, at start-up.
+pub fn fill_later(fill: fn() -> Result<()>) {
+    TREE.fill_later(fill);
 }
 
 /// The directory at a path such as `sys/kernel`, made when it is missing, with those above it. For start-up.

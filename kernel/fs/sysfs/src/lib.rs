@@ -25,6 +25,11 @@ pub fn directory(path: &str) -> Result<Arc<StaticDirectory>> {
     TREE.directory(path)
 }
 
+/// Names what fills the tree when somebody first looks into it. Once, at start-up.
+pub fn fill_later(fill: fn() -> Result<()>) {
+    TREE.fill_later(fill);
+}
+
 /// Adds a node at a path.
 pub fn add(path: &str, node: Node) -> Result<()> {
     TREE.add(path, node)
@@ -51,7 +56,7 @@ impl FileSystemType for SysFs {
         if let Some(instance) = INSTANCE.get() {
             return Ok(instance.clone());
         }
-        let root: &'static StaticDirectory = TREE.root();
+        let root: &'static PathTree = &TREE;
         let mut node = Node::directory(allocation::arc(root)?);
         node.mode = 0o755;
         let superblock = new_superblock("sysfs", MAGIC, TRAITS, node)?;

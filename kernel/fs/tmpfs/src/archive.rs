@@ -24,6 +24,8 @@ use vfs::{Error, Result, allocation};
 const HEADER_BYTES: usize = 110;
 /// Bytes that are copied at a time.
 const COPY_BYTES: usize = PAGE_SIZE;
+/// Bytes that are looked at first where padding may be.
+const FEW_BYTES: usize = 8;
 /// Symbolic links' targets beyond this are refused.
 const TARGET_MAX: u64 = PATH_MAX as u64 - 1;
 
@@ -104,11 +106,31 @@ impl Header {
     }
 }
 
+/// A member that is a message to who unpacks: it becomes no file.
+pub struct SetAside<'a> {
+    /// Its path, without a slash at the beginning.
+    pub path: &'a [u8],
+    /// More bytes than this are refused with `E2BIG`.
+    pub bytes_max: u64,
+    /// Its bytes, when it was there; the last of several counts.
+    pub bytes: Option<Vec<u8>>,
+}
+
 /// Unpacks archives into `root`, which is of a `tmpfs`.
 pub fn unpack(root: &Arc<Inode>, source: &dyn ArchiveSource) -> Result<Unpacked> {
+    unpack_except(root, source, &mut SetAside { path: b"", bytes_max: 0, bytes: None })
+}
+
+/// Unpacks archives into `root`, which is of a `tmpfs`, all but one member.
+pub fn unpack_except(
+    root: &Arc<Inode>,
+    source: &dyn ArchiveSource,
+    aside: &mut SetAside<'_>,
+) -> Result<Unpacked> {
     let mut unpacker = Unpacker {
         root,
         source,
+        aside,
         links: Vec::new(),
         recent: None,
         outcome: Unpacked::default(),
@@ -127,9 +149,10 @@ struct Recent {
     directory: Arc<Inode>,
 }
 
-struct Unpacker<'a> {
+struct Unpacker<'a, 'b> {
     root: &'a Arc<Inode>,
     source: &'a dyn ArchiveSource,
+    aside: &'a mut SetAside<'b>,
     /// Inodes with several names: (device, inode) of the archive, and ours.
     links: Vec<(u64, u64, Arc<Inode>)>,
     recent: Option<Recent>,
@@ -137,17 +160,19 @@ struct Unpacker<'a> {
     buffer: Vec<u8>,
 }
 
-impl Unpacker<'_> {
-    /// The next byte that is not padding.
+impl Unpacker<'_, '_> {
+    /// The next byte that is not padding. There is none between most members, so a few bytes are looked at first.
     fn skip_zeros(&mut self, mut offset: u64) -> Option<u64> {
         let length = self.source.length();
+        let mut chunk = FEW_BYTES;
         while offset < length {
-            let count = (length - offset).min(COPY_BYTES as u64) as usize;
+            let count = (length - offset).min(chunk as u64) as usize;
             self.source.read(offset, &mut self.buffer[..count]);
             if let Some(index) = self.buffer[..count].iter().position(|&byte| byte != 0) {
                 return Some(offset + index as u64);
             }
             offset += count as u64;
+            chunk = COPY_BYTES;
         }
         None
     }
@@ -197,6 +222,9 @@ impl Unpacker<'_> {
             self.set_attributes(&self.root.clone(), header);
             return Ok(());
         };
+        if parts().eq(self.aside.path.split(|&byte| byte == b'/')) {
+            return self.set_aside(header, data);
+        }
         let above = path.len() - path.iter().rev().take_while(|&&byte| byte == b'/').count() - last.len();
         let directory = self.directory_of(&path[..above])?;
         let name = Name::new(last)?;
@@ -206,6 +234,16 @@ impl Unpacker<'_> {
             self.fill(&inode, data, header.size)?;
         }
         self.set_attributes(&inode, header);
+        Ok(())
+    }
+
+    fn set_aside(&mut self, header: &Header, data: u64) -> Result<()> {
+        if header.size > self.aside.bytes_max {
+            return Err(Error::TooBig);
+        }
+        let mut bytes = allocation::filled(0, header.size as usize)?;
+        self.source.read(data, &mut bytes);
+        self.aside.bytes = Some(bytes);
         Ok(())
     }
 

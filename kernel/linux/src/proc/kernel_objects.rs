@@ -24,7 +24,7 @@ const DIRECTORIES: [&str; 10] = [
     "module",
 ];
 
-/// Fills /sys. Once, at start-up.
+/// Fills /sys.
 ///
 /// # Errors
 /// `ENOMEM`.

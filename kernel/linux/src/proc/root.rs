@@ -10,7 +10,7 @@ use super::process::Processes;
 use super::{kernel_objects, lists, memory_numbers, processor_model, processors, settings, stack_test};
 use crate::terminal::calling_thread;
 
-/// Fills /proc and /sys. Once, at start-up.
+/// Opens /proc and /sys: processes and the links to them at once, all the rest when somebody wants it. Once, at start-up.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -18,10 +18,13 @@ pub fn register() -> Result<()> {
     static PROCESSES: Processes = Processes;
     procfs::set_process_source(&PROCESSES);
     links()?;
-    system()?;
-    memory()?;
-    settings::register()?;
-    kernel_objects::register()
+    procfs::fill_later(|| {
+        system()?;
+        memory()?;
+        settings::register()
+    });
+    sysfs::fill_later(kernel_objects::register);
+    Ok(())
 }
 
 /// Makes the devices of this crate. Once, at start-up, before /dev is first mounted.

@@ -52,7 +52,7 @@ const FIXED: [(&str, &str); 30] = [
     ("fs/inotify/max_user_watches", "65536"),
 ];
 
-/// Fills /proc/sys. Once, at start-up.
+/// Fills /proc/sys.
 ///
 /// # Errors
 /// `ENOMEM`.

@@ -15,6 +15,7 @@ pub(crate) mod interrupt;
 mod io_apic;
 pub(crate) mod ipi;
 mod kvm_clock;
+mod memory_functions;
 pub(crate) mod mmu;
 pub(crate) mod paging;
 pub(crate) mod per_cpu;

@@ -28,6 +28,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "machine::preemption_count_nests", run: preemption_count_nests },
     Test { name: "machine::interrupts_are_counted_by_vector", run: interrupts_are_counted },
     Test { name: "machine::seeds_differ", run: seeds_differ },
+    Test { name: "machine::copies_are_exact", run: copies_are_exact },
 ];
 
 /// IPIs sent to each processor by the test that counts them.
@@ -313,5 +314,38 @@ fn seeds_differ() -> Outcome {
     let (first, second) = (machine::random::seed(), machine::random::seed());
     check!(first != second && first != [0; 32], "two equal seeds");
     check!(boot::info().kernel_image.bytes() < 4 << 20, "the image takes more than 4 MiB");
+    Ok(())
+}
+
+/// Every length up to a few rounds of the copying loops, at every alignment, apart and overlapping either way.
+fn copies_are_exact() -> Outcome {
+    const ROOM: usize = 256;
+    const LENGTHS: usize = 100;
+    let mut bytes = [0_u8; ROOM];
+    let fill = |bytes: &mut [u8; ROOM]| {
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            *byte = index as u8 ^ 0x5a;
+        }
+    };
+    for length in 0..LENGTHS {
+        for (from, to) in [(0, 128), (3, 131), (5, 128), (0, 1), (1, 0), (0, 33), (33, 0), (7, 7), (9, 16)] {
+            fill(&mut bytes);
+            // Hidden from the compiler, which would copy by itself.
+            let (length, from) = (core::hint::black_box(length), core::hint::black_box(from));
+            bytes.copy_within(from..from + length, to);
+            let original = |index: usize| index as u8 ^ 0x5a;
+            let expected = |index: usize| match index.checked_sub(to) {
+                Some(offset) if offset < length => original(from + offset),
+                _ => original(index),
+            };
+            check!(
+                (0..ROOM).all(|index| bytes[index] == expected(index)),
+                "{length} bytes from {from} to {to}"
+            );
+            bytes[to..to + length].fill(core::hint::black_box(0xc3));
+            check!(bytes[to..to + length].iter().all(|byte| *byte == 0xc3), "{length} bytes set at {to}");
+            check!(bytes[to + length] == expected(to + length), "a byte beyond {length} was set");
+        }
+    }
     Ok(())
 }

@@ -69,9 +69,24 @@ impl StaticDirectory {
         Some(node)
     }
 
-    fn find(&self, name: &[u8]) -> Option<Node> {
+    /// How many nodes it holds.
+    pub(super) fn length(&self) -> usize {
+        self.entries.lock().len()
+    }
+
+    /// Takes all nodes out but the first ones.
+    pub(super) fn truncate(&self, length: usize) {
+        while self.length() > length {
+            // Dropped after the lock.
+            let last = self.entries.lock().pop();
+            drop(last);
+        }
+    }
+
+    /// The node with this name among the first ones.
+    pub(super) fn find(&self, name: &[u8], first: usize) -> Option<Node> {
         let entries = self.entries.lock();
-        entries.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, node)| node.clone())
+        entries.iter().take(first).find(|(known, _)| known.as_bytes() == name).map(|(_, node)| node.clone())
     }
 }
 
@@ -83,7 +98,7 @@ impl Default for StaticDirectory {
 
 impl Directory for StaticDirectory {
     fn lookup(&self, name: &[u8]) -> Result<Node> {
-        self.find(name).ok_or(Error::NotFound)
+        self.find(name, usize::MAX).ok_or(Error::NotFound)
     }
 
     fn list(&self, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {

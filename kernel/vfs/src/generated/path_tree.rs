@@ -1,33 +1,92 @@
 //! A tree of static directories that is filled by path.
+//!
+//! States: *open* (whoever has something to show adds it) → *waiting* ([`PathTree::fill_later`]: what fills the rest is
+//! known) → *full*. It gets full when somebody first looks for something that was not there from the start, or
+//! lists the root: many programs never do, and a hundred files are a noticeable part of a short boot. While the
+//! filler runs nobody sees what it has made, so that a half-filled directory never looks as if something were missing. A
+//! filler that runs out of memory is undone, and tried again the next time.
+//!
+//! Locking: `filling` (may sleep) before the spin locks of directories and list.
 
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use sync::SpinLock;
+use sched::Mutex;
+use sync::{Once, SpinLock};
 
-use super::directory::StaticDirectory;
+use super::directory::{Directory, StaticDirectory};
 use super::file::text_file;
 use super::inode::Node;
+use crate::inode::DirectorySink;
 use crate::text::Text;
-use crate::{Result, allocation};
+use crate::{Error, Result, allocation};
 
-/// A tree; for statics. Filled at start-up: directories are found by their whole paths in a list.
+/// What fills the rest of a tree.
+struct Filler {
+    fill: fn() -> Result<()>,
+    /// Entries of the root that are there before.
+    present: usize,
+}
+
+/// A tree; for statics. Directories are found by their whole paths in a list. As a [`Directory`] it is its root.
 pub struct PathTree {
     root: StaticDirectory,
     directories: SpinLock<Vec<(String, Arc<StaticDirectory>)>>,
     directory_mode: u32,
+    filler: Once<Filler>,
+    filling: Mutex<()>,
+    /// Nothing is left to be filled in. Written with `filling` held.
+    full: AtomicBool,
 }
 
 impl PathTree {
     /// An empty tree whose directories get this mode.
     pub const fn new(directory_mode: u32) -> Self {
-        Self { root: StaticDirectory::new(), directories: SpinLock::new(Vec::new()), directory_mode }
+        Self {
+            root: StaticDirectory::new(),
+            directories: SpinLock::new(Vec::new()),
+            directory_mode,
+            filler: Once::new(),
+            filling: Mutex::new(()),
+            full: AtomicBool::new(false),
+        }
     }
 
-    /// The root.
-    pub const fn root(&self) -> &StaticDirectory {
-        &self.root
+    /// Names what adds the rest when somebody wants it. Once, after what must be there from the start; directories
+    /// that are there already stay as they are.
+    pub fn fill_later(&self, fill: fn() -> Result<()>) {
+        self.filler.call_once(|| Filler { fill, present: self.root.length() });
+    }
+
+    /// Entries of the root that may be looked at without filling the tree.
+    fn visible(&self) -> usize {
+        match self.filler.get() {
+            // Acquire: pairs with the Release in `fill`.
+            Some(filler) if !self.full.load(Ordering::Acquire) => filler.present,
+            _ => usize::MAX,
+        }
+    }
+
+    /// Fills the tree unless it is full.
+    fn fill(&self) -> Result<()> {
+        let Some(filler) = self.filler.get() else { return Ok(()) };
+        if self.full.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _filling = self.filling.lock();
+        if self.full.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if let Err(error) = (filler.fill)() {
+            self.root.truncate(filler.present);
+            *self.directories.lock() = Vec::new();
+            return Err(error);
+        }
+        // Release: who sees it sees the entries.
+        self.full.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// The directory at a path such as `sys/kernel`, made when it is missing, with those above it.
@@ -60,20 +119,64 @@ impl PathTree {
     }
 }
 
+impl Directory for PathTree {
+    fn lookup(&self, name: &[u8]) -> Result<Node> {
+        match self.root.find(name, self.visible()) {
+            Some(node) => Ok(node),
+            None => {
+                self.fill()?;
+                self.root.find(name, usize::MAX).ok_or(Error::NotFound)
+            }
+        }
+    }
+
+    fn list(&self, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
+        self.fill()?;
+        self.root.list(position, sink)
+    }
+
+    fn still_valid(&self, name: &[u8], number: u64) -> bool {
+        self.root.still_valid(name, number)
+    }
+
+    fn links(&self) -> u32 {
+        self.root.links()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::attributes::FileKind;
-    use crate::generated::Directory;
 
     #[test]
     fn directories_are_made_on_the_way() {
         let tree = PathTree::new(0o755);
         tree.add_text("devices/system/online", |_| Ok(())).unwrap();
-        let node = tree.root().lookup(b"devices").unwrap();
+        let node = tree.lookup(b"devices").unwrap();
         assert_eq!((node.kind(), node.mode), (FileKind::Directory, 0o755));
         assert!(tree.directory("devices/system").unwrap().lookup(b"online").is_ok());
-        assert!(tree.root().lookup(b"online").is_err());
+        assert!(tree.lookup(b"online").is_err());
         assert!(tree.add_text("devices/system/online", |_| Ok(())).is_err());
+    }
+
+    #[test]
+    fn rest_is_filled_in_when_somebody_looks_for_it() {
+        static TREE: PathTree = PathTree::new(0o555);
+        static ATTEMPTS: sync::SpinLock<u32> = sync::SpinLock::new(0);
+        TREE.add_text("early", |_| Ok(())).unwrap();
+        TREE.fill_later(|| {
+            TREE.add_text("deep/late", |_| Ok(()))?;
+            // What is half made is not seen.
+            assert!(TREE.root.find(b"deep", TREE.visible()).is_none());
+            *ATTEMPTS.lock() += 1;
+            if *ATTEMPTS.lock() == 1 { Err(Error::OutOfMemory) } else { Ok(()) }
+        });
+        assert!(TREE.lookup(b"early").is_ok());
+        assert_eq!(*ATTEMPTS.lock(), 0);
+        assert_eq!(TREE.lookup(b"deep").err(), Some(Error::OutOfMemory));
+        assert!(TREE.lookup(b"deep").is_ok() && TREE.lookup(b"none").is_err());
+        assert!(TREE.directory("deep").unwrap().lookup(b"late").is_ok());
+        assert_eq!(*ATTEMPTS.lock(), 2);
     }
 }

@@ -171,7 +171,7 @@ fn run_linux(boot: &Boot, system: &System, tree: &Tree, suites: &[&str], limit: 
     rustix::io::fcntl_setfd(&image.file, rustix::io::FdFlags::empty()).context(|| "the image".into())?;
     let qemu = qemu_program()?;
     let mut command = bound_to_parent(&qemu);
-    command.args(base_arguments(boot.machine.linux_options(), boot.accelerator, boot.cpus, boot.memory));
+    command.args(base_arguments(boot.machine.options(), boot.accelerator, boot.cpus, boot.memory));
     command.args(["-serial", "stdio", "-kernel"]).arg(&system.kernel);
     command.arg("-initrd").arg(format!("/dev/fd/{}", image.file.as_raw_fd()));
     let mut words: Vec<OsString> = LINUX_ARGUMENTS.split(' ').map(OsString::from).collect();

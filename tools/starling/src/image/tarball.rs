@@ -11,6 +11,8 @@ use super::content::Content;
 use super::tree::{Attributes, Kind, Node, Tree};
 use crate::failure::{Context, Failure, Outcome};
 
+/// A few bytes of an archive can claim a sparse file of any size, and it is written out whole; no image needs more than this.
+const SPARSE_BYTES_MAX: u64 = 1 << 28;
 /// Where the magic number of POSIX and GNU archives lies.
 const MAGIC: std::ops::Range<usize> = 257..262;
 
@@ -77,6 +79,12 @@ fn member<R: Read>(tree: &mut Tree, archive: &Arc<File>, entry: &mut Entry<'_, R
             Kind::File(tree.add_content(Content::Part { archive: Arc::clone(archive), offset, length }))
         }
         EntryType::GNUSparse => {
+            let size = entry.size();
+            if size > SPARSE_BYTES_MAX {
+                return Err(Failure::ours(format!(
+                    "member {shown} is a sparse file of {size} bytes: too big"
+                )));
+            }
             let mut bytes = Vec::new();
             entry.read_to_end(&mut bytes).context(doing)?;
             Kind::File(tree.add_content(Content::Bytes(bytes)))

@@ -97,6 +97,9 @@ fn kernel_arguments(arguments: &RunArguments) -> Vec<String> {
     if arguments.verbose && !words.iter().any(|word| word.starts_with("log=")) {
         words.insert(0, "log=info".into());
     }
+    if arguments.boot_trace {
+        words.push("boot-trace".into());
+    }
     words
 }
 

@@ -4,7 +4,7 @@ use memory::frame::{Frame, Purpose, Zeroed};
 use vfs::Error;
 
 use super::World;
-use crate::archive::{ArchiveSource, Unpacked, unpack};
+use crate::archive::{ArchiveSource, SetAside, Unpacked, unpack, unpack_except};
 
 /// An archive under construction, and as a source.
 #[derive(Default)]
@@ -176,4 +176,21 @@ fn bad_archives_are_refused() {
     assert_eq!(garbage.unpack(&world).unwrap_err(), Error::Invalid);
     let empty = Archive { bytes: vec![0; 5000], ..Archive::default() };
     assert_eq!(empty.unpack(&world).unwrap(), Unpacked::default());
+}
+
+#[test]
+fn member_that_is_a_message_becomes_no_file() {
+    let world = World::new();
+    let mut archive = Archive::default();
+    archive.add("./.box/letter", 0o100600, b"forged");
+    archive.add(".box-2", 0o100600, b"");
+    archive.add(".box/letter", 0o100600, b"dear kernel");
+    archive.trailer();
+    let root = world.places.root.inode().unwrap();
+    let mut aside = SetAside { path: b".box/letter", bytes_max: 11, bytes: None };
+    unpack_except(root, &archive, &mut aside).unwrap();
+    assert_eq!(aside.bytes.as_deref(), Some(&b"dear kernel"[..]));
+    assert!(world.stat("/.box").is_err() && world.stat("/.box-2").is_ok());
+    aside.bytes_max = 10;
+    assert_eq!(unpack_except(root, &archive, &mut aside).err(), Some(Error::TooBig));
 }
