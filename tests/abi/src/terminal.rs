@@ -170,7 +170,8 @@ const STEPS: &[Step] = &[
             Key("Enter"),
             Text("c"),
             Key("Escape"),
-            Shows("c"),
+            // The mode, at the left of the last line: with a key too soon after it, Escape is the beginning of that key.
+            Shows("- /tmp/text"),
             Line(":wq"),
             Prompt,
             Line("clear; wc -c /tmp/text"),
@@ -181,7 +182,8 @@ const STEPS: &[Step] = &[
     Step {
         name: "resize",
         actions: &[
-            Line("sh -c 'trap \"stty size; exit\" WINCH; echo runs-$((3+3)); while :; do sleep 0.1; done'"),
+            // No longer than a line of the screen.
+            Line("sh -c 'trap \"stty size;exit\" WINCH;echo runs-$((3+3));while :;do :;done'"),
             Shows("runs-6"),
             Resize("101", "33"),
             Shows("33 101"),
