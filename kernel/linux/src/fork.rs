@@ -375,7 +375,7 @@ fn construct_process(
     let actions = if flags.contains(CloneFlags::SIGHAND) {
         me.actions()
     } else {
-        let copy = memory::fallible::try_arc(me.actions().duplicate()).map_err(|_| Errno::ENOMEM)?;
+        let copy = me.actions().duplicate().and_then(memory::fallible::try_arc).map_err(|_| Errno::ENOMEM)?;
         if flags.contains(CloneFlags::CLEAR_SIGHAND) {
             copy.reset_handlers();
         }

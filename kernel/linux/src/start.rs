@@ -89,7 +89,7 @@ pub fn run(command: Command, started: fn(Result<(), Errno>)) -> Result<Arc<Proce
         parent: Some(parent.clone()),
         exit_signal: Signal::SIGCHLD.number(),
         group: group.clone(),
-        actions: memory::fallible::try_arc(SignalActions::new()).map_err(no_memory)?,
+        actions: SignalActions::new().and_then(memory::fallible::try_arc).map_err(no_memory)?,
         address_space: Some(space.clone()),
         limits: parent.limits(),
         executable: Default::default(),

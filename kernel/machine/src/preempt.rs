@@ -63,6 +63,42 @@ pub fn set_count(count: u32) {
     backend::preempt::set_count(count);
 }
 
+/// A sleeping lock is held by the current thread while this lives: part of such a lock's guard. A thread that holds one may be
+/// switched away from, but it must not end; who would end it asks [`locks_held`].
+#[derive(Debug)]
+pub struct HeldLock {
+    /// The lock belongs to the thread that took it.
+    not_send: PhantomData<*mut ()>,
+}
+
+impl HeldLock {
+    /// Notes that the current thread has taken a sleeping lock.
+    #[inline(always)]
+    pub fn note() -> HeldLock {
+        backend::preempt::note_lock();
+        HeldLock { not_send: PhantomData }
+    }
+}
+
+impl Drop for HeldLock {
+    #[inline(always)]
+    fn drop(&mut self) {
+        backend::preempt::forget_lock();
+    }
+}
+
+/// How many sleeping locks the current thread holds. Always 0 on the hosted machine.
+#[inline(always)]
+pub fn locks_held() -> u32 {
+    backend::preempt::locks_held()
+}
+
+/// Sets the number outright; the scheduler uses it when it switches to a thread that was stopped with another number.
+#[inline(always)]
+pub fn set_locks_held(count: u32) {
+    backend::preempt::set_locks_held(count);
+}
+
 /// Sets what is called when the last guard ends while a switch is wanted and interrupts are enabled, and at the end
 /// of an interrupt of preemptible kernel code (then with interrupts disabled).
 pub fn set_schedule_hook(hook: fn()) {

@@ -12,6 +12,8 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sync::Once;
 
+use machine::preempt::HeldLock;
+
 /// How to wait and to wake.
 #[derive(Clone, Copy)]
 pub struct Hooks {
@@ -85,7 +87,7 @@ impl<T> SleepLock<T> {
         if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.lock_contended();
         }
-        SleepGuard { lock: self }
+        SleepGuard { lock: self, _held: HeldLock::note() }
     }
 
     #[inline(never)]
@@ -104,6 +106,7 @@ impl<T> SleepLock<T> {
 /// Proof that a [`SleepLock`] is held.
 pub(crate) struct SleepGuard<'a, T> {
     lock: &'a SleepLock<T>,
+    _held: HeldLock,
 }
 
 // SAFETY: the lock is not tied to the thread that took it; sharing a guard shares the value only.

@@ -8,9 +8,10 @@
 //! first waiter that runs takes it over. Nobody else can: `lock` needs LOCKED clear, and only waiters look at GRANTED.
 
 use core::cell::UnsafeCell;
-use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
+
+use machine::preempt::HeldLock;
 
 use crate::WaitQueue;
 use crate::thread::current;
@@ -48,7 +49,7 @@ impl<T> Mutex<T> {
 
 impl<T: ?Sized> Mutex<T> {
     fn guard(&self) -> MutexGuard<'_, T> {
-        MutexGuard { lock: self, _not_send: PhantomData }
+        MutexGuard { lock: self, _held: HeldLock::note() }
     }
 
     /// Takes the lock; sleeps while another thread holds it.
@@ -194,7 +195,7 @@ impl<T: ?Sized> core::fmt::Debug for Mutex<T> {
 /// Proof that a [`Mutex`] is held; releases it when dropped.
 pub struct MutexGuard<'a, T: ?Sized> {
     lock: &'a Mutex<T>,
-    _not_send: PhantomData<*mut ()>,
+    _held: HeldLock,
 }
 
 impl<T: ?Sized> Deref for MutexGuard<'_, T> {

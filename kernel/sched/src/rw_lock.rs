@@ -4,9 +4,10 @@
 //! The word: WRITER, or readers × READER; PENDING = a writer waits. An uncontended read costs one atomic operation each way.
 
 use core::cell::UnsafeCell;
-use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
+
+use machine::preempt::HeldLock;
 
 use crate::WaitQueue;
 
@@ -54,13 +55,13 @@ impl<T: ?Sized> RwLock<T> {
         if !self.take_read(WRITER | PENDING_MASK) {
             self.read_slowly();
         }
-        RwLockReadGuard { lock: self, _not_send: PhantomData }
+        RwLockReadGuard { lock: self, _held: HeldLock::note() }
     }
 
     /// Takes the lock for reading if no writer has it or waits for it.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         self.take_read(WRITER | PENDING_MASK).then_some(())?;
-        Some(RwLockReadGuard { lock: self, _not_send: PhantomData })
+        Some(RwLockReadGuard { lock: self, _held: HeldLock::note() })
     }
 
     /// Takes the lock for writing; sleeps while anybody has it.
@@ -69,13 +70,13 @@ impl<T: ?Sized> RwLock<T> {
         if !self.take_write(0) {
             self.write_slowly();
         }
-        RwLockWriteGuard { lock: self, _not_send: PhantomData }
+        RwLockWriteGuard { lock: self, _held: HeldLock::note() }
     }
 
     /// Takes the lock for writing if nobody has it.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         self.take_write(0).then_some(())?;
-        Some(RwLockWriteGuard { lock: self, _not_send: PhantomData })
+        Some(RwLockWriteGuard { lock: self, _held: HeldLock::note() })
     }
 
     #[inline(always)]
@@ -168,7 +169,7 @@ impl<T: ?Sized> core::fmt::Debug for RwLock<T> {
 /// Proof that a [`RwLock`] is held for reading.
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
-    _not_send: PhantomData<*mut ()>,
+    _held: HeldLock,
 }
 
 impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
@@ -190,7 +191,7 @@ impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
 /// Proof that a [`RwLock`] is held for writing.
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
-    _not_send: PhantomData<*mut ()>,
+    _held: HeldLock,
 }
 
 impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {

@@ -56,6 +56,8 @@ pub struct Thread {
     cpu: AtomicU32,
     /// Whether a CPU executes it, until its state is saved. Written by that CPU under its queue's lock.
     pub(crate) on_cpu: AtomicBool,
+    /// Sleeping locks that it holds, while it does not run. Written by its CPU when it switches away.
+    pub(crate) locks_held: AtomicU32,
     /// See [`Thread::set_attention`].
     attention: AtomicBool,
     kill: AtomicBool,
@@ -182,6 +184,7 @@ impl Builder {
             state: StateWord::new(),
             cpu: AtomicU32::new(cpu::current().index() as u32),
             on_cpu: AtomicBool::new(false),
+            locks_held: AtomicU32::new(0),
             attention: AtomicBool::new(false),
             kill: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
@@ -285,6 +288,7 @@ impl Thread {
             state: StateWord::running(),
             cpu: AtomicU32::new(cpu::current().index() as u32),
             on_cpu: AtomicBool::new(true),
+            locks_held: AtomicU32::new(0),
             attention: AtomicBool::new(false),
             kill: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),

@@ -318,7 +318,7 @@ fn unshare(task: &mut Task) {
     let actions = process.actions();
     // Two references are the process's own and the one here.
     if Arc::strong_count(&actions) > 2
-        && let Ok(copy) = memory::fallible::try_arc(actions.duplicate())
+        && let Ok(copy) = actions.duplicate().and_then(memory::fallible::try_arc)
     {
         copy.reset_handlers();
         *process.actions.lock() = copy;

@@ -48,7 +48,7 @@ pub fn start(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
         parent: None,
         exit_signal: 0,
         group: group.clone(),
-        actions: memory::fallible::try_arc(SignalActions::new()).map_err(no_memory)?,
+        actions: SignalActions::new().and_then(memory::fallible::try_arc).map_err(no_memory)?,
         address_space: None,
         limits: limits::initial(threads),
         executable: Default::default(),

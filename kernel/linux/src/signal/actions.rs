@@ -1,7 +1,9 @@
 //! What a process does with each signal (sigaction(2)); shared between processes by CLONE_SIGHAND.
 
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use memory::{OutOfMemory, fallible};
 use sync::SpinLock;
 
 use super::set::{DefaultAction, Signal, SignalSet};
@@ -79,9 +81,10 @@ impl Action {
     }
 }
 
-/// All dispositions of a process.
+/// All dispositions of a process. They are too many for a kernel stack, where a value is on its way to a place.
 pub struct SignalActions {
-    actions: SpinLock<[Action; Signal::COUNT]>,
+    /// One for each signal.
+    actions: SpinLock<Vec<Action>>,
     // Copies for senders and /proc, so that they need not take the lock; written under it.
     ignored: AtomicU64,
     caught: AtomicU64,
@@ -89,23 +92,34 @@ pub struct SignalActions {
 
 impl SignalActions {
     /// Everything at its default.
-    pub fn new() -> SignalActions {
-        SignalActions {
-            actions: SpinLock::new([Action::default(); Signal::COUNT]),
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn new() -> Result<SignalActions, OutOfMemory> {
+        let mut actions = Vec::new();
+        fallible::try_reserve(&mut actions, Signal::COUNT)?;
+        actions.resize(Signal::COUNT, Action::default());
+        Ok(SignalActions {
+            actions: SpinLock::new(actions),
             ignored: AtomicU64::new(default_ignored()),
             caught: AtomicU64::new(0),
-        }
+        })
     }
 
     /// A copy: what a forked process starts with.
-    #[inline(never)]
-    pub fn duplicate(&self) -> SignalActions {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn duplicate(&self) -> Result<SignalActions, OutOfMemory> {
+        let mut copy = Vec::new();
+        fallible::try_reserve(&mut copy, Signal::COUNT)?;
         let actions = self.actions.lock();
-        SignalActions {
-            actions: SpinLock::new(*actions),
+        copy.extend_from_slice(&actions);
+        Ok(SignalActions {
+            actions: SpinLock::new(copy),
             ignored: AtomicU64::new(self.ignored.load(Ordering::Relaxed)),
             caught: AtomicU64::new(self.caught.load(Ordering::Relaxed)),
-        }
+        })
     }
 
     /// The disposition of a signal.
@@ -191,12 +205,6 @@ impl SignalActions {
     }
 }
 
-impl Default for SignalActions {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 const fn default_ignored() -> u64 {
     SignalSet::of(&[Signal::SIGCHLD, Signal::SIGURG, Signal::SIGWINCH]).bits()
 }
@@ -211,7 +219,7 @@ mod tests {
 
     #[test]
     fn exec_keeps_ignored_signals_and_drops_handlers() {
-        let actions = SignalActions::new();
+        let actions = SignalActions::new().expect("memory");
         actions.set(Signal::SIGINT, handler(IGNORE, ActionFlags::empty()));
         actions.set(Signal::SIGTERM, handler(0x1000, ActionFlags::empty()));
         assert!(actions.caught().contains(Signal::SIGTERM));
@@ -224,7 +232,7 @@ mod tests {
 
     #[test]
     fn one_shot_handlers_are_delivered_once() {
-        let actions = SignalActions::new();
+        let actions = SignalActions::new().expect("memory");
         actions.set(Signal::SIGUSR1, handler(0x1000, ActionFlags::RESET_HANDLER));
         assert_eq!(actions.take_for_delivery(Signal::SIGUSR1).handler, 0x1000);
         assert_eq!(actions.take_for_delivery(Signal::SIGUSR1).handler, DEFAULT);

@@ -37,8 +37,8 @@ pub(crate) struct PerCpu {
     pub interrupt_stack_top: u64,
     /// Local APIC id.
     pub apic_id: u32,
-    /// Reserved: keeps the following fields aligned.
-    reserved: u32,
+    /// Sleeping locks that the current thread holds: see [`crate::preempt::HeldLock`].
+    pub locks_held: AtomicU32,
     /// Physical address of the top-level page table in use.
     pub page_table_root: AtomicU64,
     /// The #PF stack's top when no fault is in progress.
@@ -69,6 +69,8 @@ pub(crate) const SCRATCH: usize = offset_of!(PerCpu, scratch);
 pub(crate) const INTERRUPT_NESTING: usize = offset_of!(PerCpu, interrupt_nesting);
 /// Offset of [`PerCpu::interrupt_stack_top`].
 pub(crate) const INTERRUPT_STACK_TOP: usize = offset_of!(PerCpu, interrupt_stack_top);
+/// Offset of [`PerCpu::locks_held`].
+pub(crate) const LOCKS_HELD: usize = offset_of!(PerCpu, locks_held);
 /// Offset of [`PerCpu::page_table_root`].
 pub(crate) const PAGE_TABLE_ROOT: usize = offset_of!(PerCpu, page_table_root);
 
@@ -110,7 +112,7 @@ impl PerCpu {
             attention: AtomicU32::new(0),
             interrupt_stack_top: 0,
             apic_id: 0,
-            reserved: 0,
+            locks_held: AtomicU32::new(0),
             page_table_root: AtomicU64::new(0),
             page_fault_stack_top: AtomicU64::new(0),
             vector_counts: [const { AtomicU64::new(0) }; 256],

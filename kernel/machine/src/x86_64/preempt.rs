@@ -1,6 +1,6 @@
 //! The preemption word of this processor, changed by single instructions through GS.
 
-use super::per_cpu::{NO_SWITCH_WANTED, PREEMPT_WORD};
+use super::per_cpu::{LOCKS_HELD, NO_SWITCH_WANTED, PREEMPT_WORD};
 use core::arch::asm;
 
 #[inline(always)]
@@ -62,5 +62,37 @@ pub(crate) fn set_count(count: u32) {
     // SAFETY: as in `increment`.
     unsafe {
         asm!("add dword ptr gs:[{offset}], {:e}", in(reg) difference, offset = const PREEMPT_WORD, options(nostack));
+    }
+}
+
+#[inline(always)]
+pub(crate) fn note_lock() {
+    // SAFETY: changes this processor's own word, which goes along with the thread.
+    unsafe { asm!("inc dword ptr gs:[{offset}]", offset = const LOCKS_HELD, options(nostack)) };
+}
+
+#[inline(always)]
+pub(crate) fn forget_lock() {
+    // SAFETY: as in `note_lock`.
+    unsafe { asm!("dec dword ptr gs:[{offset}]", offset = const LOCKS_HELD, options(nostack)) };
+}
+
+#[inline(always)]
+pub(crate) fn locks_held() -> u32 {
+    let count: u32;
+    // SAFETY: reads this processor's own word.
+    unsafe {
+        asm!("mov {:e}, gs:[{offset}]", out(reg) count, offset = const LOCKS_HELD,
+            options(nostack, preserves_flags, readonly));
+    }
+    count
+}
+
+#[inline(always)]
+pub(crate) fn set_locks_held(count: u32) {
+    // SAFETY: writes this processor's own word.
+    unsafe {
+        asm!("mov gs:[{offset}], {:e}", in(reg) count, offset = const LOCKS_HELD,
+            options(nostack, preserves_flags));
     }
 }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use ::machine::cpu::{self, CpuSet};
 use ::machine::ipi::{self, Ipi};
-use ::machine::{boot, interrupt, time};
+use ::machine::{boot, interrupt, preempt, time};
 use ::memory::kstack::{self, Exercise, KernelStack, Mode};
 use ::memory::statistics;
 use ::sched::{Builder, Completion, Policy, RunState, ThreadRef};
@@ -25,6 +25,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "kstack::growth_without_frames_only_delays", run: growth_without_frames_only_delays },
     Test { name: "kstack::an_overflow_ends_only_its_thread", run: overflow_ends_only_its_thread },
     Test { name: "kstack::real_time_threads_have_all_their_pages", run: realtime_threads_are_pinned },
+    Test { name: "kstack::held_locks_go_along_with_their_thread", run: held_locks_go_along },
     Test { name: "kstack::ended_threads_are_counted_by_depth", run: ended_threads_are_counted },
     Test { name: "kstack::figure_7_shows_one_page_added", run: figure_7 },
     Test { name: "kstack::a_thousand_sleepers_have_a_page_each", run: a_thousand_sleepers },
@@ -336,6 +337,41 @@ fn realtime_threads_are_pinned() -> Outcome {
     join(&done);
     check!(first > 0, "the stack had all pages before; {trimmed} pages trimmed");
     no_fault_without_frame()
+}
+
+/// A thread that overflows its stack may be ended only if it holds no lock; so the count of them must be right.
+fn held_locks_go_along() -> Outcome {
+    let lock = Arc::new(::sched::Mutex::new(()));
+    let table = Arc::new(::sched::RwLock::new(()));
+    let wrong = Arc::new(AtomicU32::new(0));
+    let mut threads = Vec::new();
+    for _ in 0..4 {
+        let (lock, table, wrong) = (lock.clone(), table.clone(), wrong.clone());
+        threads.push(spawn(0, CpuSet::ALL, move || {
+            let expect = |count| {
+                ::sched::yield_now();
+                if preempt::locks_held() != count {
+                    wrong.fetch_add(1, Relaxed);
+                }
+            };
+            for _ in 0..20 {
+                expect(0);
+                let reading = table.read();
+                expect(1);
+                let alone = lock.lock();
+                expect(2);
+                drop(reading);
+                expect(1);
+                drop(alone);
+                let _writing = table.write();
+                expect(1);
+            }
+        })?);
+    }
+    threads.iter().for_each(|(_, done)| join(done));
+    let wrong = wrong.load(Relaxed);
+    check!(wrong == 0, "the number of held locks was wrong {wrong} times");
+    Ok(())
 }
 
 /// What a thread used decides how it counts, not what it found mapped.

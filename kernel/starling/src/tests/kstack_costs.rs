@@ -10,7 +10,7 @@ use ::machine::{console, time};
 use ::memory::kstack::{self, geometry};
 use ::sync::SpinLock;
 
-use super::kstack::{join, spawn};
+use super::kstack::{await_that, join, spawn};
 use super::{Outcome, Test, check};
 
 pub(crate) const TESTS: &[Test] = &[Test { name: "kstack_costs::table", run: table }];
@@ -25,7 +25,9 @@ fn table() -> Outcome {
     let second = Arc::new(SpinLock::new(Vec::new()));
     for _ in 0..DESCENTS {
         let (first_touches, second_touches) = (cycles.clone(), second.clone());
-        let (_thread, done) = spawn(geometry::MAX_PAGES as usize, CpuSet::ALL, move || {
+        // Not the last one's stack with all its pages.
+        kstack::free_unused();
+        let (thread, done) = spawn(geometry::MAX_PAGES as usize, CpuSet::ALL, move || {
             let touch = || (1..PAGES).filter_map(kstack::touch_beneath).collect::<Vec<u64>>();
             let samples = touch();
             first_touches.lock().extend(samples);
@@ -33,6 +35,7 @@ fn table() -> Outcome {
             second_touches.lock().extend(samples);
         })?;
         join(&done);
+        await_that(|| Arc::strong_count(&thread) == 1);
     }
     print("first touch of a stack page", &mut cycles.lock());
     print("second touch", &mut second.lock());

@@ -51,6 +51,7 @@ fn non_maskable_count() -> u64 {
 
 impl Storm {
     fn start() -> Result<Storm, super::Failure> {
+        let non_maskable_before = non_maskable_count();
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         for cpu in cpu::online().iter() {
@@ -59,7 +60,7 @@ impl Storm {
             let builder = Builder { affinity, policy: Policy::Fifo(30), ..Builder::new("storm") };
             threads.push(spawn_as(builder, move || blow(&stop))?);
         }
-        Ok(Storm { stop, threads, non_maskable_before: non_maskable_count() })
+        Ok(Storm { stop, threads, non_maskable_before })
     }
 
     /// Ends it; returns how many non-maskable interrupts there were.

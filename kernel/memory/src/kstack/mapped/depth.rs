@@ -15,28 +15,58 @@ const MEASURED_PAGES_MAX: u32 = 4;
 /// Bytes beneath the caller that [`forget_own`] leaves alone: what it may use itself.
 const OWN_MARGIN_BYTES: u64 = 512;
 
-const WORD: usize = size_of::<u64>();
+/// Words that are looked at and cleared at a time.
+const BLOCK_WORDS: u64 = 8;
+const WORD: u64 = size_of::<u64>() as u64;
+const BLOCK: u64 = BLOCK_WORDS * WORD;
 
-/// The first word from `start` on that is not zero; `end` if there is none.
+/// The word at an address.
 ///
 /// # Safety
-/// The words from `start` to `end` are mapped.
-unsafe fn first_used(start: u64, end: u64) -> u64 {
-    let used = |address: &u64| {
-        // SAFETY: within the range (caller). Racing writes, if any, do not matter: any value tells something true.
-        unsafe { core::ptr::with_exposed_provenance::<u64>(*address as usize).read_volatile() != 0 }
-    };
-    (start..end).step_by(WORD).find(used).unwrap_or(end)
+/// It is mapped. Racing writes, if any, do not matter: any value tells something true.
+#[inline(always)]
+unsafe fn word_at(address: u64) -> u64 {
+    // SAFETY: see the function's contract.
+    unsafe { core::ptr::with_exposed_provenance::<u64>(address as usize).read_volatile() }
 }
 
-/// Zeroes the words from `start` to `end`.
+/// The first word from `start`, a multiple of a block, on that is not zero; `end` if there is none.
+///
+/// # Safety
+/// The blocks from `start` to `end`, another multiple, are mapped.
+unsafe fn first_used(start: u64, end: u64) -> u64 {
+    let mut block = start;
+    while block < end {
+        let mut any = 0;
+        for index in 0..BLOCK_WORDS {
+            // SAFETY: within the range (caller).
+            any |= unsafe { word_at(block + index * WORD) };
+        }
+        if any != 0 {
+            break;
+        }
+        block += BLOCK;
+    }
+    // SAFETY: within the range (caller).
+    while block < end && unsafe { word_at(block) } == 0 {
+        block += WORD;
+    }
+    block
+}
+
+/// Zeroes the blocks from the one of `start` to `end`, a multiple of a block.
 ///
 /// # Safety
 /// They are mapped, and nobody uses them.
 unsafe fn clear(start: u64, end: u64) {
-    for address in (start..end).step_by(WORD) {
-        // SAFETY: see the function's contract.
-        unsafe { core::ptr::with_exposed_provenance_mut::<u64>(address as usize).write_volatile(0) };
+    let mut block = start & !(BLOCK - 1);
+    while block < end {
+        for index in 0..BLOCK_WORDS {
+            let word = core::ptr::with_exposed_provenance_mut::<u64>((block + index * WORD) as usize);
+            // SAFETY: see the function's contract.
+            unsafe { word.write_volatile(0) };
+        }
+        block += BLOCK;
     }
 }
 
@@ -60,7 +90,7 @@ pub fn forget_own() {
     let marker = 0u64;
     let _preemption_off = machine::preempt::disable();
     if let Some(lowest) = grow::lowest_mapped() {
-        let end = ((&raw const marker).addr() as u64 - OWN_MARGIN_BYTES) & !(WORD as u64 - 1);
+        let end = ((&raw const marker).addr() as u64 - OWN_MARGIN_BYTES) & !(BLOCK - 1);
         // SAFETY: the words lie in the mapped part of this stack beneath all that is in use; nobody else runs on it.
         unsafe { clear(lowest, end) };
     }

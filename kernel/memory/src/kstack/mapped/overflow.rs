@@ -2,8 +2,8 @@
 //!
 //! The report is written on the page-fault stack. Then, by the policy `kill`, the thread never runs again: the hook
 //! switches away from it for good and has its process ended. Its stack stays as it is, because lists may lead into it;
-//! what its frames hold (references, memory) is lost with them: the price of going on. If the thread holds a spin lock
-//! or runs with preemption or interrupts off, its locks would stay taken for ever, so then the kernel panics, as by the
+//! what its frames hold (references, memory) is lost with them: the price of going on. If the thread holds a lock,
+//! spinning or sleeping, or runs with preemption or interrupts off, its locks would stay taken for ever, so then the kernel panics, as by the
 //! policy `panic`. The guard has been hit before anything was written: neighbours are unharmed in any case.
 //!
 //! The last report is kept, see [`last_report`]. A test that overflows a stack on purpose says so ([`expect_overflow`]);
@@ -129,7 +129,10 @@ pub fn expect_overflow(expected: bool) {
 
 /// Whether the thread can end here without taking anything with it that others wait for.
 fn may_die(frame: &TrapFrame) -> bool {
-    machine::preempt::count() == 0 && frame.interrupts_were_enabled() && !machine::interrupt::in_interrupt()
+    machine::preempt::count() == 0
+        && machine::preempt::locks_held() == 0
+        && frame.interrupts_were_enabled()
+        && !machine::interrupt::in_interrupt()
 }
 
 struct Report<'a> {
