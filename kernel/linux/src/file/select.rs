@@ -12,8 +12,9 @@ use crate::signal::set::SignalSet;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
 
-/// Words of a set that need no allocation: the 1024 descriptors of `fd_set`.
-const INLINE_WORDS: usize = 16;
+/// Words of a set that need no allocation: as many as a table of [`GROWN_TABLE`] descriptors needs. The sets lie on the kernel
+/// stack, of which a thread that waits shall need one page only.
+const INLINE_WORDS: usize = GROWN_TABLE / 64;
 /// Descriptors that are looked at even in a smaller table.
 const GROWN_TABLE: usize = 256;
 type Words = SmallVec<[u64; INLINE_WORDS]>;
