@@ -1,7 +1,8 @@
 //! ELF64 files as execve reads them.
 //!
 //! Nothing in the file is trusted: every number is checked here, so that what comes out ([`Program`]) can be mapped without further
-//! arithmetic. A file that is not for this machine, or makes no sense, is ENOEXEC.
+//! arithmetic. A file that is not for this machine is ENOEXEC. Program headers that can't be mapped make the program *flawed*:
+//! Linux finds that out when the old program is gone already, and kills the process with SIGSEGV; so does execve here.
 
 use alloc::vec::Vec;
 
@@ -70,6 +71,8 @@ pub struct Program {
     pub executable_stack: bool,
     /// Greatest alignment of a segment.
     pub alignment: u64,
+    /// Something of it can't be mapped: it is no use to look at the rest.
+    pub flawed: bool,
 }
 
 /// What the fixed header says about the program headers.
@@ -139,6 +142,7 @@ impl Header {
             interpreter: None,
             executable_stack: false,
             alignment: PAGE_SIZE as u64,
+            flawed: false,
         };
         for entry in table.chunks_exact(ENTRY_BYTES) {
             let (kind, flags) = (word(entry, 0)?, word(entry, 4)?);
@@ -155,9 +159,7 @@ impl Header {
                 _ => {}
             }
         }
-        if program.segments.is_empty() || self.entry >= USER_END as u64 {
-            return Err(Errno::ENOEXEC);
-        }
+        program.flawed |= program.segments.is_empty() || self.entry >= USER_END as u64;
         Ok(program)
     }
 }
@@ -191,7 +193,8 @@ impl Program {
             || (segment.file_bytes > 0 && !congruent)
             || !after_last
         {
-            return Err(Errno::ENOEXEC);
+            self.flawed = true;
+            return Ok(());
         }
         if (segment.offset..segment.offset + segment.file_bytes).contains(&header.offset) {
             self.headers = header.offset - segment.offset + segment.address;

@@ -51,6 +51,7 @@ pub fn serve(task: &mut Task, exception: &Exception) {
 /// Lets the address space resolve the fault, or says which signal it becomes.
 fn page_fault(task: &mut Task, exception: &Exception) -> Result<(), SignalInformation> {
     let address = exception.fault_address;
+    task.thread.count_fault();
     if address >= USER_END as u64 {
         return Err(SignalInformation::fault(Signal::SIGSEGV, SEGV_MAPERR, address));
     }

@@ -83,7 +83,7 @@ pub(crate) fn end_thread(mut task: Box<Task>) {
     };
     drop((shared_files, shared_file_system, file_system, charge));
     crate::task::close_table(files);
-    account(&process);
+    account(&process, &thread);
     // Before the end is announced: who waits for it finds the memory free. The process's own reference goes there too.
     drop(current().set_address_space(None));
     drop(address_space);
@@ -183,9 +183,10 @@ pub(crate) fn release_vfork(process: &Process) {
     }
 }
 
-fn account(process: &Process) {
+fn account(process: &Process, thread: &Thread) {
     let runtime = current().runtime();
     process.user_ns_of_ended.fetch_add(runtime.user_ns, Ordering::Relaxed);
+    process.faults_of_ended.fetch_add(thread.faults(), Ordering::Relaxed);
     process.system_ns_of_ended.fetch_add(runtime.system_ns(), Ordering::Relaxed);
 }
 

@@ -255,9 +255,11 @@ fn reserve(request: &Request) -> Result<ReservedPid, Errno> {
 #[inline(never)]
 fn create(task: &mut Task, request: &Request) -> SysResult {
     request.check()?;
+    // Before a number is taken: forks that a limit refuses use up none.
+    let charge = claim_place(task)?;
     let reserved = reserve(request)?;
     let pid = reserved.number();
-    let child = construct(task, request, pid)?;
+    let child = construct(task, request, pid, charge)?;
     let thread = child.thread.clone();
     let pidfd = crate::pidfd::PreparedPidfd::new(task, request.flags.contains(CloneFlags::PIDFD), &thread)?;
     let new_thread = prepare_kernel_thread(task, request, child)?;
@@ -294,17 +296,25 @@ fn wait_for_release(task: &mut Task, completion: &Completion) {
     }
 }
 
-/// Builds the child's objects, connected to each other but to nothing else.
-#[inline(never)]
-fn construct(task: &mut Task, request: &Request, pid: Pid) -> Result<Box<Task>, Errno> {
-    let flags = request.flags;
-    let parent = task.process().clone();
-    let limit = parent.limit(Resource::Processes);
+/// A place among the processes of the user (RLIMIT_NPROC).
+fn claim_place(task: &Task) -> Result<ProcessCharge, Errno> {
     let privileged = task.credentials.user.real == 0
         || task.credentials.has(Capabilities::SYS_RESOURCE)
         || task.credentials.has(Capabilities::SYS_ADMIN);
-    let limit = if privileged { u64::MAX } else { limit };
-    let charge = ProcessCharge::claim(&task.credentials.account, limit).ok_or(Errno::EAGAIN)?;
+    let limit = if privileged { u64::MAX } else { task.process().limit(Resource::Processes) };
+    ProcessCharge::claim(&task.credentials.account, limit).ok_or(Errno::EAGAIN)
+}
+
+/// Builds the child's objects, connected to each other but to nothing else.
+#[inline(never)]
+fn construct(
+    task: &mut Task,
+    request: &Request,
+    pid: Pid,
+    charge: ProcessCharge,
+) -> Result<Box<Task>, Errno> {
+    let flags = request.flags;
+    let parent = task.process().clone();
     let files = match flags.contains(CloneFlags::FILES) {
         true => task.files.clone(),
         false => task.files.duplicate()?,
@@ -403,7 +413,34 @@ fn construct_process(
     process.is_dumpable.store(me.is_dumpable.load(relaxed), relaxed);
     process.oom_adjustment.store(me.oom_adjustment.load(relaxed), relaxed);
     process.membarrier.store(me.membarrier.load(relaxed), relaxed);
-    memory::fallible::try_arc(process).map_err(|_| Errno::ENOMEM)
+    let process = memory::fallible::try_arc(process).map_err(|_| Errno::ENOMEM)?;
+    crate::timer::watch_processor_limit(&process)?;
+    Ok(process)
+}
+
+/// Stops sharing descriptors, or root and current directory, with other threads and processes.
+#[inline(never)]
+pub fn unshare(task: &mut Task, flags: u64) -> SysResult {
+    let flags = CloneFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+    let alone = CloneFlags::THREAD | CloneFlags::SIGHAND | CloneFlags::VM;
+    let known = alone | CloneFlags::FILES | CloneFlags::FS | CloneFlags::SYSVSEM;
+    if !known.contains(flags) || (flags.intersects(alone) && task.process().thread_count() > 1) {
+        return Err(Errno::EINVAL);
+    }
+    let file_system = match flags.contains(CloneFlags::FS) {
+        true => Some(task.file_system.duplicate()?),
+        false => None,
+    };
+    if flags.contains(CloneFlags::FILES) {
+        let copy = task.files.duplicate()?;
+        task.replace_files(copy);
+    }
+    if let Some(new) = file_system {
+        let shared = task.thread.shared.lock().file_system.replace(new.clone());
+        let old = core::mem::replace(&mut task.file_system, new);
+        drop((shared, old));
+    }
+    Ok(0)
 }
 
 fn prepare_kernel_thread(
@@ -414,8 +451,7 @@ fn prepare_kernel_thread(
     let me = current();
     let mut builder = sched::Builder::new("");
     builder.affinity = me.affinity();
-    builder.policy = me.policy();
-    builder.nice = me.nice();
+    (builder.policy, builder.nice) = crate::scheduling::inherited(task, me.policy(), me.nice());
     builder.locked_stack = request.flags.contains(CloneFlags::THREAD) && me.stack_is_locked();
     builder.user = UserStart::CopyOfCurrent;
     builder.fs_base = request.flags.contains(CloneFlags::SETTLS).then_some(request.tls);

@@ -32,6 +32,7 @@ pub mod scheduling;
 pub mod signal;
 pub mod socket;
 pub mod start;
+pub mod syslog;
 pub mod table;
 pub mod task;
 pub mod terminal;

@@ -1,6 +1,7 @@
 //! Priorities, policies and affinity (sched(7)).
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use machine::cpu::{self, CpuId, CpuSet};
 use sched::{Nice, Policy};
@@ -15,6 +16,8 @@ use crate::task::Task;
 use crate::user_pointer::{UserPointer, read_bytes, write_bytes};
 
 const RESET_ON_FORK: u32 = 0x4000_0000;
+/// The same in `sched_attr`.
+const FLAG_RESET_ON_FORK: u64 = 1;
 const NORMAL: u32 = 0;
 const FIFO: u32 = 1;
 const RR: u32 = 2;
@@ -24,20 +27,53 @@ const PRIORITY_MAX: u32 = 99;
 /// Time slice of SCHED_RR.
 const RR_SLICE_NS: u64 = 100_000_000;
 
-fn target(task: &Task, pid: i32) -> Result<Arc<Thread>, Errno> {
+/// Whom a call is about. Process 1 is the kernel's own and has no thread: it is found, reads as an ordinary one, and changes
+/// have no effect on it.
+enum Target {
+    Init,
+    Thread(Arc<Thread>),
+}
+
+impl Target {
+    fn thread(&self) -> Option<&Arc<Thread>> {
+        match self {
+            Target::Init => None,
+            Target::Thread(thread) => Some(thread),
+        }
+    }
+
+    fn kernel_thread(&self) -> Option<&sched::ThreadRef> {
+        self.thread().and_then(|thread| thread.kernel_thread())
+    }
+
+    fn policy(&self) -> Policy {
+        self.thread().map_or(Policy::Normal, |thread| policy_of(thread))
+    }
+
+    fn resets_on_fork(&self) -> bool {
+        self.thread().is_some_and(|thread| thread.resets_on_fork.load(Ordering::Relaxed))
+    }
+
+    /// The policy's number with the flag, as programs see both.
+    fn policy_word(&self) -> u32 {
+        number_of(self.policy()) | if self.resets_on_fork() { RESET_ON_FORK } else { 0 }
+    }
+}
+
+fn target(task: &Task, pid: i32) -> Result<Target, Errno> {
     match pid {
-        0 => Ok(task.thread.clone()),
-        // Process 1 is the kernel's own and has no thread to change.
-        1.. => table::thread(pid as u32).ok_or(if pid as u32 == table::INIT {
-            Errno::EPERM
-        } else {
-            Errno::ESRCH
-        }),
+        0 => Ok(Target::Thread(task.thread.clone())),
+        1.. => match table::thread(pid as u32) {
+            Some(thread) => Ok(Target::Thread(thread)),
+            None if pid as u32 == table::INIT => Ok(Target::Init),
+            None => Err(Errno::ESRCH),
+        },
         _ => Err(Errno::EINVAL),
     }
 }
 
-fn may_change(task: &Task, thread: &Thread) -> Result<(), Errno> {
+fn may_change(task: &Task, target: &Target) -> Result<(), Errno> {
+    let Some(thread) = target.thread() else { return task.credentials.require(Capabilities::SYS_NICE) };
     let owner = thread.credentials();
     let me = task.credentials.user.effective;
     if me == owner.user.effective || me == owner.user.real || task.credentials.has(Capabilities::SYS_NICE) {
@@ -55,7 +91,7 @@ pub fn sched_yield(_task: &mut Task) -> SysResult {
 
 /// Reads the policy.
 pub fn sched_getscheduler(task: &mut Task, pid: i32) -> SysResult {
-    Ok(number_of(policy_of(&*target(task, pid)?)) as usize)
+    Ok(target(task, pid)?.policy_word() as usize)
 }
 
 fn policy_of(thread: &Thread) -> Policy {
@@ -85,38 +121,55 @@ fn policy(number: u32, priority: u32) -> Result<Policy, Errno> {
     }
 }
 
-fn set_policy(task: &Task, thread: &Thread, wanted: Policy) -> Result<(), Errno> {
-    may_change(task, thread)?;
+/// Sets policy and priority, and whether children start without them.
+fn set_policy(task: &Task, target: &Target, wanted: Policy, reset_on_fork: bool) -> Result<(), Errno> {
+    may_change(task, target)?;
+    let Some(thread) = target.thread() else { return Ok(()) };
     let priority = u64::from(wanted.priority());
     let limit = thread.process().limit(Resource::RealTimePriority);
     let raises = wanted.is_realtime() && priority > u64::from(policy_of(thread).priority()).max(limit);
-    if raises && !task.credentials.has(Capabilities::SYS_NICE) {
+    let frees = target.resets_on_fork() && !reset_on_fork;
+    if (raises || frees) && !task.credentials.has(Capabilities::SYS_NICE) {
         return Err(Errno::EPERM);
     }
+    thread.resets_on_fork.store(reset_on_fork, Ordering::Relaxed);
     if let Some(kernel) = thread.kernel_thread() {
         kernel.set_policy(wanted);
     }
     Ok(())
 }
 
+/// Policy and nice value of a child: with SCHED_RESET_ON_FORK it starts as an ordinary thread.
+pub(crate) fn inherited(task: &Task, policy: Policy, nice: Nice) -> (Policy, Nice) {
+    if !task.thread.resets_on_fork.load(Ordering::Relaxed) {
+        return (policy, nice);
+    }
+    if policy.is_realtime() {
+        (Policy::Normal, Nice::clamped(0))
+    } else {
+        (policy, Nice::clamped(nice.value().max(0)))
+    }
+}
+
 /// Sets policy and priority.
 pub fn sched_setscheduler(task: &mut Task, pid: i32, number: u32, parameters: u64) -> SysResult {
     let priority = UserPointer::<u32>::new(parameters).given().ok_or(Errno::EINVAL)?.read()?;
     let thread = target(task, pid)?;
-    set_policy(task, &thread, policy(number, priority)?).map(|()| 0)
+    set_policy(task, &thread, policy(number, priority)?, number & RESET_ON_FORK != 0).map(|()| 0)
 }
 
 /// Sets the priority.
 pub fn sched_setparam(task: &mut Task, pid: i32, parameters: u64) -> SysResult {
     let priority = UserPointer::<u32>::new(parameters).given().ok_or(Errno::EINVAL)?.read()?;
     let thread = target(task, pid)?;
-    set_policy(task, &thread, policy(number_of(policy_of(&thread)), priority)?).map(|()| 0)
+    let policy = policy(number_of(thread.policy()), priority)?;
+    set_policy(task, &thread, policy, thread.resets_on_fork()).map(|()| 0)
 }
 
 /// Reads the priority.
 pub fn sched_getparam(task: &mut Task, pid: i32, parameters: u64) -> SysResult {
     let parameters = UserPointer::<u32>::new(parameters).given().ok_or(Errno::EINVAL)?;
-    let policy = policy_of(&*target(task, pid)?);
+    let policy = target(task, pid)?.policy();
     parameters.write(&priority_of(policy))?;
     Ok(0)
 }
@@ -146,7 +199,7 @@ pub fn sched_get_priority_min(_task: &mut Task, number: u32) -> SysResult {
 /// Time slice of a thread.
 pub fn sched_rr_get_interval(task: &mut Task, pid: i32, out: u64) -> SysResult {
     const FAIR_SLICE_NS: u64 = 4_000_000;
-    let slice = match policy_of(&*target(task, pid)?) {
+    let slice = match target(task, pid)?.policy() {
         Policy::RoundRobin(_) => RR_SLICE_NS,
         Policy::Fifo(_) => 0,
         _ => FAIR_SLICE_NS,
@@ -188,14 +241,13 @@ pub fn sched_getaffinity(task: &mut Task, pid: i32, bytes: u32, mask: u64) -> Sy
 /// Sets policy, priority and nice value together.
 #[inline(never)]
 pub fn sched_setattr(task: &mut Task, pid: i32, attributes: u64, flags: u32) -> SysResult {
-    const FLAGS_KNOWN: u64 = 1;
     let size = UserPointer::<u32>::new(attributes).read()? as usize;
     let full = size_of::<SchedulingAttributes>();
     if flags != 0 || (size != 0 && size < full) {
         return Err(if flags != 0 { Errno::EINVAL } else { Errno::E2BIG });
     }
     let wanted = UserPointer::<SchedulingAttributes>::new(attributes).read()?;
-    if wanted.flags & !FLAGS_KNOWN != 0 {
+    if wanted.flags & !FLAG_RESET_ON_FORK != 0 {
         return Err(Errno::EINVAL);
     }
     let thread = target(task, pid)?;
@@ -203,7 +255,7 @@ pub fn sched_setattr(task: &mut Task, pid: i32, attributes: u64, flags: u32) -> 
     if !policy.is_realtime() {
         set_nice(task, &thread, wanted.nice)?;
     }
-    set_policy(task, &thread, policy).map(|()| 0)
+    set_policy(task, &thread, policy, wanted.flags & FLAG_RESET_ON_FORK != 0).map(|()| 0)
 }
 
 /// Reads policy, priority and nice value.
@@ -213,9 +265,10 @@ pub fn sched_getattr(task: &mut Task, pid: i32, attributes: u64, size: u32, flag
         return Err(Errno::EINVAL);
     }
     let thread = target(task, pid)?;
-    let policy = policy_of(&thread);
+    let policy = thread.policy();
     let found = SchedulingAttributes {
         size: full as u32,
+        flags: if thread.resets_on_fork() { FLAG_RESET_ON_FORK } else { 0 },
         policy: number_of(policy),
         nice: nice_of(&thread),
         priority: priority_of(policy),
@@ -225,16 +278,17 @@ pub fn sched_getattr(task: &mut Task, pid: i32, attributes: u64, size: u32, flag
     Ok(0)
 }
 
-fn nice_of(thread: &Thread) -> i32 {
-    thread.kernel_thread().map_or(0, |kernel| kernel.nice().value())
+fn nice_of(target: &Target) -> i32 {
+    target.kernel_thread().map_or(0, |kernel| kernel.nice().value())
 }
 
-fn set_nice(task: &Task, thread: &Thread, wanted: i32) -> Result<(), Errno> {
-    may_change(task, thread)?;
+fn set_nice(task: &Task, target: &Target, wanted: i32) -> Result<(), Errno> {
+    may_change(task, target)?;
+    let Some(thread) = target.thread() else { return Ok(()) };
     let wanted = Nice::clamped(wanted);
     // RLIMIT_NICE counts from 20 downwards: 40 allows -20.
     let lowest = 20 - thread.process().limit(Resource::Nice).min(40) as i32;
-    let lowers = wanted.value() < nice_of(thread) && wanted.value() < lowest;
+    let lowers = wanted.value() < nice_of(target) && wanted.value() < lowest;
     if lowers && !task.credentials.has(Capabilities::SYS_NICE) {
         return Err(Errno::EACCES);
     }
@@ -254,7 +308,7 @@ fn for_each(
     task: &Task,
     kind: u32,
     id: i32,
-    mut visit: impl FnMut(&Arc<Thread>) -> Result<(), Errno>,
+    mut visit: impl FnMut(&Target) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let processes = match kind {
         PRIO_PROCESS => return visit(&target(task, id)?),
@@ -269,7 +323,7 @@ fn for_each(
     let mut outcome = Err(Errno::ESRCH);
     for thread in processes.iter().flat_map(|process| process.threads()) {
         if kind == PRIO_PGRP || thread.credentials().user.real == user {
-            let visited = visit(&thread);
+            let visited = visit(&Target::Thread(thread));
             if outcome != Ok(()) {
                 outcome = visited;
             }

@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use machine::user::{Exception, UserContext, UserEvent};
 use memory::address_space::AddressSpace;
 use sched::current;
-use vfs::DescriptorTable;
+use vfs::{Capabilities, DescriptorTable};
 
 use crate::abi::AlternateStack;
 use crate::credentials::account::ProcessCharge;
@@ -123,6 +123,10 @@ impl Task {
         if changed_identity {
             self.process().is_dumpable.store(0, core::sync::atomic::Ordering::Relaxed);
             self.process().kinship.lock().death_signal = 0;
+        }
+        // Who may lock memory without limit is known to the address space.
+        if new.has(Capabilities::IPC_LOCK) != self.credentials.has(Capabilities::IPC_LOCK) {
+            self.address_space.set_limits(crate::memory::limits_of(self.process(), &new));
         }
         let moved = !Arc::ptr_eq(&new.account, &self.credentials.account);
         let charge = moved.then(|| ProcessCharge::claim(&new.account, u64::MAX)).flatten();

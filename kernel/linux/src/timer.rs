@@ -15,8 +15,11 @@ use machine::time::now_ns;
 use sched::timer::Timer;
 use sync::SpinLock;
 
-use crate::abi::{IntervalTimerSpec, IntervalTimerValue, SignalEvent, Timespec, Timeval};
+use crate::abi::{
+    IntervalTimerSpec, IntervalTimerValue, NANOSECONDS, ResourceLimit, SignalEvent, Timespec, Timeval,
+};
 use crate::errno::{Errno, SysResult};
+use crate::process::limits::{INFINITY, Resource};
 use crate::process::process::Process;
 use crate::process::table;
 use crate::process::thread::Thread;
@@ -58,13 +61,15 @@ enum Notice {
     },
     /// The interval timers' signal, which says nothing of the timer.
     Plain(Signal),
+    /// The process has used the processor time that RLIMIT_CPU grants.
+    ProcessorLimit,
 }
 
 struct Setting {
     /// When it expires on what it counts; `None`: disarmed.
     expiry_ns: Option<u64>,
     interval_ns: u64,
-    /// Expiries since the last signal was sent beyond the first.
+    /// Expiries beyond the first that the signal taken last stood for.
     overrun: u32,
     /// Stands in for timers of processes that are gone.
     deleted: bool,
@@ -84,6 +89,8 @@ struct ProcessTimer {
 struct Inner {
     intervals: [Option<Arc<ProcessTimer>>; INTERVAL_TIMERS],
     timers: Vec<Option<Arc<ProcessTimer>>>,
+    /// Watches RLIMIT_CPU, once that was set.
+    processor_limit: Option<Arc<ProcessTimer>>,
 }
 
 /// The timers of a process.
@@ -101,7 +108,8 @@ impl ProcessTimers {
     pub fn cancel_all(&self) {
         let inner = self.inner.lock().take();
         if let Some(inner) = inner {
-            for timer in inner.intervals.iter().flatten().chain(inner.timers.iter().flatten()) {
+            let all = inner.intervals.iter().chain(&inner.timers).flatten().chain(&inner.processor_limit);
+            for timer in all {
                 timer.delete();
             }
         }
@@ -219,6 +227,10 @@ impl ProcessTimer {
             drop(setting);
             return self.arm(expiry);
         }
+        if self.notice == Notice::ProcessorLimit {
+            drop(setting);
+            return self.enforce_processor_limit(now);
+        }
         let missed = advance(&mut setting, expiry, now);
         let missed = missed.min(i32::MAX as u64) as u32;
         let next = setting.expiry_ns;
@@ -226,32 +238,46 @@ impl ProcessTimer {
         if let Some(next) = next {
             self.arm(next);
         }
-        let was_pending = self.notify(missed);
-        let mut setting = self.setting.lock();
-        setting.overrun = if was_pending { setting.overrun.saturating_add(missed + 1) } else { missed };
+        self.notify(missed);
     }
 
-    /// Sends the timer's signal; says whether an earlier one is still pending.
-    fn notify(&self, overrun: u32) -> bool {
-        let Some(process) = self.process.upgrade() else { return false };
+    /// At the hard limit the process is killed; at the soft one, and every second after, it is told.
+    fn enforce_processor_limit(&self, used_ns: u64) {
+        let Some(process) = self.process.upgrade() else { return };
+        let limit = process.limit_pair(Resource::Cpu as usize);
+        let reached = |seconds: u64| seconds != INFINITY && used_ns >= seconds.saturating_mul(NANOSECONDS);
+        if reached(limit.maximum) {
+            let _ = send::to_process(&process, SignalInformation::from_kernel(Signal::SIGKILL));
+            return;
+        }
+        if reached(limit.current) {
+            let _ = send::to_process(&process, SignalInformation::from_kernel(Signal::SIGXCPU));
+            let raised = ResourceLimit { current: limit.current + 1, ..limit };
+            process.set_limit(Resource::Cpu as usize, raised);
+        }
+        self.set(processor_expiry(&process), 0);
+    }
+
+    /// Sends the timer's signal; one that is still pending stands for this expiry too.
+    fn notify(&self, overrun: u32) {
+        let Some(process) = self.process.upgrade() else { return };
         match self.notice {
-            Notice::None => {}
+            Notice::None | Notice::ProcessorLimit => {}
             Notice::Plain(signal) => {
                 let _ = send::to_process(&process, SignalInformation::from_kernel(signal));
             }
             Notice::Process { signal, value } => {
                 let information = SignalInformation::timer(signal, self.id, overrun, value);
-                return send::timer_to(&process, None, information) == Ok(true);
+                let _ = send::timer_to(&process, None, information);
             }
             Notice::Thread { signal, value, tid } => {
                 let thread = table::thread(tid).filter(|thread| Arc::ptr_eq(thread.process(), &process));
                 if let Some(thread) = thread {
                     let information = SignalInformation::timer(signal, self.id, overrun, value);
-                    return send::timer_to(&process, Some(&thread), information) == Ok(true);
+                    let _ = send::timer_to(&process, Some(&thread), information);
                 }
             }
         }
-        false
     }
 
     /// Sets it; returns the former time to expiry and interval.
@@ -275,6 +301,55 @@ impl ProcessTimer {
     fn get(&self) -> (u64, u64) {
         let now = self.now();
         remaining(&self.setting.lock(), now)
+    }
+}
+
+/// When RLIMIT_CPU is reached next, in processor time; `None`: never.
+fn processor_expiry(process: &Process) -> Option<u64> {
+    let limit = process.limit_pair(Resource::Cpu as usize);
+    let seconds = limit.current.min(limit.maximum);
+    (seconds != INFINITY).then(|| seconds.saturating_mul(NANOSECONDS))
+}
+
+/// Watches the limit on processor time: it was set, or came with the fork.
+///
+/// # Errors
+/// ENOMEM.
+pub(crate) fn watch_processor_limit(process: &Arc<Process>) -> Result<(), Errno> {
+    let expiry = processor_expiry(process);
+    if expiry.is_none() && process.timers.inner.lock().is_none() {
+        return Ok(());
+    }
+    let existing = process.timers.with(|inner| Ok(inner.processor_limit.clone()))?;
+    let timer = match existing {
+        Some(timer) => timer,
+        None if expiry.is_none() => return Ok(()),
+        None => {
+            let fresh = ProcessTimer::new(0, process, Counted::CpuTime, Notice::ProcessorLimit)?;
+            process.timers.with(|inner| Ok(inner.processor_limit.get_or_insert(fresh).clone()))?
+        }
+    };
+    timer.set(expiry, 0);
+    Ok(())
+}
+
+/// A signal was taken: if a timer sent it, its overrun is now what timer_getoverrun tells.
+#[inline]
+pub(crate) fn signal_taken(process: &Process, information: &SignalInformation) {
+    if information.code == crate::signal::information::SI_TIMER {
+        note_overrun(process, information);
+    }
+}
+
+#[inline(never)]
+fn note_overrun(process: &Process, information: &SignalInformation) {
+    let (id, overrun) = (information.fields[0] as u32, (information.fields[0] >> 32) as u32);
+    let timer = {
+        let inner = process.timers.inner.lock();
+        inner.as_ref().and_then(|inner| inner.timers.get(id as usize).cloned().flatten())
+    };
+    if let Some(timer) = timer {
+        timer.setting.lock().overrun = overrun;
     }
 }
 

@@ -107,6 +107,7 @@ pub(crate) fn usage_of(process: &Process) -> ResourceUsage {
     }
     usage.user_time = Timeval::from_ns(user);
     usage.system_time = Timeval::from_ns(system);
+    usage.minor_faults = process.faults() as i64;
     usage
 }
 
@@ -284,16 +285,17 @@ pub fn waitid(task: &mut Task, kind: u32, id: i32, information: u64, options: u3
         }
         _ => return Err(Errno::EINVAL),
     };
-    let report = wait(task, selection, options)?;
-    let words = match &report {
-        Some(report) => {
+    let outcome = wait(task, selection, options);
+    let words = match &outcome {
+        Ok(Some(report)) => {
             let (pid, user) = (report.pid, report.user);
             SignalInformation::child(Signal::SIGCHLD, report.event, pid, user, report.value, 0, 0).to_words()
         }
-        None => SignalInfoWords::default(),
+        // Also a call that fails says that there is no child, and a bad pointer comes first.
+        Ok(None) | Err(_) => SignalInfoWords::default(),
     };
     UserPointer::<SignalInfoWords>::new(information).write_if_given(&words)?;
-    if let Some(report) = report {
+    if let Some(report) = outcome? {
         UserPointer::<ResourceUsage>::new(usage).write_if_given(&report.usage)?;
     }
     Ok(0)

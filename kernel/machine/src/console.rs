@@ -1,19 +1,22 @@
-//! The early console: kernel log lines on the first serial port.
+//! The early console: kernel log lines in memory ([`crate::log_ring`]) and on the first serial port.
 //!
 //! It works from the first instruction on and in a panic: it takes no lock that a stopped processor could hold
 //! for ever. The log level comes from `log=LEVEL` on the command line (error, warn, info, debug, trace, off);
-//! without it only errors are printed, because each byte costs start-up time.
+//! without it only errors are printed, because each byte costs start-up time. What informs goes to memory in any case.
 
-use crate::{backend, boot};
+use crate::{backend, boot, log_ring};
 use core::fmt::{self, Write};
-use core::sync::atomic::{AtomicBool, Ordering};
-use log::{LevelFilter, Log, Metadata, Record};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use log::{Level, LevelFilter, Log, Metadata, Record};
 
 /// Longest wait for another processor's line to end, in spins; then the lines mix rather than get lost.
 const LINE_SPINS_MAX: u32 = 1_000_000;
 
 /// True while a processor writes a line. Only keeps lines apart: a writer that waited too long goes ahead.
 static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// The lowest level that is printed; a word of its own.
+static PRINTED: AtomicUsize = AtomicUsize::new(LevelFilter::Error as usize);
 
 struct Console;
 
@@ -27,6 +30,11 @@ impl Log for Console {
             return;
         }
         let now_us = crate::time::now_ns() / 1000;
+        let text = format_args!("{}: {}", record.target(), record.args());
+        log_ring::append(priority_of(record.level()), now_us, text);
+        if record.level() as usize > PRINTED.load(Ordering::Relaxed) {
+            return;
+        }
         print(format_args!(
             "[{:5}.{:06}] {:<5} {}: {}\n",
             now_us / 1_000_000,
@@ -44,7 +52,19 @@ impl Log for Console {
 pub fn initialise() {
     static LOGGER: Console = Console;
     if log::set_logger(&LOGGER).is_ok() {
-        log::set_max_level(requested_level());
+        let printed = requested_level();
+        PRINTED.store(printed as usize, Ordering::Relaxed);
+        log::set_max_level(printed.max(LevelFilter::Info));
+    }
+}
+
+/// The level as syslog(3) numbers it; the facility is the kernel, 0.
+const fn priority_of(level: Level) -> u8 {
+    match level {
+        Level::Error => 3,
+        Level::Warn => 4,
+        Level::Info => 6,
+        Level::Debug | Level::Trace => 7,
     }
 }
 

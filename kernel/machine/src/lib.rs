@@ -22,6 +22,7 @@ mod firmware;
 mod hook;
 pub mod interrupt;
 pub mod ipi;
+pub mod log_ring;
 pub mod mmu;
 pub mod page_table;
 pub mod panic;

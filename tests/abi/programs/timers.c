@@ -228,8 +228,9 @@ static void clocks(void)
     while (now_ms() - start < 60)
         ;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    long passed = now_ms() - start;
     long worked = (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000;
-    TRUE(worked >= 5 && worked <= 70);
+    TRUE(worked >= 5 && worked <= passed + 10);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
     pause_ms(60);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);

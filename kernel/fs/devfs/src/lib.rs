@@ -4,6 +4,7 @@
 //! | module | what it decides |
 //! |---|---|
 //! | `memory_devices` | what the devices of major 1 do |
+//! | `messages` | the kernel log as a device |
 //! | [`nodes`] | which nodes there are: drivers add theirs at start-up |
 //! | `file_system` | `devtmpfs`: one tree for all its mounts, with a node for each entry of that list |
 #![cfg_attr(target_os = "none", no_std)]
@@ -13,10 +14,12 @@ extern crate alloc;
 
 mod file_system;
 mod memory_devices;
+mod messages;
 pub mod nodes;
 
 pub use file_system::DeviceTree;
 pub use memory_devices::RandomSource;
+pub use messages::wait_for_message;
 
 /// Registers the memory devices, their nodes and the file system type. Once, at start-up.
 pub fn register(random: RandomSource) {

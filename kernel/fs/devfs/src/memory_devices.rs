@@ -13,6 +13,7 @@ use vfs::inode::Inode;
 use vfs::{Error, Result, allocation};
 
 use crate::file_system::character;
+use crate::messages::Messages;
 use crate::nodes;
 
 const MAJOR: u32 = 1;
@@ -61,7 +62,7 @@ impl DeviceDriver for MemoryDriver {
             ZERO => allocation::arc(Zero)?,
             FULL => allocation::arc(Full)?,
             RANDOM | URANDOM => allocation::arc(Random)?,
-            KMSG => allocation::arc(Messages)?,
+            KMSG => allocation::arc(Messages::new())?,
             _ => return Err(Error::NoDeviceAddress),
         };
         Ok(operations)
@@ -189,31 +190,5 @@ impl FileOperations for Random {
         }
         machine::user_memory::write(argument, &ENTROPY_BITS.to_ne_bytes()).map_err(|_| Error::BadAddress)?;
         Ok(0)
-    }
-}
-
-/// `/dev/kmsg`: lines written go to the kernel log.
-struct Messages;
-
-impl FileOperations for Messages {
-    fn features(&self) -> FileFeatures {
-        FileFeatures::empty()
-    }
-
-    fn read(&self, file: &OpenFile, _position: &mut u64, _sink: &mut Sink<'_>) -> Result<usize> {
-        if file.non_block() { Err(Error::WouldBlock) } else { Ok(0) }
-    }
-
-    fn write(&self, _file: &OpenFile, _position: &mut u64, source: &mut Source<'_>) -> Result<usize> {
-        let mut total = 0;
-        while !source.is_empty() {
-            let mut chunk = [0; CHUNK_BYTES];
-            let count = source.read(&mut chunk).map_err(|_| Error::BadAddress)?;
-            if let Ok(text) = core::str::from_utf8(&chunk[..count]) {
-                log::info!("kmsg: {}", text.trim_end());
-            }
-            total += count;
-        }
-        Ok(total)
     }
 }

@@ -21,6 +21,7 @@ use crate::file::path::UserPath;
 use crate::process::limits::Resource;
 use crate::process::process::Executable;
 use crate::process::table;
+use crate::signal::set::Signal;
 use crate::task::Task;
 
 const AT_FDCWD: i32 = -100;
@@ -117,12 +118,40 @@ fn execute(
     }
     let comm = memory::fallible::try_copy(base_name(&name)).map_err(|_| Errno::ENOMEM)?;
     let program = resolve_scripts(task, file, &name, &mut arguments)?;
-    let prepared = prepare(task, program, &name, comm, &arguments)?;
+    let prepared = prepare(task, program, &name, comm, &arguments);
     drop(arguments);
     drop(name);
-    become_single(task)?;
-    install(task, prepared);
+    match prepared {
+        Ok(prepared) => {
+            become_single(task)?;
+            install(task, prepared);
+        }
+        Err(Failure::Before(errno)) => return Err(errno),
+        Err(Failure::After) => {
+            become_single(task)?;
+            task.process().begin_exit(Signal::SIGSEGV.number().into());
+        }
+    }
     Ok(())
+}
+
+/// Why a program can't be executed.
+enum Failure {
+    /// The old program hears why.
+    Before(Errno),
+    /// Linux finds it out when the old program is gone: the process dies.
+    After,
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Failure {
+        Failure::Before(errno)
+    }
+}
+
+/// A program that can't be mapped is found out late, unless only memory is short.
+fn late(errno: Errno) -> Failure {
+    if errno == Errno::ENOMEM { Failure::Before(errno) } else { Failure::After }
 }
 
 fn base_name(path: &[u8]) -> &[u8] {
@@ -180,24 +209,30 @@ fn prepare(
     name: &[u8],
     comm: Vec<u8>,
     arguments: &Arguments,
-) -> Result<Prepared, Errno> {
+) -> Result<Prepared, Failure> {
     let program = file.parse()?;
     let interpreter = match file.interpreter(&program)? {
         Some(path) => Some(ProgramFile::read(files::for_execution(task, AT_FDCWD, &path, false, true)?)?),
         None => None,
     };
     let guard = ExecutableGuard::new(file.file.inode())?;
+    if program.flawed {
+        return Err(Failure::After);
+    }
     let (credentials, secure) = new_credentials(task, &file)?;
     let fixed = task.no_randomization && !secure;
 
     let space = AddressSpace::new().map_err(|_| Errno::ENOMEM)?;
     space.set_limits(crate::memory::limits_of(task.process(), &credentials));
     let top = image::place_stack(&space, task.process().limit(Resource::Stack), fixed);
-    let main = image::load(&space, &file, &program, false, fixed)?;
+    let main = image::load(&space, &file, &program, false, fixed).map_err(late)?;
     let (entry, interpreter_base) = match &interpreter {
         Some(interpreter) => {
             let parsed = interpreter.parse().map_err(|_| Errno::ELIBBAD)?;
-            let loaded = image::load(&space, interpreter, &parsed, true, fixed)?;
+            if parsed.flawed {
+                return Err(Failure::After);
+            }
+            let loaded = image::load(&space, interpreter, &parsed, true, fixed).map_err(late)?;
             (loaded.entry, loaded.bias)
         }
         None => (main.entry, 0),

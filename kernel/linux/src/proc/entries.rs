@@ -179,7 +179,10 @@ pub(super) fn state_of(process: &Process, thread: Option<&Thread>) -> (char, &'s
         State::Dead => return ('X', "dead"),
         State::Running => {}
     }
-    let Some(thread) = thread else { return ('S', "sleeping") };
+    // Process 1 has no threads; of others that run, the leader may have ended before the rest.
+    let Some(thread) = thread else {
+        return if process.thread_count() == 0 { ('S', "sleeping") } else { ('Z', "zombie") };
+    };
     if thread.stopped.load(Ordering::Relaxed) {
         return ('T', "stopped");
     }

@@ -57,6 +57,13 @@ impl Subject {
         }
     }
 
+    /// The thread whose state is shown; `None`: it has ended, as a leader may before the others.
+    pub(super) fn shown_thread(&self) -> Result<Option<Arc<Thread>>> {
+        let process = self.process()?;
+        let shown = self.tid.unwrap_or(process.pid());
+        if shown == process.pid() && process.leader_is_gone() { Ok(None) } else { self.thread().map(Some) }
+    }
+
     /// Whether it is one thread's directory.
     pub(super) fn is_thread(&self) -> bool {
         self.tid.is_some()
@@ -332,7 +339,8 @@ impl Directory for Threads {
         let tid =
             core::str::from_utf8(name).ok().and_then(|name| name.parse().ok()).ok_or(Error::NotFound)?;
         let process = self.0.process()?;
-        let exists = process.threads().iter().any(|thread| thread.tid() == tid);
+        let exists = process.threads().iter().any(|thread| thread.tid() == tid)
+            || (tid == process.pid() && process.leader_is_gone());
         if exists {
             directory_of(&process, Some(tid)).ok_or(Error::OutOfMemory)
         } else {
@@ -346,6 +354,9 @@ impl Directory for Threads {
         let process = self.0.process()?;
         let mut tids: smallvec::SmallVec<[u32; 8]> =
             process.threads().iter().map(|thread| thread.tid()).filter(|tid| *tid >= from).collect();
+        if process.pid() >= from && process.leader_is_gone() {
+            tids.push(process.pid());
+        }
         tids.sort_unstable();
         let mut next = position;
         for tid in tids {

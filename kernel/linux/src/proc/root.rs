@@ -21,7 +21,8 @@ pub fn register() -> Result<()> {
     procfs::fill_later(|| {
         system()?;
         memory()?;
-        settings::register()
+        settings::register()?;
+        crate::syslog::register()
     });
     sysfs::fill_later(kernel_objects::register);
     Ok(())

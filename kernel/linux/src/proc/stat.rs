@@ -58,6 +58,8 @@ struct Line<'a> {
     terminal: u64,
     foreground: i64,
     flags: u32,
+    /// Page faults: its own, and of children waited for. None needs a device.
+    faults: (u64, u64),
     own: Ticks,
     children: Ticks,
     competition: Competition,
@@ -73,7 +75,7 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Fault counts, wait channel and current registers are not kept: they are shown as 0.
+    /// Faults that need a device, wait channel and current registers are not kept: they are shown as 0.
     fn write(&self, out: &mut Text) {
         let _ = write!(out, "{} (", self.number);
         out.push_bytes(self.name);
@@ -83,7 +85,7 @@ impl Line<'_> {
         };
         let _ = write!(
             out,
-            ") {} {} {} {} {} {} {} 0 0 0 0 {} {} {} {} {priority} {} {} 0 {} {} {} {}",
+            ") {} {} {} {} {} {} {} {} {} 0 0 {} {} {} {} {priority} {} {} 0 {} {} {} {}",
             self.state,
             self.parent,
             self.group,
@@ -91,6 +93,8 @@ impl Line<'_> {
             self.terminal,
             self.foreground,
             self.flags,
+            self.faults.0,
+            self.faults.1,
             self.own.user,
             self.own.system,
             self.children.user,
@@ -156,6 +160,14 @@ fn own_ticks(subject: &Subject, process: &Process, thread: Option<&Thread>) -> T
     Ticks { user: user_ns / NS_PER_TICK, system: system_ns / NS_PER_TICK }
 }
 
+fn faults(subject: &Subject, process: &Process, thread: Option<&Thread>) -> (u64, u64) {
+    let own = match thread.filter(|_| subject.is_thread()) {
+        Some(thread) => thread.faults(),
+        None => process.faults(),
+    };
+    (own, process.children.lock().usage.minor_faults as u64)
+}
+
 fn children_ticks(process: &Process) -> Ticks {
     let usage = process.children.lock().usage;
     let ticks = |time: crate::abi::Timeval| time.to_ns().unwrap_or(0) / NS_PER_TICK;
@@ -189,7 +201,7 @@ fn signals(process: &Process, thread: Option<&Thread>) -> Signals {
 #[inline(never)]
 pub(super) fn stat(subject: &Subject, out: &mut Text) -> Result<()> {
     let process = subject.process()?;
-    let thread = subject.thread().ok();
+    let thread = subject.shown_thread().ok().flatten();
     let thread = thread.as_deref();
     let usage = process.address_space().map(|space| space.usage()).unwrap_or_default();
     let group = process.group();
@@ -208,10 +220,11 @@ pub(super) fn stat(subject: &Subject, out: &mut Text) -> Result<()> {
         terminal,
         foreground,
         flags: if ran_program { FLAG_RANDOMIZE } else { FLAG_RANDOMIZE | FLAG_NO_EXEC },
+        faults: faults(subject, &process, thread),
         own: own_ticks(subject, &process, thread),
         children: children_ticks(&process),
         competition: competition(thread),
-        threads: process.thread_count(),
+        threads: process.visible_threads(),
         start_ticks: process.start_ns() / NS_PER_TICK,
         mapped_bytes: usage.mapped_pages * PAGE_SIZE as u64,
         resident_pages: resident(&usage),
@@ -269,6 +282,7 @@ mod tests {
             terminal: 34816,
             foreground: 8866,
             flags: FLAG_RANDOMIZE,
+            faults: (7, 9),
             own: Ticks { user: 3, system: 4 },
             children: Ticks { user: 5, system: 6 },
             competition: Competition { nice: -5, real_time: 0, policy: 0, processor: 1 },
@@ -297,7 +311,7 @@ mod tests {
             ..Executable::default()
         };
         let text = line(Some(&executable));
-        let expected = "8866 (a (b) c) R 8864 8864 327 34816 8866 4194304 0 0 0 0 3 4 5 6 15 -5 2 0 696863 3133440 408 \
+        let expected = "8866 (a (b) c) R 8864 8864 327 34816 8866 4194304 7 9 0 0 3 4 5 6 15 -5 2 0 696863 3133440 408 \
                         18446744073709551615 4096 8192 99999 0 0 2 4 8 16 0 0 0 17 1 0 0 0 0 0 12288 16384 20480 1 2 3 4 0\n";
         assert_eq!(core::str::from_utf8(text.as_bytes()), Ok(expected));
     }

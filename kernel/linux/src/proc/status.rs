@@ -21,7 +21,7 @@ const PAGE_KIB: u64 = PAGE_SIZE as u64 / 1024;
 #[inline(never)]
 pub(super) fn status(subject: &Subject, out: &mut Text) -> Result<()> {
     let process = subject.process()?;
-    let thread = subject.thread().ok();
+    let thread = subject.shown_thread().ok().flatten();
     let thread = thread.as_deref();
     let credentials = thread.map_or_else(|| process.credentials(), Thread::credentials);
     let number = subject.number()?;
@@ -114,7 +114,7 @@ fn write_signals(process: &Process, thread: Option<&Thread>, credentials: &Crede
     let _ = writeln!(
         out,
         "Threads:\t{}\nSigQ:\t{}/{}",
-        process.thread_count().max(1),
+        process.visible_threads().max(1),
         credentials.account.pending_signals(),
         process.limit(Resource::PendingSignals),
     );

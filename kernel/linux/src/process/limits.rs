@@ -1,5 +1,7 @@
 //! Resource limits (getrlimit(2)).
 
+use alloc::sync::Arc;
+
 use vfs::Capabilities;
 
 use crate::abi::ResourceLimit;
@@ -73,11 +75,15 @@ fn check(resource: usize, old: ResourceLimit, new: ResourceLimit, privileged: bo
     if new.maximum > old.maximum && !privileged { Err(Errno::EPERM) } else { Ok(()) }
 }
 
-/// Tells the address space of its limits.
-fn apply(process: &Process) {
+/// Tells those that keep a limit that it changed.
+fn apply(process: &Arc<Process>, resource: usize) -> Result<(), Errno> {
+    if resource == Resource::Cpu as usize {
+        return crate::timer::watch_processor_limit(process);
+    }
     if let Some(space) = process.address_space() {
         space.set_limits(crate::memory::limits_of(process, &process.credentials()));
     }
+    Ok(())
 }
 
 /// Reads and sets a limit of any process.
@@ -106,7 +112,7 @@ pub fn prlimit64(task: &mut Task, pid: i32, resource: u32, new: u64, old: u64) -
     if let Some(wanted) = wanted {
         check(resource, before, wanted, task.credentials.has(Capabilities::SYS_RESOURCE))?;
         target.set_limit(resource, wanted);
-        apply(&target);
+        apply(&target, resource)?;
     }
     UserPointer::<ResourceLimit>::new(old).write_if_given(&before)?;
     Ok(0)
@@ -131,7 +137,7 @@ pub fn setrlimit(task: &mut Task, resource: u32, limit: u64) -> SysResult {
     };
     check(resource as usize, before, wanted, task.credentials.has(Capabilities::SYS_RESOURCE))?;
     task.process().set_limit(resource as usize, wanted);
-    apply(task.process());
+    apply(task.process(), resource as usize)?;
     Ok(0)
 }
 

@@ -112,6 +112,7 @@ pub struct Process {
     pub(crate) usage_of_ended: SpinLock<ResourceUsage>,
     pub(crate) user_ns_of_ended: AtomicU64,
     pub(crate) system_ns_of_ended: AtomicU64,
+    pub(crate) faults_of_ended: AtomicU64,
     pub(crate) did_exec: AtomicBool,
     pub(crate) is_subreaper: AtomicBool,
     pub(crate) is_dumpable: AtomicU8,
@@ -170,6 +171,7 @@ impl Process {
             usage_of_ended: SpinLock::new(ResourceUsage::default()),
             user_ns_of_ended: AtomicU64::new(0),
             system_ns_of_ended: AtomicU64::new(0),
+            faults_of_ended: AtomicU64::new(0),
             did_exec: AtomicBool::new(false),
             is_subreaper: AtomicBool::new(false),
             is_dumpable: AtomicU8::new(1),
@@ -336,5 +338,23 @@ impl Process {
             system += runtime.system_ns();
         }
         (user, system)
+    }
+
+    /// Page faults of all its threads.
+    pub(crate) fn faults(&self) -> u64 {
+        let threads = self.threads.lock();
+        let living: u64 = threads.iter().map(|thread| thread.faults()).sum();
+        living + self.faults_of_ended.load(Ordering::Relaxed)
+    }
+
+    /// The leader has ended before the other threads: it stays visible as a zombie.
+    pub(crate) fn leader_is_gone(&self) -> bool {
+        let threads = self.threads.lock();
+        !threads.is_empty() && threads.iter().all(|thread| thread.tid() != self.pid)
+    }
+
+    /// How many threads are shown: a leader that ended first counts until the process ends.
+    pub(crate) fn visible_threads(&self) -> usize {
+        self.thread_count() + usize::from(self.leader_is_gone())
     }
 }

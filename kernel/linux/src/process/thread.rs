@@ -47,6 +47,10 @@ pub struct Thread {
     pub(crate) killed: AtomicBool,
     pub(crate) exiting: AtomicBool,
     pub(crate) stopped: AtomicBool,
+    /// Children start as ordinary threads (SCHED_RESET_ON_FORK).
+    pub(crate) resets_on_fork: AtomicBool,
+    /// Page faults so far; written by the thread.
+    faults: AtomicU64,
     /// Copy of the head of its robust list, for get_robust_list.
     pub(crate) robust_list: AtomicU64,
     pub(crate) shared: SpinLock<Shared>,
@@ -67,9 +71,22 @@ impl Thread {
             killed: AtomicBool::new(false),
             exiting: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            resets_on_fork: AtomicBool::new(false),
+            faults: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
             shared: SpinLock::new(shared),
         }
+    }
+
+    /// Counts a page fault; the thread itself calls.
+    pub(crate) fn count_fault(&self) {
+        // Relaxed: nobody else writes, and readers need no order.
+        self.faults.store(self.faults.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Page faults so far.
+    pub(crate) fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
     }
 
     /// Its number.

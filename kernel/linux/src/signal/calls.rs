@@ -121,6 +121,7 @@ pub fn rt_sigtimedwait(task: &mut Task, set: u64, information: u64, timeout: u64
         Some(taken) => taken,
         None => wait_for(task, set, deadline)?,
     };
+    crate::timer::signal_taken(task.process(), &taken);
     if information != 0 {
         UserPointer::<SignalInfoWords>::new(information).write(&taken.to_words())?;
     }

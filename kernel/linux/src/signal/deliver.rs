@@ -37,6 +37,7 @@ pub fn before_user_mode(task: &mut Task, mut restart: Option<Errno>) -> Result<(
         }
         let Some(information) = take(task) else { break };
         let signal = information.signal;
+        crate::timer::signal_taken(task.process(), &information);
         let action = task.process().actions().take_for_delivery(signal);
         if action.handler == IGNORE {
             continue;

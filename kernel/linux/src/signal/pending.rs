@@ -120,8 +120,10 @@ impl Pending {
         found.unwrap_or(SignalInformation::from_process(signal, super::information::SI_USER, 0, 0))
     }
 
-    /// A timer expired again while its signal is pending: its overrun count grows.
-    pub fn add_overrun(&mut self, signal: Signal, id: u32, more: u32) {
+    /// A timer expired again: if its signal is still pending, the overrun count grows. Returns whether that was so. A
+    /// standard signal is pending once, whoever sent it.
+    pub fn add_overrun(&mut self, signal: Signal, id: u32, more: u32) -> bool {
+        let mut found = !signal.is_real_time() && self.set.contains(signal);
         let entries = self.queue.iter_mut().flat_map(|queue| queue.iter_mut());
         for entry in entries.filter(|entry| entry.information.signal == signal) {
             let information = &mut entry.information;
@@ -129,8 +131,10 @@ impl Pending {
                 let overrun =
                     ((information.fields[0] >> 32) as u32).saturating_add(more).min(i32::MAX as u32);
                 information.fields[0] = u64::from(id) | u64::from(overrun) << 32;
+                found = true;
             }
         }
+        found
     }
 
     /// Drops pending instances of the signals in `set`.
@@ -208,6 +212,18 @@ mod tests {
             .add(SignalInformation::from_kernel(Signal::SIGHUP), None)
             .expect("kernel signals need no charge");
         assert_eq!(pending.take(SignalSet::EMPTY).map(|i| i.signal), Some(Signal::SIGSEGV));
+    }
+
+    #[test]
+    fn expiries_add_to_the_overrun_of_their_own_timer_only() {
+        let mut pending = Pending::new();
+        let signal = Signal::new(34).expect("34 is a signal");
+        let charge = || Charge::claim(&account(), 100);
+        pending.add(SignalInformation::timer(signal, 1, 0, 0), charge()).expect("room");
+        assert!(pending.add_overrun(signal, 1, 3));
+        assert!(!pending.add_overrun(signal, 2, 3));
+        assert_eq!(pending.take(SignalSet::EMPTY).map(|taken| taken.fields[0] >> 32), Some(3));
+        assert!(!pending.add_overrun(signal, 1, 1));
     }
 
     #[test]

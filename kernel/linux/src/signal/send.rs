@@ -43,17 +43,13 @@ pub(crate) fn timer_to(
     information: SignalInformation,
 ) -> Result<bool, Errno> {
     let signal = information.signal;
+    let id = information.fields[0] as u32;
+    let more = (information.fields[0] >> 32) as u32 + 1;
     let already = match thread {
-        Some(thread) => thread.pending.lock().set().contains(signal),
-        None => process.signals.lock().pending.set().contains(signal),
+        Some(thread) => thread.pending.lock().add_overrun(signal, id, more),
+        None => process.signals.lock().pending.add_overrun(signal, id, more),
     };
     if already {
-        let id = information.fields[0] as u32;
-        let more = (information.fields[0] >> 32) as u32 + 1;
-        match thread {
-            Some(thread) => thread.pending.lock().add_overrun(signal, id, more),
-            None => process.signals.lock().pending.add_overrun(signal, id, more),
-        }
         return Ok(true);
     }
     let charge = Charge::claim(&process.credentials().account, u64::MAX);

@@ -36,6 +36,7 @@ impl SignalSource for Caller {
             let taken = thread.pending.lock().take(held_back);
             taken.or_else(|| signals.pending.take(held_back))
         }?;
+        crate::timer::signal_taken(thread.process(), &taken);
         let mut record = [0; RECORD_BYTES];
         record.copy_from_slice(taken.to_signalfd().as_bytes());
         Some(record)

@@ -38,6 +38,7 @@ pub fn getrusage(task: &mut Task, who: i32, out: u64) -> SysResult {
             ResourceUsage {
                 user_time: Timeval::from_ns(runtime.user_ns),
                 system_time: Timeval::from_ns(runtime.system_ns()),
+                minor_faults: task.thread.faults() as i64,
                 ..crate::wait::usage_of(task.process())
             }
         }

@@ -100,11 +100,11 @@ impl Ring {
             && last.own
             && last.offset + last.length + odd <= BUFFER_BYTES
         {
-            done = source.read_frame(&last.frame, last.offset + last.length, odd)?;
-            last.length += done;
-            if done < odd {
-                return Ok(done);
+            if source.read_frame(&last.frame, last.offset + last.length, odd)? < odd {
+                return Err(Error::BadAddress);
             }
+            last.length += odd;
+            done = odd;
         }
         while done < wanted && !self.is_full() {
             let frame = match self.take_frame() {
@@ -113,21 +113,16 @@ impl Ring {
                 Err(error) => return Err(error),
             };
             let count = (wanted - done).min(BUFFER_BYTES);
-            let copied = match source.read_frame(&frame, 0, count) {
-                Ok(copied) => copied,
-                Err(_) if done > 0 => return Ok(done),
-                Err(fault) => return Err(fault.into()),
+            // A part of a buffer counts for nothing when the rest can't be read.
+            let whole = source.read_frame(&frame, 0, count).is_ok_and(|copied| copied == count);
+            let pushed = match whole {
+                true => self.push(Buffer { frame, offset: 0, length: count, own: true }),
+                false => Err(Error::BadAddress),
             };
-            if copied == 0 {
-                return Ok(done);
-            }
-            match self.push(Buffer { frame, offset: 0, length: copied, own: true }) {
-                Ok(()) => done += copied,
+            match pushed {
+                Ok(()) => done += count,
                 Err(_) if done > 0 => return Ok(done),
                 Err(error) => return Err(error),
-            }
-            if copied < count {
-                return Ok(done);
             }
         }
         Ok(done)
@@ -140,17 +135,16 @@ impl Ring {
         while wanted > 0 {
             let Some(front) = self.buffers.front() else { break };
             let count = front.length.min(wanted);
-            let copied = match sink.write_frame(&front.frame, front.offset, count) {
-                Ok(copied) => copied,
-                Err(_) if done > 0 => break,
-                Err(fault) => return Err(fault.into()),
-            };
-            self.consume(copied);
-            done += copied;
-            wanted -= copied;
-            if copied < count {
-                break;
+            // As on Linux a buffer that can't be stored as far as wanted stays as it is.
+            if !sink.write_frame(&front.frame, front.offset, count).is_ok_and(|copied| copied == count) {
+                if done > 0 {
+                    break;
+                }
+                return Err(Error::BadAddress);
             }
+            self.consume(count);
+            done += count;
+            wanted -= count;
         }
         Ok(done)
     }
