@@ -20,7 +20,7 @@ struct ProcessFile(Arc<Process>);
 
 impl FileOperations for ProcessFile {
     fn features(&self) -> FileFeatures {
-        FileFeatures::empty()
+        FileFeatures::POLLABLE
     }
 
     fn poll(&self, _file: &OpenFile, table: Option<&mut PollTable<'_>>) -> PollEvents {

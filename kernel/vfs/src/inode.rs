@@ -236,6 +236,7 @@ pub struct InodeHead {
     superblock: Weak<Superblock>,
     /// Copied from the superblock: `stat` needs no pointer chase.
     device: DeviceNumber,
+    block_bytes: u32,
     mode: AtomicU32,
     user: AtomicU32,
     group: AtomicU32,
@@ -290,13 +291,14 @@ impl<O: InodeOperations> Inode<O> {
         attributes: InodeAttributes,
         operations: O,
     ) -> Result<Arc<Self>> {
-        Self::with_time(
-            Arc::downgrade(superblock),
-            superblock.device(),
-            attributes,
-            operations,
-            Timestamp::now(),
-        )
+        let device = superblock.device();
+        let weak = Arc::downgrade(superblock);
+        let mut inode = Self::build(weak, device, attributes, operations, Timestamp::now());
+        let block_bytes = superblock.traits().block_bytes;
+        if block_bytes != 0 {
+            inode.head.block_bytes = block_bytes;
+        }
+        allocation::arc(inode)
     }
 
     /// A new inode whose superblock may still be under construction.
@@ -307,13 +309,24 @@ impl<O: InodeOperations> Inode<O> {
         operations: O,
         time: Timestamp,
     ) -> Result<Arc<Self>> {
-        allocation::arc(Self {
+        allocation::arc(Self::build(superblock, device, attributes, operations, time))
+    }
+
+    fn build(
+        superblock: Weak<Superblock>,
+        device: DeviceNumber,
+        attributes: InodeAttributes,
+        operations: O,
+        time: Timestamp,
+    ) -> Self {
+        Self {
             head: InodeHead {
                 number: attributes.number,
                 kind: attributes.kind,
                 special: attributes.special,
                 superblock,
                 device,
+                block_bytes: machine::address::PAGE_SIZE as u32,
                 mode: AtomicU32::new(attributes.mode & MODE_MASK),
                 user: AtomicU32::new(attributes.user),
                 group: AtomicU32::new(attributes.group),
@@ -332,7 +345,7 @@ impl<O: InodeOperations> Inode<O> {
             },
             lock: sched::RwLock::new(()),
             operations,
-        })
+        }
     }
 }
 
@@ -391,7 +404,7 @@ impl Inode {
             group: head.group(),
             special: head.special,
             size: head.size(),
-            block_size: machine::address::PAGE_SIZE as u32,
+            block_size: head.block_bytes,
             blocks: self.operations.blocks(self),
             accessed: head.accessed.get(),
             modified: head.modified.get(),

@@ -40,7 +40,6 @@ pub mod lock;
 pub mod mount;
 pub mod name;
 pub mod permission;
-pub mod pidfd;
 pub mod pipe;
 pub mod poll;
 pub mod signalfd;

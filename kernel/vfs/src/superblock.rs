@@ -67,6 +67,8 @@ pub struct SuperblockTraits {
     pub no_devices: bool,
     /// Nothing can be executed from it.
     pub no_execute: bool,
+    /// The size that `stat` recommends for transfers; 0: a page. Programs buffer that much.
+    pub block_bytes: u32,
 }
 
 /// One instance of a file system.

@@ -78,8 +78,12 @@ impl FileSystemType for DevPts {
         if let Some(instance) = &*self.instance.lock() {
             return Ok(instance.clone());
         }
-        let traits =
-            SuperblockTraits { volatile: true, no_negative_entries: true, ..SuperblockTraits::default() };
+        let traits = SuperblockTraits {
+            volatile: true,
+            no_negative_entries: true,
+            block_bytes: 1024,
+            ..SuperblockTraits::default()
+        };
         let operations = allocation::boxed(Instance)?;
         let superblock = Superblock::new("devpts", MAGIC, traits, operations, |superblock| {
             let attributes = InodeAttributes {

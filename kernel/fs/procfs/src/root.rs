@@ -144,7 +144,7 @@ impl FileSystemType for ProcFs {
             return Ok(instance.clone());
         }
         let root = Node::directory(allocation::arc(Root)?);
-        let traits = SuperblockTraits { lookup_only: true, ..TRAITS };
+        let traits = SuperblockTraits { lookup_only: true, block_bytes: 1024, ..TRAITS };
         let superblock = new_superblock("proc", MAGIC, traits, root)?;
         Ok(INSTANCE.call_once(|| superblock).clone())
     }

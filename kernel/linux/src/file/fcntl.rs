@@ -64,7 +64,9 @@ pub fn fcntl(task: &mut Task, descriptor: i32, command: u32, argument: u64) -> S
         F_SETOWN | F_GETOWN | F_SETSIG | F_GETSIG | F_SETOWN_EX | F_GETOWN_EX => {
             owner(&file, command, argument)
         }
-        F_SETLEASE | F_GETLEASE => Err(Errno::EINVAL),
+        F_SETLEASE => Err(Errno::EINVAL),
+        // There are no leases, so nobody has one.
+        F_GETLEASE => Ok(F_UNLCK as usize),
         F_SETPIPE_SZ => {
             let pipe = file.operations().pipe().ok_or(Errno::EBADF)?;
             let privileged = task.credentials.file.has(Capabilities::SYS_RESOURCE);

@@ -70,6 +70,9 @@ pub fn vmsplice(task: &mut Task, descriptor: i32, list: u64, count: usize, flags
     }
     let file = task.usable_file(descriptor)?;
     let ranges = read_vectors(list, count)?;
+    if ranges.iter().all(|range| range.length == 0) {
+        return Ok(0);
+    }
     let result = if file.flags().writable() {
         let mut source = Source::user_list(&ranges);
         vfs::pipe::vmsplice(&file, UserMemory::Into(&mut source))

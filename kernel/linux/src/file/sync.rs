@@ -48,7 +48,9 @@ pub fn sync_file_range(task: &mut Task, descriptor: i32, offset: i64, length: i6
         FileKind::Regular | FileKind::BlockDevice | FileKind::Directory => {}
         _ => return Err(Errno::ESPIPE),
     }
-    file.sync(true)?;
+    if file.inode().operations().cache().is_some() {
+        file.sync(true)?;
+    }
     Ok(0)
 }
 

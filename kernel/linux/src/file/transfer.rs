@@ -136,6 +136,11 @@ pub fn read_vectors(list: u64, count: usize) -> Result<Vec<UserRange>, Errno> {
 pub fn readv(task: &mut Task, descriptor: i32, list: u64, count: usize) -> SysResult {
     let file = task.usable_file(descriptor)?;
     let ranges = read_vectors(list, count)?;
+    file.check_readable()?;
+    if ranges.iter().all(|range| range.length == 0) {
+        // Unlike `read` of nothing, which some files refuse; but what can't be read at all is refused here, too.
+        return if file.object::<vfs::epoll::Epoll>().is_some() { Err(Errno::EINVAL) } else { Ok(0) };
+    }
     Ok(file.read(&mut Sink::user_list(&ranges))?)
 }
 

@@ -121,6 +121,10 @@ impl OpenFile {
             return Ok(0);
         }
         self.check_seekable()?;
+        let is_plain = matches!(target, SeekFrom::Start(_) | SeekFrom::Current(_));
+        if self.inode().kind == FileKind::Directory && !is_plain {
+            return Err(Error::Invalid);
+        }
         self.with_position(|position| {
             let new = self.operations().seek(self, *position, target)?;
             *position = new;
@@ -165,11 +169,11 @@ impl OpenFile {
     /// `getdents64`: lists from the position on until the sink is full. `EINVAL` when not even one entry fits is the
     /// caller's to report.
     pub fn read_directory(self: &Arc<Self>, sink: &mut dyn DirectorySink) -> Result<ReadDirectory> {
-        self.check_readable()?;
         let inode = self.inode();
         if inode.kind != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
+        self.check_readable()?;
         let mut counting = Counting { sink, outcome: ReadDirectory { entries: 0, full: false } };
         self.with_position(|position| {
             let _shared = inode.lock().read();

@@ -41,6 +41,7 @@ pub const TRAITS: SuperblockTraits = SuperblockTraits {
     lookup_only: false,
     no_devices: true,
     no_execute: true,
+    block_bytes: 0,
 };
 
 /// A file system with this root; `traits` are [`TRAITS`] or stricter.

@@ -64,7 +64,7 @@ pub fn splice(
                 return Err(Error::IllegalSeek);
             }
             check_offset(output, output_offset.as_deref().copied())?;
-            if output.flags().contains(OpenFlags::APPEND) {
+            if output.flags().contains(OpenFlags::APPEND) || output.inode().kind == FileKind::Anonymous {
                 return Err(Error::Invalid);
             }
             pipe_to_file(from, output, output_offset, length, non_block || input.non_block())
@@ -352,7 +352,6 @@ pub fn copy_file_range(
     output_offset: Option<&mut u64>,
     length: usize,
 ) -> Result<usize> {
-    check_ends(input, output)?;
     for file in [input, output] {
         match file.inode().kind {
             FileKind::Regular => {}
@@ -360,8 +359,12 @@ pub fn copy_file_range(
             _ => return Err(Error::Invalid),
         }
     }
+    check_ends(input, output)?;
     if output.flags().contains(OpenFlags::APPEND) {
         return Err(Error::BadDescriptor);
+    }
+    if !input.inode().same_superblock(output.inode()) {
+        return Err(Error::CrossDevice);
     }
     let length = length.min(TRANSFER_MAX);
     let from = input_offset.as_deref().copied().unwrap_or(input.position());
