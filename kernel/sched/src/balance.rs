@@ -91,8 +91,8 @@ pub(crate) fn pull_last() -> bool {
     pulled
 }
 
-/// A thread was queued behind another one: wakes an idle CPU that it may use, which then pulls it or another one. The caller holds the
-/// lock of that queue, and has published its count.
+/// A thread was queued behind another one: wakes an idle CPU that it may use, which then pulls it or another one. The caller has
+/// published that queue's count.
 pub(crate) fn call_idle(allowed: CpuSet) {
     // The published count is before the look; pairs with the fence in `pull_last`.
     fence(Ordering::SeqCst);

@@ -29,6 +29,10 @@ pub(crate) struct Cpu {
     pub(crate) slice_end_ns: AtomicU64,
     /// What other CPUs want this one to do. They set bits, it takes them.
     pub(crate) requests: AtomicU32,
+    /// How many [`WakeBatch`]es are open. Written by this CPU only; an interrupt that nests restores it.
+    batches: AtomicU32,
+    /// CPUs that get their interrupt at the end of the outermost batch. Written by this CPU and its interrupts.
+    deferred: cpu::AtomicCpuSet,
     /// The thread that was just switched away from. Written by this CPU during a switch.
     pub(crate) previous: AtomicPtr<Thread>,
     /// The thread whose user registers were loaded last; for comparison only. Written by this CPU.
@@ -47,6 +51,8 @@ static CPUS: PerCpu<Cpu> = per_cpu!(Cpu {
     occupancy: AtomicU32::new(0),
     slice_end_ns: AtomicU64::new(NO_SLICE_END),
     requests: AtomicU32::new(0),
+    batches: AtomicU32::new(0),
+    deferred: cpu::AtomicCpuSet::new(CpuSet::EMPTY),
     previous: AtomicPtr::new(core::ptr::null_mut()),
     registers_owner: AtomicPtr::new(core::ptr::null_mut()),
     uninterruptible: AtomicU32::new(0),
@@ -70,6 +76,12 @@ impl Cpu {
     /// The data of all CPUs that may have any.
     pub(crate) fn all() -> impl Iterator<Item = &'static Cpu> {
         CPUS.iter()
+    }
+
+    /// Those that get their interrupt at the end of this CPU's batch.
+    #[cfg(test)]
+    pub(crate) fn deferred_cpus(&self) -> CpuSet {
+        self.deferred.load(Ordering::Relaxed)
     }
 
     /// How unwelcome another fair thread is here; see [`RunQueue::crowd`].
@@ -105,6 +117,52 @@ pub(crate) fn request(target: CpuId, what: u32) {
     // Release: the handler sees what the caller did before. One interrupt serves all bits that it finds.
     let before = Cpu::of(target).requests.fetch_or(what, Ordering::Release);
     if before & what != what {
+        let this = Cpu::this();
+        if this.batches.load(Ordering::Relaxed) == 0 {
+            ipi::send(target, Ipi::Reschedule);
+        } else {
+            this.deferred.insert(target, Ordering::Relaxed);
+        }
+    }
+}
+
+/// While it lives, wake-ups by this CPU interrupt no other one; they all do at its end. Make it before locking what the woken threads
+/// will want: sending an interrupt takes long, in a virtual machine more than all the rest, and who is woken by it would find the
+/// lock held. Preemption is off meanwhile.
+#[must_use = "the batch ends when this is dropped"]
+pub struct WakeBatch {
+    _preemption: preempt::PreemptGuard,
+}
+
+impl WakeBatch {
+    /// Begins a batch, or continues the one that there is.
+    #[inline]
+    pub fn begin() -> Self {
+        let batch = Self { _preemption: preempt::disable() };
+        let batches = &Cpu::this().batches;
+        batches.store(batches.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        batch
+    }
+}
+
+impl Drop for WakeBatch {
+    #[inline]
+    fn drop(&mut self) {
+        let this = Cpu::this();
+        let open = this.batches.load(Ordering::Relaxed) - 1;
+        this.batches.store(open, Ordering::Relaxed);
+        // An interrupt that comes from here on sends its own.
+        if open == 0 && !this.deferred.load(Ordering::Relaxed).is_empty() {
+            send_deferred(this);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn send_deferred(this: &Cpu) {
+    for target in this.deferred.load(Ordering::Relaxed).iter() {
+        this.deferred.remove(target, Ordering::Relaxed);
         ipi::send(target, Ipi::Reschedule);
     }
 }

@@ -105,7 +105,7 @@ fn dispatch(reason: Reason) {
     queue.update_current(now_ns);
     // SAFETY: the running thread is alive.
     let previous = unsafe { &*queue.current() };
-    let stays = keep_previous(cpu, queue, previous, reason);
+    let stays = keep_previous(cpu, queue, previous, reason, now_ns);
     let next = choose(queue, stays, reason == Reason::Parked, now_ns);
     if ptr::eq(next, previous) {
         if queue.slice_end_ns() <= now_ns || queue.slice_end_ns() == NO_SLICE_END {
@@ -123,7 +123,7 @@ fn dispatch(reason: Reason) {
 }
 
 /// Decides whether the running thread stays runnable here; takes it off the queue's books if not.
-fn keep_previous(cpu: &Cpu, queue: &mut RunQueue, previous: &Thread, reason: Reason) -> bool {
+fn keep_previous(cpu: &Cpu, queue: &mut RunQueue, previous: &Thread, reason: Reason, now_ns: u64) -> bool {
     if queue.is_idle() {
         return false;
     }
@@ -134,6 +134,7 @@ fn keep_previous(cpu: &Cpu, queue: &mut RunQueue, previous: &Thread, reason: Rea
         if blocked.uninterruptible {
             cpu.uninterruptible.fetch_add(1, Ordering::Relaxed);
         }
+        previous.entity.note_sleep(now_ns);
         queue.deactivate_current();
         return false;
     }

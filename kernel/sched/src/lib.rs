@@ -49,6 +49,7 @@ mod wait_queue;
 pub mod work;
 
 pub use completion::Completion;
+pub use cpu::WakeBatch;
 pub use dispatch::{abandon_current, exit_current, schedule, set_death_hook, yield_now};
 pub use mutex::{Mutex, MutexGuard};
 pub use policy::{Nice, Policy};

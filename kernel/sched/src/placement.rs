@@ -1,12 +1,16 @@
 //! Which CPU a thread that becomes runnable goes to, and the wake-up itself.
 //!
 //! A waking thread goes to its previous CPU if that idles, else to any idle CPU of its affinity, else back to its
-//! previous CPU, or, if it is a real-time thread that would have to wait there, to the one that runs the least urgent thread. A waker that is about to sleep says so (a *synchronous* wake-up): if it is alone on its CPU the thread
-//! comes there, which saves the interrupt and the other CPU's way out of idling. A new thread goes to an idle CPU, else to the
-//! one with the smallest crowd (`policy::crowd`).
+//! previous CPU, or, if it is a real-time thread that would have to wait there, to the one that runs the least urgent
+//! thread. A new thread goes to an idle CPU, else to the one with the smallest crowd (`policy::crowd`).
 //!
-//! A thread that nevertheless comes to queue behind another one while a CPU idles (it was bound to its CPU until now, or that CPU began to idle
-//! at the same time) makes the idle CPU come and pull (`balance`).
+//! A waker that is about to sleep (a *synchronous* wake-up) and is alone on its CPU takes the thread there, which saves the
+//! interrupt and the other CPU's way out of idling. Some wakers say so; others are taken at their habit: a thread whose last
+//! wake-ups were each followed by its own sleep will do so again (`Entity::hands_over`). Two threads that take turns over a
+//! pipe or a futex thus come to share a CPU.
+//!
+//! A thread that nevertheless comes to queue behind another one while a CPU idles (it was bound to its CPU until now, or
+//! that CPU began to idle at the same time) makes the idle CPU come and pull (`balance`).
 //!
 //! An idle CPU is claimed by taking its bit out of the idle set, so that n wake-ups in a row find n different CPUs.
 //!
@@ -15,7 +19,7 @@
 use core::sync::atomic::Ordering;
 
 use machine::cpu::{self, CpuId, CpuSet};
-use machine::{preempt, time};
+use machine::{interrupt, preempt, time};
 
 use crate::balance;
 use crate::cpu::{Cpu, IDLE, REQUEST_ARM, REQUEST_RESCHEDULE, request};
@@ -43,14 +47,29 @@ pub(crate) fn wake(thread: &Thread, mode: WakeMode) -> bool {
             if uninterruptible {
                 Cpu::this().uninterruptible.fetch_sub(1, Ordering::Relaxed);
             }
-            enqueue(thread, Activation::Wakeup, mode.synchronous);
+            let waker = waker();
+            let synchronous = mode.synchronous || waker.is_some_and(|waker| waker.entity.hands_over());
+            let now_ns = enqueue(thread, Activation::Wakeup, synchronous);
+            if let Some(waker) = waker {
+                waker.entity.note_wake(now_ns);
+            }
             true
         }
     }
 }
 
-/// Puts a thread that the caller has claimed on a run queue. The caller cannot migrate.
-pub(crate) fn enqueue(thread: &Thread, reason: Activation, synchronous: bool) {
+/// The thread that wakes another one, unless an interrupt does. The caller cannot migrate.
+#[inline(always)]
+fn waker() -> Option<&'static Thread> {
+    if interrupt::in_interrupt() {
+        return None;
+    }
+    // SAFETY: the word is null or the running thread, which stays alive and here while preemption is off.
+    unsafe { (cpu::thread_word() as *const Thread).as_ref() }
+}
+
+/// Puts a thread that the caller has claimed on a run queue. The caller cannot migrate. Returns the time.
+pub(crate) fn enqueue(thread: &Thread, reason: Activation, synchronous: bool) -> u64 {
     let allowed = allowed_cpus(thread);
     let last = thread.cpu();
     // Acquire: pairs with the Release at the end of the thread's last switch.
@@ -66,7 +85,7 @@ pub(crate) fn enqueue(thread: &Thread, reason: Activation, synchronous: bool) {
             _ => place_woken(thread, last, allowed, synchronous),
         }
     };
-    activate_on(thread, target, reason, synchronous);
+    activate_on(thread, target, reason, synchronous)
 }
 
 /// The CPUs of the thread's affinity that are online; all online ones if there is none such.
@@ -134,7 +153,7 @@ pub(crate) fn less_urgent(policy: Policy, candidates: CpuSet) -> Option<CpuId> {
 
 /// Puts a claimed thread on the run queue of `target` and tells that CPU what follows. If the thread has to queue there, and not only
 /// until a synchronous waker sleeps, an idle CPU is called to help.
-fn activate_on(thread: &Thread, target: CpuId, reason: Activation, synchronous: bool) {
+fn activate_on(thread: &Thread, target: CpuId, reason: Activation, synchronous: bool) -> u64 {
     let cpu = Cpu::of(target);
     let mut queue = cpu.queue.lock();
     thread.set_cpu(target);
@@ -142,19 +161,26 @@ fn activate_on(thread: &Thread, target: CpuId, reason: Activation, synchronous: 
     let now_ns = time::now_ns();
     queue.update_current(now_ns);
     let preempts = queue.activate(thread, reason);
-    let wanted = if preempts {
+    let mut wanted = if preempts {
         REQUEST_RESCHEDULE
     } else if queue.slice_end_ns() == NO_SLICE_END && queue.start_slice(now_ns) {
         REQUEST_ARM
     } else {
         0
     };
+    let waits = queue.count() > 1 && !preempts && !synchronous;
     cpu.publish(&queue);
-    // Still under the lock: this CPU must be the one that the request is judged on.
+    if wanted != 0 && target == cpu::current() {
+        request(target, wanted);
+        wanted = 0;
+    }
+    drop(queue);
+    // Without the lock, which the other CPU wants as soon as it is interrupted.
     if wanted != 0 {
         request(target, wanted);
     }
-    if queue.count() > 1 && !preempts && !synchronous {
+    if waits {
         balance::call_idle(allowed_cpus(thread));
     }
+    now_ns
 }

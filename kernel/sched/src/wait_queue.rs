@@ -22,6 +22,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use sync::{IrqSpinLock, Once};
 
+use crate::cpu::WakeBatch;
 use crate::placement::{self, WakeMode};
 use crate::thread::{Thread, current};
 use crate::timer;
@@ -317,6 +318,7 @@ impl WaitQueue {
     }
 
     fn wake_up_to(&self, mut count: usize, mode: WakeMode) {
+        let _batch = WakeBatch::begin();
         if let Some(pollers) = self.pollers.get() {
             for entry in pollers.wakers.lock().iter() {
                 entry.0.wake();

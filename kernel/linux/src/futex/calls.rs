@@ -6,7 +6,7 @@ use machine::address::UserAddr;
 use machine::fault::Access;
 use machine::time::now_ns;
 use machine::user_memory;
-use sched::WaitError;
+use sched::{WaitError, WakeBatch};
 
 use super::key::Key;
 use super::queue::{self, Waiter, withdraw};
@@ -157,6 +157,7 @@ fn wake(task: &Task, address: u64, shared: bool, bitset: u32, count: u32) -> Sys
         return Err(Errno::EINVAL);
     }
     let key = Key::of(task, address, shared)?;
+    let _batch = WakeBatch::begin();
     // As in Linux, "at most 0" still means one.
     Ok(queue::lock(&key).wake(&key, bitset, count.max(1) as usize))
 }
@@ -267,6 +268,7 @@ fn wake_operation(
     let two = Key::of(task, second, shared)?;
     let target = UserAddr::new(second);
     for _ in 0..FAULT_TRIES {
+        let batch = WakeBatch::begin();
         let woken = queue::with_both(&one, &two, |first, other| {
             let old = exchange(target, &operation)?;
             let mut woken = first.wake(&one, MATCH_ANY, count as usize);
@@ -275,6 +277,7 @@ fn wake_operation(
             }
             Some(woken)
         });
+        drop(batch);
         if let Some(woken) = woken {
             return Ok(woken);
         }

@@ -3,13 +3,14 @@
 //! A waiter is in at most one queue, that of the bucket its `bucket` field names; both change under the bucket's lock
 //! (of both buckets, in order of their index, for a requeue). Who takes a waiter out of its queue to wake it sets `woken` first and
 //! then wakes the thread; the waiter never touches the queue again. A waiter that gives up (signal, timeout) takes itself out;
-//! if it finds itself gone it was woken and reports success.
+//! if it finds itself gone it was woken and reports success. Other CPUs are interrupted only after the bucket is unlocked
+//! ([`WakeBatch`]): who is woken often wants it at once.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use sched::ThreadRef;
+use sched::{ThreadRef, WakeBatch};
 use sync::{SpinLock, SpinLockGuard};
 
 use super::key::Key;
@@ -151,6 +152,7 @@ pub(super) fn wake_and_requeue(
     requeue: usize,
     permitted: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(usize, usize), Errno> {
+    let _batch = WakeBatch::begin();
     with_both(&from, &to, |first, second| {
         permitted()?;
         let woken = first.wake(&from, u32::MAX, wake);

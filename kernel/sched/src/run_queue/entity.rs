@@ -10,6 +10,14 @@ use intrusive_collections::RBTreeAtomicLink;
 
 use crate::policy::{self, Nice, Policy, WEIGHT_NORMAL};
 
+/// A thread that sleeps within this time of waking another one hands over to it: to run the other one elsewhere, at the
+/// same time, would gain less than waking a halted CPU takes.
+const HANDOVER_NS: u64 = 100_000;
+/// So often in a row, and it will probably do so again.
+const HANDOVER_LIKELY: u32 = 2;
+/// A habit that is older than this is not stronger.
+const HANDOVER_MAX: u32 = 8;
+
 /// The scheduling entity of a thread.
 pub(crate) struct Entity {
     /// Links the thread into a run queue's tree while it is runnable and not running.
@@ -28,6 +36,10 @@ pub(crate) struct Entity {
     runtime_ns: AtomicU64,
     /// How much of its turn a round-robin thread has used.
     turn_used_ns: AtomicU64,
+    /// When the thread woke another one, if it has not slept since; else 0. Written by the CPU that runs it.
+    woke_ns: AtomicU64,
+    /// How much its past says that it sleeps soon after it has woken another one. Written likewise.
+    handover: AtomicU32,
     /// How often it was switched to.
     pub(crate) switches: AtomicU64,
 }
@@ -44,6 +56,8 @@ impl Entity {
             started_ns: AtomicU64::new(0),
             runtime_ns: AtomicU64::new(0),
             turn_used_ns: AtomicU64::new(0),
+            woke_ns: AtomicU64::new(0),
+            handover: AtomicU32::new(0),
             switches: AtomicU64::new(0),
         };
         entity.set_policy(policy, nice);
@@ -96,6 +110,34 @@ impl Entity {
 
     pub(super) fn add_runtime(&self, nanoseconds: u64) {
         self.runtime_ns.store(self.runtime_ns() + nanoseconds, Ordering::Relaxed);
+    }
+
+    /// Whether the thread, which is about to wake another one, will probably sleep soon after.
+    #[inline(always)]
+    pub(crate) fn hands_over(&self) -> bool {
+        self.handover.load(Ordering::Relaxed) >= HANDOVER_LIKELY
+    }
+
+    /// The running thread has woken another one. If it had done so before and not slept since, it is none that hands over.
+    #[inline(always)]
+    pub(crate) fn note_wake(&self, now_ns: u64) {
+        if self.woke_ns.load(Ordering::Relaxed) != 0 {
+            self.handover.store(self.handover.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+        }
+        self.woke_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// The running thread sleeps.
+    #[inline(always)]
+    pub(crate) fn note_sleep(&self, now_ns: u64) {
+        let woke_ns = self.woke_ns.load(Ordering::Relaxed);
+        if woke_ns != 0 {
+            let before = self.handover.load(Ordering::Relaxed);
+            let soon = now_ns.saturating_sub(woke_ns) < HANDOVER_NS;
+            self.handover
+                .store(if soon { (before + 1).min(HANDOVER_MAX) } else { before / 2 }, Ordering::Relaxed);
+            self.woke_ns.store(0, Ordering::Relaxed);
+        }
     }
 
     /// How much of its turn a round-robin thread has used.
@@ -153,6 +195,27 @@ impl Entity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_sleeps_soon_after_waking_others_hands_over_until_it_does_not() {
+        let entity = Entity::new(Policy::Normal, Nice::default());
+        for round in 0..20 {
+            assert_eq!(entity.hands_over(), round >= HANDOVER_LIKELY);
+            entity.note_wake(1_000_000);
+            entity.note_sleep(1_000_000 + HANDOVER_NS / 2);
+        }
+        for _ in 0..3 {
+            entity.note_wake(2_000_000);
+            entity.note_sleep(2_000_000 + HANDOVER_NS);
+        }
+        assert!(!entity.hands_over(), "it goes on computing");
+        for _ in 0..20 {
+            entity.note_sleep(3_000_000);
+        }
+        assert!(!entity.hands_over(), "it sleeps, but wakes nobody before");
+        (0..20).for_each(|_| entity.note_wake(4_000_000));
+        assert!(!entity.hands_over(), "it wakes one after the other");
+    }
 
     #[test]
     fn policy_survives_its_encoding() {

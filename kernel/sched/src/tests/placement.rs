@@ -213,3 +213,41 @@ fn fair_threads_leave_a_real_time_hog_and_real_time_threads_each_other() {
     end(&stop, &threads);
     assert!(fair_left && less_urgent_left, "{fair_left} {less_urgent_left}");
 }
+
+/// Two threads wake each other in turns on the CPUs of the set; returns whether they shared one in the end. Between its wake-up of
+/// the other and its sleep each lets so much virtual time pass.
+fn turns_end_on_one_cpu(cpus: CpuSet, busy_ns: u64) -> bool {
+    const ROUNDS: u32 = 100;
+    let turn = Arc::new((AtomicU32::new(0), [crate::WaitQueue::new(), crate::WaitQueue::new()]));
+    let shared = Arc::new(AtomicU32::new(0));
+    let last = Arc::new(AtomicU32::new(0));
+    let threads: Vec<_> = (0..2)
+        .map(|side| {
+            let (turn, shared, last) = (turn.clone(), shared.clone(), last.clone());
+            let body = move || {
+                for round in 0..ROUNDS {
+                    let (count, queues) = &*turn;
+                    queues[side]
+                        .wait_until_exclusive(|| count.load(Ordering::Acquire) == 2 * round + side as u32);
+                    let here = cpu::current().index() as u32;
+                    let before = last.swap(here, Ordering::Relaxed);
+                    shared.store(u32::from(before == here), Ordering::Relaxed);
+                    count.fetch_add(1, Ordering::Release);
+                    queues[1 - side].wake_one();
+                    machine::hosted::advance(busy_ns);
+                }
+            };
+            let builder = Builder { affinity: cpus, ..Builder::new("turns") };
+            crate::spawn(builder, Box::new(body)).expect("memory for a test's thread")
+        })
+        .collect();
+    eventually(|| threads.iter().all(|thread| thread.state() == RunState::Dead));
+    shared.load(Ordering::Relaxed) == 1
+}
+
+#[test]
+fn threads_that_take_turns_come_to_share_a_cpu() {
+    let machine = boot(3);
+    let cpus = others(&machine).into_iter().map(CpuSet::only).fold(CpuSet::EMPTY, CpuSet::union);
+    assert!(turns_end_on_one_cpu(cpus, 1_000));
+}

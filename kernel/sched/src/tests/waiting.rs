@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use machine::cpu::{self, CpuSet};
+
 use super::{boot, eventually, spawn};
-use crate::{Completion, Interrupted, RunState, WaitError, WaitQueue, current, timer};
+use crate::{Builder, Completion, Interrupted, RunState, WaitError, WaitQueue, WakeBatch, current, timer};
 
 #[derive(Default)]
 struct Gate {
@@ -190,4 +192,34 @@ fn many_wakers_and_sleepers_agree() {
     }
     eventually(|| taken.load(Ordering::SeqCst) == 2_000);
     assert_eq!(tokens.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn batched_wake_ups_reach_other_cpus_at_the_end_of_the_outermost_batch() {
+    let machine = boot(2);
+    let other = machine.cpus().iter().find(|&cpu| cpu != cpu::current()).expect("two CPUs");
+    let wanted = Arc::new((AtomicU32::new(0), WaitQueue::new()));
+    let seen = Arc::new(AtomicU32::new(0));
+    let sleeper = {
+        let (wanted, seen) = (wanted.clone(), seen.clone());
+        let body = move || {
+            wanted.1.wait_until(|| wanted.0.load(Ordering::Acquire) == 1);
+            seen.store(1, Ordering::Release);
+        };
+        let builder = Builder { affinity: CpuSet::only(other), ..Builder::new("sleeper") };
+        crate::spawn(builder, Box::new(body)).expect("memory for a test's thread")
+    };
+    eventually(|| sleeper.state() != RunState::Running && crate::cpu::IDLE.contains(other, Ordering::SeqCst));
+    {
+        let _outer = WakeBatch::begin();
+        wanted.0.store(1, Ordering::Release);
+        wanted.1.wake_all();
+        assert_eq!(
+            crate::cpu::Cpu::this().deferred_cpus(),
+            CpuSet::only(other),
+            "an inner batch sends nothing"
+        );
+    }
+    assert!(crate::cpu::Cpu::of(cpu::current()).deferred_cpus().is_empty());
+    eventually(|| seen.load(Ordering::Acquire) == 1);
 }

@@ -22,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "timing::yield_switches", run: yield_switches },
     Test { name: "timing::pingpong_on_one_processor", run: pingpong_on_one },
     Test { name: "timing::pingpong_on_two_processors", run: pingpong_on_two },
+    Test { name: "timing::pingpong_anywhere", run: pingpong_anywhere },
     Test { name: "timing::threads_start_and_end", run: threads_start_and_end },
     Test { name: "timing::migration_races_wake_ups", run: migration_races_wake_ups },
 ];
@@ -179,7 +180,7 @@ fn pingpong(rounds: u64, first: CpuSet, second: CpuSet) -> Result<u64, super::Fa
                 let mine = 2 * round + side;
                 queues[side as usize].wait_until_exclusive(|| count.load(Ordering::Acquire) == mine);
                 count.store(mine + 1, Ordering::Release);
-                queues[1 - side as usize].wake_one_synchronous();
+                queues[1 - side as usize].wake_one();
             }
         })?);
     }
@@ -202,6 +203,12 @@ fn pingpong_on_two() -> Outcome {
         let each_ns = pingpong(1_000, CpuSet::only(first), CpuSet::only(second))?;
         log::info!("a wake-up of a sleeper on another processor takes {each_ns} ns");
     }
+    Ok(())
+}
+
+fn pingpong_anywhere() -> Outcome {
+    let each_ns = pingpong(10_000, cpu::online(), cpu::online())?;
+    log::info!("a wake-up and switch of threads that may be anywhere takes {each_ns} ns");
     Ok(())
 }
 
