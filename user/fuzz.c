@@ -254,11 +254,13 @@ static void prepare(const char *jail, int nobody)
     if (adjustment >= 0 && write(adjustment, "1000", 4) == 4)
         close(adjustment);
     set_limits();
-    if (chroot(jail) < 0 || chdir("/work") < 0)
-        _exit(1);
+    /* Not the one in the jail, which others may have taken away. */
     int null = open("/dev/null", O_RDWR);
     for (int fd = 0; fd < (tracing ? 2 : 3); fd++)
-        dup2(null, fd);
+        if (dup2(null, fd) < 0)
+            _exit(1);
+    if (chroot(jail) < 0 || chdir("/work") < 0)
+        _exit(1);
     if (nobody) {
         setresgid(65534, 65534, 65534);
         setresuid(65534, 65534, 65534);
@@ -390,6 +392,28 @@ static void kill_children(void)
         closedir(folder);
 }
 
+/* Who does not die: number, name, state, what it waits in. */
+static void show_children(void)
+{
+    DIR *folder = opendir("/proc");
+    struct dirent *entry;
+    while (folder && (entry = readdir(folder))) {
+        char name[300];
+        snprintf(name, sizeof name, "/proc/%d/stat", atoi(entry->d_name));
+        const char *text = atoi(entry->d_name) > 1 ? get_text(name) : "";
+        const char *end = strrchr(text, ')');
+        if (!end || atoi(end + 4) != getpid())
+            continue;
+        printf("%s", text);
+        snprintf(name, sizeof name, "/proc/%d/syscall", atoi(entry->d_name));
+        printf("%s", get_text(name));
+        snprintf(name, sizeof name, "/proc/%d/status", atoi(entry->d_name));
+        printf("%s", get_text(name));
+    }
+    if (folder)
+        closedir(folder);
+}
+
 /* Kills and reaps everything a victim left; false when something does not die. */
 static int clear_away(pid_t child)
 {
@@ -449,6 +473,7 @@ static int worker(int me, uint64_t seed, int nobody, long long until_ms)
         signalled += WIFSIGNALED(status) && found != 0;
         if (!clear_away(child)) {
             printf("FAILED: worker %d: what batch %llu left does not die\n", me, (unsigned long long)batch_seed);
+            show_children();
             progress("fuzz worker %d: what batch %llu left does not die", me, (unsigned long long)batch_seed);
             return 1;
         }
@@ -477,6 +502,15 @@ static void phase(const char *who, uint64_t seed, long seconds)
     while (wait(&status) > 0)
         EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a worker: %s", how_ended(status));
     EXPECT(kill_user(65534), "processes of nobody live on");
+}
+
+static void show_memory(const char *when)
+{
+    static const char *const names[] = { "MemFree", "Slab", "Shmem", "AnonPages", "KernelStack", "PageTables" };
+    printf("%s:", when);
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+        printf(" %s %ld", names[i], figure("/proc/meminfo", names[i]));
+    printf(" KiB\n");
 }
 
 static void report(void)
@@ -525,6 +559,7 @@ int main(int count, char **words)
     uint64_t seed = count > 2 ? strtoull(words[2], NULL, 0) : 0;
     if (seed == 0)
         syscall(SYS_getrandom, &seed, sizeof seed, 0);
+    show_memory("before");
     long before = free_kib();
     if (count <= 3)
         phase("root and nobody", seed, seconds);
@@ -532,6 +567,7 @@ int main(int count, char **words)
         phase(words[i], seed + (uint64_t)i, seconds);
     report();
     memory_is_back("fuzz", before);
+    show_memory("after");
     REAP(CHILD(execl("/abi/hello", "hello", "alive", NULL)));
     return verdict_failed;
 }

@@ -294,6 +294,9 @@ pub fn mincore(task: &mut Task, address: u64, length: u64, out: u64) -> SysResul
         return Err(Errno::EINVAL);
     }
     while done < pages {
+        if task.thread.is_killed() {
+            return Err(Errno::EINTR);
+        }
         let count = (pages - done).min(CHUNK as u64) as usize;
         let mut chunk = [0; CHUNK];
         let mut at = 0;

@@ -55,6 +55,7 @@ static DONE: WaitQueue = WaitQueue::new();
 /// Registers the policy. Once, at start-up.
 pub fn install() {
     memory::oom::set_policy(relieve);
+    memory::oom::set_dying_check(is_dying);
 }
 
 /// What one user runs in one process group.

@@ -42,6 +42,22 @@ pub(crate) fn invoke() -> Relief {
     policy()
 }
 
+/// A `fn() -> bool`, or null. Set at start-up.
+static DYING: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Sets what tells whether the calling thread is marked to end: then what takes long for its own sake is given up.
+pub fn set_dying_check(check: fn() -> bool) {
+    // Release: pairs with the Acquire in `caller_is_dying`.
+    DYING.store(check as *mut (), Release);
+}
+
+/// Whether the calling thread is marked to end.
+pub(crate) fn caller_is_dying() -> bool {
+    let pointer = DYING.load(Acquire);
+    // SAFETY: a non-null pointer was made from a `fn() -> bool` in `set_dying_check`, the only writer.
+    !pointer.is_null() && unsafe { core::mem::transmute::<*mut (), fn() -> bool>(pointer)() }
+}
+
 /// Notes that the policy killed so many processes.
 pub fn note_kills(processes: u64) {
     KILLS.fetch_add(processes, Relaxed);

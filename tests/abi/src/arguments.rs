@@ -19,7 +19,8 @@ usage: abi-tests [OPTIONS] [FILTER...]
                      ./starling run DIR -- /abi/bin/NAME
   --starling PATH    the command to run (default: ./starling at the top of the project)
   --repeat N         run every chosen case N times
-A FILTER chooses the cases whose name contains it; =NAME chooses exactly one.";
+A FILTER chooses the cases whose name contains it; =NAME chooses exactly one, and runs it
+with all the numbers of CPUs given.";
 
 /// The parsed command line.
 #[derive(Debug, Default)]
@@ -65,8 +66,12 @@ impl Arguments {
 
     /// Whether the command line chooses this case.
     pub(crate) fn wants(&self, case: &Case) -> bool {
-        let exact = self.filters.iter().any(|filter| filter.strip_prefix('=') == Some(&case.name));
-        (exact || !case.long || self.long) && self.wants_name(&case.name)
+        (self.names(case) || !case.long || self.long) && self.wants_name(&case.name)
+    }
+
+    /// Whether the command line names exactly this case: then it runs with whatever numbers of CPUs are given.
+    pub(crate) fn names(&self, case: &Case) -> bool {
+        self.filters.iter().any(|filter| filter.strip_prefix('=') == Some(&case.name))
     }
 
     /// The numbers of CPUs that a case runs with. A VM for a single case costs most, so those get one size by default.
@@ -77,7 +82,8 @@ impl Arguments {
             (false, true) => &[2],
             (false, false) => &[1, 4],
         };
-        usual.iter().copied().filter(|cpus| case.runs_on(*cpus)).collect()
+        let asked_for = !self.cpus.is_empty() && self.names(case);
+        usual.iter().copied().filter(|cpus| asked_for || case.runs_on(*cpus)).collect()
     }
 
     /// Whether known differences count as failures: in the long campaign, and for what is asked for by name.

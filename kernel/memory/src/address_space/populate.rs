@@ -32,10 +32,15 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Touches all pages of a range with one kind of access.
+    /// Touches all pages of a range with one kind of access. A program may ask for terabytes: its end cuts that short.
     pub(super) fn touch(&self, range: Range<u64>, access: Access) -> Result<(), FaultError> {
+        /// Pages touched between two looks whether the program shall end.
+        const LOOK_EVERY_BYTES: u64 = 64 * PAGE_SIZE as u64;
         let mut address = range.start;
         while address < range.end {
+            if (address - range.start).is_multiple_of(LOOK_EVERY_BYTES) && crate::oom::caller_is_dying() {
+                return Err(FaultError::OutOfMemory);
+            }
             self.fault(UserAddr::new(address), access)?;
             address += PAGE_SIZE as u64;
         }

@@ -9,6 +9,10 @@ use crate::machine::Repository;
 /// How long the long campaign may take.
 const LONG_LIMIT: Duration = Duration::from_secs(3 * 3600);
 
+/// Machines, numbers of CPUs and memory for short bouts of the fuzzers; the long ones are programs of the campaign.
+const ENEMIES: [(&str, &str, &str); 3] =
+    [("q35", "8", "512M"), ("q35", "1", "64M"), ("microvm", "2", "128M")];
+
 /// The steps of this group.
 pub(super) fn steps(repository: &Repository, long: bool) -> Vec<Step> {
     let step = |name: &str, package: &str| {
@@ -20,5 +24,28 @@ pub(super) fn steps(repository: &Repository, long: bool) -> Vec<Step> {
         let step = Step::new(name, tests, tally::closing_line);
         if long { step.within(LONG_LIMIT) } else { step }
     };
-    vec![step("the command", "command-tests"), step("programs", "abi-tests")]
+    let mut steps = vec![step("the command", "command-tests"), step("programs", "abi-tests")];
+    if long {
+        steps.extend(ENEMIES.map(|machine| enemies(repository, machine)));
+    }
+    steps
+}
+
+/// Hostile programs on a machine that the other campaigns do not use; as root and as nobody, with new seeds every time.
+fn enemies(repository: &Repository, (machine, cpus, memory): (&str, &str, &str)) -> Step {
+    let mut tests = repository.cargo("run");
+    tests.args([
+        "--quiet",
+        "--package",
+        "abi-tests",
+        "--",
+        "--machine",
+        machine,
+        "--cpus",
+        cpus,
+        "--memory",
+        memory,
+    ]);
+    tests.args(["--repeat", "3", "=fuzz", "=elf_mutations"]);
+    Step::new(format!("enemies on {machine} with {cpus} CPUs and {memory}"), tests, tally::closing_line)
 }
