@@ -5,7 +5,6 @@
 //! an interactive shell on the console. Its end is reported to the host, which ends the machine; without a host
 //! link the machine powers itself off.
 
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -257,17 +256,14 @@ fn program_started(outcome: Result<(), Errno>) {
         Ok(()) => link.first_user(),
         Err(errno) => {
             FAILED.call_once(|| ());
-            link.start_failed(errno.number(), &describe(errno));
+            // The host knows what it asked for, and has words for the number.
+            link.start_failed(errno.number(), "");
         }
     }
 }
 
 /// Set when the program could not be executed: the host has been told already, the process's end says nothing new.
 static FAILED: Once<()> = Once::new();
-
-fn describe(errno: Errno) -> String {
-    alloc::format!("{errno:?}")
-}
 
 struct Ended;
 

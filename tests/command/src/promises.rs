@@ -54,7 +54,9 @@ fn endings() -> Vec<Case> {
         Case::script("any status comes through", "exit 213").status(213),
         Case::script("death by signal is 128 and its number", "kill -9 $$").status(137),
         Case::script("death by a signal with a core is the same", "kill -SEGV $$").status(139),
-        Case::new("what does not exist is 127", &["no-such-program"]).status(127).errors(one_line.clone()),
+        Case::new("what does not exist is 127", &["no-such-program"])
+            .status(127)
+            .errors(Expected::LineWith("starling: no-such-program: No such file or directory")),
         Case::new("no such path is 127", &["/bin/none"]).status(127).errors(one_line.clone()),
         Case::new("a directory is 126", &["/etc"]).status(126).errors(one_line.clone()),
         Case::new("a file without the right is 126", &["/etc/passwd"]).status(126).errors(one_line.clone()),

@@ -114,6 +114,32 @@ fn terminal_is_restored_when_a_signal_ends_the_session() {
 }
 
 #[test]
+fn terminal_is_restored_when_a_signal_is_insisted_on() {
+    let mut session = Session::start("window");
+    session.expect("33x101\r\n");
+    // The first ones go to the command, which does not care.
+    while session.child.try_wait().expect("a child").is_none() {
+        session.signal(Signal::TERM);
+    }
+    assert_eq!(session.status(), Some(143));
+    assert!(session.is_cooked(), "the terminal is as it was");
+}
+
+#[test]
+fn terminal_is_restored_when_the_virtual_machine_vanishes() {
+    let mut session = Session::start("window");
+    session.expect("33x101\r\n");
+    assert!(!session.is_cooked());
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", session.child.id()));
+    for child in children.expect("/proc tells").split_whitespace() {
+        let pid = child.parse().ok().and_then(Pid::from_raw).expect("a process id");
+        kill_process(pid, Signal::KILL).expect("the virtual machine is there");
+    }
+    assert_eq!(session.status(), Some(125));
+    assert!(session.is_cooked(), "the terminal is as it was");
+}
+
+#[test]
 fn terminal_is_restored_when_the_kernel_panics() {
     let mut session = Session::start("panic");
     assert_eq!(session.status(), Some(125));

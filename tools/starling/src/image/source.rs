@@ -26,11 +26,15 @@ pub(crate) fn open(image: Option<&Path>, progress: &Progress) -> Outcome<Tree> {
         return default_image::tree(progress);
     };
     let doing = || format!("image {}", path.display());
-    let tree = if std::fs::metadata(path).context(doing)?.is_dir() {
+    let metadata = std::fs::metadata(path).context(doing)?;
+    let tree = if metadata.is_dir() {
         progress.say("reading the image");
         directory::read(path)
-    } else {
+    } else if metadata.is_file() {
         File::open(path).context(doing).and_then(|file| archive(file, progress))
+    } else {
+        // Opening a pipe would wait for its writer; an archive is read at any position, which a pipe or a device does not do.
+        Err(Failure::ours("neither a directory nor a regular file"))
     };
     tree.map_err(|failure| {
         let text = failure.to_string();
@@ -107,6 +111,8 @@ mod tests {
         assert_eq!(failure(b""), "image X: neither a directory nor a tar or cpio archive");
         assert_eq!(failure(b"\xfd7zXZ\0rest"), "image X: compressed with xz: unpack it first");
         assert!(failure(b"\x1f\x8bnonsense").starts_with("image X: the archive is damaged"));
+        let device = open(Some(Path::new("/dev/zero")), &Progress::silent()).expect_err("no image");
+        assert_eq!(device.to_string(), "image /dev/zero: neither a directory nor a regular file");
         let missing = open(Some(Path::new("/nonexistent")), &Progress::silent()).expect_err("is not there");
         assert_eq!(missing.to_string(), "image /nonexistent: No such file or directory");
     }
