@@ -19,7 +19,7 @@ use crate::process::limits::{OPEN_FILES_MAX, Resource};
 use crate::process::{init, table};
 
 /// What never changes, by path.
-const FIXED: [(&str, &str); 30] = [
+const FIXED: [(&str, &str); 32] = [
     ("kernel/ostype", "Linux"),
     ("kernel/osrelease", identity::RELEASE),
     ("kernel/cap_last_cap", "40"),
@@ -36,6 +36,8 @@ const FIXED: [(&str, &str); 30] = [
     ("kernel/ctrl-alt-del", "0"),
     ("kernel/dmesg_restrict", "0"),
     ("kernel/sched_rr_timeslice_ms", "100"),
+    ("kernel/sched_rt_period_us", "1000000"),
+    ("kernel/sched_rt_runtime_us", "950000"),
     ("kernel/random/poolsize", "256"),
     ("kernel/random/entropy_avail", "256"),
     ("vm/swappiness", "60"),

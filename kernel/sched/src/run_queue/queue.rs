@@ -215,7 +215,10 @@ impl RunQueue {
             self.realtime_used_ns += ran_ns;
         }
         if let Policy::RoundRobin(_) = entity.policy() {
-            entity.set_turn_used_ns(entity.turn_used_ns().saturating_add(ran_ns));
+            let used_ns = entity.turn_used_ns().saturating_add(ran_ns);
+            // Who has no equals begins one turn after the other.
+            let alone = self.realtime_count <= 1;
+            entity.set_turn_used_ns(if alone { used_ns % ROUND_ROBIN_SLICE_NS } else { used_ns });
         }
         if self.is_idle() || entity.policy().is_realtime() {
             return;

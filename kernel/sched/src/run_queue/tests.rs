@@ -141,6 +141,22 @@ fn preempted_round_robin_thread_goes_on_with_the_rest_of_its_turn() {
 }
 
 #[test]
+fn lonely_round_robin_thread_has_the_rest_of_a_turn_when_an_equal_comes() {
+    let (mut queue, _idle) = queue();
+    let turns: Vec<_> = ["a", "b"].map(|name| thread(name, Policy::RoundRobin(5), 0)).into();
+    queue.activate(&turns[0], Activation::New);
+    assert_eq!(run_next(&mut queue, 0).as_deref(), Some("a"));
+    queue.update_current(730 * MS);
+    queue.activate(&turns[1], Activation::Wakeup);
+    queue.update_current(790 * MS);
+    queue.end_slice();
+    assert_eq!(run_next(&mut queue, 790 * MS).as_deref(), Some("a"));
+    queue.update_current(800 * MS);
+    queue.end_slice();
+    assert_eq!(run_next(&mut queue, 800 * MS).as_deref(), Some("b"));
+}
+
+#[test]
 fn lowered_real_time_thread_goes_before_its_new_equals_and_a_raised_one_behind() {
     let (mut queue, _idle) = queue();
     let threads: Vec<_> = [("a", 10), ("b", 10), ("high", 20), ("low", 5)]
