@@ -73,7 +73,8 @@ pub fn setsid(task: &mut Task) -> SysResult {
 /// Moves a process into a group of its session.
 #[inline(never)]
 pub fn setpgid(task: &mut Task, pid: i32, group: i32) -> SysResult {
-    if group < 0 {
+    // No group given: the process's number.
+    if group < 0 || (group == 0 && pid < 0) {
         return Err(Errno::EINVAL);
     }
     let me = task.process();

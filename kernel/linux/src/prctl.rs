@@ -28,6 +28,7 @@ const GET_SECUREBITS: u32 = 27;
 const SET_SECUREBITS: u32 = 28;
 const SET_TIMERSLACK: u32 = 29;
 const GET_TIMERSLACK: u32 = 30;
+const MCE_KILL_GET: u32 = 34;
 const SET_CHILD_SUBREAPER: u32 = 36;
 const GET_CHILD_SUBREAPER: u32 = 37;
 const SET_NO_NEW_PRIVS: u32 = 38;
@@ -37,6 +38,8 @@ const SET_THP_DISABLE: u32 = 41;
 const GET_THP_DISABLE: u32 = 42;
 const CAP_AMBIENT: u32 = 47;
 const SET_VMA: u32 = 0x5356_4d41;
+/// What becomes of a process whose memory fails: the system decides.
+const MCE_KILL_DEFAULT: usize = 2;
 const DEFAULT_SLACK_NS: u64 = 50_000;
 
 /// Operations on the calling thread and process.
@@ -85,7 +88,9 @@ pub fn prctl(task: &mut Task, option: u32, second: u64, third: u64, fourth: u64,
         GET_NO_NEW_PRIVS if second == 0 && rest_is_zero => Ok(task.credentials.no_new_privileges.into()),
         GET_TID_ADDRESS => UserPointer::<u64>::new(second).write(&task.clear_tid).map(|()| 0),
         GET_TSC => UserPointer::<u32>::new(second).write(&1).map(|()| 0),
-        GET_SECCOMP | GET_THP_DISABLE => Ok(0),
+        GET_SECCOMP => Ok(0),
+        GET_THP_DISABLE if second == 0 && rest_is_zero => Ok(0),
+        MCE_KILL_GET if second == 0 && rest_is_zero => Ok(MCE_KILL_DEFAULT),
         SET_THP_DISABLE if rest_is_zero => Ok(0),
         // Names of anonymous mappings are a courtesy; without it Linux answers so too.
         SET_VMA => Err(Errno::EINVAL),

@@ -10,6 +10,7 @@ use vfs::Capabilities;
 use crate::abi::{SchedulingAttributes, Timespec};
 use crate::errno::{Errno, SysResult};
 use crate::process::limits::Resource;
+use crate::process::process::Process;
 use crate::process::table;
 use crate::process::thread::Thread;
 use crate::task::Task;
@@ -27,17 +28,17 @@ const PRIORITY_MAX: u32 = 99;
 /// Time slice of SCHED_RR.
 const RR_SLICE_NS: u64 = 100_000_000;
 
-/// Whom a call is about. Process 1 is the kernel's own and has no thread: it is found, reads as an ordinary one, and changes
-/// have no effect on it.
+/// Whom a call is about. A process without a thread of its number (process 1, which is the kernel's own; a zombie; a leader
+/// that ended first) is found, reads as an ordinary one, and changes have no effect on it.
 enum Target {
-    Init,
+    Threadless(Arc<Process>),
     Thread(Arc<Thread>),
 }
 
 impl Target {
     fn thread(&self) -> Option<&Arc<Thread>> {
         match self {
-            Target::Init => None,
+            Target::Threadless(_) => None,
             Target::Thread(thread) => Some(thread),
         }
     }
@@ -65,16 +66,17 @@ fn target(task: &Task, pid: i32) -> Result<Target, Errno> {
         0 => Ok(Target::Thread(task.thread.clone())),
         1.. => match table::thread(pid as u32) {
             Some(thread) => Ok(Target::Thread(thread)),
-            None if pid as u32 == table::INIT => Ok(Target::Init),
-            None => Err(Errno::ESRCH),
+            None => table::process(pid as u32).map(Target::Threadless).ok_or(Errno::ESRCH),
         },
         _ => Err(Errno::EINVAL),
     }
 }
 
 fn may_change(task: &Task, target: &Target) -> Result<(), Errno> {
-    let Some(thread) = target.thread() else { return task.credentials.require(Capabilities::SYS_NICE) };
-    let owner = thread.credentials();
+    let owner = match target {
+        Target::Threadless(process) => process.credentials(),
+        Target::Thread(thread) => thread.credentials(),
+    };
     let me = task.credentials.user.effective;
     if me == owner.user.effective || me == owner.user.real || task.credentials.has(Capabilities::SYS_NICE) {
         Ok(())

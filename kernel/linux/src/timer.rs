@@ -473,7 +473,7 @@ fn notice_of(task: &Task, event: u64, id: u32) -> Result<Notice, Errno> {
 /// Makes a POSIX timer.
 #[inline(never)]
 pub fn timer_create(task: &mut Task, clock: i32, event: u64, out: u64) -> SysResult {
-    let clock = match Clock::from_number(clock)? {
+    let clock = match Clock::to_wait_by(clock)? {
         Clock::Thread(0) => Clock::Thread(task.thread.tid()),
         clock => clock,
     };

@@ -95,14 +95,19 @@ pub fn prlimit64(task: &mut Task, pid: i32, resource: u32, new: u64, old: u64) -
     let target = if pid == 0 {
         task.process().clone()
     } else {
-        let thread = table::thread(pid as u32).ok_or(Errno::ESRCH)?;
-        let (mine, theirs) = (&task.credentials, thread.credentials());
+        let thread = table::thread(pid as u32);
+        let process = match &thread {
+            Some(thread) => thread.process().clone(),
+            None => table::process(pid as u32).ok_or(Errno::ESRCH)?,
+        };
+        let theirs = thread.map_or_else(|| process.credentials(), |thread| thread.credentials());
+        let mine = &task.credentials;
         let same = theirs.user == super::super::credentials::identity::Ids::all(mine.user.real)
             && theirs.group == super::super::credentials::identity::Ids::all(mine.group.real);
         if !same && !mine.has(Capabilities::SYS_RESOURCE) {
             return Err(Errno::EPERM);
         }
-        thread.process().clone()
+        process
     };
     let wanted = match UserPointer::<ResourceLimit>::new(new).given() {
         Some(pointer) => Some(pointer.read()?),

@@ -307,7 +307,10 @@ pub fn tkill(task: &mut Task, tid: i32, number: i32) -> SysResult {
     if tid <= 0 {
         return Err(Errno::EINVAL);
     }
-    send_to_thread(task, &table::thread(tid as u32).ok_or(Errno::ESRCH)?, number)
+    match table::thread(tid as u32) {
+        Some(thread) => send_to_thread(task, &thread, number),
+        None => send_to_ended(task, tid as u32, number),
+    }
 }
 
 /// Sends a signal to a thread of a certain process.
@@ -315,11 +318,17 @@ pub fn tgkill(task: &mut Task, tgid: i32, tid: i32, number: i32) -> SysResult {
     if tid <= 0 || tgid <= 0 {
         return Err(Errno::EINVAL);
     }
-    let thread = table::thread(tid as u32).ok_or(Errno::ESRCH)?;
-    if thread.process().pid() != tgid as u32 {
-        return Err(Errno::ESRCH);
+    match table::thread(tid as u32) {
+        Some(thread) if thread.process().pid() == tgid as u32 => send_to_thread(task, &thread, number),
+        None if tid == tgid => send_to_ended(task, tid as u32, number),
+        _ => Err(Errno::ESRCH),
     }
-    send_to_thread(task, &thread, number)
+}
+
+/// A leader that has ended, and was not waited for, takes any signal, and nothing happens.
+fn send_to_ended(task: &Task, pid: u32, number: i32) -> SysResult {
+    let process = table::process(pid).ok_or(Errno::ESRCH)?;
+    if permitted(task, &process, optional_signal(number)?) { Ok(0) } else { Err(Errno::EPERM) }
 }
 
 fn queue(

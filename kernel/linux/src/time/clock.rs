@@ -47,6 +47,14 @@ pub fn realtime_to_monotonic(ns: u64) -> u64 {
 }
 
 impl Clock {
+    /// The clock of a number, for who wants to wait by it: the raw and the coarse clocks only tell the time.
+    pub fn to_wait_by(number: i32) -> Result<Clock, Errno> {
+        match number {
+            4..=6 => Err(Errno::EOPNOTSUPP),
+            _ => Clock::from_number(number),
+        }
+    }
+
     /// The clock of a number of clock_gettime.
     pub fn from_number(number: i32) -> Result<Clock, Errno> {
         Ok(match number {

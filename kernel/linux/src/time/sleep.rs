@@ -18,7 +18,7 @@ pub fn nanosleep(task: &mut Task, request: u64, remaining: u64) -> SysResult {
 
 /// Sleeps for a time, or until a time, of a clock.
 pub fn clock_nanosleep(task: &mut Task, clock: i32, flags: u32, request: u64, remaining: u64) -> SysResult {
-    let clock = Clock::from_number(clock)?;
+    let clock = Clock::to_wait_by(clock)?;
     if flags & !ABSOLUTE != 0 || matches!(clock, Clock::Thread(_)) {
         return Err(Errno::EINVAL);
     }
