@@ -381,6 +381,7 @@ fn construct_process(
     address_space: Arc<memory::address_space::AddressSpace>,
 ) -> Result<Arc<Process>, Errno> {
     let flags = request.flags;
+    crate::process::family::prepare_for_orphan()?;
     let me = task.process();
     let actions = if flags.contains(CloneFlags::SIGHAND) {
         me.actions()

@@ -15,6 +15,7 @@ use crate::errno::{Errno, SysResult};
 use crate::process::limits::Resource;
 use crate::process::process::Process;
 use crate::process::table;
+use crate::process::thread::Thread;
 use crate::task::Task;
 use crate::user_pointer::{UserPointer, read_bytes};
 
@@ -181,7 +182,7 @@ fn attach_file(task: &Task, request: &mut MapRequest, descriptor: i32, offset: u
     offset.checked_add(request.length).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW)?;
     match file.operations().mapping(&file)? {
         FileMappingKind::Pages(cache) => {
-            let object = crate::exec::mapped_object(&file);
+            let object = crate::exec::mapped_object(&file)?;
             let mapping = FileMapping::new(cache, Some(object));
             let mapping: Arc<FileMapping> =
                 ::memory::fallible::try_arc(mapping).map_err(|_| Errno::ENOMEM)?;
@@ -349,15 +350,16 @@ pub fn mlockall(task: &mut Task, flags: u32) -> SysResult {
         return Err(Errno::EINVAL);
     }
     may_lock(task)?;
+    let threads = task.process().threads()?;
     task.address_space.lock_all(flags).map_err(errno_of)?;
-    lock_kernel_stacks(task, true);
+    lock_kernel_stacks(&threads, true);
     Ok(0)
 }
 
 /// A program that locks its memory wants no delays by page faults: its threads' kernel stacks get all their pages, too.
 /// Threads that it makes later share the fate of the one that makes them.
-fn lock_kernel_stacks(task: &Task, locked: bool) {
-    for thread in task.process().threads() {
+fn lock_kernel_stacks(threads: &[Arc<Thread>], locked: bool) {
+    for thread in threads {
         if let Some(kernel) = thread.kernel_thread() {
             kernel.set_stack_locked(locked);
         }
@@ -366,7 +368,8 @@ fn lock_kernel_stacks(task: &Task, locked: bool) {
 
 /// Undoes mlockall.
 pub fn munlockall(task: &mut Task) -> SysResult {
-    lock_kernel_stacks(task, false);
+    // Without memory for the list they stay locked: the call cannot fail.
+    lock_kernel_stacks(&task.process().threads().unwrap_or_default(), false);
     task.address_space.unlock_all().map(|()| 0).map_err(errno_of)
 }
 

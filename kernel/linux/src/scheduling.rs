@@ -315,19 +315,21 @@ fn for_each(
     let processes = match kind {
         PRIO_PROCESS => return visit(&target(task, id)?),
         PRIO_PGRP => match id {
-            0 => task.process().group().members(),
-            _ => u32::try_from(id).ok().and_then(table::group).ok_or(Errno::ESRCH)?.members(),
+            0 => task.process().group().members()?,
+            _ => u32::try_from(id).ok().and_then(table::group).ok_or(Errno::ESRCH)?.members()?,
         },
         PRIO_USER => table::processes()?,
         _ => return Err(Errno::EINVAL),
     };
     let user = if id == 0 { task.credentials.user.real } else { id as u32 };
     let mut outcome = Err(Errno::ESRCH);
-    for thread in processes.iter().flat_map(|process| process.threads()) {
-        if kind == PRIO_PGRP || thread.credentials().user.real == user {
-            let visited = visit(&Target::Thread(thread));
-            if outcome != Ok(()) {
-                outcome = visited;
+    for process in &processes {
+        for thread in process.threads()? {
+            if kind == PRIO_PGRP || thread.credentials().user.real == user {
+                let visited = visit(&Target::Thread(thread));
+                if outcome != Ok(()) {
+                    outcome = visited;
+                }
             }
         }
     }

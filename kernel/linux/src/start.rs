@@ -67,6 +67,20 @@ const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:
 /// # Errors
 /// ENOMEM.
 pub fn run(command: Command, started: fn(Result<(), Errno>)) -> Result<Arc<Process>, Errno> {
+    launch(command, move |task, arguments, environment| {
+        become_command(task, &arguments, &environment, started);
+    })
+}
+
+/// Makes process 2 as [`run`] does, with `life` as what its first thread does: it gets the task, the arguments and the
+/// environment, and must end with [`Task::run`].
+///
+/// # Errors
+/// ENOMEM.
+pub fn launch(
+    command: Command,
+    life: impl FnOnce(Box<Task>, Vec<Vec<u8>>, Vec<Vec<u8>>) + Send + 'static,
+) -> Result<Arc<Process>, Errno> {
     let no_memory = |_| Errno::ENOMEM;
     let reserved = ReservedPid::claim(init::COMMAND)?.ok_or(Errno::EEXIST)?;
     let mut credentials = Credentials::root()?;
@@ -117,7 +131,7 @@ pub fn run(command: Command, started: fn(Result<(), Errno>)) -> Result<Arc<Proce
     builder.user = UserStart::Fresh;
     builder.address_space = Some(space);
     let (arguments, environment) = (command.arguments, command.environment);
-    let body = move || become_command(task, &arguments, &environment, started);
+    let body = move || life(task, arguments, environment);
     let kernel = builder.prepare(Box::new(body)).map_err(no_memory)?;
     thread.set_kernel_thread(kernel.thread().clone());
     memory::fallible::try_push(&mut process.threads.lock(), thread.clone()).map_err(no_memory)?;

@@ -13,13 +13,18 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::alloc::Layout;
+use core::mem::MaybeUninit;
 
 use crate::OutOfMemory;
 
 #[cfg(not(target_os = "none"))]
+mod counting;
+#[cfg(not(target_os = "none"))]
 mod injection;
 #[cfg(not(target_os = "none"))]
-pub use injection::{exhaust, inject, stop_injection};
+pub use counting::{CountingHeap, live_objects};
+#[cfg(not(target_os = "none"))]
+pub use injection::{Failure, Report, disarm, exhaust, exhaust_from, failed_at, inject, stop_injection};
 
 /// An allocation that can be made to fail.
 ///
@@ -82,6 +87,33 @@ pub fn try_arc<T>(value: T) -> Result<Arc<T>, OutOfMemory> {
     fail_point()?;
     let (layout, _) = ARC_COUNTS.extend(Layout::new::<T>()).map_err(|_| OutOfMemory)?;
     with_memory_at_hand(layout.pad_to_align(), || Arc::new(value))
+}
+
+/// The memory of an `Arc`, allocated ahead: what must not fail any more once it has begun takes it first.
+#[derive(Debug)]
+pub struct EmptyArc<T>(Arc<MaybeUninit<T>>);
+
+/// The memory of an `Arc`, or an error.
+///
+/// # Errors
+/// When there is no memory.
+#[inline]
+#[track_caller]
+pub fn try_empty_arc<T>() -> Result<EmptyArc<T>, OutOfMemory> {
+    try_arc(MaybeUninit::uninit()).map(EmptyArc)
+}
+
+impl<T> EmptyArc<T> {
+    /// Puts the value into it.
+    ///
+    /// # Panics
+    /// Never: nobody else knows the memory.
+    pub fn fill(self, value: T) -> Arc<T> {
+        let mut memory = self.0;
+        Arc::get_mut(&mut memory).expect("it was never shared").write(value);
+        // SAFETY: the value was written just now.
+        unsafe { memory.assume_init() }
+    }
 }
 
 /// `Arc::<str>::from`, or an error.
@@ -218,6 +250,16 @@ mod tests {
         assert_eq!((&raw const *second).addr() % 64, 0);
         assert_eq!(second.0, 3);
         assert_eq!(&*try_arc_str("starling").expect("nothing is injected"), "starling");
+    }
+
+    #[test]
+    fn memory_taken_ahead_is_filled_or_freed() {
+        let witness = Arc::new(());
+        let filled = try_empty_arc().expect("nothing is injected").fill(witness.clone());
+        assert_eq!(Arc::strong_count(&witness), 2);
+        drop(filled);
+        assert_eq!(Arc::strong_count(&witness), 1);
+        drop(try_empty_arc::<[u64; 100]>());
     }
 
     #[test]

@@ -23,8 +23,15 @@
 //! competes with the newcomers only.
 //!
 //! Preemption must be off from before `lock` until after `unlock`.
+//!
+//! `tests/models.rs` compiles this file against loom's atomics and tries all interleavings.
 
-use core::sync::atomic::{AtomicU8, AtomicU16, Ordering, compiler_fence};
+use core::sync::atomic::compiler_fence;
+#[cfg(not(all(loom, test)))]
+use core::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+
+#[cfg(all(loom, test))]
+use loom::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
 use machine::cpu;
 
@@ -35,7 +42,7 @@ use crate::CachePadded;
 const LEVELS: usize = 4;
 
 /// How often a CPU tries to take a held lock before it queues.
-pub(crate) const BARGES_MAX: u32 = 1000;
+pub(crate) const BARGES_MAX: u32 = if cfg!(all(loom, test)) { 1 } else { 1000 };
 
 struct Node {
     /// 1 + index of the successor's node, 0 while there is none. Written by the successor.
@@ -44,6 +51,7 @@ struct Node {
     head: AtomicU8,
 }
 
+#[cfg(not(all(loom, test)))]
 impl Node {
     const fn new() -> Self {
         Self { next: AtomicU16::new(0), head: AtomicU8::new(0) }
@@ -56,9 +64,18 @@ struct CpuNodes {
     nodes: [Node; LEVELS],
 }
 
+#[cfg(not(all(loom, test)))]
 static NODES: [CachePadded<CpuNodes>; cpu::MAX_CPUS] = [const {
     CachePadded::new(CpuNodes { depth: AtomicU8::new(0), nodes: [const { Node::new() }; LEVELS] })
 }; cpu::MAX_CPUS];
+
+#[cfg(all(loom, test))]
+loom::lazy_static! {
+    static ref NODES: [CachePadded<CpuNodes>; cpu::MAX_CPUS] = core::array::from_fn(|_| {
+        let node = |_| Node { next: AtomicU16::new(0), head: AtomicU8::new(0) };
+        CachePadded::new(CpuNodes { depth: AtomicU8::new(0), nodes: core::array::from_fn(node) })
+    });
+}
 
 fn node_of_tail(tail: u16) -> &'static Node {
     let index = tail as usize - 1;
@@ -74,7 +91,14 @@ pub struct QueueLock {
 
 impl QueueLock {
     /// A free lock.
+    #[cfg(not(all(loom, test)))]
     pub const fn new() -> Self {
+        Self { held: AtomicU8::new(0), tail: AtomicU16::new(0) }
+    }
+
+    /// A free lock.
+    #[cfg(all(loom, test))]
+    pub fn new() -> Self {
         Self { held: AtomicU8::new(0), tail: AtomicU16::new(0) }
     }
 
@@ -164,11 +188,14 @@ fn promote_successor(node: &Node) {
     node_of_tail(next).head.store(1, Ordering::Release);
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::cell::UnsafeCell;
     use std::sync::Arc;
+
+    /// Miri takes a thousand times as long.
+    const ROUNDS: u64 = if cfg!(miri) { 20 } else { 5_000 };
 
     struct Shared {
         lock: QueueLock,
@@ -184,7 +211,7 @@ mod tests {
             .map(|_| {
                 let shared = shared.clone();
                 std::thread::spawn(move || {
-                    for _ in 0..5_000 {
+                    for _ in 0..ROUNDS {
                         let _guard = machine::preempt::disable();
                         shared.lock.lock();
                         // SAFETY: the lock is held.
@@ -198,7 +225,7 @@ mod tests {
             worker.join().unwrap();
         }
         // SAFETY: all workers are done.
-        assert_eq!(unsafe { *shared.value.get() }, 20_000);
+        assert_eq!(unsafe { *shared.value.get() }, 4 * ROUNDS);
         assert_eq!(shared.lock.tail.load(Ordering::Relaxed), 0, "the queue is empty again");
     }
 

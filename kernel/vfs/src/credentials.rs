@@ -4,6 +4,7 @@
 //! *file-system* ids and the effective capabilities. For `access(2)` it builds one from the real ids.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use bitflags::bitflags;
 use machine::set_once::SetOnce;
 
@@ -105,7 +106,7 @@ pub struct Credentials {
     /// The file-system group id.
     pub group: u32,
     /// Supplementary groups, sorted ascending.
-    pub groups: Option<Arc<[u32]>>,
+    pub groups: Option<Arc<Vec<u32>>>,
     /// The effective capabilities.
     pub capabilities: Capabilities,
 }
@@ -157,7 +158,7 @@ mod tests {
         let mut someone = Credentials::ordinary(7, 8);
         assert!(someone.in_group(8));
         assert!(!someone.in_group(9));
-        someone.groups = Some(Arc::from([3u32, 9, 12].as_slice()));
+        someone.groups = Some(Arc::new(alloc::vec![3, 9, 12]));
         assert!(someone.in_group(9));
         assert!(!someone.in_group(10));
     }

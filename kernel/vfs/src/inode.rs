@@ -595,8 +595,12 @@ impl InodeHead {
     }
 
     /// The locks on the file, made on first use.
-    pub fn locks(&self) -> &FileLocks {
-        self.locks.call_once(|| Box::new(FileLocks::new()))
+    pub fn locks(&self) -> Result<&FileLocks> {
+        if let Some(locks) = self.existing_locks() {
+            return Ok(locks);
+        }
+        let fresh = allocation::boxed(FileLocks::new())?;
+        Ok(self.locks.call_once(|| fresh))
     }
 
     /// The locks on the file if there ever were any.
@@ -606,8 +610,12 @@ impl InodeHead {
     }
 
     /// The watches on the file, made on first use.
-    pub fn watches(&self) -> &crate::inotify::WatchList {
-        self.watches.call_once(|| Box::new(crate::inotify::WatchList::new()))
+    pub fn watches(&self) -> Result<&crate::inotify::WatchList> {
+        if let Some(watches) = self.existing_watches() {
+            return Ok(watches);
+        }
+        let fresh = allocation::boxed(crate::inotify::WatchList::new())?;
+        Ok(self.watches.call_once(|| fresh))
     }
 
     /// The watches on the file if there ever were any.

@@ -5,6 +5,20 @@ use core::fmt;
 
 use crate::{Result, allocation};
 
+/// The digits of a number, without an allocation.
+pub fn digits(number: u32, buffer: &mut [u8; 10]) -> &[u8] {
+    let mut start = buffer.len();
+    let mut rest = number;
+    loop {
+        start -= 1;
+        buffer[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            return &buffer[start..];
+        }
+    }
+}
+
 /// A growing text.
 #[derive(Default)]
 pub struct Text {
@@ -38,5 +52,17 @@ impl fmt::Write for Text {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.push_bytes(text.as_bytes());
         if self.failed { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_decimal() {
+        let mut buffer = [0; 10];
+        assert_eq!(digits(0, &mut buffer), b"0");
+        assert_eq!(digits(4_294_967_295, &mut buffer), b"4294967295");
     }
 }

@@ -120,9 +120,10 @@ impl InodeOperations for RootDirectory {
         let first = FIRST_POSITION + 1;
         while let Some(number) = slaves::table().next((position - first) as u32) {
             let next = first + u64::from(number) + 1;
-            let name = alloc::format!("{number}");
+            let mut buffer = [0; 10];
+            let name = vfs::text::digits(number, &mut buffer);
             let inode = SLAVE_NUMBER_BASE + u64::from(number);
-            if !sink.entry(name.as_bytes(), inode, FileKind::CharacterDevice, next) {
+            if !sink.entry(name, inode, FileKind::CharacterDevice, next) {
                 return Ok(first + u64::from(number));
             }
             position = next;

@@ -18,8 +18,11 @@ const PROCESSES: u64 = 1 << 32;
 
 /// Supplies the directories of processes.
 pub trait ProcessSource: Send + Sync {
-    /// The directory of the process with this number, as the caller may see it.
-    fn process(&self, number: u32) -> Option<Node>;
+    /// The directory of the process with this number, as the caller may see it; `NotFound` if there is none.
+    ///
+    /// # Errors
+    /// `NotFound`, `OutOfMemory`.
+    fn process(&self, number: u32) -> Result<Node>;
 
     /// The lowest process number from `from` on, and the inode number of its directory.
     fn next(&self, from: u32) -> Option<(u32, u64)>;
@@ -37,7 +40,7 @@ pub fn set_process_source(source: &'static dyn ProcessSource) {
 pub fn forget_process(number: u32) {
     let Some(instance) = INSTANCE.get() else { return };
     let mut buffer = [0; 10];
-    vfs::dentry::forget_child(instance.root(), digits(number, &mut buffer));
+    vfs::dentry::forget_child(instance.root(), vfs::text::digits(number, &mut buffer));
 }
 
 /// A decimal number without leading zeros.
@@ -48,27 +51,13 @@ fn parse_number(name: &[u8]) -> Option<u32> {
     core::str::from_utf8(name).ok()?.parse().ok()
 }
 
-/// The digits of a number.
-fn digits(number: u32, buffer: &mut [u8; 10]) -> &[u8] {
-    let mut start = buffer.len();
-    let mut rest = number;
-    loop {
-        start -= 1;
-        buffer[start] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            return &buffer[start..];
-        }
-    }
-}
-
 /// The root.
 struct Root;
 
 impl Directory for Root {
     fn lookup(&self, name: &[u8]) -> Result<Node> {
         match parse_number(name) {
-            Some(number) => SOURCE.get().and_then(|source| source.process(number)).ok_or(Error::NotFound),
+            Some(number) => SOURCE.get().ok_or(Error::NotFound)?.process(number),
             None => TREE.lookup(name),
         }
     }
@@ -87,7 +76,7 @@ impl Directory for Root {
         let mut from = (position - PROCESSES) as u32;
         while let Some((number, inode)) = source.next(from) {
             let mut buffer = [0; 10];
-            let name = digits(number, &mut buffer);
+            let name = vfs::text::digits(number, &mut buffer);
             let after = u64::from(number) + 1;
             if !sink.entry(name, inode, FileKind::Directory, PROCESSES + after) {
                 return Ok(PROCESSES + u64::from(number));
@@ -160,12 +149,5 @@ mod tests {
         for name in [&b"017"[..], b"0", b"", b"-1", b"+1", b"1a", b"4294967296"] {
             assert_eq!(parse_number(name), None);
         }
-    }
-
-    #[test]
-    fn numbers_are_written_in_decimal() {
-        let mut buffer = [0; 10];
-        assert_eq!(digits(0, &mut buffer), b"0");
-        assert_eq!(digits(4_294_967_295, &mut buffer), b"4294967295");
     }
 }

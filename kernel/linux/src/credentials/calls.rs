@@ -1,6 +1,5 @@
 //! The setuid family, groups and umask-free identity calls. Each change builds new credentials and installs them.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use vfs::Capabilities;
@@ -207,7 +206,7 @@ pub fn setfsgid(task: &mut Task, id: u32) -> SysResult {
 
 /// Reads the supplementary groups.
 pub fn getgroups(task: &mut Task, room: i32, list: u64) -> SysResult {
-    let groups: &[u32] = task.credentials.file.groups.as_deref().unwrap_or(&[]);
+    let groups: &[u32] = task.credentials.file.groups.as_deref().map_or(&[], Vec::as_slice);
     if room < 0 || (room != 0 && (room as usize) < groups.len()) {
         return Err(Errno::EINVAL);
     }
@@ -225,7 +224,10 @@ pub fn setgroups(task: &mut Task, count: i32, list: u64) -> SysResult {
     }
     let mut groups: Vec<u32> = UserPointer::<u32>::new(list).read_vector(count as usize)?;
     groups.sort_unstable();
-    let groups = if groups.is_empty() { None } else { Some(Arc::from(groups)) };
+    let groups = match groups.is_empty() {
+        true => None,
+        false => Some(memory::fallible::try_arc(groups).map_err(|_| Errno::ENOMEM)?),
+    };
     change(task, |_, new| {
         new.file.groups = groups;
         Ok(())

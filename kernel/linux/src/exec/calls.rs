@@ -84,13 +84,15 @@ fn name_of(directory: i32, name: &[u8]) -> Result<Vec<u8>, Errno> {
     if directory == AT_FDCWD || name.first() == Some(&b'/') {
         return memory::fallible::try_copy(name).map_err(|_| Errno::ENOMEM);
     }
-    let mut text = alloc::format!("/dev/fd/{directory}").into_bytes();
+    let mut text = vfs::text::Text::new();
+    let mut buffer = [0; 10];
+    text.push_bytes(b"/dev/fd/");
+    text.push_bytes(vfs::text::digits(directory as u32, &mut buffer));
     if !name.is_empty() {
-        memory::fallible::try_reserve(&mut text, name.len() + 1).map_err(|_| Errno::ENOMEM)?;
-        text.push(b'/');
-        text.extend_from_slice(name);
+        text.push_bytes(b"/");
+        text.push_bytes(name);
     }
-    Ok(text)
+    Ok(text.finish()?)
 }
 
 /// All that the new program needs, complete before the old one goes.

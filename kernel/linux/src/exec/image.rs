@@ -125,7 +125,7 @@ pub(super) fn load(
         FileMappingKind::Pages(cache) => cache,
         FileMappingKind::Zeroes => return Err(Errno::ENOEXEC),
     };
-    let object = crate::exec::mapped_object(&file.file);
+    let object = crate::exec::mapped_object(&file.file)?;
     let mapping =
         memory::fallible::try_arc(FileMapping::new(cache, Some(object))).map_err(|_| Errno::ENOMEM)?;
     let bias = bias_of(space, program, is_interpreter, fixed)?;

@@ -7,6 +7,8 @@ use core::fmt;
 use memory::region::MappedObject;
 use vfs::OpenFile;
 
+use crate::errno::Errno;
+
 /// An open file that is mapped.
 pub struct MappedFile(Arc<OpenFile>);
 
@@ -39,6 +41,10 @@ impl MappedObject for MappedFile {
 }
 
 /// What a mapping keeps of its file.
-pub fn mapped_object(file: &Arc<OpenFile>) -> Arc<dyn MappedObject> {
-    Arc::new(MappedFile(file.clone()))
+///
+/// # Errors
+/// ENOMEM.
+pub fn mapped_object(file: &Arc<OpenFile>) -> Result<Arc<dyn MappedObject>, Errno> {
+    let object = memory::fallible::try_arc(MappedFile(file.clone())).map_err(|_| Errno::ENOMEM)?;
+    Ok(object)
 }

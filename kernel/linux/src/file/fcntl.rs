@@ -188,7 +188,7 @@ fn set_lock(task: &Task, file: &OpenFile, pointer: u64, wait: bool, of_file: boo
     if request.kind.is_none() && file.inode().existing_locks().is_none() {
         return Ok(0);
     }
-    file.inode().locks().set_record(&request, wait)?;
+    file.inode().locks()?.set_record(&request, wait)?;
     Ok(0)
 }
 
@@ -246,6 +246,6 @@ pub fn flock(task: &mut Task, descriptor: i32, operation: u32) -> SysResult {
         _ => return Err(Errno::EINVAL),
     };
     let file = task.usable_file(descriptor)?;
-    file.inode().locks().set_flock(file.id(), kind, operation & LOCK_NB == 0)?;
+    file.inode().locks()?.set_flock(file.id(), kind, operation & LOCK_NB == 0)?;
     Ok(0)
 }

@@ -84,8 +84,9 @@ impl Directory for Descriptors {
             let after = u64::from(descriptor) + 1 + FIRST_POSITION;
             // Closed meanwhile: the next one is as good.
             if let Ok(file) = table.get(descriptor) {
-                let name = alloc::format!("{descriptor}");
-                if !sink.entry(name.as_bytes(), self.number_of(descriptor, &file)?, kind, after) {
+                let mut buffer = [0; 10];
+                let name = vfs::text::digits(descriptor, &mut buffer);
+                if !sink.entry(name, self.number_of(descriptor, &file)?, kind, after) {
                     break;
                 }
             }

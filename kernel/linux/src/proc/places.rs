@@ -1,8 +1,8 @@
 //! Links to places: `cwd`, `root`, `exe`, and the files of `fd`; and the names in `ns`.
 
-use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt::Write;
 
 use vfs::generated::{Body, Directory, Link, Node};
 use vfs::inode::{DirectorySink, FIRST_POSITION, LinkTarget};
@@ -109,7 +109,10 @@ impl Directory for NameSpaces {
         let text = move || {
             subject.check_access()?;
             let kind = SPACES[index].0.split('_').next().unwrap_or("");
-            vfs::allocation::arc_bytes(format!("{kind}:[{}]", space_number(&subject, index)?).as_bytes())
+            let mut text = vfs::text::Text::new();
+            // What does not fit into memory is remembered by the text.
+            let _ = write!(text, "{kind}:[{}]", space_number(&subject, index)?);
+            vfs::allocation::arc_bytes(&text.finish()?)
         };
         let (user, group) = self.0.owner();
         let node = Node::new(0o777, Body::Link(vfs::allocation::arc(text)?));

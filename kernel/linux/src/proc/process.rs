@@ -4,6 +4,7 @@
 //! see (memory maps, environment, descriptors) is checked when it is read, by the rule of ptrace(2).
 
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use procfs::ProcessSource;
@@ -50,9 +51,7 @@ impl Subject {
     pub(super) fn thread(&self) -> Result<Arc<Thread>> {
         let process = self.process()?;
         match self.tid {
-            Some(tid) => {
-                process.threads().into_iter().find(|thread| thread.tid() == tid).ok_or(Error::NoProcess)
-            }
+            Some(tid) => process.thread(tid).ok_or(Error::NoProcess),
             None => process.representative().ok_or(Error::NoProcess),
         }
     }
@@ -318,13 +317,13 @@ impl Directory for ProcessDirectory {
     }
 }
 
-fn directory_of(process: &Arc<Process>, tid: Option<u32>) -> Option<Node> {
+fn directory_of(process: &Arc<Process>, tid: Option<u32>) -> Result<Node> {
     let subject = Subject { process: Arc::downgrade(process), tid };
-    let directory: Arc<dyn Directory> = vfs::allocation::arc(ProcessDirectory(subject)).ok()?;
+    let directory: Arc<dyn Directory> = vfs::allocation::arc(ProcessDirectory(subject))?;
     let (user, group) = owner_of(process);
     let place = if tid.is_some() { THREAD_PLACES } else { 0 };
     let number = number_of(process, tid.unwrap_or(process.pid()), place);
-    Some(Node { number, mode: 0o555, user, group, body: Body::Directory(directory) })
+    Ok(Node { number, mode: 0o555, user, group, body: Body::Directory(directory) })
 }
 
 struct Threads(Subject);
@@ -339,35 +338,29 @@ impl Directory for Threads {
         let tid =
             core::str::from_utf8(name).ok().and_then(|name| name.parse().ok()).ok_or(Error::NotFound)?;
         let process = self.0.process()?;
-        let exists = process.threads().iter().any(|thread| thread.tid() == tid)
-            || (tid == process.pid() && process.leader_is_gone());
-        if exists {
-            directory_of(&process, Some(tid)).ok_or(Error::OutOfMemory)
-        } else {
-            Err(Error::NotFound)
-        }
+        let exists = process.thread(tid).is_some() || (tid == process.pid() && process.leader_is_gone());
+        if exists { directory_of(&process, Some(tid)) } else { Err(Error::NotFound) }
     }
 
     fn list(&self, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
         // The position after a thread is its number plus a constant, so that it survives the end of others.
         let from = (position - FIRST_POSITION) as u32;
         let process = self.0.process()?;
-        let mut tids: smallvec::SmallVec<[u32; 8]> =
-            process.threads().iter().map(|thread| thread.tid()).filter(|tid| *tid >= from).collect();
-        if process.pid() >= from && process.leader_is_gone() {
-            tids.push(process.pid());
+        let mut tids = Vec::new();
+        for thread in process.threads().map_err(|_| Error::OutOfMemory)? {
+            vfs::allocation::push(&mut tids, thread.tid())?;
         }
+        if process.leader_is_gone() {
+            vfs::allocation::push(&mut tids, process.pid())?;
+        }
+        tids.retain(|tid| *tid >= from);
         tids.sort_unstable();
         let mut next = position;
         for tid in tids {
-            let name = alloc::format!("{tid}");
+            let mut buffer = [0; 10];
+            let name = vfs::text::digits(tid, &mut buffer);
             let after = u64::from(tid) + 1 + FIRST_POSITION;
-            if !sink.entry(
-                name.as_bytes(),
-                number_of(&process, tid, THREAD_PLACES),
-                vfs::FileKind::Directory,
-                after,
-            ) {
+            if !sink.entry(name, number_of(&process, tid, THREAD_PLACES), vfs::FileKind::Directory, after) {
                 break;
             }
             next = after;
@@ -384,8 +377,8 @@ impl Directory for Threads {
 pub(super) struct Processes;
 
 impl ProcessSource for Processes {
-    fn process(&self, number: u32) -> Option<Node> {
-        let process = table::process_of(number)?;
+    fn process(&self, number: u32) -> Result<Node> {
+        let process = table::process_of(number).ok_or(Error::NotFound)?;
         directory_of(&process, None)
     }
 

@@ -1,6 +1,6 @@
 //! The root of /proc: who fills which entry, and the links `self` and `thread-self`.
 
-use alloc::sync::Arc;
+use core::fmt::Write;
 
 use vfs::generated::{Link, Node, knob};
 use vfs::inode::LinkTarget;
@@ -111,11 +111,12 @@ impl Link for Caller {
     fn target(&self) -> Result<LinkTarget> {
         let thread = calling_thread().ok_or(Error::NotFound)?;
         let (pid, tid) = (thread.process().pid(), thread.tid());
-        let text = match self.thread {
-            true => alloc::format!("{pid}/task/{tid}"),
-            false => alloc::format!("{pid}"),
+        let mut text = vfs::text::Text::new();
+        // What does not fit into memory is remembered by the text.
+        let _ = match self.thread {
+            true => write!(text, "{pid}/task/{tid}"),
+            false => write!(text, "{pid}"),
         };
-        let text: Arc<[u8]> = vfs::allocation::arc_bytes(text.as_bytes())?;
-        Ok(LinkTarget::Text(text))
+        Ok(LinkTarget::Text(vfs::allocation::arc_bytes(&text.finish()?)?))
     }
 }

@@ -74,7 +74,7 @@ fn write_users(credentials: &Credentials, thread: Option<&Thread>, out: &mut Tex
     let _ = writeln!(out, "Gid:\t{}\t{}\t{}\t{}", group.real, group.effective, group.saved, file.group);
     let size = thread.and_then(Thread::files).map_or(0, |files| files.size());
     let _ = write!(out, "FDSize:\t{size}\nGroups:\t");
-    for (index, group) in file.groups.as_deref().unwrap_or(&[]).iter().enumerate() {
+    for (index, group) in file.groups.iter().flat_map(|groups| groups.iter()).enumerate() {
         let _ = write!(out, "{}{group}", if index == 0 { "" } else { " " });
     }
     let _ = out.write_str(" \n");

@@ -1,10 +1,12 @@
 //! Children without parents: who inherits them, and what they are told.
 
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::init;
 use super::process::{Process, State};
+use super::table;
+use crate::errno::Errno;
 use crate::signal::information::SignalInformation;
 use crate::signal::send;
 use crate::signal::set::Signal;
@@ -24,6 +26,28 @@ pub fn heir_of(process: &Arc<Process>) -> Arc<Process> {
         ancestor = candidate.parent();
     }
     init::process()
+}
+
+/// Orphans that process 1 has room for. Written with its list of children locked.
+static ORPHANS_MAX: AtomicUsize = AtomicUsize::new(0);
+
+/// Sees to it that process 1 could adopt every process there is, one that is being made included: when a process ends, there may
+/// be no memory to lengthen the list. Each thread can be making one process, hence twice the room.
+///
+/// # Errors
+/// ENOMEM.
+pub fn prepare_for_orphan() -> Result<(), Errno> {
+    let wanted = 2 * (table::thread_count() as usize + 1);
+    // Relaxed: grows only, and a look at an old number at most makes the room once more.
+    if wanted <= ORPHANS_MAX.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let heir = init::process();
+    let mut children = heir.children.lock();
+    let missing = (2 * wanted).saturating_sub(children.list.len());
+    memory::fallible::try_reserve(&mut children.list, missing).map_err(|_| Errno::ENOMEM)?;
+    ORPHANS_MAX.store(children.list.capacity(), Ordering::Relaxed);
+    Ok(())
 }
 
 /// Gives the children of an ending process to its heir.
@@ -48,7 +72,13 @@ pub fn bequeath(process: &Arc<Process>) {
                 heir = heir_of(&heir);
                 continue;
             }
-            // Room for at most as many as the ending process had: its list was as long.
+            // Process 1 has the room: `prepare_for_orphan` saw to that.
+            if heir.pid() != table::INIT && memory::fallible::try_reserve(&mut children.list, 1).is_err() {
+                drop(children);
+                drop(kinship);
+                heir = init::process();
+                continue;
+            }
             children.list.push(orphan.clone());
             drop(children);
             let old = orphan.set_parent(&mut kinship, &heir);
@@ -89,15 +119,15 @@ pub fn release_orphaned_groups(process: &Arc<Process>, children: &[Arc<Process>]
 }
 
 fn release_if_orphaned(group: &Arc<super::group::ProcessGroup>, except: Option<&Process>) {
-    let members = group.members();
-    let stopped = members
-        .iter()
-        .any(|member| matches!(member.signals.lock().stop, crate::signal::shared::StopState::Stopped(_)));
+    let stopped = group.any_member(|member| {
+        matches!(member.signals.lock().stop, crate::signal::shared::StopState::Stopped(_))
+    });
     if !stopped || !group.is_orphaned(except) {
         return;
     }
-    for member in &members {
+    group.any_member(|member| {
         let _ = send::to_process(member, SignalInformation::from_kernel(Signal::SIGHUP));
         let _ = send::to_process(member, SignalInformation::from_kernel(Signal::SIGCONT));
-    }
+        false
+    });
 }

@@ -116,20 +116,45 @@ impl ProcessGroup {
         }
     }
 
-    /// The members now. On lack of memory, none.
-    pub fn members(&self) -> Vec<Arc<Process>> {
+    /// The members now.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn members(&self) -> Result<Vec<Arc<Process>>, Errno> {
         let mut found = Vec::new();
         let members = self.members.lock();
-        if memory::fallible::try_reserve(&mut found, members.len()).is_ok() {
-            found.extend(members.iter().filter_map(Weak::upgrade));
+        memory::fallible::try_reserve(&mut found, members.len()).map_err(|_| Errno::ENOMEM)?;
+        found.extend(members.iter().filter_map(Weak::upgrade));
+        Ok(found)
+    }
+
+    /// Whether the condition holds for a member. It is asked without the list's lock, and also when there is no memory for a copy
+    /// of the list: then each next member is searched for.
+    pub(crate) fn any_member(&self, mut condition: impl FnMut(&Arc<Process>) -> bool) -> bool {
+        if let Ok(members) = self.members() {
+            return members.iter().any(condition);
         }
-        found
+        let mut from = 0;
+        while let Some(member) = self.next_member(from) {
+            if condition(&member) {
+                return true;
+            }
+            from = member.pid() + 1;
+        }
+        false
+    }
+
+    /// The member with the lowest number from `from` on.
+    fn next_member(&self, from: Pid) -> Option<Arc<Process>> {
+        let members = self.members.lock();
+        let later = members.iter().filter_map(Weak::upgrade).filter(|member| member.pid() >= from);
+        later.min_by_key(|member| member.pid())
     }
 
     /// Whether no member has a parent in another group of the same session: then nobody would continue a stopped member.
     /// `except` is leaving: it counts neither as a member nor as a parent.
     pub fn is_orphaned(&self, except: Option<&Process>) -> bool {
-        !self.members().iter().any(|member| {
+        !self.any_member(|member| {
             if except.is_some_and(|process| core::ptr::eq(process, &**member)) || member.is_zombie() {
                 return false;
             }

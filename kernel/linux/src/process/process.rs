@@ -21,6 +21,7 @@ use super::table::Pid;
 use super::thread::Thread;
 use crate::abi::{ResourceLimit, ResourceUsage};
 use crate::credentials::identity::Credentials;
+use crate::errno::Errno;
 use crate::signal::actions::SignalActions;
 use crate::signal::shared::ProcessSignals;
 use crate::timer::ProcessTimers;
@@ -292,13 +293,20 @@ impl Process {
     }
 
     /// Its threads now.
-    pub fn threads(&self) -> Vec<Arc<Thread>> {
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn threads(&self) -> Result<Vec<Arc<Thread>>, Errno> {
         let mut found = Vec::new();
         let threads = self.threads.lock();
-        if memory::fallible::try_reserve(&mut found, threads.len()).is_ok() {
-            found.extend(threads.iter().cloned());
-        }
-        found
+        memory::fallible::try_reserve(&mut found, threads.len()).map_err(|_| Errno::ENOMEM)?;
+        found.extend(threads.iter().cloned());
+        Ok(found)
+    }
+
+    /// Its thread with this number.
+    pub fn thread(&self, tid: Pid) -> Option<Arc<Thread>> {
+        self.threads.lock().iter().find(|thread| thread.tid() == tid).cloned()
     }
 
     /// How many threads it has.

@@ -280,7 +280,7 @@ pub fn for_each_file_system_context(
     mut visit: impl FnMut(&vfs::FileSystemContext) -> Result<(), vfs::Error>,
 ) -> Result<(), Errno> {
     for process in processes()? {
-        for thread in process.threads() {
+        for thread in process.threads()? {
             if let Some(context) = thread.file_system() {
                 visit(&context)?;
             }

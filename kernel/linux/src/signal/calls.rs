@@ -247,12 +247,12 @@ pub fn kill(task: &mut Task, pid: i32, number: i32) -> SysResult {
             let target = table::process_of(pid as u32).ok_or(Errno::ESRCH)?;
             kill_one(task, &target, signal).map(|()| 0)
         }
-        0 => kill_each(task, task.process().group().members(), signal),
+        0 => kill_each(task, task.process().group().members()?, signal),
         -1 => kill_all(task, signal),
         i32::MIN => Err(Errno::ESRCH),
         _ => {
             let group = table::group(pid.unsigned_abs()).ok_or(Errno::ESRCH)?;
-            kill_each(task, group.members(), signal)
+            kill_each(task, group.members()?, signal)
         }
     }
 }

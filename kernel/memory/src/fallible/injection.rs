@@ -40,25 +40,50 @@ pub fn inject(number: u64) {
     FAILED_AT.set(None);
 }
 
+/// Lets everything succeed again; [`failed_at`] still tells which place failed.
+pub fn disarm() {
+    FAILING.set(NEVER);
+}
+
 /// Lets everything succeed again; the place that failed is returned, if one did.
 pub fn stop_injection() -> Option<&'static Location<'static>> {
     FAILING.set(NEVER);
     FAILED_AT.take()
 }
 
-/// Names the failure point when the scenario panics.
-struct Reporter<'a> {
-    scenario: &'a str,
+/// The place that failed since the last `inject`, if one did.
+pub fn failed_at() -> Option<&'static Location<'static>> {
+    FAILED_AT.get()
+}
+
+/// A failure point that is to fail, and the scenario that shall survive it.
+#[derive(Clone, Copy, Debug)]
+pub struct Failure {
+    scenario: &'static str,
     number: u64,
 }
 
-impl Drop for Reporter<'_> {
+impl Failure {
+    /// From now on the failure points are counted. The returned report names the one that failed if the thread panics
+    /// before it is dropped.
+    pub fn arm(self) -> Report {
+        inject(self.number);
+        Report(self)
+    }
+}
+
+/// Names the failure point when the scenario panics.
+#[derive(Debug)]
+pub struct Report(Failure);
+
+impl Drop for Report {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            let Failure { scenario, number } = self.0;
             let place = FAILED_AT.get().map_or_else(|| "not reached".to_owned(), ToString::to_string);
             eprintln!(
-                "scenario '{}' broke with failure point {} failing ({place}); replay with STARLING_FAIL_AT={}",
-                self.scenario, self.number, self.number
+                "scenario '{scenario}' broke with failure point {number} failing ({place}); \
+                 replay with STARLING_FAIL_AT={number}"
             );
             FAILING.set(NEVER);
         }
@@ -70,16 +95,24 @@ impl Drop for Reporter<'_> {
 ///
 /// # Panics
 /// When the scenario does; or when it has no end of failure points.
-pub fn exhaust(scenario: &str, mut run: impl FnMut()) {
+pub fn exhaust(scenario: &'static str, mut run: impl FnMut()) {
+    exhaust_from(scenario, |failure| {
+        let _report = failure.arm();
+        run();
+    });
+}
+
+/// As [`exhaust`], for a scenario that begins with what must not fail: it arms the failure itself.
+///
+/// # Panics
+/// When the scenario does; or when it has no end of failure points.
+pub fn exhaust_from(scenario: &'static str, mut run: impl FnMut(Failure)) -> u64 {
     let only = std::env::var("STARLING_FAIL_AT").ok().and_then(|number| number.parse().ok());
     for number in only.unwrap_or(0)..POINTS_MAX {
-        let reporter = Reporter { scenario, number };
-        inject(number);
-        run();
+        run(Failure { scenario, number });
         let reached = stop_injection().is_some();
-        drop(reporter);
         if !reached || only.is_some() {
-            return;
+            return number;
         }
     }
     panic!("scenario '{scenario}' has more than {POINTS_MAX} failure points");

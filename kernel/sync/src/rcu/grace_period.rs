@@ -14,7 +14,7 @@
 //! reschedule interrupt, whose handler reports when it finds preemption enabled (that covers user
 //! mode, too). So a grace period ends although other CPUs idle or run user code without ticks.
 //!
-//! Locking: START serialises starts; everything else is atomic.
+//! Locking: START serialises starts; everything else is atomic. `tests/models.rs` has the protocol as a model.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
 
@@ -142,9 +142,10 @@ pub fn idle_enter() {
 pub fn idle_exit() {
     let idle = IDLE.this();
     if idle.load(Ordering::Relaxed) {
-        // SeqCst read-modify-write: a full barrier, so whoever still saw us idle has published what
-        // our later reads see.
-        idle.swap(false, Ordering::SeqCst);
+        idle.store(false, Ordering::Relaxed);
+        // Pairs with the fences in `request` and `start`: whoever still saw us idle has published what our later reads
+        // see.
+        fence(Ordering::SeqCst);
     }
 }
 

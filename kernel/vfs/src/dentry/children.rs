@@ -94,9 +94,9 @@ impl Children {
         let old = pointer.read(&guard);
         let mut bucket = live_entries(parent, old, 1)?;
         bucket.0.push((hash, entry.clone()));
-        let before = old.map_or(0, |bucket| bucket.0.len());
-        *count = *count - before + bucket.0.len();
+        let (before, after) = (old.map_or(0, |bucket| bucket.0.len()), bucket.0.len());
         pointer.replace(Some(allocation::rcu(bucket)?));
+        *count = *count - before + after;
         Ok((entry, true))
     }
 

@@ -7,6 +7,7 @@ mod regular;
 mod transfer;
 
 pub use descriptor::{DESCRIPTORS_MAX, Descriptor, DescriptorFlags, DescriptorTable, ReservedDescriptor};
+pub(crate) use open_file::PreparedFile;
 pub use open_file::{FileOwner, OpenFile, SeekFrom};
 pub use operations::{FileFeatures, FileMappingKind, FileOperations, NoOperations};
 pub(crate) use regular::{SIZE_MAX, strip_set_id};

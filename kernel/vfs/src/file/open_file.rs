@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use machine::cpu::MAX_CPUS;
+use memory::fallible::EmptyArc;
 use sync::{PerCpu, PerCpuCounter, SpinLock, per_cpu};
 
 use super::operations::{FileFeatures, FileOperations};
@@ -69,6 +70,9 @@ pub struct OpenFile {
     interests: SpinLock<Vec<Weak<EpollItem>>>,
 }
 
+/// The memory of an open file, and the promise that there may be one more.
+pub(crate) struct PreparedFile(EmptyArc<OpenFile>);
+
 /// Files opened so far on each CPU.
 static OPENED: PerCpu<AtomicU64> = per_cpu!(AtomicU64::new(0));
 /// Open files altogether.
@@ -87,6 +91,7 @@ impl OpenFile {
         path: Path,
         flags: OpenFlags,
         object: Option<Arc<dyn FileOperations>>,
+        prepared: Option<PreparedFile>,
     ) -> Result<Arc<Self>> {
         let inode = path.inode()?.clone();
         let counts = flags.writable() && matches!(inode.kind, FileKind::Regular);
@@ -97,7 +102,7 @@ impl OpenFile {
                 return Err(error);
             }
         }
-        Self::build(Some(path), inode, object, flags, counts)
+        Self::build(Some(path), inode, object, flags, counts, prepared)
     }
 
     /// An open file without a place in the tree: a pipe's end, an eventfd.
@@ -106,7 +111,7 @@ impl OpenFile {
         object: Arc<dyn FileOperations>,
         flags: OpenFlags,
     ) -> Result<Arc<Self>> {
-        Self::build(None, inode, Some(object), flags, false)
+        Self::build(None, inode, Some(object), flags, false, None)
     }
 
     /// From here on the value's `Drop` undoes what was done for it, also when there is no memory for it.
@@ -116,6 +121,7 @@ impl OpenFile {
         object: Option<Arc<dyn FileOperations>>,
         flags: OpenFlags,
         holds_write_access: bool,
+        prepared: Option<PreparedFile>,
     ) -> Result<Arc<Self>> {
         let features = match &object {
             Some(object) => object.features(),
@@ -142,12 +148,25 @@ impl OpenFile {
             id: (opened + 1) * MAX_CPUS as u64 + cpu.index() as u64,
             interests: SpinLock::new(Vec::new()),
         };
-        if opened.is_multiple_of(CHECK_INTERVAL)
-            && Self::open_files() > OPEN_FILES_MAX.load(Ordering::Relaxed)
-        {
-            return Err(Error::FileTableFull);
+        if let Some(prepared) = prepared {
+            return Ok(prepared.0.fill(file));
         }
+        Self::check_limit(opened)?;
         allocation::arc(file)
+    }
+
+    /// Now and then looks whether too many files are open.
+    fn check_limit(opened: u64) -> Result<()> {
+        let excess = opened.is_multiple_of(CHECK_INTERVAL)
+            && Self::open_files() > OPEN_FILES_MAX.load(Ordering::Relaxed);
+        if excess { Err(Error::FileTableFull) } else { Ok(()) }
+    }
+
+    /// What the opening of a file that does not exist yet needs: taken before the file is made, so that none is left behind
+    /// when it is missing.
+    pub(crate) fn prepare() -> Result<PreparedFile> {
+        Self::check_limit(OPENED.of(machine::cpu::current()).load(Ordering::Relaxed))?;
+        Ok(PreparedFile(memory::fallible::try_empty_arc()?))
     }
 
     /// Open files in the system, and how many there may be (`/proc/sys/fs/file-nr`).

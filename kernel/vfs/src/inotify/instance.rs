@@ -145,7 +145,7 @@ impl Inotify {
             inode: inode.clone(),
             mask: AtomicU32::new(mask.bits()),
         })?;
-        inode.watches().add(&watch)?;
+        inode.watches()?.add(&watch)?;
         Ok(watch)
     }
 

@@ -53,7 +53,7 @@ impl MountNamespace {
                 );
                 let mount = Mount::new(superblock.clone(), superblock.root().clone(), source, flags)?;
                 let _changes = self.changes.lock();
-                self.attach_tree(alloc::vec![mount], target)
+                self.attach_tree(Self::only(mount)?, target)
             }
             MountSource::Bind { source, recursive } => self.bind(source, target, recursive),
             MountSource::Move { source } => self.move_mount(source, target),

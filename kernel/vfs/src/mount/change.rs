@@ -59,6 +59,13 @@ impl MountNamespace {
         Ok(tree)
     }
 
+    /// A tree of one mount.
+    pub(super) fn only(mount: Arc<Mount>) -> Result<Vec<Arc<Mount>>> {
+        let mut tree = Vec::new();
+        allocation::push(&mut tree, mount)?;
+        Ok(tree)
+    }
+
     /// Changes how a mount propagates (`MS_SHARED` and the like). `place` must be a mount's root.
     pub fn set_propagation(&self, place: &Path, wanted: Propagation, recursive: bool) -> Result<()> {
         let _changes = self.changes.lock();
@@ -69,7 +76,7 @@ impl MountNamespace {
             Propagation::Slave(_) => Kind::Slave,
             Propagation::Unbindable => Kind::Unbindable,
         };
-        let mounts = if recursive { Self::tree(&place.mount)? } else { alloc::vec![place.mount.clone()] };
+        let mounts = if recursive { Self::tree(&place.mount)? } else { Self::only(place.mount.clone())? };
         for mount in mounts {
             let mut propagation = mount.propagation.lock();
             *propagation = match (kind, *propagation) {

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 
 use crate::attributes::{DeviceNumber, FileKind, MODE_MASK};
 use crate::dentry::Dentry;
-use crate::file::OpenFile;
+use crate::file::{OpenFile, PreparedFile};
 use crate::flags::{Access, LookupFlags, MountFlags, OpenFlags};
 use crate::inode::NewFile;
 use crate::inotify::{self, EventMask};
@@ -30,13 +30,6 @@ pub struct OpenHow {
     pub resolve: LookupFlags,
 }
 
-/// Whether to look at permissions: not for the creator.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Permissions {
-    Check,
-    Created,
-}
-
 impl PathContext<'_> {
     /// Opens a file.
     pub fn open(&self, start: &Path, path: &[u8], how: &OpenHow) -> Result<Arc<OpenFile>> {
@@ -46,7 +39,7 @@ impl PathContext<'_> {
         lookup.set(LookupFlags::DIRECTORY, flags.contains(OpenFlags::DIRECTORY));
         if flags.contains(OpenFlags::PATH) {
             let place = self.walk(start, path, lookup)?;
-            return OpenFile::at_path(place, flags, None);
+            return OpenFile::at_path(place, flags, None, None);
         }
         if flags.contains(OpenFlags::TEMPORARY_FILE) {
             return self.open_temporary(start, path, how, lookup);
@@ -63,7 +56,7 @@ impl PathContext<'_> {
 
     /// Opens the file at a place (also for `open_by_handle`-like calls and `/proc/self/fd/N`).
     pub fn open_existing(&self, place: Path, flags: OpenFlags) -> Result<Arc<OpenFile>> {
-        self.open_checked(place, flags, Permissions::Check)
+        self.open_checked(place, flags, None)
     }
 
     #[inline(never)]
@@ -88,12 +81,9 @@ impl PathContext<'_> {
             let dentry = match find_entry(&parent.dentry, name.as_bytes()) {
                 Ok(dentry) => dentry,
                 Err(Error::NotFound) => match self.create_file(&parent, &name, how)? {
-                    Created::New(dentry) => {
-                        return self.open_checked(
-                            Path::new(parent.mount, dentry),
-                            how.flags,
-                            Permissions::Created,
-                        );
+                    Created::New(dentry, prepared) => {
+                        let place = Path::new(parent.mount, dentry);
+                        return self.open_checked(place, how.flags, Some(prepared));
                     }
                     Created::Existed(dentry) => dentry,
                 },
@@ -124,8 +114,9 @@ impl PathContext<'_> {
     /// Creates a regular file unless somebody else was faster.
     fn create_file(&self, parent: &Path, name: &Name, how: &OpenHow) -> Result<Created> {
         let mode = how.mode & MODE_MASK & !self.umask;
+        let prepared = OpenFile::prepare()?;
         match self.create_at(parent, name, FileKind::Regular, mode, DeviceNumber::default(), &[]) {
-            Ok(dentry) => Ok(Created::New(dentry)),
+            Ok(dentry) => Ok(Created::New(dentry, prepared)),
             Err(Error::Exists) => find_entry(&parent.dentry, name.as_bytes()).map(Created::Existed),
             Err(error) => Err(error),
         }
@@ -161,12 +152,18 @@ impl PathContext<'_> {
         let _ = core::fmt::Write::write_fmt(&mut name, format_args!("#{}", file.number));
         let dentry = Dentry::new_detached(&name.finish()?, file)?;
         dentry.set_flags(crate::dentry::DentryFlags::DELETED);
-        self.open_checked(Path::new(directory.mount, dentry), how.flags, Permissions::Created)
+        self.open_checked(Path::new(directory.mount, dentry), how.flags, Some(OpenFile::prepare()?))
     }
 
-    fn open_checked(&self, place: Path, flags: OpenFlags, permissions: Permissions) -> Result<Arc<OpenFile>> {
+    /// Opens what was found, or what the caller has just created and `prepared` for: its permissions do not matter then.
+    fn open_checked(
+        &self,
+        place: Path,
+        flags: OpenFlags,
+        prepared: Option<PreparedFile>,
+    ) -> Result<Arc<OpenFile>> {
         let inode = place.inode()?;
-        let truncates = flags.contains(OpenFlags::TRUNCATE) && permissions == Permissions::Check;
+        let truncates = flags.contains(OpenFlags::TRUNCATE) && prepared.is_none();
         match inode.kind {
             FileKind::SymbolicLink => return Err(Error::Loop),
             // Access mode 3 asks for the permission to write, though it gives none.
@@ -181,7 +178,7 @@ impl PathContext<'_> {
             FileKind::Socket => return Err(Error::NoDeviceAddress),
             _ => {}
         }
-        if permissions == Permissions::Check {
+        if prepared.is_none() {
             self.check_open(&place, flags, truncates)?;
         }
         let truncates = truncates && inode.kind == FileKind::Regular;
@@ -190,7 +187,7 @@ impl PathContext<'_> {
         if only_truncates {
             place.mount.writable()?;
         }
-        let file = open_place(place, flags)?;
+        let file = open_prepared(place, flags, prepared)?;
         if inotify::active() {
             inotify::report_file(&file, EventMask::OPEN);
         }
@@ -231,17 +228,21 @@ impl PathContext<'_> {
 
 /// What [`PathContext::create_file`] found.
 enum Created {
-    New(Arc<Dentry>),
+    New(Arc<Dentry>, PreparedFile),
     Existed(Arc<Dentry>),
 }
 
 /// Opens the file at a place without permission checks: by the kernel, or after them.
 pub fn open_place(place: Path, flags: OpenFlags) -> Result<Arc<OpenFile>> {
+    open_prepared(place, flags, None)
+}
+
+fn open_prepared(place: Path, flags: OpenFlags, prepared: Option<PreparedFile>) -> Result<Arc<OpenFile>> {
     let inode = place.inode()?;
     let object = match inode.kind {
         FileKind::CharacterDevice | FileKind::BlockDevice => Some(crate::device::open(inode, flags)?),
         FileKind::Fifo => Some(crate::pipe::open_fifo(inode, flags)?),
         _ => inode.operations().open(inode, flags)?,
     };
-    OpenFile::at_path(place, flags, object)
+    OpenFile::at_path(place, flags, object, prepared)
 }

@@ -12,6 +12,8 @@ mod cpio_reader;
 mod cpio_writer;
 mod default_image;
 mod directory;
+#[cfg(test)]
+mod hostile;
 mod initramfs;
 mod source;
 mod tarball;

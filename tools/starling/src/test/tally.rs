@@ -40,6 +40,12 @@ pub(super) fn cargo(output: &str, success: bool) -> Tally {
     sum.unless_broken(success)
 }
 
+/// As [`cargo`], for tests chosen by name: a run that finds none has failed.
+pub(super) fn cargo_with_tests(output: &str, success: bool) -> Tally {
+    let tally = cargo(output, success);
+    if tally == Tally::default() { Tally::FAILURE } else { tally }
+}
+
 /// The last line `N passed, N failed`, with or without a word and a colon before it.
 pub(super) fn closing_line(output: &str, success: bool) -> Tally {
     closing(output).unwrap_or(Tally::FAILURE).unless_broken(success)
@@ -82,6 +88,15 @@ mod tests {
         assert_eq!(cargo("test result: ok. 3 passed; 0 failed;", true), tally(3, 0));
         assert_eq!(cargo("error: could not compile", false), tally(0, 1));
         assert_eq!(cargo("test result: ok. 3 passed; 0 failed;\nerror: doctest crashed", false), tally(3, 1));
+    }
+
+    #[test]
+    fn tests_that_are_not_found_have_failed() {
+        assert_eq!(
+            cargo_with_tests("test result: ok. 0 passed; 0 failed; 9 filtered out", true),
+            tally(0, 1)
+        );
+        assert_eq!(cargo_with_tests("test result: ok. 2 passed; 0 failed;", true), tally(2, 0));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod archive;
 mod concurrency;
 mod failure;
 mod files;
+mod hostile_archive;
 mod model;
 mod mounts;
 mod names;

@@ -235,7 +235,7 @@ fn record_locks_exclude_and_detect_deadlock() {
         start,
         end,
     };
-    let locks = inode.locks();
+    let locks = inode.locks().unwrap();
     locks.set_record(&request(1, Some(LockKind::Write), 0, 9), false).unwrap();
     let blocked = request(2, Some(LockKind::Read), 5, 15);
     assert_eq!(locks.set_record(&blocked, false), Err(Error::WouldBlock));

@@ -15,7 +15,7 @@ fn insist<T>(mut operation: impl FnMut() -> Result<T, MapError>) -> T {
     panic!("failed twice");
 }
 
-fn exhaust(scenario: &str, run: impl Fn()) {
+fn exhaust(scenario: &'static str, run: impl Fn()) {
     let _alone = alone();
     drop(space());
     fallible::exhaust(scenario, || check_leaks(&run));
