@@ -151,9 +151,10 @@ fn files_without_names() {
         let directory = program.text("/tmp");
         let flags = u64::from(abi::O_TMPFILE | abi::O_RDWR);
         let temporary = program.must(abi::__NR_open, &[directory, flags, 0o600]);
+        let second = program.must(abi::__NR_memfd_create, &[name, allow_sealing]);
         let mut left = 2 * PAGE;
         while left > 0 {
-            let copied = program.must(abi::__NR_copy_file_range, &[file, 0, temporary, 0, left, 0]);
+            let copied = program.must(abi::__NR_copy_file_range, &[file, 0, second, 0, left, 0]);
             assert!(copied > 0, "{left} bytes are left");
             left -= copied;
         }
