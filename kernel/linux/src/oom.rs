@@ -6,15 +6,15 @@
 //!
 //! Many small processes can use up memory without any of them being big (a fork bomb); ending one of them would bring
 //! nothing, and the biggest is then an innocent. So processes are also looked at by *job*: what one user runs in one process
-//! group. A job of at least [`JOB_MEMBERS_MIN`] processes whose scores add up to [`JOB_FACTOR`] times the biggest process's
+//! group. A job of at least `JOB_MEMBERS_MIN` processes whose scores add up to `JOB_FACTOR` times the biggest process's
 //! is killed as a whole. A group is killed under the lock of its list, under which fork adds children, so none escapes.
 //!
-//! The biggest job is found without allocating: [`Heaviest`] keeps a few candidates (Misra and Gries), among which is every
+//! The biggest job is found without allocating: `Heaviest` keeps a few candidates (Misra and Gries), among which is every
 //! job with more than its share of the sum; a second look over the table gives their true sums.
 //!
 //! # When
-//! One thread at a time decides ([`BUSY`]), the others wait for the outcome. It first waits for earlier victims: nobody else is
-//! chosen while these give memory back, and only [`PATIENCE_NS`] after the last page came the next one is. A thread that is
+//! One thread at a time decides (`BUSY`), the others wait for the outcome. It first waits for earlier victims: nobody else is
+//! chosen while these give memory back, and only `PATIENCE_NS` after the last page came the next one is. A thread that is
 //! about to end itself never waits here: it may use the reserve, or fails, and so ends the sooner.
 
 use core::sync::atomic::{AtomicBool, Ordering};

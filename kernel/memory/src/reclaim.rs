@@ -8,7 +8,7 @@
 //! their allocations again. What CPUs keep in magazines and lists is fetched last; the frames in lists were free
 //! before, so they are not counted as found.
 //!
-//! When nothing is found the thread is not woken again for [`REST_NS`]: below the low mark each batch asks for it.
+//! When nothing is found the thread is not woken again for `REST_NS`: below the low mark each batch asks for it.
 //!
 //! Rules for reclaimers: they are called by any thread that allocates, perhaps with sleeping locks held, so they only
 //! *try* to lock what an allocating thread may hold, and do not allocate. Spin locks are never held here.

@@ -7,7 +7,7 @@
 //! * [`machine`]: the kernel's build, the accelerator, QEMU
 //! * [`session`]: the loop between the host's streams and the guest
 //! * [`mod@test`]: `starling test`, a list of steps
-//! * [`bench`]: `starling bench`, the kernel measured against Linux
+//! * [`mod@bench`]: `starling bench`, the kernel measured against Linux
 #![forbid(unsafe_code)]
 
 mod bench;
