@@ -18,10 +18,11 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use machine::address::PAGE_SIZE;
 use sync::SpinLock;
 
 use crate::frame::Urgency;
-use crate::{frame, kstack, oom, parking};
+use crate::{frame, heap, kstack, oom, parking};
 
 /// A cache that can give memory back.
 pub trait Reclaimer: Sync {
@@ -118,6 +119,16 @@ fn is_own(reclaiming: usize) -> bool {
     reclaiming == stack_number()
 }
 
+/// What the heap may keep beyond the objects in use: this part of memory.
+const SLACK_SHARE: u64 = 256;
+
+/// Gives back what the heap keeps without need, if that is much: for quiet moments after many objects were freed.
+pub fn tidy() {
+    if heap::slack_bytes() > frame::total_frames() * PAGE_SIZE as u64 / SLACK_SHARE {
+        let _freed = alone(heap::shrink);
+    }
+}
+
 /// Reclaims until free memory is above the high mark or nothing more is found; returns whether it is above. When so little is
 /// left that threads are not run for want of stack pages, nobody else may be able to ask the out-of-memory policy: then it
 /// is asked here.
@@ -150,7 +161,7 @@ fn reclaim(frames: usize) -> usize {
         freed += reclaimer.reclaim(frames - freed);
     }
     if freed < frames {
-        freed += crate::heap::shrink();
+        freed += heap::shrink();
         frame::drain_all_cpus();
     }
     RECLAIMED.fetch_add(freed as u64, Relaxed);

@@ -1,6 +1,7 @@
 //! What crate `memory` needs threads and sleeping for: its background work, and the waiters of its locks.
 //!
-//! - `kstackd` refills the stash of stack frames, frees the stacks of ended threads and trims those of sleeping ones.
+//! - `kstackd` refills the stash of stack frames, frees the stacks of ended threads and trims those of sleeping ones; a second
+//!   after threads have ended it sees to it that the heap does not keep much more than it uses.
 //! - `kswapd` reclaims memory when little is free.
 //!
 //! Both are asked for in any context, also with a run queue locked. So the request is a flag and a softirq, which wakes
@@ -40,9 +41,11 @@ impl Servant {
     }
 
     /// Sleeps until asked or until the deadline. Kernel threads get no attention: this does not count as load.
-    fn await_request(&self, deadline_ns: Option<u64>) {
-        let _outcome =
-            self.queue.wait_interruptible_deadline(|| self.asked.swap(false, Ordering::Acquire), deadline_ns);
+    /// Returns whether it was asked.
+    fn await_request(&self, deadline_ns: Option<u64>) -> bool {
+        self.queue
+            .wait_interruptible_deadline(|| self.asked.swap(false, Ordering::Acquire), deadline_ns)
+            .is_ok()
     }
 }
 
@@ -104,11 +107,20 @@ pub(crate) fn start() -> Result<(), OutOfMemory> {
 fn serve_stacks() {
     const SECOND_NS: u64 = 1_000_000_000;
     let mut trimmed_ns = time::now_ns();
+    // Threads have ended: what the heap keeps of them is looked at when a second has passed since the first one did.
+    let mut tidy_ns = None;
     loop {
         let period_ns = u64::from(kstack::trim_secs()) * SECOND_NS;
-        STACKS.await_request((period_ns != 0).then(|| trimmed_ns + period_ns));
+        let trim_ns = (period_ns != 0).then(|| trimmed_ns + period_ns);
+        let asked = STACKS.await_request(trim_ns.into_iter().chain(tidy_ns).min());
         kstack::service();
         let now_ns = time::now_ns();
+        if asked && tidy_ns.is_none() {
+            tidy_ns = Some(now_ns + SECOND_NS);
+        } else if tidy_ns.is_some_and(|tidy_ns| tidy_ns <= now_ns) {
+            tidy_ns = None;
+            reclaim::tidy();
+        }
         if period_ns != 0 && now_ns >= trimmed_ns + period_ns {
             trimmed_ns = now_ns;
             kstack::trim();

@@ -206,6 +206,13 @@ pub fn class_statistics() -> impl Iterator<Item = ClassStatistics> {
     })
 }
 
+/// Bytes of objects that are not in use: in magazines, and in slabs.
+pub(crate) fn slack_bytes() -> u64 {
+    class_statistics()
+        .map(|class| class.objects.saturating_sub(class.active_objects) * class.object_bytes as u64)
+        .sum()
+}
+
 /// Batches that moved between magazines and slabs: fetched, given back.
 pub fn traffic() -> (u64, u64) {
     local::all().map(|memory| memory.heap.traffic()).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
