@@ -14,7 +14,7 @@
 //! *try* to lock what an allocating thread may hold, and do not allocate. Spin locks are never held here.
 
 use core::sync::atomic::{
-    AtomicPtr, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -31,6 +31,9 @@ pub trait Reclaimer: Sync {
 
     /// Frees about `frames` frames if it can; returns how many it freed.
     fn reclaim(&self, frames: usize) -> usize;
+
+    /// Lets go of what is of no use any more, however much memory is free.
+    fn tidy(&self) {}
 }
 
 /// Upper bound of caches; each is a part of the kernel that registers at start-up.
@@ -74,8 +77,14 @@ pub fn set_wakeup(wakeup: fn()) {
 
 /// Asks for reclaim in the background.
 pub(crate) fn wake() {
+    if machine::time::now_ns() >= RESTS_UNTIL_NS.load(Relaxed) {
+        call_wakeup();
+    }
+}
+
+fn call_wakeup() {
     let pointer = WAKEUP.load(Acquire);
-    if !pointer.is_null() && machine::time::now_ns() >= RESTS_UNTIL_NS.load(Relaxed) {
+    if !pointer.is_null() {
         // SAFETY: a non-null pointer was made from a `fn()` in `set_wakeup`, the only writer.
         let wakeup = unsafe { core::mem::transmute::<*mut (), fn()>(pointer) };
         wakeup();
@@ -122,8 +131,25 @@ fn is_own(reclaiming: usize) -> bool {
 /// What the heap may keep beyond the objects in use: this part of memory.
 const SLACK_SHARE: u64 = 256;
 
-/// Gives back what the heap keeps without need, if that is much: for quiet moments after many objects were freed.
+static TIDYING_WANTED: AtomicBool = AtomicBool::new(false);
+
+/// Many objects were freed: asks for [`tidy`] in a while.
+pub(crate) fn ask_to_tidy() {
+    if !TIDYING_WANTED.load(Relaxed) && !TIDYING_WANTED.swap(true, Relaxed) {
+        call_wakeup();
+    }
+}
+
+/// Whether it was asked for [`tidy`] since the last question.
+pub fn wants_tidying() -> bool {
+    TIDYING_WANTED.swap(false, Relaxed)
+}
+
+/// Lets caches go of what is of no use, and gives back what the heap keeps beyond the objects in use, if that is much. For
+/// quiet moments after many objects were freed.
 pub fn tidy() {
+    let reclaimers = *RECLAIMERS.lock();
+    reclaimers.into_iter().flatten().for_each(|reclaimer| reclaimer.tidy());
     if heap::slack_bytes() > frame::total_frames() * PAGE_SIZE as u64 / SLACK_SHARE {
         let _freed = alone(heap::shrink);
     }

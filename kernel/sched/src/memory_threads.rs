@@ -1,8 +1,7 @@
 //! What crate `memory` needs threads and sleeping for: its background work, and the waiters of its locks.
 //!
-//! - `kstackd` refills the stash of stack frames, frees the stacks of ended threads and trims those of sleeping ones; a second
-//!   after threads have ended it sees to it that the heap does not keep much more than it uses.
-//! - `kswapd` reclaims memory when little is free.
+//! - `kstackd` refills the stash of stack frames, frees the stacks of ended threads and trims those of sleeping ones.
+//! - `kswapd` reclaims memory when little is free, and sees to it that the heap does not keep much more than it uses.
 //!
 //! Both are asked for in any context, also with a run queue locked. So the request is a flag and a softirq, which wakes
 //! the thread once the locks are gone.
@@ -104,23 +103,15 @@ pub(crate) fn start() -> Result<(), OutOfMemory> {
     Ok(())
 }
 
+const SECOND_NS: u64 = 1_000_000_000;
+
 fn serve_stacks() {
-    const SECOND_NS: u64 = 1_000_000_000;
     let mut trimmed_ns = time::now_ns();
-    // Threads have ended: what the heap keeps of them is looked at when a second has passed since the first one did.
-    let mut tidy_ns = None;
     loop {
         let period_ns = u64::from(kstack::trim_secs()) * SECOND_NS;
-        let trim_ns = (period_ns != 0).then(|| trimmed_ns + period_ns);
-        let asked = STACKS.await_request(trim_ns.into_iter().chain(tidy_ns).min());
+        STACKS.await_request((period_ns != 0).then(|| trimmed_ns + period_ns));
         kstack::service();
         let now_ns = time::now_ns();
-        if asked && tidy_ns.is_none() {
-            tidy_ns = Some(now_ns + SECOND_NS);
-        } else if tidy_ns.is_some_and(|tidy_ns| tidy_ns <= now_ns) {
-            tidy_ns = None;
-            reclaim::tidy();
-        }
         if period_ns != 0 && now_ns >= trimmed_ns + period_ns {
             trimmed_ns = now_ns;
             kstack::trim();
@@ -129,8 +120,18 @@ fn serve_stacks() {
 }
 
 fn serve_reclaim() {
+    // A second after many objects were freed it is looked at what the heap keeps of them.
+    let mut tidy_ns = None;
     loop {
-        RECLAIM.await_request(None);
+        RECLAIM.await_request(tidy_ns);
         reclaim::reclaim_until_high();
+        let now_ns = time::now_ns();
+        if tidy_ns.is_some_and(|due_ns| due_ns <= now_ns) {
+            tidy_ns = None;
+            reclaim::tidy();
+        }
+        if tidy_ns.is_none() && reclaim::wants_tidying() {
+            tidy_ns = Some(now_ns + SECOND_NS);
+        }
     }
 }

@@ -18,6 +18,9 @@ use super::slab::{self, Chain, Refusal};
 use crate::frame::per_cpu::bump;
 use crate::local::local;
 
+/// Batches that a CPU gives back between two requests to look at what the heap keeps: 128 KiB.
+const DRAINS_TO_TIDY: u64 = 16;
+
 /// One magazine.
 struct Magazine {
     first: AtomicPtr<u8>,
@@ -145,6 +148,9 @@ pub(crate) unsafe fn free(index: usize, object: NonNull<u8>) {
     });
     if excess.length > 0 {
         slab::put(index, excess);
+        if local(|cpu| cpu.heap.drains.load(Relaxed)).is_multiple_of(DRAINS_TO_TIDY) {
+            crate::reclaim::ask_to_tidy();
+        }
     }
 }
 

@@ -132,6 +132,46 @@ pub fn shrink(wanted: usize) -> usize {
     evicted
 }
 
+/// Entries looked at in one hold of a queue's lock.
+const SWEEP: usize = 32;
+
+/// Takes entries that nobody has any longer out of a queue, from the front on, as long as there are many: their memory is
+/// kept by the queue's weak references.
+fn drop_dead(queue: &SpinLock<VecDeque<Weak<Dentry>>>) {
+    let mut remaining = queue.lock().len();
+    while remaining > 0 {
+        let mut dead = [const { None }; SWEEP];
+        let mut count = 0;
+        {
+            let mut entries = queue.lock();
+            for _ in 0..SWEEP.min(remaining) {
+                match entries.pop_front() {
+                    Some(front) if front.strong_count() == 0 => {
+                        dead[count] = Some(front);
+                        count += 1;
+                    }
+                    // What was taken out leaves the room for it.
+                    Some(front) => entries.push_back(front),
+                    None => break,
+                }
+            }
+        }
+        (0..count).for_each(|_| ENTRIES.decrement());
+        remaining = remaining.saturating_sub(SWEEP);
+        if count < SWEEP / 4 {
+            break;
+        }
+    }
+    let mut entries = queue.lock();
+    if entries.len() < entries.capacity() / 4 {
+        let mut smaller = VecDeque::new();
+        if smaller.try_reserve(entries.len() * 2).is_ok() {
+            smaller.extend(entries.drain(..));
+            *entries = smaller;
+        }
+    }
+}
+
 /// The entry cache, as memory reclaim sees it.
 pub(crate) struct EntryCache;
 
@@ -141,6 +181,10 @@ const ENTRY_BYTES: usize = 256;
 impl memory::reclaim::Reclaimer for EntryCache {
     fn name(&self) -> &'static str {
         "directory entries"
+    }
+
+    fn tidy(&self) {
+        QUEUES.iter().for_each(drop_dead);
     }
 
     fn reclaim(&self, frames: usize) -> usize {
