@@ -79,8 +79,9 @@ mod map_flag {
     pub(super) const STACK: u32 = 0x2_0000;
     pub(super) const HUGETLB: u32 = 0x4_0000;
     pub(super) const FIXED_NOREPLACE: u32 = 0x10_0000;
-    /// Accepted without effect: MAP_32BIT aside, what old programs still pass.
-    pub(super) const IGNORED: u32 = 0x40 | 0x800 | 0x1000 | STACK;
+    pub(super) const BELOW_2_GIB: u32 = 0x40;
+    /// Accepted without effect: what old programs still pass.
+    pub(super) const IGNORED: u32 = 0x800 | 0x1000 | STACK;
 }
 
 fn map_flags(flags: u32) -> Result<MapFlags, Errno> {
@@ -99,6 +100,7 @@ fn map_flags(flags: u32) -> Result<MapFlags, Errno> {
                 | map_flag::NONBLOCK
                 | map_flag::HUGETLB
                 | map_flag::FIXED_NOREPLACE
+                | map_flag::BELOW_2_GIB
                 | map_flag::IGNORED;
             if flags & !known != 0 {
                 return Err(Errno::EOPNOTSUPP);
@@ -119,6 +121,7 @@ fn map_flags(flags: u32) -> Result<MapFlags, Errno> {
         (map_flag::NORESERVE, MapFlags::NO_RESERVE),
         (map_flag::POPULATE, MapFlags::POPULATE),
         (map_flag::NONBLOCK, MapFlags::NON_BLOCK),
+        (map_flag::BELOW_2_GIB, MapFlags::SECOND_GIB),
     ] {
         out.set(flag, flags & bit != 0);
     }

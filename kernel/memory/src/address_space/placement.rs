@@ -8,6 +8,9 @@ use crate::region::RegionTree;
 use core::ops::Range;
 use machine::address::PAGE_SIZE;
 
+/// Where mappings go whose addresses are to fit 31 bits: above most programs that are linked there.
+const SECOND_GIB: Range<u64> = 1 << 30..1 << 31;
+
 /// A request after its arguments have been checked: page-aligned bytes.
 pub(super) struct Placed {
     pub(super) start: u64,
@@ -47,6 +50,11 @@ pub(super) fn place(
     let hint = wanted & !(PAGE_SIZE as u64 - 1);
     if hint >= low && hint > 0 && hint <= USER_TOP - length && is_free(regions, hint, length) {
         return Ok(Placed { start: hint, end: hint + length, replaces: false });
+    }
+    if request.flags.contains(MapFlags::SECOND_GIB) {
+        let start =
+            regions.highest_gap(SECOND_GIB.start, SECOND_GIB.end, length).ok_or(MapError::OutOfMemory)?;
+        return Ok(Placed { start, end: start + length, replaces: false });
     }
     let start = free_place(regions, layout, low.max(MINIMUM_ADDRESS), length).ok_or(MapError::OutOfMemory)?;
     Ok(Placed { start, end: start + length, replaces: false })

@@ -42,6 +42,8 @@ bitflags! {
         const NON_BLOCK = 1 << 8;
         /// The kernel's own mapping: mmap_min_addr and limits don't apply.
         const KERNEL = 1 << 9;
+        /// In the second GiB, where no place is named (MAP_32BIT).
+        const SECOND_GIB = 1 << 10;
     }
 }
 

@@ -46,6 +46,19 @@ fn mappings_are_placed_downwards_and_merge() {
 }
 
 #[test]
+fn a_mapping_for_short_addresses_goes_into_the_second_gib_unless_it_names_a_place() {
+    without_leaks(|| {
+        let space = space();
+        let low = MapRequest { flags: MapFlags::SECOND_GIB, ..anonymous(1) };
+        assert_eq!(space.map(low.clone()).unwrap().as_u64(), (1 << 31) - PAGE);
+        let named = MapRequest { address: at(1 << 40), ..low.clone() };
+        assert_eq!(space.map(named).unwrap().as_u64(), 1 << 40);
+        let large = MapRequest { length: 1 << 30, ..low };
+        assert_eq!(space.map(large), Err(MapError::OutOfMemory));
+    });
+}
+
+#[test]
 fn errors_are_those_of_the_manual() {
     let _alone = alone();
     let space = space();
