@@ -201,7 +201,14 @@ pub(crate) unsafe fn free(address: VirtAddr, pages: usize) {
     AREAS.lock().retire(page, order_for(pages));
     if frames::may_wait() && AREAS.lock().frames_length >= PURGE_FRAMES {
         purge();
+    } else {
+        crate::reclaim::ask_to_tidy();
     }
+}
+
+/// Frames of freed areas that wait for a flush.
+pub(crate) fn waiting_frames() -> u64 {
+    u64::from(AREAS.lock().frames_length)
 }
 
 /// Flushes all CPUs and frees what waited for that; returns the number of frames. The caller may wait.

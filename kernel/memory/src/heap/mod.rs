@@ -206,11 +206,16 @@ pub fn class_statistics() -> impl Iterator<Item = ClassStatistics> {
     })
 }
 
-/// Bytes of objects that are not in use: in magazines, and in slabs.
+/// Bytes that are kept but not in use: in magazines, in slabs, and in freed areas.
 pub(crate) fn slack_bytes() -> u64 {
-    class_statistics()
+    #[cfg(target_os = "none")]
+    let areas = area::waiting_frames() * machine::address::PAGE_SIZE as u64;
+    #[cfg(not(target_os = "none"))]
+    let areas = 0;
+    let slabs: u64 = class_statistics()
         .map(|class| class.objects.saturating_sub(class.active_objects) * class.object_bytes as u64)
-        .sum()
+        .sum();
+    slabs + areas
 }
 
 /// Batches that moved between magazines and slabs: fetched, given back.
