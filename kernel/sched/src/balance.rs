@@ -134,7 +134,7 @@ pub(crate) fn push_excess(queue: &mut RunQueue) {
 /// Whether a real-time thread that has just been preempted, and waits in this CPU's queue, whose lock the caller holds, would run at
 /// once elsewhere. If so it is taken out of the queue, and is enqueued again after the switch.
 pub(crate) fn let_go(queue: &mut RunQueue, preempted: &Thread, next: &Thread) -> bool {
-    if !preempted.policy().is_realtime() || !next.policy().is_realtime() || !preempted.entity.is_queued() {
+    if !preempted.entity.is_realtime() || !next.entity.is_realtime() || !preempted.entity.is_queued() {
         return false;
     }
     let mut others = allowed_cpus(preempted);

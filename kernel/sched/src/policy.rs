@@ -45,6 +45,7 @@ pub enum Policy {
 
 impl Policy {
     /// The real-time priority, 0 for the fair policies.
+    #[inline]
     pub const fn priority(self) -> u8 {
         match self {
             Policy::Fifo(priority) | Policy::RoundRobin(priority) => priority,
@@ -53,6 +54,7 @@ impl Policy {
     }
 
     /// Whether the thread goes before all fair ones.
+    #[inline]
     pub const fn is_realtime(self) -> bool {
         self.priority() != 0
     }

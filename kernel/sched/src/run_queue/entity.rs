@@ -78,6 +78,7 @@ impl Entity {
         self.weight.store(policy::weight(policy, nice) as u32, Ordering::Relaxed);
     }
 
+    #[inline]
     pub(crate) fn policy(&self) -> Policy {
         let encoded = self.policy.load(Ordering::Relaxed);
         let priority = (encoded >> 8) as u8;
@@ -88,6 +89,13 @@ impl Entity {
             3 => Policy::Fifo(priority),
             _ => Policy::RoundRobin(priority),
         }
+    }
+
+    /// Whether it goes before all fair threads: `policy().is_realtime()` without decoding.
+    #[inline(always)]
+    pub(crate) fn is_realtime(&self) -> bool {
+        const FIRST_REALTIME_KIND: u32 = 3;
+        self.policy.load(Ordering::Relaxed) & 0xff >= FIRST_REALTIME_KIND
     }
 
     pub(crate) fn nice(&self) -> Nice {
@@ -223,6 +231,7 @@ mod tests {
             for nice in [Nice::MIN, Nice::default(), Nice::MAX] {
                 let entity = Entity::new(policy, nice);
                 assert_eq!((entity.policy(), entity.nice()), (policy, nice));
+                assert_eq!(entity.is_realtime(), policy.is_realtime());
             }
         }
     }

@@ -182,7 +182,7 @@ impl RunQueue {
     fn count_in(&mut self, entity: &Entity) {
         self.count += 1;
         self.crowd += policy::crowd(entity.policy());
-        if entity.policy().is_realtime() {
+        if entity.is_realtime() {
             self.realtime_count += 1;
         } else {
             self.load += entity.weight();
@@ -193,7 +193,7 @@ impl RunQueue {
         debug_assert!(self.count > 0, "a thread leaves a queue that it was counted in");
         self.count -= 1;
         self.crowd -= policy::crowd(entity.policy());
-        if entity.policy().is_realtime() {
+        if entity.is_realtime() {
             self.realtime_count -= 1;
         } else {
             self.load -= entity.weight();
@@ -211,16 +211,18 @@ impl RunQueue {
         if now_ns.saturating_sub(self.period_start_ns) >= REALTIME_PERIOD_NS {
             self.period_start_ns = now_ns;
             self.realtime_used_ns = 0;
-        } else if entity.policy().is_realtime() {
+        } else if entity.is_realtime() {
             self.realtime_used_ns += ran_ns;
         }
-        if let Policy::RoundRobin(_) = entity.policy() {
+        if entity.is_realtime()
+            && let Policy::RoundRobin(_) = entity.policy()
+        {
             let used_ns = entity.turn_used_ns().saturating_add(ran_ns);
             // Who has no equals begins one turn after the other.
             let alone = self.realtime_count <= 1;
             entity.set_turn_used_ns(if alone { used_ns % ROUND_ROBIN_SLICE_NS } else { used_ns });
         }
-        if self.is_idle() || entity.policy().is_realtime() {
+        if self.is_idle() || entity.is_realtime() {
             return;
         }
         entity.set_key(entity.key() + entity.virtual_ns(ran_ns));
@@ -233,7 +235,7 @@ impl RunQueue {
     pub(crate) fn activate(&mut self, thread: &Thread, reason: Activation) -> bool {
         let entity = &thread.entity;
         debug_assert!(!entity.is_queued(), "a thread is in one queue at a time");
-        if entity.policy().is_realtime() {
+        if entity.is_realtime() {
             self.place_last(thread);
         } else {
             let lag = match reason {
@@ -330,7 +332,7 @@ impl RunQueue {
     }
 
     fn take_lag(min_virtual_ns: u64, entity: &Entity) {
-        if !entity.policy().is_realtime() {
+        if !entity.is_realtime() {
             entity.set_lag(entity.key().wrapping_sub(min_virtual_ns) as i64);
         }
     }
@@ -340,7 +342,7 @@ impl RunQueue {
         // then), and it is removed before anything else links it.
         let link = unsafe { UnsafeRef::from_raw(thread) };
         thread.entity.set_queued(true);
-        if thread.entity.policy().is_realtime() {
+        if thread.entity.is_realtime() {
             self.realtime.insert(link);
         } else {
             self.fair.insert(link);
@@ -349,7 +351,7 @@ impl RunQueue {
 
     fn remove(&mut self, thread: &Thread) {
         debug_assert!(thread.entity.is_queued(), "only a waiting thread is in a tree");
-        let tree = if thread.entity.policy().is_realtime() { &mut self.realtime } else { &mut self.fair };
+        let tree = if thread.entity.is_realtime() { &mut self.realtime } else { &mut self.fair };
         // SAFETY: the thread is queued, under this queue's lock and in the tree of its class.
         let removed = unsafe { tree.cursor_mut_from_ptr(thread) }.remove();
         debug_assert!(removed.is_some(), "a queued thread is in its tree");
@@ -368,7 +370,7 @@ impl RunQueue {
         };
         let Some(first) = first else { return competitor.map(core::ptr::from_ref) };
         if let Some(running) = competitor {
-            let realtime = (running.entity.policy().is_realtime(), first.entity.policy().is_realtime());
+            let realtime = (running.entity.is_realtime(), first.entity.is_realtime());
             let stays = match realtime {
                 (true, false) => !throttled,
                 (false, true) => throttled,
@@ -395,7 +397,7 @@ impl RunQueue {
     /// when it is chosen next.
     pub(crate) fn put_back(&mut self, thread: &Thread, turn_ns: u64) {
         let entity = &thread.entity;
-        match entity.policy().is_realtime() {
+        match entity.is_realtime() {
             true => self.place_last(thread),
             false => entity.set_key(entity.key() + entity.virtual_ns(turn_ns)),
         }
@@ -482,7 +484,7 @@ impl RunQueue {
     pub(crate) fn yield_current(&mut self) {
         // SAFETY: the running thread is alive, see `running`.
         let Some(thread) = (unsafe { self.current.as_ref() }) else { return };
-        if thread.entity.policy().is_realtime() {
+        if thread.entity.is_realtime() {
             self.place_last(thread);
         } else if let Some(first) = self.fair.front().get() {
             let key = thread.entity.key().max(first.entity.key() + 1);
