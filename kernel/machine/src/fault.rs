@@ -11,7 +11,7 @@ use crate::backend::trap::frame::TrapFrame;
 use crate::set_once::SetOnce;
 
 #[cfg(target_os = "none")]
-pub use crate::backend::trap::abandon_page_fault;
+pub use crate::backend::trap::{abandon_page_fault, fault_on_own_stack};
 
 /// What the faulting access wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub struct Fault;
 pub enum StackFault {
     /// The page was within the window and is mapped now: restart the instruction.
     Grown,
+    /// The page has been mapped since: restart the instruction. Only where double faults map pages, too.
+    Present,
     /// The page is within the window, but there is no frame for it.
     Starved,
     /// The address lies in the guard of the running thread's slot.

@@ -78,6 +78,8 @@ pub(crate) unsafe fn install(area: *mut PerCpu, stacks: &Stacks) {
     // SAFETY: see the function's contract.
     unsafe {
         set_traps((*area).task_state.get(), stacks.traps);
+        // Used only by page faults from user mode when they have no stack of their own.
+        (&raw mut (*(*area).task_state.get()).privilege_stacks[0]).write_unaligned(stacks.traps[4]);
         (&raw mut (*area).interrupt_stack_top).write(stacks.interrupt);
         (*area).page_fault_stack_top.store(stacks.traps[4], Ordering::Relaxed);
     }

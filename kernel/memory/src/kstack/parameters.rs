@@ -2,7 +2,7 @@
 //!
 //! | parameter | values | default |
 //! |---|---|---|
-//! | `kstack=` | `fault`: grown on page faults; `fixed` or `static`: all pages from the start; `lend`: the CPU lends pages at the switch | `fault` |
+//! | `kstack=` | `fault`: grown on page faults; `fixed` or `static`: all pages from the start; `lend`: the CPU lends pages at the switch; `df`: grown on double faults | `fault` |
 //! | `kstack.pages=` | pages of a stack, 1 to 127 | 4 |
 //! | `kstack.layout=` | `A` (lowest page backed too) or `B` | `B` |
 //! | `kstack.overflow=` | `kill` the thread or `panic` | `kill` |
@@ -24,6 +24,8 @@ pub enum Mode {
     Fault,
     /// All at creation: the baseline to compare with.
     Fixed,
+    /// As [`Mode::Fault`], but page faults have no stack of their own: most growth happens in double faults.
+    DoubleFault,
     /// One page at creation; at each switch the CPU maps its reserve into the rest, and takes back what stayed clean.
     Lend,
 }
@@ -99,7 +101,8 @@ impl Parameters {
             None | Some("fault") => {}
             Some("fixed" | "static") => parameters.mode = Mode::Fixed,
             Some("lend") => parameters.mode = Mode::Lend,
-            Some(other) => log::warn!("kstack={other} is none of fault, fixed, static, lend"),
+            Some("df") => parameters.mode = Mode::DoubleFault,
+            Some(other) => log::warn!("kstack={other} is none of fault, fixed, static, lend, df"),
         }
         match option("kstack.layout") {
             None | Some("B" | "b") => {}
@@ -154,7 +157,7 @@ pub(crate) fn set(parameters: Parameters) {
 pub fn parameters() -> Parameters {
     let mode = IN_FORCE.mode.load(Relaxed);
     Parameters {
-        mode: [Mode::Fault, Mode::Fixed, Mode::Lend]
+        mode: [Mode::Fault, Mode::Fixed, Mode::DoubleFault, Mode::Lend]
             .into_iter()
             .find(|m| *m as u8 == mode)
             .unwrap_or_default(),
@@ -174,6 +177,7 @@ pub fn mode() -> Mode {
     match IN_FORCE.mode.load(Relaxed) {
         value if value == Mode::Fixed as u8 => Mode::Fixed,
         value if value == Mode::Lend as u8 => Mode::Lend,
+        value if value == Mode::DoubleFault as u8 => Mode::DoubleFault,
         _ => Mode::Fault,
     }
 }

@@ -5,6 +5,7 @@
 
 use super::exception_table;
 use super::frame::TrapFrame;
+use super::gates;
 use super::report::kernel_bug;
 
 const NON_MASKABLE: u64 = 2;
@@ -25,6 +26,7 @@ pub(super) extern "C" fn paranoid_exception(frame: &mut TrapFrame) {
     match frame.vector {
         NON_MASKABLE => crate::backend::ipi::non_maskable(),
         DEBUG => log::warn!("debug exception in the kernel at {:#x}", frame.rip),
+        DOUBLE_FAULT if gates::faults_enter_in_place() => super::page_fault::double_fault(frame),
         DOUBLE_FAULT => kernel_bug("double fault", frame, None),
         MACHINE_CHECK => kernel_bug("machine check", frame, None),
         _ => kernel_bug("unexpected exception on a paranoid stack", frame, None),

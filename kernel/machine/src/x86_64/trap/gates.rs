@@ -11,10 +11,13 @@
 //! | 5 | #PF | 8 KiB in four slots |
 //! | 6 | external interrupts | 4 KiB |
 //! | 7 | all other exceptions | 8 KiB |
+//!
+//! An experiment takes the stack from page faults: see [`fault_on_own_stack`].
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::mem::size_of;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::stubs;
 use crate::backend::gdt::{KERNEL_CODE, USER_BASE};
@@ -64,23 +67,47 @@ fn stack_of(vector: u8) -> u64 {
 /// # Safety
 /// Once, on the boot processor, before any processor loads the table.
 pub(crate) unsafe fn fill() {
-    const PRESENT_INTERRUPT_GATE: u64 = 0x8e << 40;
     // SAFETY: nobody else uses the table yet (caller).
     let gates = unsafe { &mut *GATES.0.get() };
     for vector in 0..=255_u8 {
-        let address = stubs::stub_address(vector);
         // int3 and into are raised by programs on purpose.
-        let privilege = if matches!(vector, 3 | 4) { 3_u64 << 45 } else { 0 };
-        let offset_low = (address & 0xffff) | ((address >> 16) & 0xffff) << 48;
-        gates[usize::from(vector)] = Gate {
-            low: offset_low
-                | u64::from(KERNEL_CODE) << 16
-                | stack_of(vector) << 32
-                | PRESENT_INTERRUPT_GATE
-                | privilege,
-            high: address >> 32,
-        };
+        let privilege = if matches!(vector, 3 | 4) { 3 } else { 0 };
+        gates[usize::from(vector)] = gate(stubs::stub_address(vector), stack_of(vector), privilege);
     }
+}
+
+fn gate(address: u64, stack: u64, privilege: u64) -> Gate {
+    const PRESENT_INTERRUPT_GATE: u64 = 0x8e << 40;
+    let offset_low = (address & 0xffff) | ((address >> 16) & 0xffff) << 48;
+    Gate {
+        low: offset_low
+            | u64::from(KERNEL_CODE) << 16
+            | stack << 32
+            | PRESENT_INTERRUPT_GATE
+            | privilege << 45,
+        high: address >> 32,
+    }
+}
+
+/// Whether page faults enter on the stack that they interrupt.
+static IN_PLACE: AtomicBool = AtomicBool::new(false);
+
+/// Has page faults enter on the stack that they interrupt, as processors without an interrupt stack table do. Where that has
+/// no room, a double fault comes of it, in which the stack can grow. To compare with (specs/kernel-stacks.md M10).
+///
+/// # Safety
+/// Once, on the boot processor while it is alone.
+pub unsafe fn fault_on_own_stack() {
+    const PAGE_FAULT: usize = 14;
+    let _interrupts_off = crate::interrupt::disable();
+    // SAFETY: no other processor uses the table yet (caller), and no fault comes between the two words.
+    unsafe { (*GATES.0.get())[PAGE_FAULT] = gate(stubs::page_fault_in_place_address(), 0, 0) };
+    IN_PLACE.store(true, Ordering::Relaxed);
+}
+
+/// See [`fault_on_own_stack`].
+pub(super) fn faults_enter_in_place() -> bool {
+    IN_PLACE.load(Ordering::Relaxed)
 }
 
 /// Loads the table on this processor and points the system-call registers to their entries.

@@ -9,5 +9,6 @@ mod page_fault;
 mod report;
 mod stubs;
 
+pub use gates::fault_on_own_stack;
 pub use page_fault::abandon_page_fault;
 pub(crate) use stubs::{PAGE_FAULT_SLOT_BYTES, enter_user};

@@ -37,7 +37,7 @@ pub(super) extern "C" fn page_fault_from_kernel(frame: &mut TrapFrame, address: 
     if let Some(hooks) = fault::stack_hooks() {
         let sleepable = may_sleep(frame);
         match (hooks.grow)(VirtAddr::new(address), VirtAddr::new(frame.rsp), sleepable) {
-            StackFault::Grown => return core::ptr::null_mut(),
+            StackFault::Grown | StackFault::Present => return core::ptr::null_mut(),
             StackFault::Starved => (hooks.starved)(frame, VirtAddr::new(address), sleepable),
             StackFault::Overflow => (hooks.overflow)(frame, VirtAddr::new(address)),
             StackFault::Foreign => {
@@ -54,6 +54,27 @@ pub(super) extern "C" fn page_fault_from_kernel(frame: &mut TrapFrame, address: 
         return core::ptr::null_mut();
     }
     move_to_thread_stack(frame, address)
+}
+
+/// A double fault while page faults enter on the stack that they interrupt: the frame of one did not fit. CR2 is the address of
+/// the frame or of the first access, as the processor likes, so both pages are backed, and the instruction restarts.
+pub(super) fn double_fault(frame: &TrapFrame) {
+    /// What the processor pushes for a page fault, after aligning the stack pointer.
+    const PUSHED_BYTES: u64 = 64;
+    let Some(hooks) = fault::stack_hooks() else { kernel_bug("double fault", frame, None) };
+    let address = crate::backend::register::read_cr2();
+    let mut grown = false;
+    for place in [frame.rsp.wrapping_sub(PUSHED_BYTES), address] {
+        match (hooks.grow)(VirtAddr::new(place), VirtAddr::new(frame.rsp), false) {
+            StackFault::Grown => grown = true,
+            StackFault::Overflow => (hooks.overflow)(frame, VirtAddr::new(place)),
+            StackFault::Starved => (hooks.starved)(frame, VirtAddr::new(place), false),
+            StackFault::Present | StackFault::Foreign | StackFault::NotStack => {}
+        }
+    }
+    if !grown {
+        kernel_bug("double fault", frame, Some(address));
+    }
 }
 
 /// Whether the interrupted code may be switched away from.

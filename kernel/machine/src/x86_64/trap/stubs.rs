@@ -283,6 +283,26 @@ starling_interrupt_common:
     add rsp, 16
     iretq
 
+# --- page fault with no stack of its own (gates.rs, `fault_on_own_stack`): error code, CPU frame on the interrupted
+# stack; from user mode on the #PF stack, which is where the task state segment sends it. Moves to the #PF stack.
+.global starling_page_fault_in_place
+starling_page_fault_in_place:
+    test byte ptr [rsp + 16], 3
+    jnz 12f
+    mov gs:[{scratch} + 8], rcx
+    mov rcx, rsp
+    mov rsp, gs:[{page_fault_stack}]
+    push qword ptr [rcx + 40]
+    push qword ptr [rcx + 32]
+    push qword ptr [rcx + 24]
+    push qword ptr [rcx + 16]
+    push qword ptr [rcx + 8]
+    push qword ptr [rcx]
+    mov rcx, gs:[{scratch} + 8]
+12:
+    push 14
+    jmp starling_page_fault_common
+
 # --- page fault: vector, error code, CPU frame on IST 5 ---
 starling_page_fault_common:
     cld
@@ -456,6 +476,7 @@ const _: () = assert!(offset_of!(TrapFrame, vector) == 15 * 8 && FRAME_BYTES == 
 unsafe extern "C" {
     fn starling_enter_user(context: *mut UserContext) -> u64;
     fn starling_vector_stubs();
+    fn starling_page_fault_in_place();
     pub(crate) fn starling_system_call_entry();
     pub(crate) fn starling_compatibility_entry();
 }
@@ -464,6 +485,11 @@ unsafe extern "C" {
 pub(crate) fn stub_address(vector: u8) -> u64 {
     const STUB_BYTES: u64 = 16;
     starling_vector_stubs as *const () as u64 + u64::from(vector) * STUB_BYTES
+}
+
+/// Address of the stub for page faults that have no stack of their own.
+pub(crate) fn page_fault_in_place_address() -> u64 {
+    starling_page_fault_in_place as *const () as u64
 }
 
 /// Enters user mode; returns the event. Interrupts are off before and after.

@@ -14,6 +14,7 @@ use machine::address::VirtAddr;
 use machine::fault::StackFault;
 
 use super::super::geometry::{FaultClass, PAGE_BYTES, Place, Window, classify, slot_of};
+use super::super::parameters::{Mode, mode};
 use super::super::per_cpu::{CpuStacks, NO_SLOT};
 use super::descriptor::ANY_PIN;
 use super::{descriptor, parking, slots};
@@ -36,6 +37,10 @@ pub(crate) fn grow(fault: VirtAddr, stack_pointer: VirtAddr, may_sleep: bool) ->
     match classify(0, address, stack_pointer.as_u64(), window.as_ref()) {
         FaultClass::NotAStack => StackFault::NotStack,
         FaultClass::Overflow => StackFault::Overflow,
+        // A double fault has backed the page meanwhile.
+        FaultClass::ForeignStack if mode() == Mode::DoubleFault && is_backed(window.as_ref(), address) => {
+            StackFault::Present
+        }
         FaultClass::ForeignStack => StackFault::Foreign,
         FaultClass::Grow { last, .. } => {
             if may_sleep && parking::is_injected() {
@@ -79,6 +84,13 @@ pub(crate) fn back_to(stacks: &CpuStacks, slot: u32, last: u32) -> bool {
     let mapped = &stacks.counters.mapped;
     mapped.store(mapped.load(Relaxed) + pages as i64, Relaxed);
     true
+}
+
+fn is_backed(window: Option<&Window>, address: u64) -> bool {
+    window.is_some_and(|window| {
+        window.contains(address)
+            && matches!(window.place(address), Place::Backed(page) if page < window.mapped)
+    })
 }
 
 /// Asks for a refill of the reserve at the end of the next interrupt.

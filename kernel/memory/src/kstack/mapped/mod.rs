@@ -18,6 +18,7 @@ use machine::fault::StackHooks;
 use sync::remote;
 
 use super::geometry::{PAGE_BYTES, REGION_BASE, TABLE_BASE};
+use super::parameters::{Mode, mode};
 use super::per_cpu::CpuStacks;
 use crate::frame::{Purpose, Urgency, Zeroed, allocate};
 use crate::{kernel_map, reclaim};
@@ -131,6 +132,10 @@ pub(crate) fn initialize() {
     reserve::fill_stash();
     reserve::balance();
     reclaim::register(&StackReclaimer);
+    if mode() == Mode::DoubleFault {
+        // SAFETY: this is the boot processor's start-up, before others start.
+        unsafe { machine::fault::fault_on_own_stack() };
+    }
     machine::fault::set_stack_hooks(StackHooks {
         grow: grow::grow,
         ensure,

@@ -41,7 +41,7 @@ pub(crate) fn note_window(pages: u32) {
 pub(crate) fn target() -> u32 {
     match mode() {
         Mode::Fixed => 0,
-        Mode::Fault | Mode::Lend => admission::target(PAGES_SEEN.load(Relaxed)),
+        Mode::Fault | Mode::DoubleFault | Mode::Lend => admission::target(PAGES_SEEN.load(Relaxed)),
     }
 }
 
