@@ -73,7 +73,7 @@ fn member() -> impl Strategy<Value = Vec<u8>> {
 
 /// Removes everything below a directory.
 fn remove_all(world: &World, directory: &str) {
-    for name in world.list(directory).expect("a directory can be listed") {
+    for name in world.list(&format!("{directory}/")).expect("a directory can be listed") {
         if name == "." || name == ".." {
             continue;
         }
@@ -91,7 +91,8 @@ proptest! {
     #[test]
     fn hostile_archives_unpack_or_are_refused(
         members in vec(member(), 1..6),
-        edits in vec((0_usize..800, any::<u8>()), 0..3),
+        // ASCII, so that names stay text.
+        edits in vec((0_usize..800, 0_u8..128), 0..3),
         cut in 0_usize..1600,
     ) {
         let mut bytes = members.concat();
