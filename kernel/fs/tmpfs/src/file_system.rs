@@ -38,6 +38,9 @@ impl PageBudget for Limits {
     }
 
     fn charge_regardless(&self, pages: u64) {
+        // An image may be larger than half of the memory: the limit is on what comes besides.
+        let raise = |maximum: u64| (maximum != 0).then(|| maximum.saturating_add(pages));
+        let _unlimited = self.pages_max.fetch_update(Ordering::Relaxed, Ordering::Relaxed, raise);
         self.pages.fetch_add(pages, Ordering::Relaxed);
     }
 

@@ -78,7 +78,7 @@ pub trait PageBudget: Send + Sync {
     /// Takes pages from the budget; false when there are not that many.
     fn charge(&self, pages: u64) -> bool;
 
-    /// Takes pages that are there already, even beyond the limit.
+    /// Takes pages that are there already, even beyond the limit; it may grow by them.
     fn charge_regardless(&self, pages: u64);
 
     /// Gives pages back.
