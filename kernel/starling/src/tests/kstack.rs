@@ -276,9 +276,13 @@ fn growth_without_frames_only_delays() -> Outcome {
     kstack::free_unused();
     let before = kstack::statistics().parked;
     kstack::set_fail_growth(2);
+    // All at once, so that none gets the grown stack of one that has ended.
+    let go_on = Arc::new(Completion::new());
     let mut threads = Vec::new();
     for number in 0..THREADS {
+        let go_on = go_on.clone();
         threads.push(spawn(0, CpuSet::ALL, move || {
+            go_on.wait();
             let most = usable_bytes(kstack::parameters().pages as usize) - 1500;
             let kind = if number % 4 == 0 { Exercise::Atomic } else { Exercise::Recurse };
             for _ in 0..5 {
@@ -290,6 +294,7 @@ fn growth_without_frames_only_delays() -> Outcome {
             }
         })?);
     }
+    go_on.complete();
     threads.iter().for_each(|(_, done)| join(done));
     kstack::set_fail_growth(0);
     let parked = kstack::statistics().parked - before;
