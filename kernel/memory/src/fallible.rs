@@ -284,6 +284,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri ends when its host has no memory")]
     fn a_vector_too_large_for_memory_is_an_error() {
         assert_eq!(try_vec::<u64>(usize::MAX / 16).err(), Some(OutOfMemory));
     }
