@@ -2,7 +2,7 @@
 //!
 //! The kernel is built with frame pointers: each frame holds the caller's frame pointer and, above it, the return
 //! address. The walk believes nothing: it reads only mapped kernel memory, goes only upwards, and ends after
-//! [`WALK_MAX`] frames, at the first word that is not code, or at a frame pointer of 0 (the bottom of a stack).
+//! `WALK_MAX` frames, at the first word that is not code, or at a frame pointer of 0 (the bottom of a stack).
 //!
 //! Printed, a frame that repeats itself (recursion) takes one line and a count, so that a stack that overflowed shows
 //! who began the recursion.

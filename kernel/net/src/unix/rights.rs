@@ -1,7 +1,7 @@
 //! Files that travel in messages (`SCM_RIGHTS`).
 //!
 //! # In flight
-//! Sockets among the files are noted with [`garbage`](super::garbage) while they travel: a socket in flight may hold the message
+//! Sockets among the files are noted with [`garbage`] while they travel: a socket in flight may hold the message
 //! that holds the socket. Every file in flight is counted.
 //!
 //! # Ends
