@@ -220,6 +220,8 @@ impl Children {
 
     /// Any entry that is in the table.
     pub(super) fn any(&self, guard: &RcuReadGuard) -> Option<Arc<Dentry>> {
+        // Not while an eviction tries whether an entry is unused: it would be passed over, and stay with all below it.
+        let _no_eviction = self.count.lock();
         let table = self.table.read(guard)?;
         table.buckets.iter().find_map(|pointer| {
             let bucket = pointer.read(guard)?;

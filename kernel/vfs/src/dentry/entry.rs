@@ -17,7 +17,8 @@
 //!
 //! # Invariants
 //! - A child's place refers to its parent, and the parent's table to its children: the cycle is broken by eviction,
-//!   and for good by [`forget_tree`](super::forget_tree) when the last mount of the file system goes.
+//!   and for good by [`forget_tree`](super::forget_tree) when the directory is removed or the last mount of the file
+//!   system goes. Nothing is entered below a removed directory: no way down would find it again.
 //! - Two hashed entries of one parent never have the same name.
 
 use alloc::sync::Arc;
@@ -91,11 +92,15 @@ impl Dentry {
     }
 
     /// Enters what `name` means in directory `parent` into the cache; when somebody else was faster, theirs is
-    /// returned. The caller holds the directory's lock (shared or exclusive). Two or three allocations.
+    /// returned. In a removed directory the entry is the caller's alone. The caller holds the directory's lock (shared or
+    /// exclusive). Two or three allocations.
     pub fn enter(parent: &Arc<Self>, name: &[u8], inode: Option<Arc<Inode>>) -> Result<Arc<Self>> {
         let hash = hash_name(name);
         let inherited = parent.flags() & (DentryFlags::VOLATILE | DentryFlags::NO_NEGATIVE);
         let place = Place { parent: Some(parent.clone()), name: Name::new(name)?, hash };
+        if parent.is_dead() {
+            return Self::allocate(Some(place), inode, inherited | DentryFlags::UNHASHED);
+        }
         let entry = Self::allocate(Some(place), inode, inherited | DentryFlags::REFERENCED)?;
         let (entered, is_new) = parent.children.insert(parent, entry, hash, name)?;
         if is_new {
@@ -212,10 +217,19 @@ impl Dentry {
         self.flags().contains(DentryFlags::DELETED)
     }
 
-    /// Takes it out of its directory: the name was removed. The caller holds the directory's lock exclusively.
+    /// Takes it out of its directory: the name was removed. The caller holds the directory's lock exclusively, and, if
+    /// this is a directory too, its own: names that are cached below, absent ones, go as well.
     pub fn remove(self: &Arc<Self>) {
         self.set_flags(DentryFlags::DELETED);
         self.unhash();
+        self.forget_children();
+    }
+
+    /// Breaks the cycles with what is cached below a removed directory.
+    pub(super) fn forget_children(self: &Arc<Self>) {
+        if !self.children.is_empty() {
+            cache::forget_tree(self);
+        }
     }
 
     /// Forgets it: the next lookup asks the file system. For entries that turned out to be out of date.

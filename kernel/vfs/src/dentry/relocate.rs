@@ -66,10 +66,10 @@ impl Relocation {
         })
     }
 
-    /// Makes the move; the target's entry is gone.
+    /// Makes the move; the target's entry is gone. A directory that is replaced is locked exclusively.
     pub fn commit(self) {
         let (old_parent, old_hash) = self.entry.own_place();
-        if let Some(target) = self.target {
+        if let Some(target) = &self.target {
             target.set_flags(DentryFlags::UNHASHED | DentryFlags::DELETED);
         }
         self.entry.place.replace(Some(self.place));
@@ -77,6 +77,9 @@ impl Relocation {
         count_rename();
         if let Some(old_parent) = old_parent {
             old_parent.children.sweep(&old_parent, old_hash);
+        }
+        if let Some(target) = self.target {
+            target.forget_children();
         }
     }
 }

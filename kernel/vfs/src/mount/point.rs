@@ -66,7 +66,9 @@ impl Mount {
         flags: MountFlags,
     ) -> Result<Arc<Self>> {
         let source = allocation::arc_bytes(source)?;
-        let mount = allocation::arc(Self {
+        // Before there is a mount whose end would take it back, also if that ends for want of memory.
+        superblock.mount_added();
+        allocation::arc(Self {
             // Relaxed: only uniqueness matters.
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             superblock,
@@ -80,9 +82,7 @@ impl Mount {
             namespace: AtomicU64::new(0),
             propagation: SpinLock::new(Propagation::Private),
             expired: AtomicU32::new(0),
-        })?;
-        mount.superblock.mount_added();
-        Ok(mount)
+        })
     }
 
     /// The id that `mountinfo` and `statx` show.

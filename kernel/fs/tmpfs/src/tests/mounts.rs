@@ -4,7 +4,7 @@ use vfs::Error;
 use vfs::flags::{LookupFlags, MountFlags, OpenFlags, UnmountFlags};
 use vfs::mount::{MountSource, Propagation};
 
-use super::World;
+use super::{World, settle};
 
 fn mount_tmpfs(world: &World, path: &str, flags: MountFlags) -> vfs::Result<()> {
     let source = MountSource::New { file_system: &crate::TMPFS, source: b"none", options: b"mode=755" };
@@ -53,6 +53,58 @@ fn a_mount_in_use_is_busy_unless_detached() {
     unmount(&world, "/mnt", UnmountFlags::DETACH).unwrap();
     assert_eq!(world.stat("/mnt/file").unwrap_err(), Error::NotFound);
     assert_eq!(super::read_all(&file).unwrap(), b"text");
+}
+
+/// Runs `leave` on a file system of its own, mounted on `/mnt` with a file in it. Returns whether the file is gone when the
+/// mount is.
+fn is_gone_after(leave: impl FnOnce(&World)) -> bool {
+    sched::current();
+    let mut gone = false;
+    // Who evicts entries holds them for a moment.
+    super::alone(|| {
+        let world = World::try_new().unwrap();
+        world.mkdir("/mnt").unwrap();
+        mount_tmpfs(&world, "/mnt", MountFlags::empty()).unwrap();
+        world.write_file("/mnt/file", b"text").unwrap();
+        let file = alloc::sync::Arc::downgrade(world.walk("/mnt/file").unwrap().inode().unwrap());
+        leave(&world);
+        unmount(&world, "/mnt", UnmountFlags::DETACH).unwrap();
+        settle();
+        gone = file.strong_count() == 0;
+    });
+    gone
+}
+
+#[test]
+fn a_removed_directory_with_names_known_to_be_absent_does_not_outlive_its_mount() {
+    assert!(is_gone_after(|world| {
+        world.mkdir("/mnt/removed").unwrap();
+        assert_eq!(world.stat("/mnt/removed/absent").unwrap_err(), Error::NotFound);
+        world.rmdir("/mnt/removed").unwrap();
+    }));
+}
+
+#[test]
+fn a_replaced_directory_with_names_known_to_be_absent_does_not_outlive_its_mount() {
+    assert!(is_gone_after(|world| {
+        world.mkdir("/mnt/old").unwrap();
+        world.mkdir("/mnt/new").unwrap();
+        assert_eq!(world.stat("/mnt/new/absent").unwrap_err(), Error::NotFound);
+        world.rename("/mnt/old", "/mnt/new").unwrap();
+    }));
+}
+
+#[test]
+fn names_looked_up_in_a_removed_directory_do_not_outlive_its_mount() {
+    assert!(is_gone_after(|world| {
+        world.mkdir("/mnt/removed").unwrap();
+        let directory = world.walk("/mnt/removed").unwrap();
+        world.rmdir("/mnt/removed").unwrap();
+        for _ in 0..2 {
+            let status = world.context().status(&directory, b"absent", LookupFlags::FOLLOW);
+            assert_eq!(status.unwrap_err(), Error::NotFound);
+        }
+    }));
 }
 
 #[test]
