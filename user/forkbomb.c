@@ -2,6 +2,7 @@
  *
  * abi: guest
  * abi: alone
+ * abi: memory 128M
  * abi: limit 180
  */
 #include "guest.h"

@@ -149,7 +149,7 @@ system_calls! {
     61 wait4(4) = wait::wait4: "__WNOTHREAD has no effect";
     62 kill(2) = signal::calls::kill: "";
     63 uname(1) = identity::uname: "";
-    72 fcntl(3) = file::fcntl::fcntl: "";
+    72 fcntl(3) = file::fcntl::fcntl: "record locks of one user: as many as the machine has page frames";
     73 flock(2) = file::fcntl::flock: "";
     74 fsync(1) = file::sync::fsync: "";
     75 fdatasync(1) = file::sync::fdatasync: "";

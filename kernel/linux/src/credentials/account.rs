@@ -1,4 +1,5 @@
-//! What all processes of one user hold together: their number (RLIMIT_NPROC) and queued signals (RLIMIT_SIGPENDING).
+//! What all processes of one user hold together: their number (RLIMIT_NPROC), queued signals (RLIMIT_SIGPENDING), files in
+//! messages, and record locks.
 //!
 //! One [`UserAccount`] exists for each user id in use; credentials point to that of their real user id. The table of accounts is
 //! locked only when a process changes its user id, never on fork or when a signal is sent: those count on the account itself.
@@ -8,6 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use sync::SpinLock;
+use vfs::lock::LockAccount;
 
 use crate::errno::Errno;
 
@@ -19,6 +21,7 @@ pub struct UserAccount {
     processes: AtomicU64,
     signals: AtomicU64,
     flights: AtomicU64,
+    locks: Arc<LockAccount>,
 }
 
 static ACCOUNTS: SpinLock<Option<HashMap<u32, Weak<UserAccount>>>> = SpinLock::new(None);
@@ -26,7 +29,9 @@ static ACCOUNTS: SpinLock<Option<HashMap<u32, Weak<UserAccount>>>> = SpinLock::n
 impl UserAccount {
     /// The account of a user id, made when there is none.
     pub fn of(user: u32) -> Result<Arc<UserAccount>, Errno> {
-        let fresh = memory::fallible::try_arc(UserAccount::empty(user)).map_err(|_| Errno::ENOMEM)?;
+        let locks = LockAccount::new(LockAccount::limit_for(memory::frame::total_frames()));
+        let locks = memory::fallible::try_arc(locks).map_err(|_| Errno::ENOMEM)?;
+        let fresh = memory::fallible::try_arc(UserAccount::empty(user, locks)).map_err(|_| Errno::ENOMEM)?;
         let mut accounts = ACCOUNTS.lock();
         let table = accounts.get_or_insert_with(HashMap::new);
         if let Some(account) = table.get(&user).and_then(Weak::upgrade) {
@@ -40,24 +45,30 @@ impl UserAccount {
         Ok(fresh)
     }
 
-    fn empty(user: u32) -> UserAccount {
+    fn empty(user: u32, locks: Arc<LockAccount>) -> UserAccount {
         UserAccount {
             user,
             processes: AtomicU64::new(0),
             signals: AtomicU64::new(0),
             flights: AtomicU64::new(0),
+            locks,
         }
     }
 
     /// An account outside the table.
     #[cfg(test)]
     pub fn unlisted(user: u32) -> Arc<UserAccount> {
-        Arc::new(UserAccount::empty(user))
+        Arc::new(UserAccount::empty(user, Arc::new(LockAccount::new(u64::MAX))))
     }
 
     /// The user's id.
     pub fn user(&self) -> u32 {
         self.user
+    }
+
+    /// The count of the user's record locks.
+    pub fn locks(&self) -> &Arc<LockAccount> {
+        &self.locks
     }
 
     /// Counts one queued signal if that keeps within the limit.

@@ -188,7 +188,8 @@ fn set_lock(task: &Task, file: &OpenFile, pointer: u64, wait: bool, of_file: boo
     if request.kind.is_none() && file.inode().existing_locks().is_none() {
         return Ok(0);
     }
-    file.inode().locks()?.set_record(&request, wait)?;
+    let account = task.credentials.account.locks();
+    file.inode().locks()?.set_record_for(&request, wait, Some(account))?;
     Ok(0)
 }
 

@@ -81,12 +81,12 @@ pub(super) fn added(entry: &Arc<Dentry>) {
     }
 }
 
-/// Looks at the front of a queue. Returns whether an entry was evicted; `None` when the queue is empty.
+/// Looks at the front of a queue. Returns whether an entry's memory went; `None` when the queue is empty.
 fn examine(queue: &SpinLock<VecDeque<Weak<Dentry>>>) -> Option<bool> {
     let front = queue.lock().pop_front()?;
     let Some(entry) = front.upgrade() else {
         ENTRIES.decrement();
-        return Some(false);
+        return Some(true);
     };
     let flags = entry.flags();
     if flags.contains(DentryFlags::UNHASHED) {
@@ -114,7 +114,7 @@ fn examine(queue: &SpinLock<VecDeque<Weak<Dentry>>>) -> Option<bool> {
     Some(true)
 }
 
-/// Evicts up to `wanted` unused entries; returns how many went. Called when memory runs short.
+/// Lets go of up to `wanted` dead and unused entries; returns how many went. Called when memory runs short.
 pub fn shrink(wanted: usize) -> usize {
     let mut evicted = 0;
     for queue in QUEUES.iter() {
@@ -135,10 +135,11 @@ pub fn shrink(wanted: usize) -> usize {
 /// Entries looked at in one hold of a queue's lock.
 const SWEEP: usize = 32;
 
-/// Takes entries that nobody has any longer out of a queue, from the front on, as long as there are many: their memory is
-/// kept by the queue's weak references.
-fn drop_dead(queue: &SpinLock<VecDeque<Weak<Dentry>>>) {
+/// Takes entries that nobody has any longer out of a queue: their memory is kept by the queue's weak references. Returns how many
+/// there were. It looks at all of them, however few of the first ones are dead: the dead may all be at the end.
+fn drop_dead<T>(queue: &SpinLock<VecDeque<Weak<T>>>) -> usize {
     let mut remaining = queue.lock().len();
+    let mut dropped = 0;
     while remaining > 0 {
         let mut dead = [const { None }; SWEEP];
         let mut count = 0;
@@ -156,11 +157,8 @@ fn drop_dead(queue: &SpinLock<VecDeque<Weak<Dentry>>>) {
                 }
             }
         }
-        (0..count).for_each(|_| ENTRIES.decrement());
+        dropped += count;
         remaining = remaining.saturating_sub(SWEEP);
-        if count < SWEEP / 4 {
-            break;
-        }
     }
     let mut entries = queue.lock();
     if entries.len() < entries.capacity() / 4 {
@@ -170,6 +168,7 @@ fn drop_dead(queue: &SpinLock<VecDeque<Weak<Dentry>>>) {
             *entries = smaller;
         }
     }
+    dropped
 }
 
 /// The entry cache, as memory reclaim sees it.
@@ -184,7 +183,9 @@ impl memory::reclaim::Reclaimer for EntryCache {
     }
 
     fn tidy(&self) {
-        QUEUES.iter().for_each(drop_dead);
+        for queue in QUEUES.iter() {
+            (0..drop_dead(queue)).for_each(|_| ENTRIES.decrement());
+        }
     }
 
     fn reclaim(&self, frames: usize) -> usize {
@@ -230,5 +231,21 @@ pub fn forget_tree(root: &Arc<Dentry>) {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_finds_the_dead_behind_many_living() {
+        const LIVING: usize = 10 * SWEEP;
+        let living: Vec<Arc<usize>> = (0..LIVING).map(Arc::new).collect();
+        let dead = (0..1000).map(Arc::new).map(|entry| Arc::downgrade(&entry));
+        let queue = SpinLock::new(living.iter().map(Arc::downgrade).chain(dead).collect::<VecDeque<_>>());
+        assert_eq!(drop_dead(&queue), 1000);
+        let left: Vec<usize> = queue.lock().iter().map(|entry| *entry.upgrade().expect("living")).collect();
+        assert_eq!(left, (0..LIVING).collect::<Vec<_>>());
     }
 }

@@ -2,11 +2,18 @@
 //!
 //! # Invariants
 //! Ranges of one owner do not overlap; those of the same kind do not touch (they are merged). Locks of different owners
-//! overlap only when both are for reading. The list is sorted by start.
+//! overlap only when both are for reading. The list is sorted by owner, then by start: also by end, as ranges of one owner do not
+//! overlap.
+//!
+//! # Costs
+//! An owner's locks at some range are found by a search; setting, clearing and closing take steps in proportion to the locks that
+//! change. Looking for a conflict asks each other owner in turn.
 
-use alloc::vec::Vec;
+use alloc::sync::Arc;
 
-use crate::{Result, allocation};
+use super::account::{Charge, LockAccount};
+use super::chunks::{Chunks, INSERT_MAX, Place};
+use crate::Result;
 
 /// What a lock is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +41,21 @@ pub enum LockOwner {
     },
 }
 
+/// Orders owners: open files behind processes.
+type OwnerKey = (bool, u64);
+
+impl LockOwner {
+    fn key(&self) -> OwnerKey {
+        match *self {
+            Self::Process { id, .. } => (false, id),
+            Self::File { id } => (true, id),
+        }
+    }
+}
+
 impl PartialEq for LockOwner {
     fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Process { id, .. }, Self::Process { id: other, .. }) => id == other,
-            (Self::File { id }, Self::File { id: other }) => id == other,
-            _ => false,
-        }
+        self.key() == other.key()
     }
 }
 
@@ -70,90 +85,188 @@ pub struct RecordDescription {
     pub end: u64,
 }
 
-#[derive(Clone, Copy)]
 pub(super) struct Record {
     pub(super) owner: LockOwner,
     kind: LockKind,
     start: u64,
     end: u64,
+    charge: Option<Charge>,
 }
 
 impl Record {
     pub(super) fn describe(&self) -> RecordDescription {
         RecordDescription { owner: self.owner, kind: self.kind, start: self.start, end: self.end }
     }
+
+    fn key(&self) -> OwnerKey {
+        self.owner.key()
+    }
+}
+
+/// What a request does to the records of its owner: some that lie side by side go, up to three take their place.
+struct Change {
+    place: Place,
+    count: usize,
+    fresh: [Option<RecordDescription>; INSERT_MAX],
 }
 
 /// The record locks of a file.
 #[derive(Default)]
-pub(super) struct Records(Vec<Record>);
+pub(super) struct Records(Chunks<Record>);
 
 impl Records {
     pub(super) const fn new() -> Self {
-        Self(Vec::new())
+        Self(Chunks::new())
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
+    /// The first record behind a given one, or the first of all.
+    pub(super) fn after(&self, previous: Option<&RecordDescription>) -> Option<&Record> {
+        let place = match previous {
+            None => Chunks::<Record>::FIRST,
+            Some(previous) => {
+                let wanted = (previous.owner.key(), previous.start);
+                self.0.seek(|record| (record.key(), record.start) <= wanted)
+            }
+        };
+        self.0.get(place)
     }
 
-    pub(super) fn get(&self, index: usize) -> Option<&Record> {
-        self.0.get(index)
-    }
-
-    /// The first lock of somebody else that excludes the request.
+    /// A lock of somebody else that excludes the request: the first one of some owner.
     pub(super) fn conflict(&self, request: &RecordRequest) -> Option<&Record> {
         let kind = request.kind?;
-        self.0.iter().find(|record| {
-            record.owner != request.owner
-                && record.start <= request.end
-                && request.start <= record.end
-                && (record.kind == LockKind::Write || kind == LockKind::Write)
-        })
+        let own = request.owner.key();
+        let mut place = Chunks::<Record>::FIRST;
+        loop {
+            let key = self.0.get(place)?.key();
+            if key != own
+                && let Some(found) = self.conflict_with(key, place, kind, request)
+            {
+                return Some(found);
+            }
+            place = self.next_owner(place, key);
+        }
     }
 
-    /// Makes the request's range the owner's with the given kind (or nobody's). Fails only before any change.
-    pub(super) fn apply(&mut self, request: &RecordRequest) -> Result<()> {
-        // One range may be split in two, and the new one added.
-        allocation::reserve(&mut self.0, 2)?;
-        let (mut start, mut end) = (request.start, request.end);
-        let mut index = 0;
-        while index < self.0.len() {
-            let record = self.0[index];
-            if record.owner != request.owner {
-                index += 1;
-                continue;
-            }
-            let same_kind = Some(record.kind) == request.kind;
-            let touches = record.start <= end.saturating_add(1) && start <= record.end.saturating_add(1);
-            let overlaps = record.start <= end && start <= record.end;
-            if same_kind && touches {
-                start = start.min(record.start);
-                end = end.max(record.end);
-                self.0.remove(index);
-            } else if !same_kind && overlaps {
-                self.0.remove(index);
-                if record.start < start {
-                    self.0.insert(index, Record { end: start - 1, ..record });
-                    index += 1;
-                }
-                if record.end > end {
-                    self.0.insert(index, Record { start: end + 1, ..record });
-                    index += 1;
-                }
-            } else {
-                index += 1;
-            }
+    /// A lock of one owner, whose first one is at a place, that excludes a request.
+    fn conflict_with(
+        &self,
+        key: OwnerKey,
+        first: Place,
+        kind: LockKind,
+        request: &RecordRequest,
+    ) -> Option<&Record> {
+        let mut place = first;
+        if self.0.get(place)?.end < request.start {
+            place = self.0.seek(|record| (record.key(), record.end) < (key, request.start));
         }
-        if let Some(kind) = request.kind {
-            let at = self.0.partition_point(|record| record.start < start);
-            self.0.insert(at, Record { owner: request.owner, kind, start, end });
+        while let Some(record) = self.0.get(place)
+            && record.key() == key
+            && record.start <= request.end
+        {
+            if record.kind == LockKind::Write || kind == LockKind::Write {
+                return Some(record);
+            }
+            place = self.0.next(place);
         }
+        None
+    }
+
+    fn next_owner(&self, place: Place, key: OwnerKey) -> Place {
+        let next = self.0.next(place);
+        match self.0.get(next) {
+            // Most owners have one lock.
+            Some(record) if record.key() == key => self.0.seek(|record| record.key() <= key),
+            _ => next,
+        }
+    }
+
+    /// Makes the request's range the owner's with the given kind (or nobody's), on somebody's account. Fails only before any
+    /// change.
+    pub(super) fn apply(
+        &mut self,
+        request: &RecordRequest,
+        account: Option<&Arc<LockAccount>>,
+    ) -> Result<()> {
+        let change = self.change(request);
+        let added = change.fresh.iter().flatten().count();
+        if added == 0 {
+            self.0.replace(change.place, change.count, core::iter::empty());
+            return Ok(());
+        }
+        let mut charges = [const { None }; INSERT_MAX];
+        for charge in charges.iter_mut().take(added).skip(change.count) {
+            *charge = account.map(Charge::claim).transpose()?;
+        }
+        let place = self.0.make_room(change.place)?;
+        // The charges of those that go pass to those that come.
+        let mut old = place;
+        for charge in charges.iter_mut().take(added.min(change.count)) {
+            // Behind the last of a chunk, as a place where there is room may be, is the first of the next.
+            if self.0.get(old).is_none() {
+                old = self.0.next(old);
+            }
+            *charge = self.0.get_mut(old).and_then(|record| record.charge.take());
+            old = self.0.next(old);
+        }
+        let fresh = change.fresh.into_iter().flatten().zip(charges).map(|(range, charge)| Record {
+            owner: range.owner,
+            kind: range.kind,
+            start: range.start,
+            end: range.end,
+            charge,
+        });
+        self.0.replace(place, change.count, fresh);
         Ok(())
     }
 
-    pub(super) fn remove_owner(&mut self, owner: LockOwner) {
-        self.0.retain(|record| record.owner != owner);
+    /// Finds what a request changes. What touches the range on either side counts if it is of the same kind: it is merged.
+    fn change(&self, request: &RecordRequest) -> Change {
+        let (key, start, end) = (request.owner.key(), request.start, request.end);
+        let (mut merged_start, mut merged_end) = (start, end);
+        let (mut before, mut behind) = (None, None);
+        let mut place = self.0.seek(|record| (record.key(), record.end.saturating_add(1)) < (key, start));
+        let mut count = 0;
+        let mut current = place;
+        while let Some(record) = self.0.get(current)
+            && record.key() == key
+            && record.start <= end.saturating_add(1)
+        {
+            let next = self.0.next(current);
+            if Some(record.kind) == request.kind {
+                merged_start = merged_start.min(record.start);
+                merged_end = merged_end.max(record.end);
+            } else if record.end < start {
+                place = next;
+                current = next;
+                continue;
+            } else if record.start > end {
+                break;
+            } else {
+                if record.start < start {
+                    before = Some(RecordDescription { end: start - 1, ..record.describe() });
+                }
+                if record.end > end {
+                    behind = Some(RecordDescription { start: end + 1, ..record.describe() });
+                }
+            }
+            count += 1;
+            current = next;
+        }
+        let owner = request.owner;
+        let new =
+            request.kind.map(|kind| RecordDescription { owner, kind, start: merged_start, end: merged_end });
+        Change { place, count, fresh: [before, new, behind] }
+    }
+
+    /// Takes out some of an owner's locks, no more than a chunk; returns whether there were any.
+    pub(super) fn remove_some_of(&mut self, owner: LockOwner) -> bool {
+        let key = owner.key();
+        let place = self.0.seek(|record| record.key() < key);
+        let count = self.0.run(place, |record| record.key() == key);
+        if count > 0 {
+            self.0.replace(place, count, core::iter::empty());
+        }
+        count > 0
     }
 }
 
@@ -170,34 +283,42 @@ mod tests {
     }
 
     fn ranges(records: &Records) -> Vec<(u64, u64, LockKind)> {
-        let mut list: Vec<_> =
-            records.0.iter().map(|record| (record.start, record.end, record.kind)).collect();
+        let mut list = Vec::new();
+        let mut last = None;
+        while let Some(record) = records.after(last.as_ref()) {
+            list.push((record.start, record.end, record.kind));
+            last = Some(record.describe());
+        }
         list.sort_by_key(|range| range.0);
         list
+    }
+
+    fn set(records: &mut Records, owner: u64, kind: Option<LockKind>, start: u64, end: u64) {
+        records.apply(&request(owner, kind, start, end), None).unwrap();
     }
 
     #[test]
     fn unlocking_the_middle_splits_a_lock() {
         let mut records = Records::new();
-        records.apply(&request(1, Some(LockKind::Write), 0, 99)).unwrap();
-        records.apply(&request(1, None, 40, 59)).unwrap();
+        set(&mut records, 1, Some(LockKind::Write), 0, 99);
+        set(&mut records, 1, None, 40, 59);
         assert_eq!(ranges(&records), [(0, 39, LockKind::Write), (60, 99, LockKind::Write)]);
     }
 
     #[test]
     fn touching_locks_of_one_kind_merge() {
         let mut records = Records::new();
-        records.apply(&request(1, Some(LockKind::Read), 0, 9)).unwrap();
-        records.apply(&request(1, Some(LockKind::Read), 20, 29)).unwrap();
-        records.apply(&request(1, Some(LockKind::Read), 10, 19)).unwrap();
+        set(&mut records, 1, Some(LockKind::Read), 0, 9);
+        set(&mut records, 1, Some(LockKind::Read), 20, 29);
+        set(&mut records, 1, Some(LockKind::Read), 10, 19);
         assert_eq!(ranges(&records), [(0, 29, LockKind::Read)]);
     }
 
     #[test]
     fn another_kind_replaces_the_overlap() {
         let mut records = Records::new();
-        records.apply(&request(1, Some(LockKind::Read), 0, 99)).unwrap();
-        records.apply(&request(1, Some(LockKind::Write), 10, 19)).unwrap();
+        set(&mut records, 1, Some(LockKind::Read), 0, 99);
+        set(&mut records, 1, Some(LockKind::Write), 10, 19);
         let expected = [(0, 9, LockKind::Read), (10, 19, LockKind::Write), (20, 99, LockKind::Read)];
         assert_eq!(ranges(&records), expected);
     }
@@ -205,7 +326,7 @@ mod tests {
     #[test]
     fn readers_share_and_writers_exclude() {
         let mut records = Records::new();
-        records.apply(&request(1, Some(LockKind::Read), 0, 9)).unwrap();
+        set(&mut records, 1, Some(LockKind::Read), 0, 9);
         assert!(records.conflict(&request(2, Some(LockKind::Read), 0, 9)).is_none());
         assert!(records.conflict(&request(2, Some(LockKind::Write), 9, 20)).is_some());
         assert!(records.conflict(&request(2, Some(LockKind::Write), 10, 20)).is_none());
@@ -215,8 +336,98 @@ mod tests {
     #[test]
     fn locks_to_the_end_of_the_file_do_not_overflow() {
         let mut records = Records::new();
-        records.apply(&request(1, Some(LockKind::Write), 5, u64::MAX)).unwrap();
-        records.apply(&request(1, Some(LockKind::Write), 0, 4)).unwrap();
+        set(&mut records, 1, Some(LockKind::Write), 5, u64::MAX);
+        set(&mut records, 1, Some(LockKind::Write), 0, 4);
         assert_eq!(ranges(&records), [(0, u64::MAX, LockKind::Write)]);
+    }
+    #[test]
+    fn locks_of_others_stay_when_one_owner_closes() {
+        let mut records = Records::new();
+        for index in 0..500 {
+            set(&mut records, 1 + index % 2, Some(LockKind::Read), index * 2, index * 2);
+        }
+        while records.remove_some_of(process(1)) {}
+        assert_eq!(ranges(&records).len(), 250);
+        let everything = request(1, Some(LockKind::Write), 0, 2000);
+        assert_eq!(
+            records.conflict(&everything).map(|record| (record.owner, record.start)),
+            Some((process(2), 2))
+        );
+        assert!(records.conflict(&request(1, Some(LockKind::Write), 4, 5)).is_none());
+    }
+
+    /// What takes a number of steps in proportion to the square of this does not end while somebody waits for it.
+    const MANY: u64 = 100_000;
+
+    #[test]
+    fn many_locks_come_and_go_in_any_order() {
+        let orders: [fn(u64) -> u64; 3] =
+            [|index| index, |index| MANY - 1 - index, |index| index * 7919 % MANY];
+        for order in orders {
+            let mut records = Records::new();
+            for index in (0..MANY).map(order) {
+                set(&mut records, 1, Some(LockKind::Write), index * 2, index * 2);
+            }
+            assert_eq!(records.0.len() as u64, MANY);
+            let conflict = records.conflict(&request(2, Some(LockKind::Read), MANY * 2 - 3, MANY * 3));
+            assert_eq!(conflict.map(|record| record.start), Some(MANY * 2 - 2));
+            for index in (0..MANY / 2).map(order) {
+                set(&mut records, 1, None, index * 2, index * 2);
+            }
+            assert_eq!(records.0.len() as u64, MANY - MANY / 2);
+            while records.remove_some_of(process(1)) {}
+            assert_eq!(records.0.len(), 0);
+        }
+    }
+
+    #[test]
+    fn a_model_of_single_bytes_agrees() {
+        const BYTES: usize = 400;
+        let mut state = 1_u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let account = Arc::new(LockAccount::new(1000));
+        let mut records = Records::new();
+        let mut model = [[None; BYTES]; 2];
+        for _ in 0..20_000 {
+            let owner = random(2) as usize;
+            let start = random(BYTES as u64) as usize;
+            let end = (start + random(8) as usize).min(BYTES - 1);
+            let kind = [None, Some(LockKind::Read), Some(LockKind::Write)][random(3) as usize];
+            let wanted = request(owner as u64, kind, start as u64, end as u64);
+            let excluded = model[1 - owner][start..=end]
+                .iter()
+                .flatten()
+                .any(|&held| kind.is_some() && (held == LockKind::Write || kind == Some(LockKind::Write)));
+            assert_eq!(records.conflict(&wanted).is_some(), excluded);
+            if !excluded {
+                records.apply(&wanted, Some(&account)).unwrap();
+                model[owner][start..=end].fill(kind);
+            }
+            assert_eq!(account.held(), records.0.len() as u64);
+        }
+        let runs =
+            |bytes: &[Option<LockKind>]| bytes.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()).count();
+        assert_eq!(records.0.len(), runs(&model[0]) + runs(&model[1]));
+    }
+
+    #[test]
+    fn a_user_has_no_more_locks_than_the_limit() {
+        let account = Arc::new(LockAccount::new(3));
+        let mut records = Records::new();
+        let mut set = |kind, start, end| records.apply(&request(1, kind, start, end), Some(&account));
+        set(Some(LockKind::Write), 0, 9).unwrap();
+        set(Some(LockKind::Write), 20, 29).unwrap();
+        // Splitting one makes a third; a fourth is refused, changing what is there is not.
+        set(None, 4, 5).unwrap();
+        assert_eq!(set(None, 24, 25), Err(crate::Error::NoLocks));
+        assert_eq!(set(Some(LockKind::Read), 50, 59), Err(crate::Error::NoLocks));
+        set(Some(LockKind::Read), 20, 29).unwrap();
+        set(Some(LockKind::Write), 0, 29).unwrap();
+        assert_eq!(account.held(), 1);
+        while records.remove_some_of(process(1)) {}
+        assert_eq!(account.held(), 0);
     }
 }

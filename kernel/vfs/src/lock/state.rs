@@ -1,13 +1,15 @@
 //! The locks of one file.
 //!
 //! Everything is under one spin lock per file; waiters sleep on one queue per file and try again after each release.
-//! No operation sleeps or frees memory under the lock.
+//! No operation sleeps under the lock. Closing takes it once for each chunk of an owner's locks.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use sched::WaitQueue;
 use sync::SpinLock;
 
+use super::account::LockAccount;
 use super::flock::{self, FlockKind};
 use super::record::{LockOwner, RecordDescription, RecordRequest, Records};
 use super::{deadlock, record::LockKind};
@@ -41,14 +43,19 @@ impl FileLocks {
     }
 
     /// Sets or clears a record lock. With `wait` it sleeps until the range is free: `EINTR` on a signal, `EDEADLK` when
-    /// the wait would never end; without, `EAGAIN`.
-    pub fn set_record(&self, request: &RecordRequest, may_wait: bool) -> Result<()> {
+    /// the wait would never end; without, `EAGAIN`. `ENOLCK` when the account has as many locks as it may.
+    pub fn set_record_for(
+        &self,
+        request: &RecordRequest,
+        may_wait: bool,
+        account: Option<&Arc<LockAccount>>,
+    ) -> Result<()> {
         loop {
             let blocker = {
                 let mut state = self.state.lock();
                 match state.records.conflict(request) {
                     None => {
-                        state.records.apply(request)?;
+                        state.records.apply(request, account)?;
                         None
                     }
                     Some(blocker) => Some(blocker.owner),
@@ -67,6 +74,11 @@ impl FileLocks {
             let _edge = deadlock::begin_wait(request.owner, blocker)?;
             wait::interruptible(&self.released, || self.state.lock().records.conflict(request).is_none())?;
         }
+    }
+
+    /// [`Self::set_record_for`] on nobody's account.
+    pub fn set_record(&self, request: &RecordRequest, may_wait: bool) -> Result<()> {
+        self.set_record_for(request, may_wait, None)
     }
 
     /// The first lock that would be in the way of a request.
@@ -124,15 +136,16 @@ impl FileLocks {
     }
 
     fn release(&self, owner: LockOwner, file: Option<u64>) {
-        let released = {
+        let mut released = false;
+        while self.state.lock().records.remove_some_of(owner) {
+            released = true;
+        }
+        if let Some(file) = file {
             let mut state = self.state.lock();
-            let before = state.records.len() + state.flocks.len();
-            state.records.remove_owner(owner);
-            if let Some(file) = file {
-                state.flocks.retain(|lock| lock.file != file);
-            }
-            before != state.records.len() + state.flocks.len()
-        };
+            let before = state.flocks.len();
+            state.flocks.retain(|lock| lock.file != file);
+            released |= before != state.flocks.len();
+        }
         if released {
             self.released.wake_all();
         }
@@ -145,12 +158,12 @@ impl FileLocks {
 
     /// Calls `each` with every record lock (for `/proc/locks`), one hold of the lock for each.
     pub fn for_each_record(&self, mut each: impl FnMut(RecordDescription)) {
-        let mut index = 0;
+        let mut last = None;
         loop {
-            let description = self.state.lock().records.get(index).map(|record| record.describe());
+            let description = self.state.lock().records.after(last.as_ref()).map(|record| record.describe());
             let Some(description) = description else { return };
             each(description);
-            index += 1;
+            last = Some(description);
         }
     }
 }
