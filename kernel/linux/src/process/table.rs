@@ -72,6 +72,7 @@ fn with_entry<T>(pid: Pid, read: impl FnOnce(&Entry) -> Option<T>) -> Option<T> 
 /// Changes the entry of a number in use and frees the number when nobody bears it any more.
 fn change(pid: Pid, edit: impl FnOnce(&mut Entry)) {
     let mut dropped = Entry::default();
+    let mut emptied = None;
     let mut shard = shard(pid).lock();
     if let Some(map) = shard.as_mut()
         && let MapEntry::Occupied(mut entry) = map.entry(pid)
@@ -81,10 +82,27 @@ fn change(pid: Pid, edit: impl FnOnce(&mut Entry)) {
         edit(entry.get_mut());
         if entry.get().is_free() {
             entry.remove();
+            emptied = shrink(map);
         }
     }
     drop(shard);
-    drop(dropped);
+    drop((dropped, emptied));
+}
+
+/// Entries that a shard always keeps the room for.
+const KEPT: usize = 28;
+
+/// Moves a shard that holds little of what it held once into less memory; returns the old one, to be freed without the lock.
+/// It is moved once for at least three times as many entries that went.
+fn shrink<V>(map: &mut HashMap<Pid, V>) -> Option<HashMap<Pid, V>> {
+    if map.capacity() <= KEPT || map.len() > map.capacity() / 8 {
+        return None;
+    }
+    let mut smaller = HashMap::new();
+    // Without memory for it the large one goes on serving.
+    smaller.try_reserve(map.len() * 2).ok()?;
+    smaller.extend(map.drain());
+    Some(core::mem::replace(map, smaller))
 }
 
 /// A number nobody else bears; it is free again when dropped unless [`ReservedPid::keep`] was called.
@@ -307,6 +325,17 @@ pub fn last_pid() -> Pid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shard_that_was_large_once_gives_its_memory_back() {
+        let mut map: HashMap<Pid, u32> = (0..5000).map(|pid| (pid, pid)).collect();
+        for pid in 3..5000 {
+            map.remove(&pid);
+            shrink(&mut map);
+        }
+        assert!(map.capacity() <= KEPT, "room for {} is kept for 3", map.capacity());
+        assert!((0..3).all(|pid| map.get(&pid) == Some(&pid)));
+    }
 
     #[test]
     fn reserved_numbers_are_unique_and_come_back() {
