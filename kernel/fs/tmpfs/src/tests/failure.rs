@@ -26,7 +26,6 @@ fn inodes_in_use(world: &World) -> u64 {
 
 #[test]
 fn changing_names_survives_every_failure() {
-    sched::current();
     super::alone(|| {
         for number in 0.. {
             inject(number);

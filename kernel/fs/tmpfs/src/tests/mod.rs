@@ -53,10 +53,12 @@ impl Drop for Presence {
     }
 }
 
-/// Runs a test while no other has a world.
+/// Runs a test while no other has a world. The caller becomes a processor only then: those it waits for may wait for a grace
+/// period.
 pub(crate) fn alone(test: impl FnOnce()) {
     let present = PRESENT.0.lock().unwrap();
     let _nobody = PRESENT.1.wait_while(present, |number| *number > 0).unwrap();
+    sched::current();
     test();
 }
 
@@ -72,8 +74,9 @@ impl World {
     }
 
     pub(crate) fn new() -> Self {
-        sched::current();
+        // Not a processor yet while it waits: who is alone may wait for a grace period.
         let presence = Presence::new();
+        sched::current();
         let world = Self::try_new().expect("memory for a test's file system");
         Self { _presence: Some(presence), ..world }
     }

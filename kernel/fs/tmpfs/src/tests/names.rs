@@ -266,7 +266,6 @@ fn a_very_deep_tree_is_taken_down_without_recursion() {
 #[test]
 fn entries_of_removed_files_do_not_pile_up() {
     const FILES: u64 = 4000;
-    sched::current();
     // The number of entries is one for all file systems.
     super::alone(|| {
         let world = World::try_new().unwrap();
