@@ -104,7 +104,8 @@ fn idle_thread(this: CpuId) -> *const Thread {
 fn begin(current: &Thread, idle: *const Thread) {
     let _interrupts = interrupt::disable();
     let cpu = Cpu::of(cpu::current());
-    sync::rcu::idle_exit();
+    // On the host, a machine that is gone may have left this CPU idle.
+    idle::leave();
     deadline::reset();
     cpu::set_thread_word(core::ptr::from_ref(current) as usize);
     let mut queue = cpu.queue.lock();

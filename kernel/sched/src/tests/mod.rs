@@ -27,14 +27,18 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> ThreadRef {
     crate::spawn(Builder::new(name), Box::new(body)).expect("memory for a test's thread")
 }
 
-/// Lets other threads run until the condition holds.
+/// Lets other threads run until the condition holds. The other CPUs are threads of the host, which may be long in coming to them
+/// when it is busy: so waiting gives the host's processor away.
 fn eventually(mut condition: impl FnMut() -> bool) {
-    for _ in 0..200_000 {
+    for round in 0..300_000 {
         if condition() {
             return;
         }
         crate::yield_now();
         machine::cpu::relax();
+        if round > 1_000 {
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
     }
     panic!("the condition never came to hold");
 }

@@ -60,6 +60,8 @@ impl Storm {
             let builder = Builder { affinity, policy: Policy::Fifo(30), ..Builder::new("storm") };
             threads.push(spawn_as(builder, move || blow(&stop))?);
         }
+        // What is raced against is there before the race begins.
+        await_that(|| non_maskable_count() > non_maskable_before);
         Ok(Storm { stop, threads, non_maskable_before })
     }
 
