@@ -151,8 +151,8 @@ fn look(process: &Process, selection: Selection, options: WaitOptions) -> Result
     loop {
         let removals = process.children.lock().removals;
         let outcome = look_once(process, selection, options);
-        // A child that another thread took out meanwhile moved the rest forward: one may have been missed.
-        if !matches!(outcome, Ok(None)) || process.children.lock().removals == removals {
+        // A child that another thread took out meanwhile moved the rest forward: one may have been missed, perhaps the only one.
+        if matches!(outcome, Ok(Some(_))) || process.children.lock().removals == removals {
             return outcome;
         }
     }
