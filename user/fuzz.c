@@ -48,7 +48,7 @@ static void fuzz_child(void)
     for (uint64_t count = below(24); count > 0; count--)
         one_call(0);
     if (below(4) == 0)
-        syscall(SYS_execve, "/work/tiny", (char *[]){ "tiny", NULL }, NULL);
+        syscall(SYS_execve, "/field/tiny", (char *[]){ "tiny", NULL }, NULL);
     if (below(8) == 0)
         syscall(SYS_exit_group, 0);
     for (;;)
@@ -259,7 +259,7 @@ static void prepare(const char *jail, int nobody)
     for (int fd = 0; fd < (tracing ? 2 : 3); fd++)
         if (dup2(null, fd) < 0)
             _exit(1);
-    if (chroot(jail) < 0 || chdir("/work") < 0)
+    if (chroot(jail) < 0 || chdir("/field") < 0)
         _exit(1);
     if (nobody) {
         setresgid(65534, 65534, 65534);
@@ -333,7 +333,7 @@ static void copy_file(const char *from, const char *to)
 /* A root directory for victims: a file system of its own, so that all of it can be dropped. */
 static void make_jail(const char *jail)
 {
-    static const char *const folders[] = { "work", "work/dir", "work/tmpfs", "work/bound", "proc", "dev", "dev/pts" };
+    static const char *const folders[] = { "field", "field/dir", "field/tmpfs", "field/bound", "proc", "dev", "dev/pts" };
     static const struct { const char *name; int major, minor; } devices[] = { { "dev/null", 1, 3 }, { "dev/zero", 1, 5 },
         { "dev/full", 1, 7 }, { "dev/random", 1, 8 }, { "dev/tty", 5, 0 }, { "dev/ptmx", 5, 2 } };
     char here[128];
@@ -351,16 +351,16 @@ static void make_jail(const char *jail)
         mknod(devices[i].name, S_IFCHR | 0666, makedev((unsigned)devices[i].major, (unsigned)devices[i].minor));
         chmod(devices[i].name, 0666);
     }
-    symlink("file", "work/link");
-    symlink("absent", "work/dangling");
-    symlink("loop", "work/loop");
-    mkfifo("work/fifo", 0666);
-    chmod("work/fifo", 0666);
-    copy_file("/abi/tiny", "work/tiny");
-    put_text("work/script", "#!/work/tiny script\n");
-    chmod("work/script", 0755);
-    close(open("work/sparse", O_CREAT | O_WRONLY, 0666));
-    if (truncate("work/sparse", 1ll << 40) < 0 || chdir(here) < 0)
+    symlink("file", "field/link");
+    symlink("absent", "field/dangling");
+    symlink("loop", "field/loop");
+    mkfifo("field/fifo", 0666);
+    chmod("field/fifo", 0666);
+    copy_file("/abi/tiny", "field/tiny");
+    put_text("field/script", "#!/field/tiny script\n");
+    chmod("field/script", 0755);
+    close(open("field/sparse", O_CREAT | O_WRONLY, 0666));
+    if (truncate("field/sparse", 1ll << 40) < 0 || chdir(here) < 0)
         _exit(1);
 }
 

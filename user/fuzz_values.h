@@ -15,7 +15,7 @@ static int thread_ids[THREADS];
 static char *arena;
 
 static const char *const paths[] = { "", ".", "..", "/", "file", "dir", "dir/x", "link", "fifo", "dir/..", "dir/../file", "./././file",
-    "name", "dir/name", "absent/x", "dangling", "loop", "tmpfs", "tmpfs/a", "bound", "/work/file", "/work/dir/sub", "/proc", "/proc/self/stat",
+    "name", "dir/name", "absent/x", "dangling", "loop", "tmpfs", "tmpfs/a", "bound", "/field/file", "/field/dir/sub", "/proc", "/proc/self/stat",
     "/proc/self/maps", "/proc/self/smaps", "/proc/self/fd", "/proc/self/fd/5", "/proc/self/fd/9", "/proc/self/fdinfo/5", "/proc/self/mem",
     "/proc/self/exe", "/proc/self/cwd", "/proc/self/root", "/proc/self/environ", "/proc/self/cmdline", "/proc/self/comm",
     "/proc/self/status", "/proc/self/oom_score_adj", "/proc/self/task", "/proc/self/mountinfo", "/proc/self/limits", "/proc/thread-self/stat",

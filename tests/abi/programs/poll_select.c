@@ -120,9 +120,6 @@ static void selects(void)
     time.tv_sec = -1;
     SHOW(select(0, NULL, NULL, NULL, &time));
     time = (struct timeval){ 0, 0 };
-    FD_ZERO(&readers);
-    FD_SET(200, &readers);
-    SHOW(select(201, &readers, NULL, NULL, &time));
     SHOW(select(0, NULL, NULL, NULL, &time));
     SHOW(select(5, (void *)8, NULL, NULL, &time));
     int far = fcntl(ends[0], F_DUPFD, 900);
@@ -135,6 +132,57 @@ static void selects(void)
     time = (struct timeval){ 1000, 0 };
     SHOW(select(far + 1, &readers, NULL, NULL, &time));
     TRUE(time.tv_sec >= 990);
+}
+
+static void show_size(void)
+{
+    char line[128];
+    FILE *status = fopen("/proc/self/status", "r");
+    while (fgets(line, sizeof line, status))
+        if (strncmp(line, "FDSize:", 7) == 0)
+            fputs(line, stdout);
+    fclose(status);
+}
+
+/* Descriptors beyond the table are ignored. How large it is depends on what was ever open: a child's begins as small as may be. */
+static void beyond_the_table(void)
+{
+    fflush(stdout);
+    close_range(3, ~0u, 0);
+    if (fork() == 0) {
+        struct timeval time = { 0, 0 };
+        fd_set readers;
+        FD_ZERO(&readers);
+        FD_SET(60, &readers);
+        SHOW(select(61, &readers, NULL, NULL, &time));
+        FD_ZERO(&readers);
+        FD_SET(200, &readers);
+        SHOW(select(201, &readers, NULL, NULL, &time));
+        SHOW(FD_ISSET(200, &readers));
+        show_size();
+        dup2(1, 70);
+        FD_SET(100, &readers);
+        SHOW(select(101, &readers, NULL, NULL, &time));
+        SHOW(select(201, &readers, NULL, NULL, &time));
+        show_size();
+        FD_CLR(100, &readers);
+        SHOW(select(201, &readers, NULL, NULL, &time));
+        SHOW(dup2(1, 130));
+        SHOW(select(201, &readers, NULL, NULL, &time));
+        show_size();
+        close(70);
+        close(130);
+        show_size();
+        fflush(stdout);
+        if (fork() == 0) {
+            show_size();
+            SHOW(select(201, &readers, NULL, NULL, &time));
+            exit(0);
+        }
+        wait(NULL);
+        exit(0);
+    }
+    wait(NULL);
 }
 
 static void *closer(void *argument)
@@ -175,6 +223,7 @@ int main(void)
     kinds();
     waits();
     selects();
+    beyond_the_table();
     many();
     return 0;
 }

@@ -12,11 +12,9 @@ use crate::signal::set::SignalSet;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
 
-/// Words of a set that need no allocation: as many as a table of [`GROWN_TABLE`] descriptors needs. The sets lie on the kernel
-/// stack, of which a thread that waits shall need one page only.
-const INLINE_WORDS: usize = GROWN_TABLE / 64;
-/// Descriptors that are looked at even in a smaller table.
-const GROWN_TABLE: usize = 256;
+/// Words of a set that need no allocation: enough for 256 descriptors. The sets lie on the kernel stack, of which a thread that waits
+/// shall need one page only.
+const INLINE_WORDS: usize = 4;
 type Words = SmallVec<[u64; INLINE_WORDS]>;
 
 /// What each of the three sets waits for, and what is reported in it.
@@ -41,8 +39,8 @@ struct Sets {
 impl Sets {
     fn read(task: &Task, count: i32, pointers: [u64; 3]) -> Result<Sets, Errno> {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
-        // Descriptors beyond the table can't be open; Linux ignores them, too, once its table has grown for the first time.
-        let count = count.min(task.files.size().max(GROWN_TABLE)).min(OPEN_FILES_MAX as usize);
+        // Descriptors beyond the table are ignored, though POSIX says EBADF: see the manual page's section on bugs.
+        let count = count.min(task.files.size()).min(OPEN_FILES_MAX as usize);
         let mut sets = Sets { pointers: pointers.map(UserPointer::new), words: Default::default(), count };
         for (pointer, words) in sets.pointers.iter().zip(&mut sets.words) {
             let length = count.div_ceil(64);

@@ -28,6 +28,9 @@ pub type Descriptor = u32;
 /// Descriptors that a table may ever have, whatever the limit says (`/proc/sys/fs/nr_open`).
 pub const DESCRIPTORS_MAX: u32 = 1 << 20;
 
+/// The slots of the smallest table.
+const SLOTS_MIN: usize = 64;
+
 bitflags! {
     /// Flags of a descriptor.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -63,7 +66,18 @@ const fn bit(descriptor: u32) -> u64 {
     1 << (descriptor % 64)
 }
 
+/// The slots of a table with at least `needed` of them. Programs see the number as `FDSize`, so it is Linux's.
+const fn table_length(needed: usize) -> usize {
+    if needed <= SLOTS_MIN { SLOTS_MIN } else { needed.next_power_of_two() }
+}
+
 impl Slots {
+    /// One more than the highest descriptor in use.
+    fn end(&self) -> usize {
+        let last = self.used.iter().rposition(|&bits| bits != 0);
+        last.map_or(0, |index| index * 64 + 64 - self.used[index].leading_zeros() as usize)
+    }
+
     fn is_used(&self, descriptor: u32) -> bool {
         self.used.get(word(descriptor)).is_some_and(|bits| bits & bit(descriptor) != 0)
     }
@@ -74,7 +88,7 @@ impl Slots {
         if needed <= self.files.len() {
             return Ok(());
         }
-        let length = needed.next_power_of_two().max(64);
+        let length = table_length(needed);
         allocation::reserve_total(&mut self.files, length)?;
         let words = length / 64;
         allocation::reserve_total(&mut self.used, words)?;
@@ -150,7 +164,8 @@ impl DescriptorTable {
         self.id
     }
 
-    /// A copy for a new process: the same files under the same numbers. Reserved descriptors are free in it.
+    /// A copy for a new process: the same files under the same numbers, in a table no larger than they need. Reserved descriptors are
+    /// free in it.
     pub fn duplicate(&self) -> Result<Arc<Self>> {
         self.duplicate_range(u32::MAX)
     }
@@ -161,11 +176,11 @@ impl DescriptorTable {
         let mut copy = Slots::default();
         loop {
             let slots = self.slots.lock();
-            let wanted = slots.files.len().min(end as usize);
+            let wanted = slots.end().min(end as usize);
             if copy.files.capacity() < wanted || copy.used.capacity() < slots.used.len() {
-                let (files, words) = (slots.files.len(), slots.used.len());
+                let words = slots.used.len();
                 drop(slots);
-                allocation::reserve(&mut copy.files, files)?;
+                allocation::reserve(&mut copy.files, table_length(wanted))?;
                 allocation::reserve(&mut copy.used, words)?;
                 allocation::reserve(&mut copy.close_on_exec, words)?;
                 continue;
@@ -185,7 +200,11 @@ impl DescriptorTable {
             break;
         }
         // Slots and bitmap words always cover the same descriptors.
-        let length = copy.used.len() * 64;
+        let length = if copy.files.is_empty() { 0 } else { table_length(copy.files.len()) };
+        allocation::reserve_total(&mut copy.used, length / 64)?;
+        allocation::reserve_total(&mut copy.close_on_exec, length / 64)?;
+        copy.used.resize(length / 64, 0);
+        copy.close_on_exec.resize(length / 64, 0);
         allocation::reserve_total(&mut copy.files, length)?;
         copy.files.resize_with(length, || None);
         *table.slots.lock() = copy;
@@ -360,9 +379,10 @@ impl DescriptorTable {
         self.slots.lock().used.iter().map(|bits| bits.count_ones() as usize).sum()
     }
 
-    /// The number of slots (`FDSize` in `/proc/PID/status`).
+    /// The number of slots (`FDSize` in `/proc/PID/status`). It grows with the highest descriptor that was ever open, and a copy for a
+    /// new process begins with no more than that needs.
     pub fn size(&self) -> usize {
-        self.slots.lock().files.len()
+        self.slots.lock().files.len().max(SLOTS_MIN)
     }
 }
 
