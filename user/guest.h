@@ -50,6 +50,17 @@ static inline long figure(const char *path, const char *name)
     return -1;
 }
 
+/* The beginning of a file, empty if it can't be read; good until the next call. */
+static inline const char *contents_of(const char *path)
+{
+    static char text[8192];
+    int fd = open(path, O_RDONLY);
+    ssize_t count = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    close(fd);
+    text[count > 0 ? count : 0] = 0;
+    return text;
+}
+
 static inline long free_kib(void)
 {
     return figure("/proc/meminfo", "MemFree");

@@ -54,16 +54,6 @@ static int descend(long bytes)
     return WEXITSTATUS(status) ? -WEXITSTATUS(status) : 0;
 }
 
-static const char *text_of(const char *path)
-{
-    static char text[8192];
-    int fd = open(path, O_RDONLY);
-    ssize_t count = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    close(fd);
-    text[count > 0 ? count : 0] = 0;
-    return text;
-}
-
 static int count_of(const char *text, const char *what)
 {
     int count = 0;
@@ -76,7 +66,7 @@ static void *looks_at_its_trace(void *unused)
 {
     int fd = open("/dev/kstack_test", O_RDONLY);
     ioctl(fd, RECURSE, 5000);
-    const char *text = text_of("/proc/kstack_trace");
+    const char *text = contents_of("/proc/kstack_trace");
     printf("%s", text);
     EXPECT(!strncmp(text, "Kernel page fault at address 0xffffd0", 37), "no growth is shown");
     EXPECT(count_of(text, "virtual address") == 5, "a page-table trace of four pages and its title");
@@ -115,7 +105,7 @@ int main(void)
     EXPECT(killed_at > 0 && how > 0, "nothing stops it at %d bytes", DEEPEST);
     for (long bytes = killed_at + 4096; bytes < killed_at + (64 << 10); bytes += 8192)
         EXPECT(descend(bytes) > 0, "%ld bytes did not end the process", bytes);
-    const char *report = text_of("/proc/kstack_overflow");
+    const char *report = contents_of("/proc/kstack_overflow");
     printf("%s", report);
     EXPECT(!strncmp(report, "kernel stack overflow: thread ", 30), "no report");
     EXPECT(strstr(report, "kstack::exercise::descend"), "the report names no function");

@@ -162,6 +162,7 @@ fn register_file_systems() {
     vfs::initialize();
     vfs::superblock::register_file_system(&procfs::PROCFS);
     vfs::superblock::register_file_system(&sysfs::SYSFS);
+    vfs::superblock::register_file_system(&debugfs::DEBUGFS);
     devpts::register();
     console::nodes::register(devpts::find);
     linux::proc::register_devices();

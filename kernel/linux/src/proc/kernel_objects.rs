@@ -11,7 +11,7 @@ use super::memory_numbers;
 use super::processors::write_cpu_list;
 
 /// Directories without contents so far.
-const DIRECTORIES: [&str; 10] = [
+const DIRECTORIES: [&str; 11] = [
     "block",
     "bus",
     "class",
@@ -21,6 +21,7 @@ const DIRECTORIES: [&str; 10] = [
     "dev",
     "firmware",
     "fs/cgroup",
+    "kernel/debug",
     "module",
 ];
 

@@ -30,6 +30,7 @@ mod places;
 mod process;
 mod processor_model;
 mod processors;
+mod provoke_crash;
 mod root;
 mod settings;
 mod stack_test;

@@ -7,7 +7,9 @@ use vfs::inode::LinkTarget;
 use vfs::{Error, Result};
 
 use super::process::Processes;
-use super::{kernel_objects, lists, memory_numbers, processor_model, processors, settings, stack_test};
+use super::{
+    kernel_objects, lists, memory_numbers, processor_model, processors, provoke_crash, settings, stack_test,
+};
 use crate::terminal::calling_thread;
 
 /// Opens /proc and /sys: processes and the links to them at once, all the rest when somebody wants it. Once, at start-up.
@@ -25,6 +27,7 @@ pub fn register() -> Result<()> {
         crate::syslog::register()
     });
     sysfs::fill_later(kernel_objects::register);
+    debugfs::fill_later(provoke_crash::register);
     Ok(())
 }
 

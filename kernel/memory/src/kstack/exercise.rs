@@ -61,6 +61,45 @@ pub fn touch_beneath(pages: u32) -> Option<u64> {
     Some(machine::time::cycles() - start)
 }
 
+/// An end of a stack's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The lowest address, towards which the stack grows.
+    Bottom,
+    /// Above the highest address.
+    Top,
+}
+
+/// Reads the word next to the calling thread's stack, beyond this end of its window. There is a guard, so the thread ends there; this
+/// returns only where stacks have no guards (on the hosted machine).
+pub fn touch_guard(end: End) {
+    #[cfg(target_os = "none")]
+    if let Some(window) = super::own_window() {
+        let address = match end {
+            End::Bottom => window.bottom() - 8,
+            End::Top => window.top(),
+        };
+        let word: *const u64 = core::ptr::with_exposed_provenance(address as usize);
+        // SAFETY: no page is ever mapped in a guard, so nothing is read: the fault ends the thread.
+        let _ = unsafe { word.read_volatile() };
+    }
+    #[cfg(not(target_os = "none"))]
+    let _ = end;
+}
+
+/// How many bytes of the calling thread's stack are in use where this is called. None on a stack that is not of this crate.
+#[cfg(target_os = "none")]
+pub fn bytes_in_use() -> Option<u64> {
+    let marker = 0u8;
+    super::own_window().map(|window| window.top() - (&raw const marker).addr() as u64)
+}
+
+/// How many bytes of the calling thread's stack are in use: not known on the hosted machine.
+#[cfg(not(target_os = "none"))]
+pub fn bytes_in_use() -> Option<u64> {
+    None
+}
+
 struct Descent<'a> {
     /// The recursion ends when it is at or below this address.
     floor: usize,

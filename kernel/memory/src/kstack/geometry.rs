@@ -167,7 +167,8 @@ pub enum FaultClass {
 /// and the stack that runs on this CPU.
 ///
 /// An access to the guard counts as overflow when the stack pointer is in this stack's slots too or the address is
-/// just below the window; both hold for what runs on this stack, and code on an interrupt stack has no business there.
+/// just below the window; both hold for what runs on this stack, and code on an interrupt stack has no business there. The
+/// page above the window is the guard of the slots above: who runs into it from this stack has left it by the other end.
 pub fn classify(privilege: u8, address: u64, stack_pointer: u64, running: Option<&Window>) -> FaultClass {
     if privilege != 0 || slot_of(address).is_none() {
         return FaultClass::NotAStack;
@@ -177,6 +178,9 @@ pub fn classify(privilege: u8, address: u64, stack_pointer: u64, running: Option
             // A frame that began in the window and reached beyond the guard of this stack.
             Some(window) if window.contains(stack_pointer) && address < window.base() => {
                 overreach(window, address)
+            }
+            Some(window) if window.contains(stack_pointer) && (address - window.top()) < PAGE_BYTES => {
+                FaultClass::Overflow
             }
             _ => FaultClass::ForeignStack,
         };
@@ -230,6 +234,15 @@ mod tests {
     }
 
     #[test]
+    fn the_guards_at_both_ends_are_this_stacks() {
+        let window = Window { slot: 7, order: 0, pages: 4, mapped: 2, layout: Layout::B };
+        let class = |address| classify(0, address, window.top() - 64, Some(&window));
+        assert_eq!(class(window.bottom() - 1), FaultClass::Overflow);
+        assert_eq!(class(window.top()), FaultClass::Overflow);
+        assert_eq!(class(window.top() + PAGE_BYTES), FaultClass::ForeignStack);
+    }
+
+    #[test]
     fn faults_from_user_mode_never_touch_stacks() {
         let window = Window { slot: 7, order: 0, pages: 4, mapped: 1, layout: Layout::B };
         assert_eq!(classify(3, window.top() - 8, window.top() - 8, Some(&window)), FaultClass::NotAStack);
@@ -261,7 +274,8 @@ mod tests {
             let class = classify(0, address, pointer, Some(&window));
             prop_assert!(matches!(class, FaultClass::ForeignStack | FaultClass::Overflow));
             if class == FaultClass::Overflow {
-                prop_assert!(window.contains(pointer) && address < window.base());
+                let guard_above = window.top()..window.top() + PAGE_BYTES;
+                prop_assert!(window.contains(pointer) && (address < window.base() || guard_above.contains(&address)));
             }
         }
 

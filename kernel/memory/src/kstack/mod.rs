@@ -55,7 +55,7 @@ pub use backend::{
     service, set_kill_hook, set_name_hook, set_refill_request, settle_pins, trim, write_own_trace,
 };
 pub(crate) use backend::{prepare, totals, write_windows};
-pub use exercise::{Exercise, exercise, exercise_poked};
+pub use exercise::{End, Exercise, bytes_in_use, exercise, exercise_poked, touch_guard};
 #[cfg(target_os = "none")]
 pub use exercise::{interrupt_at_edge, touch_beneath};
 pub use parameters::{

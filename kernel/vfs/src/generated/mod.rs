@@ -1,4 +1,4 @@
-//! Trees whose contents are computed: the framework behind `procfs` and `sysfs`.
+//! Trees whose contents are computed: the framework behind `procfs`, `sysfs` and `debugfs`.
 //!
 //! A tree is made of [`Node`]s. A directory is either a [`StaticDirectory`], filled at start-up (and later, by whoever
 //! has something to show), or anything that implements [`Directory`], such as the processes of the system. A file is
@@ -24,4 +24,4 @@ pub use directory::{Directory, StaticDirectory};
 pub use file::{File, GeneratedFile, knob, text_file};
 pub use inode::{Body, Link, Node};
 pub use path_tree::PathTree;
-pub use tree::{TRAITS, new_superblock, next_number};
+pub use tree::{TRAITS, TreeFileSystem, new_superblock, next_number};

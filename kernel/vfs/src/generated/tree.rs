@@ -4,9 +4,12 @@ use alloc::sync::Arc;
 use core::any::Any;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use sync::Once;
+
 use super::inode::Node;
+use super::path_tree::PathTree;
 use crate::attributes::FileSystemStatus;
-use crate::superblock::{Superblock, SuperblockOperations, SuperblockTraits};
+use crate::superblock::{FileSystemType, Superblock, SuperblockOperations, SuperblockTraits};
 use crate::{Result, allocation};
 
 /// Numbers of nodes that are made once; dynamic nodes compute theirs above 2³².
@@ -55,4 +58,40 @@ pub fn new_superblock(
     Superblock::new(file_system, magic, traits, allocation::boxed(Computed)?, |superblock| {
         root.into_inode(superblock)
     })
+}
+
+/// A type of file system with one computed tree, shared by all mounts; for statics.
+pub struct TreeFileSystem {
+    name: &'static str,
+    magic: u64,
+    root_mode: u32,
+    tree: PathTree,
+    instance: Once<Arc<Superblock>>,
+}
+
+impl TreeFileSystem {
+    /// A file system with an empty tree, whose root has one mode and whose other directories have another.
+    pub const fn new(name: &'static str, magic: u64, root_mode: u32, directory_mode: u32) -> Self {
+        Self { name, magic, root_mode, tree: PathTree::new(directory_mode), instance: Once::new() }
+    }
+
+    /// What the file system shows.
+    pub const fn tree(&self) -> &PathTree {
+        &self.tree
+    }
+}
+
+impl FileSystemType for TreeFileSystem {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn mount(&'static self, _source: &[u8], _options: &[u8]) -> Result<Arc<Superblock>> {
+        if let Some(instance) = self.instance.get() {
+            return Ok(instance.clone());
+        }
+        let root = Node { mode: self.root_mode, ..Node::directory(allocation::arc(&self.tree)?) };
+        let superblock = new_superblock(self.name, self.magic, TRAITS, root)?;
+        Ok(self.instance.call_once(|| superblock).clone())
+    }
 }

@@ -145,7 +145,8 @@ struct Report<'a> {
 impl fmt::Display for Report<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (owner, window) = (self.owner, &self.window);
-        write!(out, "kernel stack overflow: thread {owner}")?;
+        let end = if self.fault.as_u64() < window.top() { "overflow" } else { "underflow" };
+        write!(out, "kernel stack {end}: thread {owner}")?;
         let name = NAME.load(Acquire);
         if !name.is_null() {
             // SAFETY: a non-null pointer was made from a `NameHook` in `set_name_hook`, the only writer.
