@@ -1,6 +1,7 @@
 //! What crate `memory` needs threads and sleeping for: its background work, and the waiters of its locks.
 //!
-//! - `kstackd` refills the stash of stack frames, frees the stacks of ended threads and trims those of sleeping ones.
+//! - `kstackd` refills the stash of stack frames, frees the stacks of ended threads and trims those of sleeping ones,
+//!   now and then also those of threads that compute.
 //! - `kswapd` reclaims memory when little is free, and sees to it that the heap does not keep much more than it uses.
 //!
 //! Both are asked for in any context, also with a run queue locked. So the request is a flag and a softirq, which wakes
@@ -9,6 +10,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use machine::cpu::{self, CpuSet};
 use machine::time;
 use memory::{OutOfMemory, kstack, parking, reclaim};
 
@@ -115,8 +117,21 @@ fn serve_stacks() {
         if period_ns != 0 && now_ns >= trimmed_ns + period_ns {
             trimmed_ns = now_ns;
             kstack::trim();
+            trim_running();
         }
     }
+}
+
+/// Trims the stacks that are in use: goes to each CPU in question, where the thread that runs is preempted meanwhile.
+fn trim_running() {
+    let own = crate::thread::current();
+    for cpu in cpu::online().iter() {
+        if let Some(stack) = kstack::untrimmed_on(cpu) {
+            own.set_affinity(CpuSet::only(cpu));
+            kstack::trim_one(stack);
+        }
+    }
+    own.set_affinity(CpuSet::ALL);
 }
 
 fn serve_reclaim() {

@@ -202,6 +202,16 @@ pub fn trim() -> usize {
     0
 }
 
+/// No stack has pages to give.
+pub fn untrimmed_on(_cpu: CpuId) -> Option<u32> {
+    None
+}
+
+/// Trims nothing.
+pub fn trim_one(_stack: u32) -> usize {
+    0
+}
+
 /// Frees all pages of stacks that no thread has.
 pub fn free_unused() -> usize {
     0

@@ -52,7 +52,8 @@ pub use backend::set_park_hooks;
 pub use backend::{
     KernelStack, admit, admit_start_up_stack, back_whole_window, expect_overflow, forget_own_depth,
     free_unused, last_report, left, left_start_up_stack, own_depth, own_window, refill, refill_if_wanted,
-    service, set_kill_hook, set_name_hook, set_refill_request, settle_pins, trim, write_own_trace,
+    service, set_kill_hook, set_name_hook, set_refill_request, settle_pins, trim, trim_one, untrimmed_on,
+    write_own_trace,
 };
 pub(crate) use backend::{prepare, totals, write_windows};
 pub use exercise::{End, Exercise, bytes_in_use, exercise, exercise_poked, touch_guard};

@@ -226,9 +226,10 @@ pub fn trim_secs() -> u32 {
     IN_FORCE.trim_secs.load(Relaxed)
 }
 
-/// Sets `kernel.kstack_trim_secs`.
+/// Sets `kernel.kstack_trim_secs`. It counts from the last trim.
 pub fn set_trim_secs(seconds: u32) {
     IN_FORCE.trim_secs.store(seconds, Relaxed);
+    super::wake_service();
 }
 
 #[cfg(test)]

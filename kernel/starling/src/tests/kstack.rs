@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "kstack::no_interrupt_is_lost_at_the_edge", run: no_interrupt_is_lost },
     Test { name: "kstack::growth_races_with_interrupts_trims_and_moves", run: growth_races },
     Test { name: "kstack::sleepers_are_trimmed_and_go_on", run: sleepers_are_trimmed },
+    Test { name: "kstack::threads_that_compute_are_trimmed", run: computing_threads_are_trimmed },
     Test { name: "kstack::failing_reserves_only_delay", run: failing_reserves_only_delay },
     Test { name: "kstack::growth_without_frames_only_delays", run: growth_without_frames_only_delays },
     Test { name: "kstack::an_overflow_ends_only_its_thread", run: overflow_ends_only_its_thread },
@@ -249,6 +250,29 @@ fn sleepers_are_trimmed() -> Outcome {
     }
     go_on.complete();
     threads.iter().for_each(|(_, done)| join(done));
+    no_fault_without_frame()
+}
+
+/// A thread on each processor grows its stack and computes until it has got no more than a page.
+fn computing_threads_are_trimmed() -> Outcome {
+    // Fixed stacks keep all their pages, and while a thread runs it is lent those that it has not.
+    if matches!(kstack::mode(), Mode::Fixed | Mode::Lend) {
+        return Ok(());
+    }
+    let seconds = kstack::trim_secs();
+    kstack::set_trim_secs(1);
+    let mut threads = Vec::new();
+    for cpu in cpu::online().iter() {
+        threads.push(spawn(0, CpuSet::only(cpu), || {
+            let most = usable_bytes(kstack::parameters().pages as usize);
+            assert!(kstack::exercise(most, Exercise::Recurse, &mut || {}));
+            while kstack::own_window().is_some_and(|window| window.mapped > 1) {
+                core::hint::spin_loop();
+            }
+        })?);
+    }
+    threads.iter().for_each(|(_, done)| join(done));
+    kstack::set_trim_secs(seconds);
     no_fault_without_frame()
 }
 

@@ -13,7 +13,7 @@ mod statistics;
 mod switch;
 
 use machine::address::VirtAddr;
-use machine::cpu;
+use machine::cpu::{self, CpuId};
 use machine::fault::StackHooks;
 use sync::remote;
 
@@ -102,6 +102,16 @@ pub fn service() -> usize {
 /// Takes from sleeping threads' stacks what lies below their stack pointers; returns the number of pages.
 pub fn trim() -> usize {
     release::trim_sleepers()
+}
+
+/// The stack that the CPU runs on just now, if it has pages to give: for [`trim_one`] once its thread is preempted.
+pub fn untrimmed_on(cpu: CpuId) -> Option<u32> {
+    release::untrimmed_on(cpu)
+}
+
+/// Like [`trim()`], for one stack.
+pub fn trim_one(stack: u32) -> usize {
+    release::trim_one(stack)
 }
 
 /// Frees all pages of stacks that no thread has, those kept for new threads too.

@@ -1,5 +1,9 @@
 //! Taking pages from stacks: after exits, and from threads that sleep (specs/kernel-stacks.md §M9).
 //!
+//! A thread that computes in user mode for long keeps what its last system calls needed: its stack is in use. `kstackd` goes to its
+//! CPU ([`untrimmed_on`]); the thread is preempted there, so its stack can be trimmed like a sleeper's. The sheet would count system
+//! calls on each return to user mode instead, which every call would pay for.
+//!
 //! Translations of stack pages are global, and any CPU may have cached them by speculation. So a frame taken from a
 //! stack is freed only after all CPUs have flushed its page, and a slot is given out, or its thread runs again, only
 //! then too. That is worth an interrupt to all CPUs for many pages at once: they are collected in a [`Batch`].
@@ -8,22 +12,24 @@
 //! remote calls. Under it the lists' and the pool's locks are taken. Trimming holds stacks BUSY meanwhile, for the time
 //! of one round of interrupts; the dispatcher runs other threads.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
 use machine::address::VirtAddr;
+use machine::cpu::CpuId;
 use machine::{cpu, mmu};
 use sync::{SpinLock, remote};
 
 use super::super::geometry::Window;
 use super::super::per_cpu::NO_SLOT;
 use super::super::{trim, wake_service};
-use super::descriptor::{self, ANY_PIN};
+use super::descriptor::{self, ANY_PIN, Descriptor};
 use super::{depth, slots};
 use crate::frame::Purpose;
 use crate::frame::allocate;
 use crate::frame::number::FrameNumber;
 use crate::frame::per_cpu::bump;
-use crate::local::local;
+use crate::local::{self, local};
 
 /// Pages in a round of flushing.
 pub(crate) const BATCH_PAGES: usize = 64;
@@ -181,38 +187,56 @@ pub(crate) fn free_retired() -> usize {
 /// Takes from sleeping threads' stacks what lies below their stack pointers; returns the number of pages. The caller
 /// may wait.
 pub(crate) fn trim_sleepers() -> usize {
+    trim_range(0..slots::slots_made())
+}
+
+/// Like [`trim_sleepers`], for one stack.
+pub(crate) fn trim_one(slot: u32) -> usize {
+    trim_range(slot..slot + 1)
+}
+
+fn trim_range(slots: Range<u32>) -> usize {
     let Some(mut batch) = BATCH.try_lock() else { return 0 };
-    let mut trimmed = 0;
-    for slot in 0..slots::slots_made() {
-        let known = descriptor::at(slot);
-        if known.mapped.load(Relaxed) <= 1
-            || known.has_flag(ANY_PIN)
-            || !known.is_off()
-            || !known.start_trim()
-        {
-            continue;
-        }
-        let window = known.window(slot);
-        // A very deep stack gives up the rest the next time.
-        let keep = trim::pages_to_keep(&window, known.saved_pointer.load(Relaxed))
-            .max(window.mapped.saturating_sub(BATCH_PAGES as u32));
-        if batch.room() < window.mapped - keep || batch.busy_length == BATCH_PAGES {
-            batch.flush();
-        }
-        // From here to the flush nobody runs on the stack, and its pages are not used.
-        let length = batch.busy_length;
-        batch.busy[length] = slot;
-        batch.busy_length += 1;
-        if keep < window.mapped && !known.has_flag(ANY_PIN) {
-            batch.take_pages(&window, keep);
-            known.trims.store(known.trims.load(Relaxed) + 1, Relaxed);
-            trimmed += (window.mapped - keep) as usize;
-        }
-    }
+    let trimmed = slots.map(|slot| trim_into(&mut batch, slot)).sum::<u32>();
     batch.flush();
     drop(batch);
-    local(|memory| bump(&memory.stacks.counters.trimmed, trimmed as u64));
-    trimmed
+    local(|memory| bump(&memory.stacks.counters.trimmed, u64::from(trimmed)));
+    trimmed as usize
+}
+
+fn trim_into(batch: &mut Batch, slot: u32) -> u32 {
+    let known = descriptor::at(slot);
+    if !can_be_trimmed(known) || !known.is_off() || !known.start_trim() {
+        return 0;
+    }
+    let window = known.window(slot);
+    // A very deep stack gives up the rest the next time.
+    let keep = trim::pages_to_keep(&window, known.saved_pointer.load(Relaxed))
+        .max(window.mapped.saturating_sub(BATCH_PAGES as u32));
+    if batch.room() < window.mapped - keep || batch.busy_length == BATCH_PAGES {
+        batch.flush();
+    }
+    // From here to the flush nobody runs on the stack, and its pages are not used.
+    let length = batch.busy_length;
+    batch.busy[length] = slot;
+    batch.busy_length += 1;
+    if keep == window.mapped || known.has_flag(ANY_PIN) {
+        return 0;
+    }
+    batch.take_pages(&window, keep);
+    known.trims.store(known.trims.load(Relaxed) + 1, Relaxed);
+    window.mapped - keep
+}
+
+fn can_be_trimmed(known: &Descriptor) -> bool {
+    // Lent pages go back at the next switch anyway.
+    known.mapped.load(Relaxed).saturating_sub(known.lent.load(Relaxed)) > 1 && !known.has_flag(ANY_PIN)
+}
+
+/// The stack that the CPU runs on just now, if it could be trimmed were its thread elsewhere.
+pub(crate) fn untrimmed_on(cpu: CpuId) -> Option<u32> {
+    let slot = local::of(cpu)?.stacks.running.load(Relaxed);
+    (slot != NO_SLOT && can_be_trimmed(descriptor::at(slot))).then_some(slot)
 }
 
 /// Gives the stacks that CPUs keep for new threads back too, before freeing the pages of all retired ones: the last
