@@ -24,7 +24,10 @@ mod injection;
 #[cfg(not(target_os = "none"))]
 pub use counting::{CountingHeap, live_objects};
 #[cfg(not(target_os = "none"))]
-pub use injection::{Failure, Report, disarm, exhaust, exhaust_from, failed_at, inject, stop_injection};
+pub use injection::{
+    Failure, Report, disarm, exhaust, exhaust_from, failed_at, inject, passed_with_preemption_off,
+    stop_injection,
+};
 
 /// An allocation that can be made to fail.
 ///

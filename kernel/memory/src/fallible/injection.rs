@@ -18,6 +18,8 @@ thread_local! {
     static PASSED: Cell<u64> = const { Cell::new(0) };
     /// The number of the one that fails.
     static FAILING: Cell<u64> = const { Cell::new(NEVER) };
+    /// Failure points passed with preemption off: below a spin lock, where nothing should be allocated.
+    static PASSED_LOCKED: Cell<u64> = const { Cell::new(0) };
     /// Where it was.
     static FAILED_AT: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
 }
@@ -26,6 +28,7 @@ thread_local! {
 pub(super) fn fail_point() -> Result<(), OutOfMemory> {
     let number = PASSED.get();
     PASSED.set(number + 1);
+    PASSED_LOCKED.set(PASSED_LOCKED.get() + u64::from(machine::preempt::count() > 0));
     if number == FAILING.get() {
         FAILED_AT.set(Some(Location::caller()));
         return Err(OutOfMemory);
@@ -38,6 +41,11 @@ pub fn inject(number: u64) {
     PASSED.set(0);
     FAILING.set(number);
     FAILED_AT.set(None);
+}
+
+/// Failure points that this thread ever passed with preemption off.
+pub fn passed_with_preemption_off() -> u64 {
+    PASSED_LOCKED.get()
 }
 
 /// Lets everything succeed again; [`failed_at`] still tells which place failed.

@@ -4,6 +4,11 @@
 //! A vector of slots, and two bitmaps: descriptors in use (or reserved), and those that close on exec. All under one
 //! spin lock, held for a few instructions. The lowest free descriptor is found from a hint in the bitmap, 64 at a time.
 //!
+//! # Growth
+//! Who finds the table too small lets go of the lock, makes a larger one, and moves the files over under the lock; what was there
+//! before is freed after it. When another thread has made the table as large meanwhile, the new one goes unused. Either way the
+//! search for a free descriptor begins again.
+//!
 //! # Reservation
 //! A call that makes a file reserves the descriptor first, so that it fails with `EMFILE` before it has done anything;
 //! an unused reservation is given back when dropped.
@@ -50,6 +55,13 @@ struct Slots {
     lowest_free: u32,
 }
 
+/// What a search for a free descriptor came to.
+enum Taken {
+    Descriptor(u32),
+    /// The lowest free one is beyond the table's end.
+    NoRoom(u32),
+}
+
 /// A descriptor table.
 pub struct DescriptorTable {
     id: u64,
@@ -82,21 +94,28 @@ impl Slots {
         self.used.get(word(descriptor)).is_some_and(|bits| bits & bit(descriptor) != 0)
     }
 
-    /// Makes room for a descriptor.
-    fn grow(&mut self, descriptor: u32) -> Result<()> {
-        let needed = descriptor as usize + 1;
-        if needed <= self.files.len() {
-            return Ok(());
-        }
-        let length = table_length(needed);
-        allocation::reserve_total(&mut self.files, length)?;
-        let words = length / 64;
-        allocation::reserve_total(&mut self.used, words)?;
-        allocation::reserve_total(&mut self.close_on_exec, words)?;
-        self.files.resize_with(length, || None);
-        self.used.resize(words, 0);
-        self.close_on_exec.resize(words, 0);
-        Ok(())
+    fn has_room_for(&self, descriptor: u32) -> bool {
+        (descriptor as usize) < self.files.len()
+    }
+
+    /// A table without files, large enough for a descriptor.
+    fn with_room_for(descriptor: u32) -> Result<Self> {
+        let length = table_length(descriptor as usize + 1);
+        let mut files = Vec::new();
+        allocation::reserve(&mut files, length)?;
+        files.resize_with(length, || None);
+        let used = allocation::filled(0, length / 64)?;
+        let close_on_exec = allocation::filled(0, length / 64)?;
+        Ok(Self { files, used, close_on_exec, lowest_free: 0 })
+    }
+
+    /// Moves everything into a larger table. What is left in the smaller one is nothing but its memory.
+    fn move_into(&mut self, larger: &mut Self) {
+        larger.files[..self.files.len()].swap_with_slice(&mut self.files);
+        larger.used[..self.used.len()].copy_from_slice(&self.used);
+        larger.close_on_exec[..self.close_on_exec.len()].copy_from_slice(&self.close_on_exec);
+        larger.lowest_free = self.lowest_free;
+        core::mem::swap(self, larger);
     }
 
     /// The lowest free descriptor from `minimum` on.
@@ -112,17 +131,19 @@ impl Slots {
         start.max(self.used.len() as u32 * 64)
     }
 
-    fn take(&mut self, minimum: u32, limit: u32) -> Result<u32> {
+    fn take(&mut self, minimum: u32, limit: u32) -> Result<Taken> {
         let descriptor = self.find_free(minimum);
         if descriptor >= limit.min(DESCRIPTORS_MAX) {
             return Err(Error::TooManyDescriptors);
         }
-        self.grow(descriptor)?;
+        if !self.has_room_for(descriptor) {
+            return Ok(Taken::NoRoom(descriptor));
+        }
         self.mark(descriptor, false);
         if minimum <= self.lowest_free {
             self.lowest_free = descriptor + 1;
         }
-        Ok(descriptor)
+        Ok(Taken::Descriptor(descriptor))
     }
 
     fn mark(&mut self, descriptor: u32, close_on_exec: bool) {
@@ -234,8 +255,28 @@ impl DescriptorTable {
     /// Reserves the lowest free descriptor. `limit` is `RLIMIT_NOFILE`.
     pub fn reserve(self: &Arc<Self>, limit: u64) -> Result<ReservedDescriptor> {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let descriptor = self.slots.lock().take(0, limit)?;
-        Ok(ReservedDescriptor { table: self.clone(), descriptor, used: false })
+        loop {
+            let taken = self.slots.lock().take(0, limit)?;
+            match taken {
+                Taken::Descriptor(descriptor) => {
+                    return Ok(ReservedDescriptor { table: self.clone(), descriptor, used: false });
+                }
+                Taken::NoRoom(descriptor) => self.make_room(descriptor)?,
+            }
+        }
+    }
+
+    /// Makes the table large enough for a descriptor. The lock is held only while the files are moved.
+    #[cold]
+    #[inline(never)]
+    fn make_room(&self, descriptor: u32) -> Result<()> {
+        let mut larger = Slots::with_room_for(descriptor)?;
+        let mut slots = self.slots.lock();
+        if !slots.has_room_for(descriptor) {
+            slots.move_into(&mut larger);
+        }
+        drop(slots);
+        Ok(())
     }
 
     /// Gives a file the lowest free descriptor from `minimum` on (`F_DUPFD`, `dup`).
@@ -250,11 +291,21 @@ impl DescriptorTable {
         if minimum >= limit {
             return Err(Error::Invalid);
         }
-        let mut slots = self.slots.lock();
-        let descriptor = slots.take(minimum, limit)?;
-        slots.set_close_on_exec(descriptor, flags.contains(DescriptorFlags::CLOSE_ON_EXEC));
-        slots.files[descriptor as usize] = Some(file);
-        Ok(descriptor)
+        loop {
+            let mut slots = self.slots.lock();
+            let taken = slots.take(minimum, limit)?;
+            match taken {
+                Taken::Descriptor(descriptor) => {
+                    slots.set_close_on_exec(descriptor, flags.contains(DescriptorFlags::CLOSE_ON_EXEC));
+                    slots.files[descriptor as usize] = Some(file);
+                    return Ok(descriptor);
+                }
+                Taken::NoRoom(descriptor) => {
+                    drop(slots);
+                    self.make_room(descriptor)?;
+                }
+            }
+        }
     }
 
     /// Gives a file a certain descriptor (`dup2`, `dup3`); returns the file that had it. The caller closes that with
@@ -270,7 +321,11 @@ impl DescriptorTable {
             return Err(Error::BadDescriptor);
         }
         let mut slots = self.slots.lock();
-        slots.grow(descriptor)?;
+        while !slots.has_room_for(descriptor) {
+            drop(slots);
+            self.make_room(descriptor)?;
+            slots = self.slots.lock();
+        }
         let old = slots.files[descriptor as usize].take();
         if old.is_none() && slots.is_used(descriptor) {
             return Err(Error::Busy);
@@ -370,8 +425,19 @@ impl DescriptorTable {
     /// The lowest open descriptor from `from` on.
     pub fn next_open(&self, from: Descriptor) -> Option<Descriptor> {
         let slots = self.slots.lock();
-        let files = slots.files.get(from as usize..)?;
-        files.iter().position(Option::is_some).map(|index| from + index as u32)
+        let mut mask = !(bit(from) - 1);
+        for index in word(from)..slots.used.len() {
+            let mut bits = slots.used[index] & core::mem::replace(&mut mask, u64::MAX);
+            while bits != 0 {
+                let descriptor = index as u32 * 64 + bits.trailing_zeros();
+                // One that is only reserved has no file.
+                if slots.files[descriptor as usize].is_some() {
+                    return Some(descriptor);
+                }
+                bits &= bits - 1;
+            }
+        }
+        None
     }
 
     /// The number of open descriptors.

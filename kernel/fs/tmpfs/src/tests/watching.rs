@@ -204,6 +204,49 @@ fn descriptors_are_the_lowest_free_ones() {
 }
 
 #[test]
+fn descriptor_tables_grow_without_allocating_under_their_lock() {
+    let world = World::new();
+    let file = world.open("/", OpenFlags::empty()).unwrap();
+    let table = DescriptorTable::new().unwrap();
+    let before = memory::fallible::passed_with_preemption_off();
+    for expected in 0..300 {
+        assert_eq!(table.install(file.clone(), DescriptorFlags::empty(), 0, 5000), Ok(expected));
+    }
+    let reserved: Vec<_> = (0..300).map(|_| table.reserve(5000).unwrap()).collect();
+    assert!(table.replace(file.clone(), DescriptorFlags::CLOSE_ON_EXEC, 4000, 5000).unwrap().is_none());
+    assert_eq!(memory::fallible::passed_with_preemption_off(), before);
+    assert_eq!((table.size(), table.open_count()), (4096, 601));
+    assert_eq!(
+        (table.flags(299), table.flags(4000)),
+        (Ok(DescriptorFlags::empty()), Ok(DescriptorFlags::CLOSE_ON_EXEC))
+    );
+    drop(reserved);
+    assert_eq!((table.next_open(300), table.next_open(4001)), (Some(4000), None));
+}
+
+#[test]
+fn threads_that_grow_a_table_together_lose_no_file() {
+    const THREADS: usize = 4;
+    const EACH: usize = 500;
+    let world = World::new();
+    let file = world.open("/", OpenFlags::empty()).unwrap();
+    let table = DescriptorTable::new().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    table.install(file.clone(), DescriptorFlags::empty(), 0, 5000).unwrap();
+                }
+            });
+        }
+    });
+    assert!((0..(THREADS * EACH) as u32).all(|descriptor| table.get(descriptor).is_ok()));
+    assert_eq!(table.open_count(), THREADS * EACH);
+    drop(table);
+    assert_eq!(std::sync::Arc::strong_count(&file), 1);
+}
+
+#[test]
 fn fork_copies_and_exec_closes_marked_descriptors() {
     let world = World::new();
     let file = world.open("/", OpenFlags::empty()).unwrap();
