@@ -83,7 +83,6 @@ pub(crate) fn end_thread(mut task: Box<Task>) {
     };
     drop((shared_files, shared_file_system, file_system, charge));
     crate::task::close_table(files);
-    account(&process, &thread);
     // Before the end is announced: who waits for it finds the memory free. The process's own reference goes there too.
     drop(current().set_address_space(None));
     drop(address_space);
@@ -151,6 +150,8 @@ fn leave(process: &Process, thread: &Arc<Thread>) -> (bool, Option<u32>, Option<
     let mut signals = process.signals.lock();
     let mut threads = process.threads.lock();
     threads.retain(|other| !Arc::ptr_eq(other, thread));
+    // Under the lock of the list: who adds up what the process has used finds each thread in one of both places.
+    process.ended.add(thread);
     let last = threads.is_empty();
     drop(threads);
     thread.pending.lock().discard(crate::signal::set::SignalSet::ALL);
@@ -181,13 +182,6 @@ pub(crate) fn release_vfork(process: &Process) {
     if let Some(release) = release {
         release.complete();
     }
-}
-
-fn account(process: &Process, thread: &Thread) {
-    let runtime = current().runtime();
-    process.user_ns_of_ended.fetch_add(runtime.user_ns, Ordering::Relaxed);
-    process.faults_of_ended.fetch_add(thread.faults(), Ordering::Relaxed);
-    process.system_ns_of_ended.fetch_add(runtime.system_ns(), Ordering::Relaxed);
 }
 
 /// The last thread has left: turns the process into a zombie or less.

@@ -158,6 +158,17 @@ fn with_queue_of<R>(thread: &Thread, change: impl FnOnce(&Cpu, &mut RunQueue) ->
     }
 }
 
+/// The time that the thread has run. Its queue is locked, so it neither stops nor starts while its account is read.
+pub(crate) fn runtime_ns(thread: &Thread) -> u64 {
+    let _preemption = preempt::disable();
+    with_queue_of(thread, |_, queue| {
+        let accounted_ns = thread.entity.runtime_ns();
+        let runs = core::ptr::eq(queue.current(), thread);
+        let since_ns = if runs { time::now_ns().saturating_sub(thread.entity.started_ns()) } else { 0 };
+        accounted_ns + since_ns
+    })
+}
+
 /// Makes the thread leave a CPU that its affinity no longer allows; returns when it has.
 pub(crate) fn enforce_affinity(thread: &Thread) {
     if core::ptr::eq(thread, &raw const *current()) {

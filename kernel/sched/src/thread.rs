@@ -43,6 +43,9 @@ pub const NAME_BYTES: usize = 15;
 /// The user registers that a program starts with.
 static FRESH_STATE: UserState = UserState::new();
 
+/// See [`Thread::user_cycles`].
+const IN_USER: u64 = 1 << 63;
+
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 type Body = Box<dyn FnOnce() + Send>;
@@ -65,8 +68,6 @@ pub struct Thread {
     abandoned: AtomicBool,
     /// Link in the list of abandoned threads that wait to be reported.
     next_abandoned: AtomicPtr<Thread>,
-    /// Whether it is in user mode, for accounting. Written by the thread.
-    in_user: AtomicBool,
     pub(crate) entity: Entity,
     affinity: AtomicCpuSet,
     /// User registers at the top of the stack; null for kernel threads. Set at creation.
@@ -74,9 +75,9 @@ pub struct Thread {
     /// 1 + the CPU that had the user registers last, 0 for none. Written by that CPU.
     registers_cpu: AtomicU32,
     pub(crate) space: SpaceSlot,
-    /// Cycles spent in user mode. Written by the thread.
+    /// Cycles spent in user mode; while it is there [`IN_USER`], and the cycle count at which it would have entered, had it been
+    /// there without a break. One word, so that a reader sees each cycle once. Written by the thread.
     user_cycles: AtomicU64,
-    user_since: AtomicU64,
     id: u64,
     name: SpinLock<[u8; NAME_BYTES + 1]>,
     /// See [`Thread::set_personality`].
@@ -189,14 +190,12 @@ impl Builder {
             kill: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             next_abandoned: AtomicPtr::new(core::ptr::null_mut()),
-            in_user: AtomicBool::new(false),
             entity: Entity::new(self.policy, self.nice),
             affinity: AtomicCpuSet::new(self.affinity),
             user_state,
             registers_cpu: AtomicU32::new(0),
             space: SpaceSlot::new(self.address_space),
             user_cycles: AtomicU64::new(0),
-            user_since: AtomicU64::new(0),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             name: SpinLock::new(self.name),
             personality: Once::new(),
@@ -293,14 +292,12 @@ impl Thread {
             kill: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             next_abandoned: AtomicPtr::new(core::ptr::null_mut()),
-            in_user: AtomicBool::new(false),
             entity: Entity::new(Policy::Normal, Nice::default()),
             affinity: AtomicCpuSet::new(affinity),
             user_state: core::ptr::null_mut(),
             registers_cpu: AtomicU32::new(0),
             space: SpaceSlot::new(None),
             user_cycles: AtomicU64::new(0),
-            user_since: AtomicU64::new(0),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             name: SpinLock::new(name_bytes(name.as_bytes())),
             personality: Once::new(),
@@ -466,18 +463,22 @@ impl Thread {
         crate::balance::change_entity(self, |entity| entity.set_policy(entity.policy(), nice));
     }
 
-    /// The CPU time it has used.
+    /// The CPU time it has used. Of another thread too it never runs backwards, nor ahead of the clock.
     pub fn runtime(&self) -> Runtime {
-        let mut total_ns = self.entity.runtime_ns();
-        if self.on_cpu.load(Ordering::Relaxed) {
-            total_ns += time::now_ns().saturating_sub(self.entity.started_ns());
+        // Before the whole, of which it is a part.
+        let user_ns = crate::statistics::cycles_to_ns(self.user_cycles());
+        let total_ns = crate::balance::runtime_ns(self);
+        Runtime { total_ns, user_ns: user_ns.min(total_ns) }
+    }
+
+    fn user_cycles(&self) -> u64 {
+        let word = self.user_cycles.load(Ordering::Relaxed);
+        if word & IN_USER == 0 {
+            return word;
         }
-        let mut cycles = self.user_cycles.load(Ordering::Relaxed);
-        if self.in_user.load(Ordering::Relaxed) {
-            cycles += time::cycles().saturating_sub(self.user_since.load(Ordering::Relaxed));
-        }
-        let user_ns = crate::statistics::cycles_to_ns(cycles).min(total_ns);
-        Runtime { total_ns, user_ns }
+        // Signed in 63 bits: another processor's count may be a little ahead of this one's.
+        let cycles = (time::cycles().wrapping_sub(word) << 1).cast_signed() >> 1;
+        cycles.max(0).cast_unsigned()
     }
 
     /// How often it was switched to.
@@ -666,13 +667,12 @@ impl Current {
 
     #[inline(always)]
     fn run_accounted(&self, context: &mut UserContext) -> UserEvent {
+        let before = self.user_cycles.load(Ordering::Relaxed);
         let start = time::cycles();
-        self.user_since.store(start, Ordering::Relaxed);
-        self.in_user.store(true, Ordering::Relaxed);
+        self.user_cycles.store(start.wrapping_sub(before) | IN_USER, Ordering::Relaxed);
         let event = context.run(&self.attention);
-        self.in_user.store(false, Ordering::Relaxed);
         let spent = time::cycles().wrapping_sub(start);
-        self.user_cycles.store(self.user_cycles.load(Ordering::Relaxed) + spent, Ordering::Relaxed);
+        self.user_cycles.store(before.wrapping_add(spent) & !IN_USER, Ordering::Relaxed);
         // Should the thread migrate in between, the other CPU gets the time, or two additions become one.
         let cpu = Cpu::of(cpu::current());
         cpu.user_cycles.store(cpu.user_cycles.load(Ordering::Relaxed) + spent, Ordering::Relaxed);

@@ -83,6 +83,29 @@ pub struct Executable {
     pub start_stack: u64,
 }
 
+/// Sums of what the ended threads of a process had used. Changed and read with the list of threads locked, so relaxed.
+#[derive(Default)]
+pub(crate) struct EndedThreads {
+    user_ns: AtomicU64,
+    system_ns: AtomicU64,
+    faults: AtomicU64,
+    /// The CPU times that were told last, of all threads.
+    user_told_ns: AtomicU64,
+    system_told_ns: AtomicU64,
+}
+
+impl EndedThreads {
+    /// Adds a thread that has just left its process.
+    pub(crate) fn add(&self, thread: &Thread) {
+        if let Some(kernel) = thread.kernel_thread() {
+            let runtime = kernel.runtime();
+            self.user_ns.fetch_add(runtime.user_ns, Ordering::Relaxed);
+            self.system_ns.fetch_add(runtime.system_ns(), Ordering::Relaxed);
+        }
+        self.faults.fetch_add(thread.faults(), Ordering::Relaxed);
+    }
+}
+
 /// A process.
 pub struct Process {
     pid: Pid,
@@ -111,9 +134,8 @@ pub struct Process {
     /// Status as wait4 reports it; written before the state becomes zombie.
     pub(crate) exit_status: AtomicU32,
     pub(crate) usage_of_ended: SpinLock<ResourceUsage>,
-    pub(crate) user_ns_of_ended: AtomicU64,
-    pub(crate) system_ns_of_ended: AtomicU64,
-    pub(crate) faults_of_ended: AtomicU64,
+    /// What threads that have left had used; goes with `threads`.
+    pub(crate) ended: EndedThreads,
     pub(crate) did_exec: AtomicBool,
     pub(crate) is_subreaper: AtomicBool,
     pub(crate) is_dumpable: AtomicU8,
@@ -170,9 +192,7 @@ impl Process {
             timers: ProcessTimers::new(),
             exit_status: AtomicU32::new(0),
             usage_of_ended: SpinLock::new(ResourceUsage::default()),
-            user_ns_of_ended: AtomicU64::new(0),
-            system_ns_of_ended: AtomicU64::new(0),
-            faults_of_ended: AtomicU64::new(0),
+            ended: EndedThreads::default(),
             did_exec: AtomicBool::new(false),
             is_subreaper: AtomicBool::new(false),
             is_dumpable: AtomicU8::new(1),
@@ -336,15 +356,25 @@ impl Process {
         }
     }
 
-    /// CPU time of all its threads, in user mode and in the kernel.
+    /// CPU time of all its threads, in user mode and in the kernel. Neither is ever less than what somebody was told before.
     pub fn cpu_time_ns(&self) -> (u64, u64) {
-        let mut user = self.user_ns_of_ended.load(Ordering::Relaxed);
-        let mut system = self.system_ns_of_ended.load(Ordering::Relaxed);
-        for thread in self.threads.lock().iter().filter_map(|thread| thread.kernel_thread()) {
+        let threads = self.threads.lock();
+        let ended = &self.ended;
+        let mut user = ended.user_ns.load(Ordering::Relaxed);
+        let mut total = user + ended.system_ns.load(Ordering::Relaxed);
+        for thread in threads.iter().filter_map(|thread| thread.kernel_thread()) {
             let runtime = thread.runtime();
             user += runtime.user_ns;
-            system += runtime.system_ns();
+            total += runtime.total_ns;
         }
+        // Of a thread that runs, the parts are not read at quite the same time: the sum is right, and the border between them
+        // moves upwards only.
+        let system_told = ended.system_told_ns.load(Ordering::Relaxed);
+        let user =
+            user.max(ended.user_told_ns.load(Ordering::Relaxed)).min(total.saturating_sub(system_told));
+        let system = total - user;
+        ended.user_told_ns.store(user, Ordering::Relaxed);
+        ended.system_told_ns.store(system, Ordering::Relaxed);
         (user, system)
     }
 
@@ -352,7 +382,7 @@ impl Process {
     pub(crate) fn faults(&self) -> u64 {
         let threads = self.threads.lock();
         let living: u64 = threads.iter().map(|thread| thread.faults()).sum();
-        living + self.faults_of_ended.load(Ordering::Relaxed)
+        living + self.ended.faults.load(Ordering::Relaxed)
     }
 
     /// The leader has ended before the other threads: it stays visible as a zombie.
