@@ -349,7 +349,6 @@ fn construct(
         files,
         file_system,
         address_space,
-        call_number: 0,
         saved_mask: None,
         // A signal may have come before the child could be interrupted.
         needs_work: true,

@@ -169,7 +169,6 @@ fn first_task(
         files,
         file_system,
         address_space,
-        call_number: 0,
         saved_mask: None,
         needs_work: true,
         alternate_stack: AlternateStack::default(),

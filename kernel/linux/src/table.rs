@@ -358,9 +358,9 @@ static BEYOND: AtomicU32 = AtomicU32::new(0);
 
 /// A call that there is none of.
 fn missing(task: &mut Task) -> SysResult {
-    let counter = MISSING.get(task.call_number as usize).unwrap_or(&BEYOND);
+    let counter = MISSING.get(task.user.call as usize).unwrap_or(&BEYOND);
     if counter.fetch_add(1, Ordering::Relaxed) == 0 {
-        log::debug!("process {} missed system call {}", task.process().pid(), task.call_number);
+        log::debug!("process {} missed system call {}", task.process().pid(), task.user.call);
     }
     Err(Errno::ENOSYS)
 }

@@ -9,8 +9,9 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::ops::ControlFlow;
 
-use machine::user::{Exception, UserContext, UserEvent};
+use machine::user::{Exception, NO_CALL, UserContext, UserEvent};
 use memory::address_space::AddressSpace;
 use sched::current;
 use vfs::{Capabilities, DescriptorTable};
@@ -78,8 +79,6 @@ pub struct Task {
     pub file_system: Arc<FileSystemContext>,
     /// Its memory.
     pub address_space: Arc<AddressSpace>,
-    /// Number of the system call being served.
-    pub call_number: u64,
     /// The mask to return to when the current call ends.
     pub saved_mask: Option<SignalSet>,
     /// The way back to user mode must be the long one although no attention flag is set.
@@ -153,19 +152,27 @@ impl Task {
         if self.set_tid != 0 {
             let _ = UserPointer::<u32>::new(self.set_tid).write(&self.thread.tid());
         }
-        loop {
-            if (kernel.attention() || self.needs_work) && self.work(None).is_err() {
-                break;
-            }
-            if self.sequence.address != 0 {
-                crate::rseq::before_user_mode(&mut self);
-            }
-            match kernel.run_user(&mut self.user) {
-                UserEvent::SystemCall => self.serve_call(),
-                UserEvent::Exception(exception) => self.serve_exception(exception),
-                UserEvent::Interrupted => reschedule(),
-            }
-        }
+        kernel.run_program(
+            &mut *self,
+            |task| &mut task.user,
+            |task| {
+                if (kernel.attention() || task.needs_work) && task.work(None).is_err() {
+                    return ControlFlow::Break(());
+                }
+                if task.sequence.address != 0 {
+                    crate::rseq::before_user_mode(task);
+                }
+                match kernel.run_user(&mut task.user) {
+                    UserEvent::SystemCall => task.serve_call(),
+                    UserEvent::Exception(exception) => task.serve_exception(exception),
+                    UserEvent::Interrupted => {
+                        task.user.call = NO_CALL;
+                        reschedule();
+                    }
+                }
+                ControlFlow::Continue(())
+            },
+        );
         crate::exit::end_thread(self);
     }
 
@@ -176,7 +183,7 @@ impl Task {
 
     fn serve_call(&mut self) {
         let number = self.user.registers.rax;
-        self.call_number = number;
+        self.user.call = number;
         let result = crate::table::dispatch(self, number);
         self.user.registers.rax = register_of(result);
         if let Err(errno) = result
@@ -196,6 +203,7 @@ impl Task {
 
     #[inline(never)]
     fn serve_exception(&mut self, exception: Exception) {
+        self.user.call = NO_CALL;
         self.last_fault = LastFault {
             vector: exception.vector.into(),
             error_code: exception.error_code,

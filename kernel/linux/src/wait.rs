@@ -126,6 +126,8 @@ pub(crate) fn bury(process: &Arc<Process>) {
                 children.removals += 1;
             }
             children.usage.add(&total);
+            drop(children);
+            parent.add_transferred(process.transferred());
         }
     }
     process.group().remove(process);

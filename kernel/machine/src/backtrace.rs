@@ -8,6 +8,7 @@
 //! who began the recursion.
 
 use crate::backend;
+use crate::context::{KernelContext, SAVED_FRAME_OFFSET};
 use crate::symbols;
 use core::fmt;
 
@@ -37,6 +38,11 @@ impl Backtrace {
     /// From an instruction and its frame pointer on.
     pub fn from_registers(instruction: u64, frame_pointer: u64) -> Backtrace {
         Backtrace { instruction: Some(instruction as usize), frame: frame_pointer as usize }
+    }
+
+    /// From the place on where a thread that does not run was switched away from.
+    pub fn of_suspended(context: &KernelContext) -> Backtrace {
+        Backtrace { instruction: None, frame: context.stack_pointer().as_u64() as usize + SAVED_FRAME_OFFSET }
     }
 
     /// The code addresses, innermost first: where execution stands, then return addresses.

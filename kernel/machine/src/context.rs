@@ -32,6 +32,9 @@ struct Resumption {
 /// Words that `switch` pops, and what a new thread's stack must hold: r15 r14 r13 r12 rbx rbp rip.
 const INITIAL_WORDS: usize = 7;
 
+/// Above the saved stack pointer, the words that end what `switch` pops: the frame pointer and the return address, as in a frame.
+pub(crate) const SAVED_FRAME_OFFSET: usize = (INITIAL_WORDS - 2) * 8;
+
 impl KernelContext {
     /// Builds the context of a thread that will call `entry(argument)` on its first switch.
     ///

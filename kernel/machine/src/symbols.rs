@@ -9,6 +9,8 @@ pub struct Symbol {
     pub name: &'static str,
     /// Bytes from its start.
     pub offset: usize,
+    /// Bytes from its start to the next function's.
+    pub size: usize,
 }
 
 impl fmt::Display for Symbol {

@@ -54,7 +54,13 @@ pub struct UserContext {
     vector: u64,
     error_code: u64,
     fault_address: u64,
+    /// The system call that the program entered the kernel for, or [`NO_CALL`]. Kept by who serves it: what the registers
+    /// say is no longer true when a result stands there.
+    pub call: u64,
 }
+
+/// No system call: the program was interrupted, or raised an exception.
+pub const NO_CALL: u64 = u64::MAX;
 
 /// An exception raised by a user program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -56,6 +56,8 @@ pub use policy::{Nice, Policy};
 pub use rw_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use start::{enter_application_processor, initialize};
 pub use state::RunState;
-pub use thread::{Builder, Current, NewThread, Thread, ThreadRef, UserStart, current, spawn};
+pub use thread::{
+    Builder, Calls, Current, NewThread, Observation, Thread, ThreadRef, UserStart, current, spawn,
+};
 pub use wait::{Interrupted, WaitError, block_interruptible, block_uninterruptible};
 pub use wait_queue::{Registration, WaitQueue, Waker};

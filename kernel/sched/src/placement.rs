@@ -25,7 +25,7 @@ use crate::balance;
 use crate::cpu::{Cpu, IDLE, REQUEST_ARM, REQUEST_RESCHEDULE, request};
 use crate::policy::{self, Policy};
 use crate::run_queue::{Activation, NO_SLICE_END};
-use crate::state::WakeClaim;
+use crate::state::{Inspection, WakeClaim};
 use crate::thread::Thread;
 
 /// How a thread is woken.
@@ -56,6 +56,31 @@ pub(crate) fn wake(thread: &Thread, mode: WakeMode) -> bool {
             true
         }
     }
+}
+
+/// Calls `look` while the thread is kept asleep; `None` if it does not sleep. Interrupts stay on, so `look` should be short:
+/// whoever wakes the thread meanwhile has to wait for it.
+pub(crate) fn while_asleep<R>(thread: &Thread, look: impl FnOnce() -> R) -> Option<R> {
+    let _preemption = preempt::disable();
+    loop {
+        match thread.state.begin_inspection() {
+            Inspection::Begun => break,
+            Inspection::Again => cpu::relax(),
+            Inspection::Awake => return None,
+        }
+    }
+    // Acquire: pairs with the Release at the end of the thread's last switch.
+    while thread.on_cpu.load(Ordering::Acquire) {
+        cpu::relax();
+    }
+    let seen = look();
+    if let WakeClaim::Enqueue { uninterruptible } = thread.state.end_inspection() {
+        if uninterruptible {
+            Cpu::this().uninterruptible.fetch_sub(1, Ordering::Relaxed);
+        }
+        enqueue(thread, Activation::Wakeup, false);
+    }
+    Some(seen)
 }
 
 /// The thread that wakes another one, unless an interrupt does. The caller cannot migrate.

@@ -9,6 +9,7 @@
 //! | BLOCKED | sleeps | no |
 //! | WAKING | a waker is bringing it to a run queue | no |
 //! | MOVING | runnable, and on its way to a CPU of its affinity | no |
+//! | INSPECTED | sleeps, and somebody looks at its stack | no |
 //! | DEAD | never runs again | no |
 //!
 //! PREPARING and BLOCKED come in two kinds: interruptible (attention wakes it) and uninterruptible.
@@ -19,6 +20,8 @@
 //!   ([`StateWord::claim_wake`]): then the thread stays on its CPU and no run queue is touched;
 //! - PREPARING → BLOCKED: the dispatcher, under the run-queue lock ([`StateWord::block`]);
 //! - BLOCKED → WAKING: exactly one waker wins; it alone then enqueues the thread, which makes it RUNNING;
+//! - BLOCKED → INSPECTED ([`StateWord::begin_inspection`]) → BLOCKED ([`StateWord::end_inspection`]). A waker that comes in between
+//!   only leaves a mark, and the inspector wakes the thread in its stead;
 //! - RUNNING → MOVING: the dispatcher ([`StateWord::begin_move`]), which enqueues the thread elsewhere after the switch;
 //! - RUNNING → DEAD: the thread itself.
 //!
@@ -38,7 +41,11 @@ const WAKING: u32 = 3;
 const DEAD: u32 = 4;
 /// Like WAKING, on the way from a CPU that its affinity no longer allows.
 const MOVING: u32 = 5;
+/// Like BLOCKED, but only who looks at it may let it go on.
+const INSPECTED: u32 = 6;
 const KIND: u32 = 0xff;
+/// With INSPECTED: it has been woken.
+const WOKEN: u32 = 0x200;
 const INTERRUPTIBLE: u32 = 0x100;
 
 /// What a thread is doing, as others see it.
@@ -66,6 +73,17 @@ pub(crate) enum WakeClaim {
         /// Whether the sleep was uninterruptible.
         uninterruptible: bool,
     },
+}
+
+/// Whether a thread can be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inspection {
+    /// It sleeps until the inspection ends.
+    Begun,
+    /// Somebody else looks at it, or it was just woken.
+    Again,
+    /// It runs or is about to, or is dead.
+    Awake,
 }
 
 /// The state word of one thread.
@@ -133,6 +151,7 @@ impl StateWord {
             let (new, claim) = match state & KIND {
                 PREPARING => (RUNNING, WakeClaim::Kept),
                 BLOCKED => (WAKING, WakeClaim::Enqueue { uninterruptible: state & INTERRUPTIBLE == 0 }),
+                INSPECTED if state & WOKEN == 0 => (state | WOKEN, WakeClaim::Kept),
                 _ => return WakeClaim::Nothing,
             };
             // Acquire: pairs with the Release in `block`.
@@ -141,6 +160,39 @@ impl StateWord {
                 Err(now) => state = now,
             }
         }
+    }
+
+    /// Keeps a sleeping thread asleep while the caller looks at it. Not for long: other inspectors spin.
+    pub(crate) fn begin_inspection(&self) -> Inspection {
+        let state = self.0.load(Ordering::Relaxed);
+        match state & KIND {
+            // Acquire: pairs with the Release in `block`; what the thread did before is seen.
+            BLOCKED => {
+                let held = INSPECTED | (state & INTERRUPTIBLE);
+                match self.0.compare_exchange(state, held, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => Inspection::Begun,
+                    Err(_) => Inspection::Again,
+                }
+            }
+            INSPECTED => Inspection::Again,
+            _ => Inspection::Awake,
+        }
+    }
+
+    /// Ends what [`StateWord::begin_inspection`] began. If the thread was woken meanwhile the caller enqueues it.
+    pub(crate) fn end_inspection(&self) -> WakeClaim {
+        let state = self.0.load(Ordering::Relaxed);
+        debug_assert_eq!(state & KIND, INSPECTED, "only its inspector lets a thread go");
+        let uninterruptible = state & INTERRUPTIBLE == 0;
+        let asleep = BLOCKED | (state & INTERRUPTIBLE);
+        // Release: the looks at the thread are before whoever wakes it; Acquire: pairs with the marking waker's.
+        if state & WOKEN == 0
+            && self.0.compare_exchange(state, asleep, Ordering::Release, Ordering::Relaxed).is_ok()
+        {
+            return WakeClaim::Nothing;
+        }
+        self.0.swap(WAKING, Ordering::AcqRel);
+        WakeClaim::Enqueue { uninterruptible }
     }
 
     /// A thread that stays runnable leaves its run queue for another CPU. Under the run-queue lock. False if it
@@ -176,8 +228,8 @@ impl StateWord {
         let state = self.0.load(Ordering::Relaxed);
         match state & KIND {
             DEAD => RunState::Dead,
-            BLOCKED if state & INTERRUPTIBLE != 0 => RunState::Sleeping,
-            BLOCKED => RunState::Uninterruptible,
+            BLOCKED | INSPECTED if state & INTERRUPTIBLE != 0 => RunState::Sleeping,
+            BLOCKED | INSPECTED => RunState::Uninterruptible,
             _ => RunState::Running,
         }
     }
@@ -209,6 +261,23 @@ mod tests {
         assert!(state.block().is_some());
         assert_eq!(state.claim_wake(false), WakeClaim::Enqueue { uninterruptible: true });
         assert_eq!(state.claim_wake(false), WakeClaim::Nothing);
+        state.enqueued();
+        assert_eq!(state.get(), RunState::Running);
+    }
+
+    #[test]
+    fn who_inspects_a_thread_wakes_it_in_its_wakers_stead() {
+        let state = StateWord::running();
+        assert_eq!(state.begin_inspection(), Inspection::Awake);
+        state.prepare(true);
+        assert_eq!(state.begin_inspection(), Inspection::Awake);
+        assert!(state.block().is_some());
+        assert_eq!(state.begin_inspection(), Inspection::Begun);
+        assert_eq!((state.begin_inspection(), state.get()), (Inspection::Again, RunState::Sleeping));
+        assert_eq!(state.end_inspection(), WakeClaim::Nothing);
+        assert_eq!(state.begin_inspection(), Inspection::Begun);
+        assert_eq!([state.claim_wake(true), state.claim_wake(false)], [WakeClaim::Kept, WakeClaim::Nothing]);
+        assert_eq!(state.end_inspection(), WakeClaim::Enqueue { uninterruptible: false });
         state.enqueued();
         assert_eq!(state.get(), RunState::Running);
     }
@@ -280,5 +349,41 @@ mod models {
     #[test]
     fn two_wakers_enqueue_once() {
         sleeper_against(2, Some(1));
+    }
+
+    #[test]
+    fn no_wake_up_is_lost_to_an_inspector() {
+        loom::model(|| {
+            let state = Arc::new(StateWord::running());
+            let condition = Arc::new(AtomicBool::new(false));
+            let waker = {
+                let (state, condition) = (state.clone(), condition.clone());
+                thread::spawn(move || {
+                    condition.store(true, Ordering::Relaxed);
+                    state.claim_wake(false)
+                })
+            };
+            let inspector = {
+                let state = state.clone();
+                thread::spawn(move || match state.begin_inspection() {
+                    Inspection::Begun => state.end_inspection(),
+                    _ => WakeClaim::Nothing,
+                })
+            };
+            state.prepare(true);
+            let blocked = if condition.load(Ordering::Relaxed) {
+                state.cancel();
+                false
+            } else {
+                state.block().is_some()
+            };
+            let claims = [waker.join().unwrap(), inspector.join().unwrap()];
+            let enqueued = claims.iter().filter(|claim| matches!(claim, WakeClaim::Enqueue { .. })).count();
+            assert_eq!(
+                enqueued,
+                usize::from(blocked),
+                "the sleeper is enqueued once, by its waker or its inspector"
+            );
+        });
     }
 }

@@ -13,12 +13,13 @@ use alloc::sync::{Arc, Weak};
 use core::any::Any;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
-use core::ops::Deref;
+use core::ops::{ControlFlow, Deref};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use machine::backtrace::Backtrace;
 use machine::context::KernelContext;
 use machine::cpu::{self, AtomicCpuSet, CpuId, CpuSet};
-use machine::user::{UserContext, UserEvent};
+use machine::user::{UserContext, UserEvent, UserRegisters};
 use machine::user_state::UserState;
 use machine::{interrupt, preempt, time};
 use memory::OutOfMemory;
@@ -80,6 +81,9 @@ pub struct Thread {
     user_cycles: AtomicU64,
     id: u64,
     name: SpinLock<[u8; NAME_BYTES + 1]>,
+    /// Registers of the program that it runs, for others to look at while it sleeps; null outside of [`Current::run_program`].
+    /// Written by the thread.
+    program: AtomicPtr<UserContext>,
     /// See [`Thread::set_personality`].
     personality: Once<Weak<dyn Any + Send + Sync>>,
     /// Taken by the thread when it starts.
@@ -198,6 +202,7 @@ impl Builder {
             user_cycles: AtomicU64::new(0),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             name: SpinLock::new(self.name),
+            program: AtomicPtr::new(core::ptr::null_mut()),
             personality: Once::new(),
             body: UnsafeCell::new(Some(body)),
             stack: UnsafeCell::new(None),
@@ -300,6 +305,7 @@ impl Thread {
             user_cycles: AtomicU64::new(0),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             name: SpinLock::new(name_bytes(name.as_bytes())),
+            program: AtomicPtr::new(core::ptr::null_mut()),
             personality: Once::new(),
             body: UnsafeCell::new(None),
             stack: UnsafeCell::new(None),
@@ -471,6 +477,37 @@ impl Thread {
         Runtime { total_ns, user_ns: user_ns.min(total_ns) }
     }
 
+    /// What the thread does in the kernel: where it sleeps, or, if it is the calling one, where it is. `None` while it runs or wants
+    /// to.
+    #[inline(never)]
+    pub fn observe(&self) -> Option<Observation> {
+        if core::ptr::eq(self, &raw const *current()) {
+            return Some(self.observe_from(&Backtrace::here()));
+        }
+        crate::placement::while_asleep(self, || {
+            // SAFETY: only a CPU that switches to the thread or away from it writes the context, and it is kept asleep.
+            self.observe_from(&Backtrace::of_suspended(unsafe { &*self.context.get() }))
+        })
+    }
+
+    /// The thread is the calling one, or kept asleep.
+    fn observe_from(&self, backtrace: &Backtrace) -> Observation {
+        let mut calls = Calls::default();
+        for address in backtrace.addresses().take(CALLS_MAX) {
+            calls.addresses[calls.count] = address;
+            calls.count += 1;
+        }
+        let program = self.program.load(Ordering::Relaxed);
+        // SAFETY: the pointer is there only while `run_program` has the program borrowed; the thread, which alone could end
+        // that, is here or kept asleep. Volatile, for a reference may be known to code that is suspended; what that code
+        // keeps elsewhere meanwhile is not seen.
+        let program = (!program.is_null()).then(|| unsafe {
+            let registers = (&raw const (*program).registers).read_volatile();
+            ((&raw const (*program).call).read_volatile(), registers)
+        });
+        Observation { calls, program }
+    }
+
     fn user_cycles(&self) -> u64 {
         let word = self.user_cycles.load(Ordering::Relaxed);
         if word & IN_USER == 0 {
@@ -600,6 +637,42 @@ impl Runtime {
     }
 }
 
+/// Most calls that [`Thread::observe`] lists.
+const CALLS_MAX: usize = 32;
+
+/// Code addresses on a stack, innermost first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Calls {
+    addresses: [usize; CALLS_MAX],
+    count: usize,
+}
+
+impl Calls {
+    /// The addresses: where each call returns to.
+    pub fn addresses(&self) -> &[usize] {
+        &self.addresses[..self.count]
+    }
+}
+
+/// What a thread is doing in the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Observation {
+    /// The calls on its kernel stack.
+    pub calls: Calls,
+    /// The number of the system call that its program is in, or [`machine::user::NO_CALL`], and the program's registers.
+    pub program: Option<(u64, UserRegisters)>,
+}
+
+/// Ends the visibility of a program's registers.
+struct HiddenAtEnd<'a>(&'a Current);
+
+impl Drop for HiddenAtEnd<'_> {
+    fn drop(&mut self) {
+        // Relaxed: who looks has seen the thread go to sleep after this.
+        self.0.program.store(core::ptr::null_mut(), Ordering::Relaxed);
+    }
+}
+
 /// A thread's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ThreadName([u8; NAME_BYTES + 1]);
@@ -677,6 +750,21 @@ impl Current {
         let cpu = Cpu::of(cpu::current());
         cpu.user_cycles.store(cpu.user_cycles.load(Ordering::Relaxed) + spent, Ordering::Relaxed);
         event
+    }
+
+    /// Calls `turn` until it breaks. The registers of the program that `context` names can be looked at from outside meanwhile
+    /// ([`Thread::observe`]).
+    #[inline(always)]
+    pub fn run_program<P>(
+        &self,
+        program: &mut P,
+        context: impl FnOnce(&mut P) -> &mut UserContext,
+        mut turn: impl FnMut(&mut P) -> ControlFlow<()>,
+    ) {
+        self.program.store(context(program), Ordering::Relaxed);
+        // However the loop ends, nobody looks after it.
+        let _hidden_at_end = HiddenAtEnd(self);
+        while turn(program).is_continue() {}
     }
 
     /// Whether [`Thread::set_stack_locked`] holds for it.

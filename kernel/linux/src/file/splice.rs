@@ -87,7 +87,11 @@ pub fn vmsplice(task: &mut Task, descriptor: i32, list: u64, count: usize, flags
 #[inline(never)]
 pub fn sendfile(task: &mut Task, output: i32, input: i32, offset: u64, count: usize) -> SysResult {
     let (output, input) = (task.usable_file(output)?, task.usable_file(input)?);
-    with_offset(offset, |from| broken_pipe(task, vfs::pipe::sendfile(&output, &input, from, count)))
+    with_offset(offset, |from| {
+        let result = broken_pipe(task, vfs::pipe::sendfile(&output, &input, from, count));
+        task.thread.transfers.count_copied(&result);
+        result
+    })
 }
 
 /// Copies a range from one file to another.
@@ -107,7 +111,9 @@ pub fn copy_file_range(
     let (input, output) = (task.usable_file(input)?, task.usable_file(output)?);
     with_offset(input_offset, |from| {
         with_offset(output_offset, |to| {
-            broken_pipe(task, vfs::pipe::copy_file_range(&input, from, &output, to, length))
+            let result = broken_pipe(task, vfs::pipe::copy_file_range(&input, from, &output, to, length));
+            task.thread.transfers.count_copied(&result);
+            result
         })
     })
 }

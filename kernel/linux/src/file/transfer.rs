@@ -82,7 +82,9 @@ fn limit_size(task: &Task, file: &OpenFile, position: u64, length: usize) -> Res
 pub fn read(task: &mut Task, descriptor: i32, buffer: u64, length: usize) -> SysResult {
     let file = task.usable_file(descriptor)?;
     let (address, length) = user_range(buffer, length)?;
-    Ok(file.read(&mut Sink::user(address, length))?)
+    let result = file.read(&mut Sink::user(address, length)).map_err(Errno::from);
+    task.thread.transfers.count_read(&result);
+    result
 }
 
 /// Writes to a descriptor.
@@ -90,15 +92,18 @@ pub fn write(task: &mut Task, descriptor: i32, buffer: u64, length: usize) -> Sy
     let file = task.usable_file(descriptor)?;
     let (address, length) = user_range(buffer, length)?;
     let length = limit_size(task, &file, file.position(), length)?;
-    let result = file.write(&mut Source::user(address, length));
-    written(task, &file, result)
+    let result = written(task, &file, file.write(&mut Source::user(address, length)));
+    task.thread.transfers.count_written(&result);
+    result
 }
 
 /// Reads from a position.
 pub fn pread64(task: &mut Task, descriptor: i32, buffer: u64, length: usize, position: i64) -> SysResult {
     let file = task.usable_file(descriptor)?;
     let (address, length) = user_range(buffer, length)?;
-    Ok(file.read_at(position, &mut Sink::user(address, length))?)
+    let result = file.read_at(position, &mut Sink::user(address, length)).map_err(Errno::from);
+    task.thread.transfers.count_read(&result);
+    result
 }
 
 /// Writes to a position.
@@ -106,7 +111,9 @@ pub fn pwrite64(task: &mut Task, descriptor: i32, buffer: u64, length: usize, po
     let file = task.usable_file(descriptor)?;
     let (address, length) = user_range(buffer, length)?;
     let length = limit_size(task, &file, position.max(0) as u64, length)?;
-    broken_pipe(task, file.write_at(position, &mut Source::user(address, length)))
+    let result = broken_pipe(task, file.write_at(position, &mut Source::user(address, length)));
+    task.thread.transfers.count_written(&result);
+    result
 }
 
 /// Reads and checks an iovec list; the lengths add up to at most [`TRANSFER_MAX`].
@@ -134,6 +141,12 @@ pub fn read_vectors(list: u64, count: usize) -> Result<Vec<UserRange>, Errno> {
 /// Reads into several ranges.
 #[inline(never)]
 pub fn readv(task: &mut Task, descriptor: i32, list: u64, count: usize) -> SysResult {
+    let result = read_ranges(task, descriptor, list, count);
+    task.thread.transfers.count_read_of_vectors(&result);
+    result
+}
+
+fn read_ranges(task: &Task, descriptor: i32, list: u64, count: usize) -> SysResult {
     let file = task.usable_file(descriptor)?;
     let ranges = read_vectors(list, count)?;
     file.check_readable()?;
@@ -147,9 +160,15 @@ pub fn readv(task: &mut Task, descriptor: i32, list: u64, count: usize) -> SysRe
 /// Writes from several ranges.
 #[inline(never)]
 pub fn writev(task: &mut Task, descriptor: i32, list: u64, count: usize) -> SysResult {
+    let result = write_vectors(task, descriptor, list, count, None);
+    task.thread.transfers.count_written_of_vectors(&result);
+    result
+}
+
+fn write_vectors(task: &Task, descriptor: i32, list: u64, count: usize, position: Option<i64>) -> SysResult {
     let file = task.usable_file(descriptor)?;
     let ranges = read_vectors(list, count)?;
-    write_ranges(task, &file, &ranges, None)
+    write_ranges(task, &file, &ranges, position)
 }
 
 fn write_ranges(task: &Task, file: &Arc<OpenFile>, ranges: &[UserRange], position: Option<i64>) -> SysResult {
@@ -194,15 +213,17 @@ fn shorten(ranges: &[UserRange], length: usize) -> Result<Vec<UserRange>, Errno>
 pub fn preadv(task: &mut Task, descriptor: i32, list: u64, count: usize, position: i64) -> SysResult {
     let file = task.usable_file(descriptor)?;
     let ranges = read_vectors(list, count)?;
-    Ok(file.read_at(position, &mut Sink::user_list(&ranges))?)
+    let result = file.read_at(position, &mut Sink::user_list(&ranges)).map_err(Errno::from);
+    task.thread.transfers.count_read_of_vectors(&result);
+    result
 }
 
 /// Writes from several ranges to a position.
 #[inline(never)]
 pub fn pwritev(task: &mut Task, descriptor: i32, list: u64, count: usize, position: i64) -> SysResult {
-    let file = task.usable_file(descriptor)?;
-    let ranges = read_vectors(list, count)?;
-    write_ranges(task, &file, &ranges, Some(position))
+    let result = write_vectors(task, descriptor, list, count, Some(position));
+    task.thread.transfers.count_written_of_vectors(&result);
+    result
 }
 
 /// As preadv with flags; position −1 is the file's own. RWF_NOWAIT and RWF_HIPRI are refused.

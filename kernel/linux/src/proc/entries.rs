@@ -82,12 +82,6 @@ pub(super) fn control_group(_subject: &Subject, out: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// `wchan`: not shown.
-pub(super) fn wait_channel(_subject: &Subject, out: &mut Text) -> Result<()> {
-    let _ = out.write_str("0");
-    Ok(())
-}
-
 pub(super) fn name_of(subject: &Subject) -> Result<[u8; crate::process::thread::NAME_BYTES]> {
     match subject.thread() {
         Ok(thread) => Ok(thread.name()),

@@ -18,6 +18,7 @@
 //! Nothing is formatted with a spin lock held, and never two locks are held at once: texts grow in memory that may have to be
 //! reclaimed first.
 
+mod activity;
 mod descriptors;
 mod entries;
 mod kernel_objects;

@@ -15,7 +15,7 @@ use vfs::text::Text;
 use vfs::{Capabilities, Error, OpenFlags, Path, Result};
 
 use super::places::{self, PlaceLink};
-use super::{descriptors, entries, lists, maps, memory_files, mounts, stat, status};
+use super::{activity, descriptors, entries, lists, maps, memory_files, mounts, stat, status};
 use crate::process::process::{Process, State};
 use crate::process::table;
 use crate::process::thread::Thread;
@@ -172,6 +172,7 @@ static ENTRIES: &[Entry] = &[
     directory("fd", 0o500, descriptors::links),
     directory("fdinfo", 0o555, descriptors::information),
     text("gid_map", 0o444, entries::identity_map),
+    text("io", 0o400, activity::transfers),
     text("limits", 0o444, entries::limits),
     text("loginuid", 0o444, entries::no_login),
     guarded("maps", 0o444, maps::maps),
@@ -194,11 +195,13 @@ static ENTRIES: &[Entry] = &[
     text("setgroups", 0o444, entries::may_set_groups),
     guarded("smaps", 0o444, maps::detailed_maps),
     guarded("smaps_rollup", 0o444, maps::summed_maps),
+    text("stack", 0o400, activity::kernel_stack),
     text("stat", 0o444, stat::stat),
     text("statm", 0o444, stat::memory_pages),
     text("status", 0o444, status::status),
+    text("syscall", 0o400, activity::system_call),
     text("uid_map", 0o444, entries::identity_map),
-    text("wchan", 0o444, entries::wait_channel),
+    text("wchan", 0o444, activity::wait_channel),
     text("mountstats", 0o400, mounts::mount_statistics),
     directory("task", 0o555, threads),
 ];

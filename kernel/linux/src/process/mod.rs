@@ -8,3 +8,4 @@ pub mod limits;
 pub mod process;
 pub mod table;
 pub mod thread;
+pub(crate) mod transfers;

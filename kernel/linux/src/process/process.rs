@@ -19,6 +19,7 @@ use super::group::ProcessGroup;
 use super::limits::{Limits, Resource};
 use super::table::Pid;
 use super::thread::Thread;
+use super::transfers::{Transferred, Transfers};
 use crate::abi::{ResourceLimit, ResourceUsage};
 use crate::credentials::identity::Credentials;
 use crate::errno::Errno;
@@ -89,6 +90,8 @@ pub(crate) struct EndedThreads {
     user_ns: AtomicU64,
     system_ns: AtomicU64,
     faults: AtomicU64,
+    /// Also of children that were waited for.
+    transfers: Transfers,
     /// The CPU times that were told last, of all threads.
     user_told_ns: AtomicU64,
     system_told_ns: AtomicU64,
@@ -103,6 +106,7 @@ impl EndedThreads {
             self.system_ns.fetch_add(runtime.system_ns(), Ordering::Relaxed);
         }
         self.faults.fetch_add(thread.faults(), Ordering::Relaxed);
+        self.transfers.add(thread.transfers.values());
     }
 }
 
@@ -383,6 +387,20 @@ impl Process {
         let threads = self.threads.lock();
         let living: u64 = threads.iter().map(|thread| thread.faults()).sum();
         living + self.ended.faults.load(Ordering::Relaxed)
+    }
+
+    /// What all its threads, and the children that it has waited for, have read and written.
+    pub(crate) fn transferred(&self) -> Transferred {
+        let threads = self.threads.lock();
+        let mut sum = self.ended.transfers.values();
+        threads.iter().for_each(|thread| sum += thread.transfers.values());
+        sum
+    }
+
+    /// Adds what a child that was waited for has read and written.
+    pub(crate) fn add_transferred(&self, child: Transferred) {
+        let _threads = self.threads.lock();
+        self.ended.transfers.add(child);
     }
 
     /// The leader has ended before the other threads: it stays visible as a zombie.

@@ -16,6 +16,7 @@ use vfs::DescriptorTable;
 
 use super::process::Process;
 use super::table::Pid;
+use super::transfers::Transfers;
 use crate::credentials::account::ProcessCharge;
 use crate::credentials::identity::Credentials;
 use crate::file::context::FileSystemContext;
@@ -51,12 +52,14 @@ pub struct Thread {
     pub(crate) resets_on_fork: AtomicBool,
     /// Page faults so far; written by the thread.
     faults: AtomicU64,
+    /// What it has read and written; written by the thread.
+    pub(crate) transfers: Transfers,
     /// Copy of the head of its robust list, for get_robust_list.
     pub(crate) robust_list: AtomicU64,
     pub(crate) shared: SpinLock<Shared>,
 }
 
-const _: () = assert!(size_of::<Thread>() <= 320, "a thread's bookkeeping must stay small");
+const _: () = assert!(size_of::<Thread>() <= 352, "a thread's bookkeeping must stay small");
 
 impl Thread {
     /// A thread that is not yet listed anywhere and has no kernel thread.
@@ -73,6 +76,7 @@ impl Thread {
             stopped: AtomicBool::new(false),
             resets_on_fork: AtomicBool::new(false),
             faults: AtomicU64::new(0),
+            transfers: Transfers::default(),
             robust_list: AtomicU64::new(0),
             shared: SpinLock::new(shared),
         }

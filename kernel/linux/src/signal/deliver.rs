@@ -96,7 +96,7 @@ fn interrupt_call(task: &mut Task, restart: Option<Errno>, restart_wanted: bool)
         _ => false,
     };
     if again {
-        repeat(task, task.call_number);
+        repeat(task, task.user.call);
     } else {
         task.user.registers.rax = Errno::EINTR.to_register();
     }
@@ -105,7 +105,7 @@ fn interrupt_call(task: &mut Task, restart: Option<Errno>, restart_wanted: bool)
 /// No handler ran: the call goes on.
 fn restart_call(task: &mut Task, code: Errno) {
     const RESTART_SYSCALL: u64 = 219;
-    let number = if code == Errno::ERESTART_RESTARTBLOCK { RESTART_SYSCALL } else { task.call_number };
+    let number = if code == Errno::ERESTART_RESTARTBLOCK { RESTART_SYSCALL } else { task.user.call };
     repeat(task, number);
 }
 

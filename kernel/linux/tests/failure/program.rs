@@ -70,7 +70,7 @@ impl<'a> Program<'a> {
         let registers = &mut self.task.user.registers;
         registers.rax = number;
         [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] = six;
-        self.task.call_number = number;
+        self.task.user.call = number;
         linux::table::dispatch(self.task, number).map(|value| value as u64)
     }
 

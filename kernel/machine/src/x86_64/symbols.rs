@@ -62,7 +62,8 @@ pub(crate) fn resolve(address: usize) -> Option<Symbol> {
     let name = names + word(table, HEADER_BYTES + 4 * (count + index))? as usize;
     let length = usize::from(*table.get(name)?);
     let name = core::str::from_utf8(table.get(name + 1..name + 1 + length)?).ok()?;
-    Some(Symbol { name, offset: (target - start) as usize })
+    let end = if low < count { word(table, HEADER_BYTES + 4 * low)? } else { target };
+    Some(Symbol { name, offset: (target - start) as usize, size: end.saturating_sub(start) as usize })
 }
 
 /// Whether the address lies in the kernel's code.
