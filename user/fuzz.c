@@ -484,8 +484,8 @@ static int worker(int me, uint64_t seed, int nobody, long long until_ms)
     return 0;
 }
 
-/* Runs the workers for a while: all as root, all as nobody, or half and half. */
-static void phase(const char *who, uint64_t seed, long seconds)
+/* Runs the workers for a while: all as root, all as nobody, or half and half. Afterwards the memory is back. */
+static void phase(const char *who, uint64_t seed, long seconds, long before_kib)
 {
     long workers = figure("/proc/meminfo", "MemTotal") < 100000 ? 3 : WORKERS_MAX;
     long long until = now_ms() + seconds * 1000;
@@ -502,6 +502,7 @@ static void phase(const char *who, uint64_t seed, long seconds)
     while (wait(&status) > 0)
         EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a worker: %s", how_ended(status));
     EXPECT(kill_user(65534), "processes of nobody live on");
+    memory_is_back(who, before_kib);
 }
 
 static void show_memory(const char *when)
@@ -562,11 +563,10 @@ int main(int count, char **words)
     show_memory("before");
     long before = free_kib();
     if (count <= 3)
-        phase("root and nobody", seed, seconds);
+        phase("root and nobody", seed, seconds, before);
     for (int i = 3; i < count; i++)
-        phase(words[i], seed + (uint64_t)i, seconds);
+        phase(words[i], seed + (uint64_t)i, seconds, before);
     report();
-    memory_is_back("fuzz", before);
     show_memory("after");
     REAP(CHILD(execl("/abi/hello", "hello", "alive", NULL)));
     return verdict_failed;

@@ -74,6 +74,12 @@ impl Arguments {
         self.filters.iter().any(|filter| filter.strip_prefix('=') == Some(&case.name))
     }
 
+    /// The first `=NAME` that is neither a case nor one of the other tests.
+    pub(crate) fn unknown_name(&self, cases: &[Case], others: &[&str]) -> Option<&str> {
+        let is_known = |name: &str| cases.iter().any(|case| case.name == name) || others.contains(&name);
+        self.filters.iter().filter_map(|filter| filter.strip_prefix('=')).find(|name| !is_known(name))
+    }
+
     /// The numbers of CPUs that a case runs with. A VM for a single case costs most, so those get one size by default.
     pub(crate) fn cpus(&self, case: &Case) -> Vec<u32> {
         let usual: &[u32] = match (self.long, case.alone) {
@@ -131,6 +137,16 @@ mod tests {
         assert_eq!(parsed.cpus(&case), [2]);
         let parsed = Arguments::parse(std::iter::once("--long".into())).unwrap();
         assert_eq!(parsed.cpus(&case), [1, 2, 4]);
+    }
+
+    #[test]
+    fn an_exact_name_must_be_known_and_a_part_of_one_need_not() {
+        let unknown = |words: &[&str]| {
+            let parsed = Arguments::parse(words.iter().map(ToString::to_string)).unwrap();
+            parsed.unknown_name(&[Case::named("pipe")], &["terminal"]).map(String::from)
+        };
+        assert_eq!(unknown(&["=pipe", "=terminal", "futex"]), None);
+        assert_eq!(unknown(&["=pipe", "=futex"]), Some(String::from("futex")));
     }
 
     #[test]

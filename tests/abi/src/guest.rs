@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(60);
 /// How long the first case may take to start: the command builds the kernel when its source has changed.
 const START_GRACE: Duration = Duration::from_secs(240);
 
-/// Lines of the VM's standard error that are kept for a case that brought it down.
+/// Lines of the VM's standard error that are shown when a case has failed.
 const KEPT_LINES: usize = 60;
 
 /// Runs the cases and hands each outcome over as soon as its VM has ended.
@@ -32,7 +32,7 @@ pub(crate) fn run(
     arguments: &Arguments,
     cpus: u32,
     cases: &[Case],
-    mut judge: impl FnMut(&Case, Option<&Outcome>),
+    mut judge: impl FnMut(&Case, Option<&Outcome>) -> bool,
 ) -> Result<(), String> {
     for _ in 0..arguments.repeat {
         let (alone, together): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.alone);
@@ -43,21 +43,33 @@ pub(crate) fn run(
                 report.outcomes.contains_key(&case.name) || report.unfinished.as_deref() == Some(&case.name)
             };
             let done: Vec<&Case> = waiting.iter().filter(reached).copied().collect();
-            for case in &done {
-                judge(case, report.outcomes.get(&case.name));
+            let good = done.iter().filter(|case| judge(case, report.outcomes.get(&case.name))).count();
+            if good < done.len() {
+                show_log(&report.log);
             }
             if done.is_empty() {
-                waiting.iter().for_each(|case| judge(case, None));
+                waiting.iter().for_each(|case| _ = judge(case, None));
+                show_log(&report.log);
                 break;
             }
             waiting.retain(|case| !done.iter().any(|other| other.name == case.name));
         }
         for case in alone {
             let report = boot(place, arguments, cpus, &[case])?;
-            judge(case, report.outcomes.get(&case.name));
+            if !judge(case, report.outcomes.get(&case.name)) {
+                show_log(&report.log);
+            }
         }
     }
     Ok(())
+}
+
+/// What the machine said last: the kernel's log, and the progress of guest cases.
+fn show_log(log: &str) {
+    let lines: Vec<&str> = log.lines().collect();
+    for line in &lines[lines.len().saturating_sub(KEPT_LINES)..] {
+        eprintln!("    | {line}");
+    }
 }
 
 /// Boots one VM with these cases and waits for its end.
@@ -90,7 +102,8 @@ fn boot(place: &Place, arguments: &Arguments, cpus: u32, cases: &[&Case]) -> Res
     };
     // The readers end when the VM's last process has closed its end of the pipes.
     thread::sleep(Duration::from_millis(50));
-    let report = stream::read(&out.lock().expect("the reader does not panic"));
+    let mut report = stream::read(&out.lock().expect("the reader does not panic"));
+    report.log = String::from_utf8_lossy(&err.lock().expect("the reader does not panic")).into_owned();
     let seconds = started.elapsed().as_secs_f32();
     eprintln!(
         "abi-tests: VM with {cpus} CPUs: {} of {} cases, {seconds:.1} s",
@@ -105,11 +118,6 @@ fn boot(place: &Place, arguments: &Arguments, cpus: u32, cases: &[&Case]) -> Res
             status.code(),
             status.signal()
         );
-        let text = String::from_utf8_lossy(&err.lock().expect("the reader does not panic")).into_owned();
-        let lines: Vec<&str> = text.lines().collect();
-        for line in &lines[lines.len().saturating_sub(KEPT_LINES)..] {
-            eprintln!("    | {line}");
-        }
     }
     Ok(report)
 }
@@ -120,7 +128,7 @@ fn command(place: &Place, arguments: &Arguments, cpus: u32, cases: &[&Case]) -> 
     let memory =
         cases.iter().find_map(|case| case.memory.clone()).unwrap_or_else(|| arguments.memory.clone());
     let mut command = Command::new(program);
-    command.arg("run").arg("--cpus").arg(cpus.to_string()).arg("--memory").arg(memory);
+    command.args(["run", "--verbose"]).arg("--cpus").arg(cpus.to_string()).arg("--memory").arg(memory);
     if let Some(machine) = &arguments.machine {
         command.arg("--machine").arg(machine);
     }

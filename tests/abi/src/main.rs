@@ -59,6 +59,9 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<Tally, String> {
     let place = image::Place::find()?;
     let all = cases::find(&place, arguments.long)?;
+    if let Some(name) = arguments.unknown_name(&all, &["terminal"]) {
+        return Err(format!("no test is called {name}; --list names them"));
+    }
     let mut chosen: Vec<_> = all.into_iter().filter(|case| arguments.wants(case)).collect();
     let mut tally = Tally::default();
     if !arguments.judges_all() {
@@ -103,11 +106,15 @@ fn run(arguments: &Arguments) -> Result<Tally, String> {
         let here: Vec<_> =
             chosen.iter().filter(|case| arguments.cpus(case).contains(&cpus)).cloned().collect();
         let label = format!("cpus {cpus}");
-        guest::run(&place, arguments, cpus, &here, |case, found| match case.kind {
-            cases::Kind::Compared => {
-                verdict::compare(case, &label, expected.get(&case.name), found, &mut tally)
+        guest::run(&place, arguments, cpus, &here, |case, found| {
+            let failed = tally.failed;
+            match case.kind {
+                cases::Kind::Compared => {
+                    verdict::compare(case, &label, expected.get(&case.name), found, &mut tally)
+                }
+                cases::Kind::Guest => verdict::judge(case, &label, found, &mut tally),
             }
-            cases::Kind::Guest => verdict::judge(case, &label, found, &mut tally),
+            tally.failed == failed
         })?;
     }
     if arguments.wants_name("terminal") {

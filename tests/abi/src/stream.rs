@@ -28,6 +28,8 @@ pub(crate) struct Report {
     pub(crate) outcomes: BTreeMap<String, Outcome>,
     /// The case that had started and not ended when the stream stopped.
     pub(crate) unfinished: Option<String>,
+    /// What the machine wrote to standard error meanwhile.
+    pub(crate) log: String,
 }
 
 /// Reads as many whole frames as there are.

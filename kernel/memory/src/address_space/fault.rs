@@ -69,11 +69,28 @@ impl AddressSpace {
         }
     }
 
+    /// Does what attempts need and repeats them.
+    ///
+    /// Threads that store into the same page at once would each put in a copy, find the other's copy in their next attempt,
+    /// with its second reference, and copy that, in step with each other for ever. So from the second copy on a thread takes
+    /// its turn: it makes its attempts while it holds `change`, and waits for that without a copy of its own.
     #[inline(never)]
     fn fault_slowly(&self, address: u64, access: Access, first: Step) -> Result<(), FaultError> {
         let mut step = first;
-        let mut memory_attempts = 0;
+        let (mut memory_attempts, mut copies) = (0, 0);
+        let mut turn = None;
         for _ in 0..MAX_ATTEMPTS {
+            if let Step::Forget { copy, former } = step {
+                self.tables.forget(address, address + PAGE_SIZE as u64, false);
+                drop((copy, former));
+                copies += 1;
+                if copies > 1 && turn.is_none() {
+                    turn = Some(self.change.lock());
+                }
+                step = self.attempt(address, access);
+                continue;
+            }
+            turn = None;
             match step {
                 Step::Done => return Ok(()),
                 Step::Refused(error) => return Err(error),
@@ -88,12 +105,9 @@ impl AddressSpace {
                     let spare = Frame::allocate(Purpose::Anonymous, Zeroed::No);
                     drop(spare.map_err(|_| FaultError::OutOfMemory)?);
                 }
-                Step::Copying => drop(self.change.lock()),
-                Step::Forget { copy, former } => {
-                    self.tables.forget(address, address + PAGE_SIZE as u64, false);
-                    drop((copy, former));
-                }
-                Step::Again => {}
+                // No fork begins before the next attempt.
+                Step::Copying => turn = Some(self.change.lock()),
+                Step::Forget { .. } | Step::Again => {}
             }
             step = self.attempt(address, access);
         }

@@ -13,6 +13,21 @@ const LONG_LIMIT: Duration = Duration::from_secs(3 * 3600);
 const ENEMIES: [(&str, &str, &str); 3] =
     [("q35", "8", "512M"), ("q35", "1", "64M"), ("microvm", "2", "128M")];
 
+/// Programs in C, Go and Rust that exercise threads hard.
+const THREADED: [&str; 9] = [
+    "=clone_flags",
+    "=exec_threads",
+    "=futex_ops",
+    "=go_goroutines",
+    "=memory_threads",
+    "=process_stress",
+    "=pthread_life",
+    "=pthread_sync",
+    "=rust_threads",
+];
+/// How often they are run, each time on a new machine: what loses one wake-up in a thousand hangs in one of these.
+const REPETITIONS: u32 = 100;
+
 /// The steps of this group.
 pub(super) fn steps(repository: &Repository, long: bool) -> Vec<Step> {
     let step = |name: &str, package: &str| {
@@ -26,9 +41,19 @@ pub(super) fn steps(repository: &Repository, long: bool) -> Vec<Step> {
     };
     let mut steps = vec![step("the command", "command-tests"), step("programs", "abi-tests")];
     if long {
+        steps.push(repetitions(repository));
         steps.extend(ENEMIES.map(|machine| enemies(repository, machine)));
     }
     steps
+}
+
+/// Programs with threads again and again: none may hang, and each must print every time what it prints on the host.
+fn repetitions(repository: &Repository) -> Step {
+    let mut tests = repository.cargo("run");
+    tests.args(["--quiet", "--package", "abi-tests", "--", "--cpus", "4"]);
+    tests.args(["--repeat", &REPETITIONS.to_string()]).args(THREADED);
+    Step::new(format!("programs with threads {REPETITIONS} times"), tests, tally::closing_line)
+        .within(LONG_LIMIT)
 }
 
 /// Hostile programs on a machine that the other campaigns do not use; as root and as nobody, with new seeds every time.
