@@ -32,6 +32,13 @@ const QEMU_VARIABLE: &str = "STARLING_QEMU";
 /// A PC firmware that knows the way to a PVH kernel and nothing else. SeaBIOS takes 50 ms longer.
 const QBOOT: &str = "/usr/share/qemu/qboot.rom";
 
+/// Where the C library looks for the settings of its allocator.
+const ALLOCATOR_VARIABLE: &str = "GLIBC_TUNABLES";
+/// QEMU fills six mebibytes of heap before the guest runs. With one heap for all threads, on huge pages, that is a handful of
+/// page faults instead of two thousand, and spares 4 ms of 30. A C library that does not know the words ignores them.
+const ALLOCATOR: &str =
+    "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1:glibc.malloc.mmap_threshold=16777216";
+
 /// What the virtual machine is made of.
 #[derive(Debug)]
 pub(crate) struct Configuration<'a> {
@@ -129,16 +136,21 @@ impl Drop for VirtualMachine {
     }
 }
 
-/// QEMU under `setpriv`, if the host has it, so that the virtual machine ends with us even when we are killed.
+/// QEMU under `setpriv`, if the host has it, so that the virtual machine ends with us even when we are killed; with an
+/// allocator that takes [`ALLOCATOR`] to heart.
 pub(crate) fn bound_to_parent(qemu: &Path) -> Command {
-    match find("setpriv") {
+    let mut command = match find("setpriv") {
         Some(setpriv) => {
             let mut command = Command::new(setpriv);
             command.args(["--pdeathsig", "KILL", "--"]).arg(qemu);
             command
         }
         None => Command::new(qemu),
+    };
+    if env::var_os(ALLOCATOR_VARIABLE).is_none() {
+        command.env(ALLOCATOR_VARIABLE, ALLOCATOR);
     }
+    command
 }
 
 /// Runs `spawn` while the descriptors can be inherited. Only the main thread starts processes, so no other child gets them.
