@@ -40,6 +40,14 @@ core::arch::global_asm!(
     .popsection
 .endm
 
+# Gives the stack segment register what it holds outside of traps: entering through a gate has emptied it. That makes no
+# difference to a processor in 64-bit mode. But QEMU's translator keeps code that was met with the one apart from the same
+# code met with the other: the kernel would be translated twice, and the copies would drive each other from its caches.
+.macro RESTORE_STACK_SEGMENT register
+    mov \register, {kernel_data}
+    mov ss, \register
+.endm
+
 .macro PUSH_REGISTERS
     push rax
     push rcx
@@ -230,6 +238,7 @@ starling_interrupt_common:
     jz 4f
     swapgs
     STORE_USER_REGISTERS
+    RESTORE_STACK_SEGMENT edi
     mov edi, [rsp]
     mov rsp, gs:[{interrupt_stack_top}]
     xor ebp, ebp
@@ -239,6 +248,7 @@ starling_interrupt_common:
 4:
     push rax
     push rcx
+    RESTORE_STACK_SEGMENT eax
     # rax = where the frame goes: the top of the interrupt stack, or beneath the interrupted frame
     # when the interrupt stack is in use.
     mov rax, gs:[{interrupt_stack_top}]
@@ -310,6 +320,7 @@ starling_page_fault_common:
     test byte ptr [rsp + 24], 3
     jnz 6f
     PUSH_REGISTERS
+    RESTORE_STACK_SEGMENT esi
     mov rsi, cr2
     sub qword ptr gs:[{page_fault_stack}], {slot}
     mov rdi, rsp
@@ -343,6 +354,7 @@ starling_exception_common:
     test byte ptr [rsp + 24], 3
     jnz 9f
     PUSH_REGISTERS
+    RESTORE_STACK_SEGMENT edi
     mov rdi, rsp
     call {exception_from_kernel}
     POP_REGISTERS
@@ -353,6 +365,7 @@ starling_exception_common:
     STORE_USER_REGISTERS
     mov qword ptr [rax + {fault_address}], 0
 8:
+    RESTORE_STACK_SEGMENT ebx
     pop qword ptr [rax + {vector}]
     pop qword ptr [rax + {error_code}]
     mov eax, 1
@@ -440,6 +453,7 @@ starling_vector_stubs:
     slot = const PAGE_FAULT_SLOT_BYTES,
     user_code = const crate::user::USER_CODE_SELECTOR,
     user_data = const crate::user::USER_DATA_SELECTOR,
+    kernel_data = const crate::backend::gdt::KERNEL_DATA,
     rax = const REGISTERS + offset_of!(UserRegisters, rax),
     rbx = const REGISTERS + offset_of!(UserRegisters, rbx),
     rcx = const REGISTERS + offset_of!(UserRegisters, rcx),
