@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use machine::user::UserContext;
 use memory::address_space::AddressSpace;
-use sched::UserStart;
+use sched::{NewThread, UserStart};
 use vfs::{DescriptorTable, FileSystemContext, OpenFile};
 
 use crate::abi::AlternateStack;
@@ -61,19 +61,44 @@ pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
 
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Starts the command as process 2, leader of its own session, and returns at once. `started` hears, in the new thread,
-/// whether the program could be executed; if not, the process ends right away and nothing else is reported.
+/// Process 2 with everything but its program, before its first thread runs.
+pub struct Prepared {
+    process: Arc<Process>,
+    thread: NewThread,
+    files: Arc<DescriptorTable>,
+}
+
+impl Prepared {
+    /// Gives it an open file, as the lowest descriptor that is free.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn give(&self, file: Arc<OpenFile>) -> Result<(), Errno> {
+        self.files.install(file, vfs::DescriptorFlags::empty(), 0, u64::from(u32::MAX))?;
+        Ok(())
+    }
+
+    /// Lets it run.
+    pub fn start(self) -> Arc<Process> {
+        self.thread.start();
+        self.process
+    }
+}
+
+/// Makes the command's process 2, leader of its own session. Nothing of the command's files is looked at before
+/// [`Prepared::start`]. `started` hears then, in the new thread, whether the program could be executed; if not, the process
+/// ends right away and nothing else is reported.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn run(command: Command, started: fn(Result<(), Errno>)) -> Result<Arc<Process>, Errno> {
-    launch(command, move |task, arguments, environment| {
+pub fn prepare(command: Command, started: fn(Result<(), Errno>)) -> Result<Prepared, Errno> {
+    make(command, move |task, arguments, environment| {
         become_command(task, &arguments, &environment, started);
     })
 }
 
-/// Makes process 2 as [`run`] does, with `life` as what its first thread does: it gets the task, the arguments and the
-/// environment, and must end with [`Task::run`].
+/// Starts process 2 as made by [`prepare`], with `life` as what its first thread does: it gets the task, the arguments and
+/// the environment, and must end with [`Task::run`].
 ///
 /// # Errors
 /// ENOMEM.
@@ -81,6 +106,13 @@ pub fn launch(
     command: Command,
     life: impl FnOnce(Box<Task>, Vec<Vec<u8>>, Vec<Vec<u8>>) + Send + 'static,
 ) -> Result<Arc<Process>, Errno> {
+    Ok(make(command, life)?.start())
+}
+
+fn make(
+    command: Command,
+    life: impl FnOnce(Box<Task>, Vec<Vec<u8>>, Vec<Vec<u8>>) + Send + 'static,
+) -> Result<Prepared, Errno> {
     let no_memory = |_| Errno::ENOMEM;
     let reserved = ReservedPid::claim(init::COMMAND)?.ok_or(Errno::EEXIST)?;
     let mut credentials = Credentials::root()?;
@@ -125,7 +157,8 @@ pub fn launch(
     };
     let thread = Thread::new(reserved.number(), process.clone(), SignalSet::EMPTY, shared);
     let thread = memory::fallible::try_arc(thread).map_err(no_memory)?;
-    let task = first_task(thread.clone(), credentials, files, command.file_system.clone(), space.clone())?;
+    let task =
+        first_task(thread.clone(), credentials, files.clone(), command.file_system.clone(), space.clone())?;
 
     let mut builder = sched::Builder::new("command");
     builder.user = UserStart::Fresh;
@@ -143,8 +176,7 @@ pub fn launch(
     if let Some(terminal) = &command.terminal {
         crate::terminal::adopt(terminal, &process);
     }
-    kernel.start();
-    Ok(process)
+    Ok(Prepared { process, thread: kernel, files })
 }
 
 /// Sends a signal of the host's to the command.

@@ -4,6 +4,11 @@
 //! the command that the host asked for (the run request in the archive) becomes process 2. Without a request it is
 //! an interactive shell on the console. Its end is reported to the host, which ends the machine; without a host
 //! link the machine powers itself off.
+//!
+//! # Two at a time
+//! The files and the process need nothing of each other before the program is executed. So the boot thread unpacks and mounts
+//! while a second thread starts the personality and makes the process, on another processor where there is one.
+//! Who is ready last ([`meet`]) starts the command; nobody waits.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,16 +16,16 @@ use alloc::vec::Vec;
 use hostlink::{ExitKind, Link};
 use hostlink_protocol::request::{self, Key, Records};
 use linux::errno::Errno;
-use linux::start::Command;
+use linux::start::{Command, Prepared};
 use machine::boot;
 use sched::WaitQueue;
-use sync::Once;
-use tmpfs::archive::{BootArchive, SetAside, unpack_except};
+use sync::{Once, SpinLock};
+use tmpfs::archive::{self, BootArchive};
 use vfs::credentials::Credentials;
 use vfs::file::OpenFile;
 use vfs::flags::{LookupFlags, MountFlags, OpenFlags};
 use vfs::mount::{Mount, MountNamespace, MountSource, Path};
-use vfs::superblock::find_file_system;
+use vfs::superblock::{Superblock, find_file_system};
 use vfs::tree::OpenHow;
 use vfs::walk::{FileSystemContext, PathContext};
 
@@ -38,6 +43,8 @@ const MOUNTS: [(&str, &str, MountFlags, &[u8]); 5] = [
 const NO_PROGRAMS: MountFlags =
     MountFlags::NO_SET_ID.union(MountFlags::NO_DEVICES).union(MountFlags::NO_EXECUTE);
 
+/// Input, output and error.
+const STANDARD_DESCRIPTORS: usize = 3;
 /// Permission bits of directories made here.
 const DIRECTORY_MODE: u32 = 0o755;
 
@@ -106,53 +113,142 @@ impl CannotStart {
 /// Starts the first program and keeps the boot thread parked; the machine ends with the program.
 pub(crate) fn run() -> ! {
     if let Err(reason) = start() {
-        log::error!("cannot start the command: {} (errno {})", reason.what, reason.errno);
-        match Link::get() {
-            Some(link) => link.start_failed(reason.errno, reason.what),
-            None => machine::power::power_off(),
-        }
+        cannot_start(&reason);
     }
     loop {
         WaitQueue::new().wait_until(|| false);
     }
 }
 
+fn cannot_start(reason: &CannotStart) {
+    log::error!("cannot start the command: {} (errno {})", reason.what, reason.errno);
+    match Link::get() {
+        Some(link) => link.start_failed(reason.errno, reason.what),
+        None => machine::power::power_off(),
+    }
+}
+
+/// What the two threads of the start-up have ready, each for itself, until both have.
+static MEETING: SpinLock<Meeting> = SpinLock::new(Meeting { files: None, process: None });
+
+struct Meeting {
+    /// All files are in their places.
+    files: Option<Files>,
+    /// The process, and whether it has its open files.
+    process: Option<(Prepared, bool)>,
+}
+
+/// The boot thread's half: the files. Beside it, another processor makes the process that shall use them.
 fn start() -> Result<(), CannotStart> {
     register_file_systems();
-    let credentials = Credentials::root();
-    let (root, request) = root_file_system()?;
-    boot::trace("unpack initramfs");
-    let context = FileSystemContext::initial(root).map_err(|error| CannotStart::new("root", error))?;
-    let places = context.places();
-    let walk = PathContext { places: &places, credentials: &credentials, umask: 0 };
-    mount_all(&walk);
-    boot::trace("mount");
-    if let Some(directory) = &request.working_directory {
-        let place = walk.walk_to_directory(&places.cwd, directory).map_err(|error| {
-            CannotStart::new("workdir: the working directory does not exist in the image", error)
-        })?;
-        context.set_cwd(&place).map_err(|_| CannotStart::no_memory())?;
+    let archive = BootArchive::new();
+    let request = match &archive {
+        Some(archive) => archive::find(archive, request::FILE.as_bytes(), REQUEST_BYTES_MAX)
+            .map_err(|error| CannotStart::new("image: cannot be unpacked", error))?,
+        None => None,
+    };
+    let mut request = Request::parse(request.as_deref().unwrap_or_default());
+    let working_directory = request.working_directory.take();
+    let root = tmpfs::new_instance("tmpfs", DIRECTORY_MODE).map_err(root_error)?;
+    let mount = Mount::new(root.clone(), root.root().clone(), b"tmpfs", MountFlags::RELATIVE_ACCESS_TIME)
+        .map_err(root_error)?;
+    let namespace = MountNamespace::new(mount).map_err(root_error)?;
+    let context = FileSystemContext::initial(namespace).map_err(root_error)?;
+
+    let command_context = context.clone();
+    let body = move || {
+        if let Err(reason) = make_process(request, command_context) {
+            cannot_start(&reason);
+        }
+    };
+    let beside = alloc::boxed::Box::new(body);
+    sched::spawn(sched::Builder::new("start"), beside).map_err(|_| CannotStart::no_memory())?;
+
+    if let Some(archive) = archive {
+        fill_root(&root, archive)?;
     }
+    boot::trace("unpack initramfs");
+    let files = Files { context, credentials: Credentials::root() };
+    files.with_walk(mount_all);
+    boot::trace("mount");
+    if let Some(directory) = working_directory {
+        let place = files.with_walk(|walk| walk.walk_to_directory(&walk.places.cwd, &directory)).map_err(
+            |error| CannotStart::new("workdir: the working directory does not exist in the image", error),
+        )?;
+        files.context.set_cwd(&place).map_err(|_| CannotStart::no_memory())?;
+    }
+    meet(|meeting| meeting.files = Some(files))
+}
+
+/// The other half: the personality, and process 2. Nothing here may look at a file of the image.
+fn make_process(request: Request, context: Arc<FileSystemContext>) -> Result<(), CannotStart> {
     linux::start::initialize(&Ended).map_err(|_| CannotStart::no_memory())?;
     boot::trace("personality");
     if let Some(name) = &request.host_name {
         linux::identity::set_host_name(name);
     }
+    let mut terminal = None;
+    let mut streams = Vec::new();
     if let Some(link) = Link::get() {
         link.set_control(&HostControl);
+        let console = console::terminal::start(link, request.rows, request.columns)
+            .map_err(|_| CannotStart::no_memory())?;
+        if request.on_terminal {
+            terminal = Some(console);
+        } else {
+            streams = open_streams(link)?;
+        }
     }
-    let (files, terminal) = standard_files(&walk, &request)?;
+    let has_streams = !streams.is_empty();
     boot::trace("standard streams");
     let command = Command {
         arguments: request.arguments,
         environment: request.environment,
         user: request.user,
         file_system: context,
-        files,
+        files: streams,
         terminal,
     };
-    linux::start::run(command, program_started).map_err(|_| CannotStart::no_memory())?;
+    let process = linux::start::prepare(command, program_started).map_err(|_| CannotStart::no_memory())?;
+    boot::trace("process");
+    meet(|meeting| meeting.process = Some((process, has_streams)))
+}
+
+/// Lays down what the calling thread has ready. If it comes second, it starts the command.
+fn meet(lay_down: impl FnOnce(&mut Meeting)) -> Result<(), CannotStart> {
+    let (files, (process, has_streams)) = {
+        let mut meeting = MEETING.lock();
+        lay_down(&mut meeting);
+        match (meeting.files.take(), meeting.process.take()) {
+            (Some(files), Some(process)) => (files, process),
+            (files, process) => {
+                *meeting = Meeting { files, process };
+                return Ok(());
+            }
+        }
+    };
+    if !has_streams {
+        let device: &[u8] = if Link::get().is_some() { b"dev/console" } else { b"dev/null" };
+        let file = files.with_walk(|walk| open_device(walk, device))?;
+        for _ in 0..STANDARD_DESCRIPTORS {
+            process.give(file.clone()).map_err(|_| CannotStart::no_memory())?;
+        }
+    }
+    process.start();
     Ok(())
+}
+
+/// The files that the command finds, and who put them there.
+struct Files {
+    context: Arc<FileSystemContext>,
+    credentials: Credentials,
+}
+
+impl Files {
+    fn with_walk<R>(&self, work: impl FnOnce(&PathContext<'_>) -> R) -> R {
+        let places = self.context.places();
+        work(&PathContext { places: &places, credentials: &self.credentials, umask: 0 })
+    }
 }
 
 fn register_file_systems() {
@@ -168,26 +264,19 @@ fn register_file_systems() {
     linux::proc::register_devices();
 }
 
-/// Unpacks the boot archive; its place is the root of the first name space. It is called `tmpfs`, as where a tmpfs was
-/// mounted over Linux's rootfs: programs such as df leave a file system of the name `rootfs` out. The run request in the
-/// archive becomes no file.
-fn root_file_system() -> Result<(Arc<MountNamespace>, Request), CannotStart> {
-    let superblock =
-        tmpfs::new_instance("tmpfs", DIRECTORY_MODE).map_err(|error| CannotStart::new("root", error))?;
-    let mut aside = SetAside { path: request::FILE.as_bytes(), bytes_max: REQUEST_BYTES_MAX, bytes: None };
-    if let Some(archive) = BootArchive::new() {
-        let root = superblock.root().existing().map_err(|error| CannotStart::new("root", error))?;
-        unpack_except(root, &archive, &mut aside)
-            .map_err(|error| CannotStart::new("image: cannot be unpacked", error))?;
-        archive.release();
-        // The archive's memory counts from now on: the limit is half of all, as that of any tmpfs.
-        superblock.operations().remount(b"size=50%").map_err(|error| CannotStart::new("root", error))?;
-    }
-    let mount =
-        Mount::new(superblock.clone(), superblock.root().clone(), b"tmpfs", MountFlags::RELATIVE_ACCESS_TIME)
-            .map_err(|error| CannotStart::new("root", error))?;
-    let namespace = MountNamespace::new(mount).map_err(|error| CannotStart::new("root", error))?;
-    Ok((namespace, Request::parse(aside.bytes.as_deref().unwrap_or_default())))
+fn root_error(error: vfs::Error) -> CannotStart {
+    CannotStart::new("root", error)
+}
+
+/// Unpacks the boot archive into the root of the first name space. That is called `tmpfs`, as where a tmpfs was mounted
+/// over Linux's rootfs: programs such as df leave a file system of the name `rootfs` out. The run request becomes no file.
+fn fill_root(root: &Superblock, archive: BootArchive) -> Result<(), CannotStart> {
+    let directory = root.root().existing().map_err(root_error)?;
+    archive::unpack_except(directory, &archive, request::FILE.as_bytes())
+        .map_err(|error| CannotStart::new("image: cannot be unpacked", error))?;
+    archive.release();
+    // The archive's memory counts from now on: the limit is half of all, as that of any tmpfs.
+    root.operations().remount(b"size=50%").map_err(root_error)
 }
 
 /// Mounts what every program expects. An image whose directories can't be made lacks them; it may not need them.
@@ -220,27 +309,14 @@ fn mount(
     walk.places.namespace.mount(source, &target, flags | MountFlags::RELATIVE_ACCESS_TIME)
 }
 
-type Standard = (Vec<Arc<OpenFile>>, Option<Arc<tty::Terminal>>);
-
-/// Descriptors 0, 1 and 2: the console, or three streams.
-fn standard_files(walk: &PathContext<'_>, request: &Request) -> Result<Standard, CannotStart> {
-    let Some(link) = Link::get() else {
-        let null = open_device(walk, b"dev/null")?;
-        return Ok((alloc::vec![null.clone(), null.clone(), null], None));
-    };
-    let terminal = console::terminal::start(link, request.rows, request.columns)
-        .map_err(|_| CannotStart::no_memory())?;
-    if request.on_terminal {
-        let file = open_device(walk, b"dev/console")?;
-        return Ok((alloc::vec![file.clone(), file.clone(), file], Some(terminal)));
-    }
+/// Descriptors 0, 1 and 2 of a command without a terminal.
+fn open_streams(link: &'static Link) -> Result<Vec<Arc<OpenFile>>, CannotStart> {
+    use console::stream::{self, Stream};
     let mut files = Vec::new();
-    for stream in
-        [console::stream::Stream::Input, console::stream::Stream::Output, console::stream::Stream::Error]
-    {
-        files.push(console::stream::open(link, stream).map_err(|error| CannotStart::new("streams", error))?);
+    for stream in [Stream::Input, Stream::Output, Stream::Error] {
+        files.push(stream::open(link, stream).map_err(|error| CannotStart::new("streams", error))?);
     }
-    Ok((files, None))
+    Ok(files)
 }
 
 fn open_device(walk: &PathContext<'_>, path: &[u8]) -> Result<Arc<OpenFile>, CannotStart> {

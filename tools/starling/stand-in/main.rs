@@ -117,7 +117,7 @@ fn play() -> io::Result<ExitCode> {
 /// The records of the request: the file's data follows its name, up to the next member.
 fn request(initramfs: &[u8]) -> Vec<(Key, String)> {
     let name = b".starling/run\0";
-    let Some(found) = initramfs.windows(name.len()).rposition(|window| window == name) else {
+    let Some(found) = initramfs.windows(name.len()).position(|window| window == name) else {
         return Vec::new();
     };
     let start = (found + name.len()).next_multiple_of(4);

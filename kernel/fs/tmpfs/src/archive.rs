@@ -24,8 +24,12 @@ use vfs::{Error, Result, allocation};
 const HEADER_BYTES: usize = 110;
 /// Bytes that are copied at a time.
 const COPY_BYTES: usize = PAGE_SIZE;
-/// Bytes that are looked at first where padding may be.
-const FEW_BYTES: usize = 8;
+/// Bytes that are read at a time where padding may be.
+const FEW_BYTES: usize = 64;
+/// Bytes that are read of every member: the header, and a name of usual length.
+const HEAD_BYTES: usize = 160;
+/// The name that ends an archive.
+const TRAILER: &[u8] = b"TRAILER!!!";
 /// Symbolic links' targets beyond this are refused.
 const TARGET_MAX: u64 = PATH_MAX as u64 - 1;
 
@@ -70,11 +74,8 @@ impl Header {
             return Err(Error::Invalid);
         }
         let mut fields = [0u32; 13];
-        for (field, digits) in fields.iter_mut().zip(bytes[6..].chunks_exact(8)) {
-            for &digit in digits {
-                let value = char::from(digit).to_digit(16).ok_or(Error::Invalid)?;
-                *field = *field << 4 | value;
-            }
+        for (field, digits) in fields.iter_mut().zip(bytes[6..].as_chunks::<8>().0) {
+            *field = hexadecimal(*digits).ok_or(Error::Invalid)?;
         }
         let [
             inode,
@@ -106,41 +107,178 @@ impl Header {
     }
 }
 
-/// A member that is a message to who unpacks: it becomes no file.
-pub struct SetAside<'a> {
-    /// Its path, without a slash at the beginning.
-    pub path: &'a [u8],
-    /// More bytes than this are refused with `E2BIG`.
-    pub bytes_max: u64,
-    /// Its bytes, when it was there; the last of several counts.
-    pub bytes: Option<Vec<u8>>,
+/// The value of eight hexadecimal digits, all of them at a time: an archive has a hundred of them for each member.
+fn hexadecimal(digits: [u8; 8]) -> Option<u32> {
+    /// The same value for each of the eight bytes.
+    const fn each(byte: u8) -> u64 {
+        u64::from_be_bytes([byte; 8])
+    }
+    let text = u64::from_be_bytes(digits);
+    let low = text & each(0x0f);
+    let high = text >> 4 & each(0x0f);
+    // 1 in the bytes of letters, and all their bits. No sum below goes beyond its byte.
+    let letters = text >> 6 & each(1);
+    let mask = letters * 0xff;
+    // '0' to '9' are 0x30 to 0x39.
+    let no_digit = (high ^ each(3)) | (low + each(6)) & each(0x10);
+    // 'A' to 'F' are 0x41 to 0x46, 'a' to 'f' are 0x61 to 0x66.
+    let no_letter = (high & each(0xd) ^ each(4)) | ((low + each(9)) | !(low + each(15))) & each(0x10);
+    if no_digit & !mask | no_letter & mask != 0 {
+        return None;
+    }
+    let value = low + letters * 9;
+    let value = (value | value >> 4) & 0x00ff_00ff_00ff_00ff;
+    let value = (value | value >> 8) & 0x0000_ffff_0000_ffff;
+    Some((value | value >> 16) as u32)
+}
+
+/// The bytes of the first member with that path (without a slash at the beginning), if there is one: a message to who
+/// unpacks. It is found without unpacking anything, at once when it comes first.
+///
+/// # Errors
+/// `E2BIG` when there are more than `bytes_max`, `EINVAL` for what is no archive.
+pub fn find(source: &dyn ArchiveSource, path: &[u8], bytes_max: u64) -> Result<Option<Vec<u8>>> {
+    let mut members = Members::new(source)?;
+    while let Some(member) = members.next()? {
+        if !same_path(&members.path, path) {
+            continue;
+        }
+        if member.header.size > bytes_max {
+            return Err(Error::TooBig);
+        }
+        let mut bytes = allocation::filled(0, member.header.size as usize)?;
+        source.read(member.data, &mut bytes);
+        return Ok(Some(bytes));
+    }
+    Ok(None)
 }
 
 /// Unpacks archives into `root`, which is of a `tmpfs`.
 pub fn unpack(root: &Arc<Inode>, source: &dyn ArchiveSource) -> Result<Unpacked> {
-    unpack_except(root, source, &mut SetAside { path: b"", bytes_max: 0, bytes: None })
+    unpack_except(root, source, b"")
 }
 
-/// Unpacks archives into `root`, which is of a `tmpfs`, all but one member.
-pub fn unpack_except(
-    root: &Arc<Inode>,
-    source: &dyn ArchiveSource,
-    aside: &mut SetAside<'_>,
-) -> Result<Unpacked> {
+/// Unpacks archives into `root`, which is of a `tmpfs`, all but what has the path `except`.
+pub fn unpack_except(root: &Arc<Inode>, source: &dyn ArchiveSource, except: &[u8]) -> Result<Unpacked> {
+    let mut members = Members::new(source)?;
     let mut unpacker = Unpacker {
         root,
         source,
-        aside,
         links: Vec::new(),
         recent: None,
         outcome: Unpacked::default(),
         buffer: allocation::filled(0, COPY_BYTES)?,
     };
-    let mut offset = 0;
-    while let Some(start) = unpacker.skip_zeros(offset) {
-        offset = unpacker.member(start)?;
+    while let Some(member) = members.next()? {
+        if members.path == TRAILER {
+            unpacker.links.clear();
+        } else if !same_path(&members.path, except) {
+            unpacker.unpack_member(&members.path, &member)?;
+        }
     }
     Ok(unpacker.outcome)
+}
+
+/// The parts of a path that lead somewhere.
+fn parts(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    path.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".")
+}
+
+/// Whether two paths mean the same member.
+fn same_path(path: &[u8], other: &[u8]) -> bool {
+    // Most differ in their last byte already.
+    path.last() == other.last() && !path.is_empty() && parts(path).eq(parts(other))
+}
+
+/// A member of an archive; its path is with [`Members`].
+struct Member {
+    header: Header,
+    /// Where its data begins.
+    data: u64,
+}
+
+/// The members of archives, one after the other.
+struct Members<'a> {
+    source: &'a dyn ArchiveSource,
+    /// Where the next one begins, or zeros before it.
+    offset: u64,
+    /// The path of the last one that was given out.
+    path: Vec<u8>,
+}
+
+impl<'a> Members<'a> {
+    fn new(source: &'a dyn ArchiveSource) -> Result<Self> {
+        let mut path = Vec::new();
+        allocation::reserve(&mut path, HEAD_BYTES)?;
+        Ok(Self { source, offset: 0, path })
+    }
+
+    fn next(&mut self) -> Result<Option<Member>> {
+        let length = self.source.length();
+        let mut head = [0; HEAD_BYTES];
+        let mut count = self.read_head(&mut head);
+        if count == 0 {
+            return Ok(None);
+        }
+        if head[0] == 0 {
+            let Some(start) = self.skip_zeros() else { return Ok(None) };
+            self.offset = start;
+            count = self.read_head(&mut head);
+        }
+        let Some((fields, name)) = head[..count].split_first_chunk::<HEADER_BYTES>() else {
+            return Err(Error::Invalid);
+        };
+        let header = Header::parse(fields)?;
+        // Names may be padded with zeros, so that the data begins on a page boundary.
+        if header.name_bytes == 0 || header.name_bytes > (PATH_MAX + PAGE_SIZE) as u64 {
+            return Err(Error::NameTooLong);
+        }
+        let name_start = self.offset + HEADER_BYTES as u64;
+        let data = (name_start + header.name_bytes).next_multiple_of(4);
+        let end = data + header.size;
+        if name_start + header.name_bytes > length || end > length {
+            return Err(Error::Invalid);
+        }
+        let name_bytes = header.name_bytes as usize - 1;
+        self.path.clear();
+        if let Some(name) = name.get(..name_bytes) {
+            allocation::extend(&mut self.path, name)?;
+        } else {
+            self.path = allocation::filled(0, name_bytes)?;
+            self.source.read(name_start, &mut self.path);
+        }
+        let end_of_name = self.path.iter().position(|&byte| byte == 0).unwrap_or(self.path.len());
+        self.path.truncate(end_of_name);
+        if self.path.len() > PATH_MAX {
+            return Err(Error::NameTooLong);
+        }
+        self.offset = end.next_multiple_of(4);
+        Ok(Some(Member { header, data }))
+    }
+
+    /// Reads what a member begins with; returns how much of it there is.
+    fn read_head(&self, head: &mut [u8; HEAD_BYTES]) -> usize {
+        let left = self.source.length().saturating_sub(self.offset);
+        let count = left.min(HEAD_BYTES as u64) as usize;
+        self.source.read(self.offset, &mut head[..count]);
+        count
+    }
+
+    /// The next byte that is not padding. Called between archives only.
+    #[inline(never)]
+    fn skip_zeros(&self) -> Option<u64> {
+        let mut offset = self.offset;
+        let mut chunk = [0; FEW_BYTES];
+        while offset < self.source.length() {
+            let count = (self.source.length() - offset).min(FEW_BYTES as u64) as usize;
+            self.source.read(offset, &mut chunk[..count]);
+            if let Some(index) = chunk[..count].iter().position(|&byte| byte != 0) {
+                return Some(offset + index as u64);
+            }
+            offset += count as u64;
+        }
+        None
+    }
 }
 
 /// The directory that the last member was in, so that its neighbours need no walk.
@@ -149,10 +287,9 @@ struct Recent {
     directory: Arc<Inode>,
 }
 
-struct Unpacker<'a, 'b> {
+struct Unpacker<'a> {
     root: &'a Arc<Inode>,
     source: &'a dyn ArchiveSource,
-    aside: &'a mut SetAside<'b>,
     /// Inodes with several names: (device, inode) of the archive, and ours.
     links: Vec<(u64, u64, Arc<Inode>)>,
     recent: Option<Recent>,
@@ -160,90 +297,27 @@ struct Unpacker<'a, 'b> {
     buffer: Vec<u8>,
 }
 
-impl Unpacker<'_, '_> {
-    /// The next byte that is not padding. There is none between most members, so a few bytes are looked at first.
-    fn skip_zeros(&mut self, mut offset: u64) -> Option<u64> {
-        let length = self.source.length();
-        let mut chunk = FEW_BYTES;
-        while offset < length {
-            let count = (length - offset).min(chunk as u64) as usize;
-            self.source.read(offset, &mut self.buffer[..count]);
-            if let Some(index) = self.buffer[..count].iter().position(|&byte| byte != 0) {
-                return Some(offset + index as u64);
-            }
-            offset += count as u64;
-            chunk = COPY_BYTES;
-        }
-        None
-    }
-
-    /// Unpacks one member; returns where the next begins.
-    fn member(&mut self, start: u64) -> Result<u64> {
-        let length = self.source.length();
-        let mut bytes = [0; HEADER_BYTES];
-        let name_start = start + HEADER_BYTES as u64;
-        if name_start > length {
-            return Err(Error::Invalid);
-        }
-        self.source.read(start, &mut bytes);
-        let header = Header::parse(&bytes)?;
-        // Names may be padded with zeros, so that the data begins on a page boundary.
-        if header.name_bytes == 0 || header.name_bytes > (PATH_MAX + PAGE_SIZE) as u64 {
-            return Err(Error::NameTooLong);
-        }
-        let data = (name_start + header.name_bytes).next_multiple_of(4);
-        let end = data + header.size;
-        if name_start + header.name_bytes > length || end > length {
-            return Err(Error::Invalid);
-        }
-        let mut path = allocation::filled(0u8, header.name_bytes as usize - 1)?;
-        self.source.read(name_start, &mut path);
-        let end_of_name = path.iter().position(|&byte| byte == 0).unwrap_or(path.len());
-        path.truncate(end_of_name);
-        if path.len() > PATH_MAX {
-            return Err(Error::NameTooLong);
-        }
-        if path == b"TRAILER!!!" {
-            self.links.clear();
-        } else {
-            self.unpack_member(&path, &header, data)?;
-        }
-        Ok(end.next_multiple_of(4))
-    }
-
+impl Unpacker<'_> {
     /// A name is refused that could lead out of the directory; the rest is taken as relative to it.
-    fn unpack_member(&mut self, path: &[u8], header: &Header, data: u64) -> Result<()> {
-        let parts = || path.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".");
-        if parts().any(|part| part == b"..") {
+    fn unpack_member(&mut self, path: &[u8], member: &Member) -> Result<()> {
+        let Member { header, data } = member;
+        if parts(path).any(|part| part == b"..") {
             return Err(Error::Invalid);
         }
-        let Some(last) = parts().next_back() else {
+        let Some(last) = parts(path).next_back() else {
             // The root itself: its attributes.
             self.set_attributes(&self.root.clone(), header);
             return Ok(());
         };
-        if parts().eq(self.aside.path.split(|&byte| byte == b'/')) {
-            return self.set_aside(header, data);
-        }
         let above = path.len() - path.iter().rev().take_while(|&&byte| byte == b'/').count() - last.len();
         let directory = self.directory_of(&path[..above])?;
         let name = Name::new(last)?;
         self.outcome.members += 1;
-        let inode = self.make(&directory, &name, header, data)?;
+        let inode = self.make(&directory, &name, header, *data)?;
         if inode.kind == FileKind::Regular && header.size > 0 {
-            self.fill(&inode, data, header.size)?;
+            self.fill(&inode, *data, header.size)?;
         }
         self.set_attributes(&inode, header);
-        Ok(())
-    }
-
-    fn set_aside(&mut self, header: &Header, data: u64) -> Result<()> {
-        if header.size > self.aside.bytes_max {
-            return Err(Error::TooBig);
-        }
-        let mut bytes = allocation::filled(0, header.size as usize)?;
-        self.source.read(data, &mut bytes);
-        self.aside.bytes = Some(bytes);
         Ok(())
     }
 
@@ -253,7 +327,7 @@ impl Unpacker<'_, '_> {
             return Ok(recent.directory.clone());
         }
         let mut directory = self.root.clone();
-        for part in path.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".") {
+        for part in parts(path) {
             directory = match directory.operations().lookup(&directory, part) {
                 Ok(found) if found.kind == FileKind::Directory => found,
                 Ok(_) => return Err(Error::NotDirectory),

@@ -1,4 +1,4 @@
-//! The file that QEMU hands to the kernel: the image as a cpio archive, and the run request as a second one.
+//! The file that QEMU hands to the kernel: the image as a cpio archive, and before it the run request as one of its own.
 //!
 //! It lives in memory without a name, so that nothing of it (the environment of the command, for one) is left on a
 //! disk, whatever ends the tool.
@@ -78,6 +78,13 @@ impl Initramfs {
         let file = File::from(file);
         let total = tree.len();
         let mut writer = CpioWriter::new(BufWriter::with_capacity(1 << 18, &file));
+        // First, so that it counts whatever the image holds, and is found at once.
+        if let Some(request) = request {
+            let bytes = request.encode()?;
+            writer
+                .single_file(request::FILE, Attributes::root(0o600), bytes)
+                .context(|| "the initramfs".into())?;
+        }
         writer
             .tree(tree, |done| {
                 if total >= NODES_WORTH_SHOWING && done % 1000 == 0 {
@@ -85,12 +92,6 @@ impl Initramfs {
                 }
             })
             .context(|| "packing the image".into())?;
-        if let Some(request) = request {
-            let bytes = request.encode()?;
-            writer
-                .single_file(request::FILE, Attributes::root(0o600), bytes)
-                .context(|| "the initramfs".into())?;
-        }
         writer.finish().and_then(|mut out| out.flush()).context(|| "the initramfs".into())?;
         let bytes = file.metadata().context(|| "the initramfs".into())?.len();
         Ok(Self { file: file.into(), bytes })
@@ -105,7 +106,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn request_is_the_last_member() {
+    fn request_is_the_first_member() {
         let request = RunRequest {
             arguments: vec![b"echo".to_vec(), b"".to_vec()],
             environment: vec![b"A=b".to_vec()],

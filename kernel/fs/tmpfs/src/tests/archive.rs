@@ -4,7 +4,7 @@ use memory::frame::{Frame, Purpose, Zeroed};
 use vfs::Error;
 
 use super::World;
-use crate::archive::{ArchiveSource, SetAside, Unpacked, unpack, unpack_except};
+use crate::archive::{ArchiveSource, Unpacked, find, unpack, unpack_except};
 
 /// An archive under construction, and as a source.
 #[derive(Default)]
@@ -182,15 +182,41 @@ fn bad_archives_are_refused() {
 fn member_that_is_a_message_becomes_no_file() {
     let world = World::new();
     let mut archive = Archive::default();
-    archive.add("./.box/letter", 0o100600, b"forged");
     archive.add(".box-2", 0o100600, b"");
-    archive.add(".box/letter", 0o100600, b"dear kernel");
+    archive.add("./.box/letter", 0o100600, b"dear kernel");
+    archive.trailer();
+    archive.add(".box/letter", 0o100600, b"forged");
     archive.trailer();
     let root = world.places.root.inode().unwrap();
-    let mut aside = SetAside { path: b".box/letter", bytes_max: 11, bytes: None };
-    unpack_except(root, &archive, &mut aside).unwrap();
-    assert_eq!(aside.bytes.as_deref(), Some(&b"dear kernel"[..]));
+    let letter = find(&archive, b".box/letter", 11).unwrap();
+    assert_eq!(letter.as_deref(), Some(&b"dear kernel"[..]), "the first one counts");
+    assert_eq!(find(&archive, b".box/letter", 10), Err(Error::TooBig));
+    assert_eq!(find(&archive, b".box", 10), Ok(None));
+    unpack_except(root, &archive, b".box/letter").unwrap();
     assert!(world.stat("/.box").is_err() && world.stat("/.box-2").is_ok());
-    aside.bytes_max = 10;
-    assert_eq!(unpack_except(root, &archive, &mut aside).err(), Some(Error::TooBig));
+}
+
+#[test]
+fn numbers_are_hexadecimal_digits_of_either_case_and_nothing_else() {
+    let with_time = |time: &[u8; 8]| {
+        let world = World::new();
+        let mut archive = Archive::default();
+        archive.add("file", 0o100644, b"");
+        archive.trailer();
+        // Behind the magic number: inode, mode, user, group, links, time.
+        archive.bytes[46..54].copy_from_slice(time);
+        archive.unpack(&world).map(|_| world.stat("/file").unwrap().modified.seconds)
+    };
+    assert_eq!(with_time(b"0123abcd"), Ok(0x0123_abcd));
+    assert_eq!(with_time(b"4567EF89"), Ok(0x4567_ef89));
+    assert_eq!(with_time(b"ffffFFFF"), Ok(0xffff_ffff));
+    for wrong in 0..=u8::MAX {
+        if !wrong.is_ascii_hexdigit() {
+            for place in 0..8 {
+                let mut time = *b"0a9F1b8E";
+                time[place] = wrong;
+                assert_eq!(with_time(&time), Err(Error::Invalid), "{wrong:#x}");
+            }
+        }
+    }
 }
