@@ -18,6 +18,7 @@
  * abi: cpus 2,4
  * abi: args 20
  * abi: limit 120
+ * abi: long-cpus 4
  * abi: long-args 600 0 root nobody
  * abi: long-limit 1500
  */

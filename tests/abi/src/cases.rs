@@ -11,6 +11,7 @@
 //! | `abi: long-args WORD...` | with `--long` it gets these arguments instead |
 //! | `abi: long-limit SECONDS` | with `--long` it has this time limit |
 //! | `abi: cpus N,N` | it runs only on these numbers of CPUs |
+//! | `abi: long-cpus N,N` | with `--long` it runs only on these |
 //! | `abi: alone` | it gets a VM of its own |
 //! | `abi: memory SIZE` | its VM has this much memory (implies `alone`) |
 
@@ -99,7 +100,8 @@ impl Case {
                     self.alone = true;
                     self.memory = Some(value.to_string());
                 }
-                "cpus" => {
+                "long-cpus" if !long => {}
+                "cpus" | "long-cpus" => {
                     let numbers: Result<_, _> = value.split(',').map(str::parse).collect();
                     self.cpus = numbers.map_err(|_| format!("{}: bad cpus", self.name))?;
                 }
@@ -171,6 +173,18 @@ mod tests {
         assert!(case.read_directives(text, false).unwrap());
         assert_eq!((case.limit_seconds, case.kind), (7, Kind::Guest));
         assert!(case.runs_on(4) && !case.runs_on(1));
+    }
+
+    #[test]
+    fn directives_of_the_long_campaign_replace_the_others_in_it_only() {
+        let text = "/* abi: cpus 2,4\n * abi: args 20\n * abi: long-cpus 4\n * abi: long-args 600\n */\n";
+        let read = |long| {
+            let mut case = Case::new("x", Path::new("x.c"));
+            case.read_directives(text, long).unwrap();
+            (case.cpus.clone(), case.command[1].clone())
+        };
+        assert_eq!(read(false), (vec![2, 4], "20".to_string()));
+        assert_eq!(read(true), (vec![4], "600".to_string()));
     }
 
     #[test]

@@ -18,6 +18,9 @@ use crate::verdict::Tally;
 /// How long the screen may take to show what it must.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a machine with a fork bomb may take for what it must show.
+const LONG_PATIENCE: Duration = Duration::from_secs(600);
+
 /// How long the machine may take to show its first prompt (the command may have to be built).
 const START_PATIENCE: Duration = Duration::from_secs(300);
 
@@ -44,13 +47,15 @@ enum Action {
     Until(&'static str, &'static str),
     /// Waits until a line of the screen shows this.
     Shows(&'static str),
+    /// Waits until a line of the screen shows this, with patience for a machine that is busy.
+    Eventually(&'static str),
     /// Waits until the shell asks for the next command.
     Prompt,
     /// Makes the window this wide and high.
     Resize(&'static str, &'static str),
 }
 
-use Action::{Clear, Key, Line, Prompt, Resize, Shows, Text, Until};
+use Action::{Clear, Eventually, Key, Line, Prompt, Resize, Shows, Text, Until};
 
 struct Step {
     name: &'static str,
@@ -201,6 +206,33 @@ const STEPS: &[Step] = &[
             Prompt,
         ],
     },
+];
+
+/// A fork bomb without any limit, in the background. The shell answers while it grows; when memory is full the kernel ends the
+/// bomb, not the shell. What is typed meanwhile forks nothing.
+const BOMB: Step = Step {
+    name: "fork-bomb",
+    actions: &[
+        Clear,
+        Line("b() { b | b & }"),
+        Prompt,
+        Line("o() { while read k v; do [ $k = oom_kill ] && return $((v<1)); done; }"),
+        Prompt,
+        Line("b; echo grows-$((2+7))"),
+        Shows("grows-9"),
+        Line("until o </proc/vmstat; do :; done; echo killed-$((4+4))"),
+        Eventually("killed-8"),
+        Line("while set -- /proc/[0-9]*; [ $# -ge 20 ]; do :; done; echo gone-$((3+4))"),
+        Eventually("gone-7"),
+        Clear,
+        Line("seq 3 | sed s/^/line-/"),
+        Shows("line-3"),
+        Prompt,
+    ],
+};
+
+/// The end of the session.
+const ENDING: &[Step] = &[
     Step { name: "exit", actions: &[Clear, Line("exit 7"), Shows("status=7")] },
     Step {
         name: "restored",
@@ -295,6 +327,9 @@ impl Screen {
             Shows(text) => {
                 self.waits_for(text, PATIENCE, |screen| screen.lines().any(|line| line.contains(text)))
             }
+            Eventually(text) => {
+                self.waits_for(text, LONG_PATIENCE, |screen| screen.lines().any(|line| line.contains(text)))
+            }
             Prompt => self.waits_for_prompt(PATIENCE),
             Resize(columns, rows) => {
                 self.tmux(&["resize-window", "-t", "main", "-x", columns, "-y", rows]).map(drop)
@@ -322,7 +357,7 @@ pub(crate) fn run(place: &Place, arguments: &Arguments, tally: &mut Tally) -> Re
     if start.is_err() {
         return Ok(());
     }
-    for step in STEPS {
+    for step in STEPS.iter().chain(arguments.long.then_some(&BOMB)).chain(ENDING) {
         let result = step.actions.iter().try_for_each(|action| screen.perform(action));
         let name = format!("terminal/{}", step.name);
         tally.record(&name, "cpus 2", result.as_ref().err().map_or("", String::as_str));
