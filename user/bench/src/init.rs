@@ -15,6 +15,11 @@ const FILE_SYSTEMS: [(&str, &str); 4] =
 
 /// Prepares the machine, runs the suites in a child, and reboots, which ends QEMU.
 pub(crate) fn run(suites: &[String]) -> ExitCode {
+    // The kernel has opened the console for its first program, so that nothing has to be prepared for the first line. Where a shell is to
+    // print it, it is the shell that does.
+    if suites != ["shell"] {
+        crate::announce();
+    }
     if let Err(error) = prepare().and_then(|()| run_suites(suites)) {
         println!("bench failed: {error}");
     }
@@ -36,13 +41,27 @@ fn prepare() -> io::Result<()> {
 }
 
 fn run_suites(suites: &[String]) -> io::Result<()> {
-    let status = Command::new("/proc/self/exe").arg0("bench").args(suites).status()?;
+    let mut command = if suites == ["shell"] {
+        shell()
+    } else {
+        let mut program = Command::new("/proc/self/exe");
+        program.arg0("bench").args(suites);
+        program
+    };
+    let status = command.status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(status.to_string())) }
 }
 
-/// Becomes a shell that prints what this program would.
-pub(crate) fn shell() -> ExitCode {
-    let error = Command::new("/bin/sh").args(["-c", "echo bench started; echo bench done"]).exec();
+/// A shell that prints what this program would.
+fn shell() -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "echo bench started; echo bench done"]);
+    command
+}
+
+/// Becomes that shell.
+pub(crate) fn become_shell() -> ExitCode {
+    let error = shell().exec();
     println!("bench failed: {error}");
     ExitCode::FAILURE
 }

@@ -1,6 +1,9 @@
 //! Children: the few calls that Rust's library has no safe form of.
 
+use std::ffi::{CStr, CString};
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::ExitCode;
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 
@@ -8,6 +11,8 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 pub(crate) const NOTHING: &str = "nothing";
 /// Where that link is.
 pub(crate) const NOTHING_PATH: &str = "/tmp/nothing";
+/// The end of the name of the program that executes itself a number of times.
+pub(crate) const AGAIN: &str = "again";
 
 /// Forks; the child runs `body` and ends with status 0, or 1 if it panics.
 ///
@@ -32,13 +37,51 @@ fn end(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Replaces the program by the one that does nothing.
+/// Replaces the program by the one that does nothing. Returns only when that fails.
 pub(crate) fn execute_nothing() {
-    let path = c"/tmp/nothing";
-    let arguments = [path.as_ptr(), std::ptr::null()];
+    execute(c"/tmp/nothing", &[c"/tmp/nothing"]);
+}
+
+/// Replaces the program by one that executes itself so many times more, and then ends. Returns only when that fails.
+pub(crate) fn execute_times(count: u64) {
+    let Ok(count) = CString::new(count.to_string()) else { return };
+    execute(c"/bench", &[c"again", &count]);
+}
+
+/// The program that executes itself.
+pub(crate) fn execute_again(count: Option<String>) -> ExitCode {
+    match count.and_then(|count| count.parse::<u64>().ok()) {
+        Some(0) => ExitCode::SUCCESS,
+        Some(count) => {
+            execute_times(count - 1);
+            ExitCode::FAILURE
+        }
+        None => ExitCode::FAILURE,
+    }
+}
+
+fn execute<const COUNT: usize>(path: &CStr, arguments: &[&CStr; COUNT]) {
+    let mut pointers = arguments.map(CStr::as_ptr).to_vec();
+    pointers.push(std::ptr::null());
     let environment = [std::ptr::null()];
-    // SAFETY: the path is a C string, and both arrays end with a null pointer; all three outlive the call.
-    unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    // SAFETY: the path and the arguments are C strings, and both arrays end with a null pointer; all outlive the call.
+    unsafe { libc::execve(path.as_ptr(), pointers.as_ptr(), environment.as_ptr()) };
+}
+
+/// Switches the randomisation of addresses off for programs that this one executes; false when it was off already, or can't be.
+pub(crate) fn fix_addresses() -> bool {
+    let wanted = libc::ADDR_NO_RANDOMIZE.cast_unsigned();
+    let ask = libc::c_ulong::from(u32::MAX);
+    // SAFETY: the call takes a number, and changes nothing when it is all ones.
+    let Ok(now) = u32::try_from(unsafe { libc::personality(ask) }) else { return false };
+    // SAFETY: as before; the flag only matters for programs that are executed from now on.
+    now & wanted == 0 && unsafe { libc::personality((now | wanted).into()) } >= 0
+}
+
+/// Executes this program anew, with these arguments. Returns only when that fails.
+pub(crate) fn start_again(arguments: &[String]) {
+    let error = std::process::Command::new("/proc/self/exe").arg0("bench").args(arguments).exec();
+    eprintln!("bench: starting again: {error}");
 }
 
 /// Makes a child by vfork that executes the program that does nothing.

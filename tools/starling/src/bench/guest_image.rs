@@ -25,6 +25,13 @@ pub(super) fn tree(repository: &Repository, progress: &Progress) -> Outcome<Tree
         "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS",
         "-C target-feature=+crt-static -C strip=symbols",
     );
+    // The same program whatever the environment says about the kernel's profile; a test that panics must be able to unwind.
+    cargo.envs([
+        ("CARGO_PROFILE_RELEASE_PANIC", "unwind"),
+        ("CARGO_PROFILE_RELEASE_LTO", "fat"),
+        ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
+        ("CARGO_PROFILE_RELEASE_INCREMENTAL", "false"),
+    ]);
     let output = cargo.output().context(|| "cargo".into())?;
     if !output.status.success() {
         eprint!("{}", String::from_utf8_lossy(&output.stderr));

@@ -4,73 +4,101 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use crate::measure::Suite;
 
 const SUITE: Suite = Suite::new("files");
 const ROOT: &str = "/tmp/bench-files";
-/// Bytes of the files, as lmbench's `lat_fs` has them.
+/// Kibibytes of the files, as lmbench's `lat_fs` has them.
 const SIZES: [usize; 3] = [0, 1, 10];
 /// Files that are made before they are removed.
 const BATCH: u64 = 100;
 /// Entries of the large directory.
 const ENTRIES: u64 = 10_000;
-/// Depths of the paths that are looked up.
-const DEPTHS: [usize; 4] = [1, 2, 4, 8];
+/// Components of the longest path that is looked up.
+const DEPTH: usize = 8;
+
+/// What is done to a file in its turn. Each phase opens it, does its work and closes it, but for the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Makes it, and writes its content if there is any: `lat_fs` calls this creation.
+    Create,
+    /// Writes its content again.
+    Write,
+    /// Reads it to its end.
+    Read,
+    /// Removes it.
+    Unlink,
+}
+
+const PHASES: [(Phase, &str); 4] =
+    [(Phase::Create, "create"), (Phase::Write, "write"), (Phase::Read, "read"), (Phase::Unlink, "unlink")];
 
 /// Runs the suite.
 ///
 /// # Errors
-/// When the machine refuses what every Linux can do.
+/// When its directory cannot be made.
 pub(crate) fn run() -> io::Result<()> {
     fs::create_dir(ROOT)?;
     for kib in SIZES {
-        create_and_unlink(kib);
-    }
-    large_directory()?;
-    for depth in DEPTHS {
-        path_walk(depth)?;
-    }
-    let names = [format!("{ROOT}/one"), format!("{ROOT}/two")];
-    fs::write(&names[0], b"")?;
-    SUITE.time("rename_there_and_back", |count| {
-        for _ in 0..count {
-            fs::rename(&names[0], &names[1]).expect("it is there");
-            fs::rename(&names[1], &names[0]).expect("it is there");
+        // There is nothing to be written to an empty file.
+        for (phase, name) in PHASES.into_iter().filter(|(phase, _)| kib > 0 || *phase != Phase::Write) {
+            let test = format!("{name}_{kib}k");
+            SUITE.single(&test, || {
+                life(&test, kib, phase);
+                Ok(())
+            });
         }
-    });
+    }
+    SUITE.group(["create_10000", "stat_among_10000", "readdir_10000", "unlink_10000"], large_directory);
+    for depth in 1..=DEPTH {
+        let test = format!("path_walk_{depth}");
+        SUITE.single(&test, || path_walk(&test, depth));
+    }
+    SUITE.single("rename_there_and_back", rename);
     fs::remove_dir_all(ROOT)
 }
 
-/// What one phase of a batch of files costs for one file.
-fn phase(name: &str, kib: usize, which: usize) {
-    let content = vec![1; kib << 10];
+/// What one phase in the life of a batch of files costs for one file.
+fn life(test: &str, kib: usize, wanted: Phase) {
+    let mut content = vec![1; kib << 10];
     let paths: Vec<String> = (0..BATCH).map(|number| format!("{ROOT}/{number}")).collect();
-    SUITE.time_inside(format_args!("{name}_{kib}k"), |count| {
-        let mut took = [Duration::ZERO; 3];
+    SUITE.time_inside(test, |count| {
+        let mut took = Duration::ZERO;
         let mut files = 0;
         while files < count {
-            let start = Instant::now();
-            paths.iter().for_each(|path| fs::write(path, &content).expect("room"));
-            let written = Instant::now();
-            paths
-                .iter()
-                .for_each(|path| assert_eq!(fs::read(path).expect("it is there").len(), content.len()));
-            let read = Instant::now();
-            paths.iter().for_each(|path| fs::remove_file(path).expect("it is there"));
-            took[0] += written - start;
-            took[1] += read - written;
-            took[2] += read.elapsed();
+            for (phase, _) in PHASES {
+                let start = Instant::now();
+                paths.iter().for_each(|path| phase.apply(path, &mut content));
+                if phase == wanted {
+                    took += start.elapsed();
+                }
+            }
             files += BATCH;
         }
-        took[which].mul_f64(count as f64 / files as f64)
+        took.mul_f64(count as f64 / files as f64)
     });
 }
 
-fn create_and_unlink(kib: usize) {
-    for (which, name) in ["create_write", "open_read", "unlink"].into_iter().enumerate() {
-        phase(name, kib, which);
+impl Phase {
+    fn apply(self, path: &str, content: &mut [u8]) {
+        let open = |flags| rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)).expect("a file");
+        match self {
+            Self::Create => {
+                let file = open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL);
+                if !content.is_empty() {
+                    assert_eq!(rustix::io::write(file, content), Ok(content.len()));
+                }
+            }
+            Self::Write => assert_eq!(rustix::io::write(open(OFlags::WRONLY), content), Ok(content.len())),
+            Self::Read => {
+                let file = open(OFlags::RDONLY);
+                assert_eq!(rustix::io::read(&file, &mut *content), Ok(content.len()));
+                assert_eq!(rustix::io::read(&file, &mut [0; 1]), Ok(0));
+            }
+            Self::Unlink => rustix::fs::unlink(path).expect("it is there"),
+        }
     }
 }
 
@@ -78,11 +106,16 @@ fn large_directory() -> io::Result<()> {
     let directory = format!("{ROOT}/large");
     fs::create_dir(&directory)?;
     let paths: Vec<String> = (0..ENTRIES).map(|number| format!("{directory}/file-{number}")).collect();
-    let start = Instant::now();
-    for path in &paths {
-        fs::write(path, b"")?;
-    }
-    SUITE.report("create_10000", "ns", start.elapsed().as_secs_f64() * 1e9 / ENTRIES as f64);
+    let each = |start: Instant| start.elapsed().div_f64(ENTRIES as f64);
+    SUITE.time_slow(&["create_10000", "unlink_10000"], || {
+        let start = Instant::now();
+        paths.iter().for_each(|path| Phase::Create.apply(path, &mut []));
+        let created = each(start);
+        let start = Instant::now();
+        paths.iter().for_each(|path| Phase::Unlink.apply(path, &mut []));
+        Ok(vec![created, each(start)])
+    })?;
+    paths.iter().for_each(|path| Phase::Create.apply(path, &mut []));
     let mut next = 0;
     SUITE.time("stat_among_10000", |count| {
         for _ in 0..count {
@@ -103,22 +136,26 @@ fn large_directory() -> io::Result<()> {
     fs::remove_dir_all(directory)
 }
 
-fn path_walk(depth: usize) -> io::Result<()> {
-    let mut path = ROOT.to_owned();
-    for _ in 2..depth {
-        path.push_str("/directory");
-    }
+/// `stat` of a directory whose path has so many components.
+fn path_walk(test: &str, depth: usize) -> io::Result<()> {
+    let components = ["tmp", "bench-files"].into_iter().chain(std::iter::repeat("directory"));
+    let path: String = components.take(depth).flat_map(|name| ["/", name]).collect();
     fs::create_dir_all(&path)?;
-    match depth {
-        1 => path = "/tmp".into(),
-        _ => {
-            path.push_str("/file");
-            fs::write(&path, b"")?;
-        }
-    }
-    SUITE.time(format_args!("path_walk_{depth}"), |count| {
+    SUITE.time(test, |count| {
         for _ in 0..count {
             rustix::fs::statat(CWD, &path, AtFlags::empty()).expect("it is there");
+        }
+    });
+    Ok(())
+}
+
+fn rename() -> io::Result<()> {
+    let names = [format!("{ROOT}/one"), format!("{ROOT}/two")];
+    fs::write(&names[0], b"")?;
+    SUITE.time("rename_there_and_back", |count| {
+        for _ in 0..count {
+            fs::rename(&names[0], &names[1]).expect("it is there");
+            fs::rename(&names[1], &names[0]).expect("it is there");
         }
     });
     Ok(())

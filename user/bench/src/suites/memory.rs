@@ -71,31 +71,34 @@ impl Drop for Mapping {
 }
 
 /// Runs the suite.
-///
-/// # Errors
-/// When the machine refuses what every Linux can do.
-pub(crate) fn run() -> io::Result<()> {
-    anonymous_faults();
-    file_faults()?;
-    for (name, length) in [("mmap_munmap_64k", SMALL), ("mmap_munmap_64m", LARGE)] {
-        SUITE.time(name, |count| {
-            (0..count).for_each(|_| drop(Mapping::anonymous(length).expect("address space")));
+pub(crate) fn run() {
+    SUITE.single("fault_anonymous", || {
+        faults("fault_anonymous", || Mapping::anonymous(FAULTS).expect("memory"));
+        Ok(())
+    });
+    SUITE.single("fault_file", file_faults);
+    for (test, length) in [("mmap_munmap_64k", SMALL), ("mmap_munmap_64m", LARGE)] {
+        SUITE.single(test, || {
+            SUITE.time(test, |count| {
+                (0..count).for_each(|_| drop(Mapping::anonymous(length).expect("address space")));
+            });
+            Ok(())
         });
     }
-    protection()?;
-    program_break();
-    copy_on_write()?;
-    fork_of_large_process()?;
-    copy_through_kernel()
+    SUITE.single("mprotect_64k", protection);
+    SUITE.single("brk_64k", program_break);
+    SUITE.single("fault_copy_on_write", copy_on_write);
+    SUITE.single("fork_exit_256m", fork_of_large_process);
+    SUITE.group(["read_64k", "write_64k"], copy_through_kernel);
 }
 
-/// What the machine uses when its only program has just started.
-///
-/// # Errors
-/// When `/proc/meminfo` is not there or says nothing.
-pub(crate) fn after_boot() -> io::Result<()> {
-    Suite::new("boot").report("memory_free_after_boot", "KiB-free", field("/proc/meminfo", "MemFree:")?);
-    Ok(())
+/// What is left of the machine's memory when its only program has just started.
+pub(crate) fn after_boot() {
+    let suite = Suite::new("boot");
+    suite.single("memory_free_after_boot", || {
+        suite.report("memory_free_after_boot", "KiB", field("/proc/meminfo", "MemFree:")?);
+        Ok(())
+    });
 }
 
 /// The number after a name in a file of `/proc`.
@@ -124,10 +127,6 @@ fn faults(name: &str, make: impl Fn() -> Mapping) {
     });
 }
 
-fn anonymous_faults() {
-    faults("fault_anonymous", || Mapping::anonymous(FAULTS).expect("memory"));
-}
-
 fn file_faults() -> io::Result<()> {
     let path = "/tmp/bench-fault";
     fs::write(path, vec![1; FAULTS])?;
@@ -148,7 +147,7 @@ fn protection() -> io::Result<()> {
     Ok(())
 }
 
-fn program_break() {
+fn program_break() -> io::Result<()> {
     let step = libc::intptr_t::try_from(SMALL).expect("a small number");
     SUITE.time("brk_64k", |count| {
         for _ in 0..count {
@@ -159,6 +158,7 @@ fn program_break() {
             }
         }
     });
+    Ok(())
 }
 
 /// The first write to each page after a fork, in the parent.

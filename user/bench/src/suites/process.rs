@@ -18,46 +18,40 @@ const FOOTPRINT: [usize; 2] = [0, 64 << 10];
 /// Runs the suite.
 ///
 /// # Errors
-/// When the machine refuses what every Linux can do.
+/// When the link to this program cannot be made.
 pub(crate) fn run() -> io::Result<()> {
     link_nothing()?;
-    SUITE.time("fork_exit", |count| {
-        for _ in 0..count {
-            fork(|| ()).and_then(wait).expect("a child");
-        }
+    repeat("fork_exit", || fork(|| ()).and_then(wait));
+    repeat("fork_exec", || {
+        fork(|| {
+            process::execute_nothing();
+            panic!("the program was not executed");
+        })
+        .and_then(wait)
     });
-    SUITE.time("fork_exec", |count| {
-        for _ in 0..count {
-            fork(|| {
-                process::execute_nothing();
-                panic!("the program was not executed");
-            })
-            .and_then(wait)
-            .expect("a child");
-        }
+    repeat("vfork_exec", || process::vfork_and_execute_nothing().and_then(wait));
+    repeat("sh_c_true", || {
+        let status = Command::new("/bin/sh").args(["-c", "true"]).status()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other(status.to_string())) }
     });
-    SUITE.time("vfork_exec", |count| {
-        for _ in 0..count {
-            process::vfork_and_execute_nothing().and_then(wait).expect("a child");
-        }
-    });
-    SUITE.time("sh_c_true", |count| {
-        for _ in 0..count {
-            let status = Command::new("/bin/sh").args(["-c", "true"]).status().expect("a shell");
-            assert!(status.success(), "the shell failed");
-        }
-    });
-    SUITE.time("thread_create_join", |count| {
-        for _ in 0..count {
-            std::thread::spawn(|| ()).join().expect("an ended thread");
-        }
+    repeat("thread_create_join", || {
+        std::thread::Builder::new().spawn(|| ())?.join().map_err(|_| io::Error::other("the thread panicked"))
     });
     for processes in RING {
         for footprint in FOOTPRINT {
-            context_switch(processes, footprint)?;
+            let test = format!("context_switch_{processes}_{}k", footprint >> 10);
+            SUITE.single(&test, || context_switch(&test, processes, footprint));
         }
     }
     Ok(())
+}
+
+/// Times something that may fail; then it is reported as such.
+fn repeat(test: &str, mut body: impl FnMut() -> io::Result<()>) {
+    SUITE.single(test, || {
+        SUITE.time(test, |count| (0..count).for_each(|_| body().expect("a child")));
+        Ok(())
+    });
 }
 
 /// Makes the program that does nothing.
@@ -70,7 +64,7 @@ pub(crate) fn link_nothing() -> io::Result<()> {
 
 /// lmbench's `lat_ctx`: a byte goes round a ring of processes, each of which reads its memory before it passes it on. The time is
 /// that of one hop: a switch, a pipe's read and write, and the reading of the memory.
-fn context_switch(processes: usize, footprint: usize) -> io::Result<()> {
+fn context_switch(test: &str, processes: usize, footprint: usize) -> io::Result<()> {
     let pipes: Vec<_> = (0..processes).map(|_| rustix::pipe::pipe()).collect::<Result<_, _>>()?;
     let mut children = Vec::new();
     for number in 1..processes {
@@ -80,7 +74,7 @@ fn context_switch(processes: usize, footprint: usize) -> io::Result<()> {
     let memory = vec![1_u64; footprint / 8];
     let (input, output) = (&pipes[processes - 1].0, &pipes[0].1);
     let mut byte = [0];
-    SUITE.time_inside(format_args!("context_switch_{processes}_{}k", footprint >> 10), |count| {
+    SUITE.time_inside(test, |count| {
         // A round has as many hops as there are processes.
         let rounds = count.div_ceil(processes as u64);
         let start = Instant::now();

@@ -11,12 +11,14 @@ use rustix::fs::{Mode, OFlags};
 use rustix::thread::{CpuSet, futex, sched_getaffinity, sched_setaffinity};
 
 use super::memory::Mapping;
-use crate::measure::Suite;
+use crate::measure::{Suite, median};
 use crate::process::{fork, wait};
 
 const SUITE: Suite = Suite::new("scale");
 /// How long each process works.
 const TIME: Duration = Duration::from_millis(100);
+/// Rounds, of which the median counts.
+const ROUNDS: usize = 3;
 /// Operations between two looks at the clock.
 const STRIDE: u64 = 16;
 
@@ -36,14 +38,19 @@ const WORK: [(&str, Work); 6] = [
 /// Runs the suite.
 ///
 /// # Errors
-/// When the machine refuses what every Linux can do.
+/// When the processors of this program cannot be told.
 pub(crate) fn run() -> io::Result<()> {
     let all = sched_getaffinity(None)?;
     let processors: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|number| all.is_set(*number)).collect();
     for (name, work) in WORK {
         let mut count = 1;
         while count <= processors.len() {
-            SUITE.report(format_args!("{name}@{count}"), "ns", at_once(&processors[..count], work)?);
+            let test = format!("{name}@{count}");
+            SUITE.single(&test, || {
+                let rounds = (0..ROUNDS).map(|_| at_once(&processors[..count], work));
+                SUITE.report(&test, "ns", median(rounds.collect::<io::Result<_>>()?));
+                Ok(())
+            });
             count = if count == processors.len() { count + 1 } else { (count * 2).min(processors.len()) };
         }
     }
@@ -66,11 +73,15 @@ fn at_once(processors: &[usize], work: Work) -> io::Result<f64> {
             work(number, &mut |operation| measure(input, operation));
         })?);
     }
+    // So that the end of all children is the end of what can be read.
+    drop((input, go_out));
     rustix::io::write(&go_in, &vec![1; processors.len()])?;
     let mut sum = 0.0;
     for _ in processors {
         let mut bytes = [0; 8];
-        rustix::io::read(&output, &mut bytes)?;
+        if rustix::io::read(&output, &mut bytes)? < bytes.len() {
+            return Err(io::Error::other("a child has failed"));
+        }
         sum += f64::from_ne_bytes(bytes);
     }
     children.into_iter().try_for_each(wait)?;

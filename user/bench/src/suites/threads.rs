@@ -15,13 +15,10 @@ const PROCESSES: u32 = 500;
 const STACK: usize = 32 << 10;
 
 /// Runs the suite.
-///
-/// # Errors
-/// When the machine refuses what every Linux can do.
-pub(crate) fn run() -> io::Result<()> {
+pub(crate) fn run() {
     // First, while this process is small: its children get copies of its page tables.
-    sleeping_processes()?;
-    sleeping_threads()
+    SUITE.single("memory_per_process", sleeping_processes);
+    SUITE.group(["start_10000", "kernel_memory_per_thread"], sleeping_threads);
 }
 
 /// Bytes that the kernel has given away, without those that this process has in its own pages.
