@@ -5,7 +5,7 @@
 use std::env;
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Context, Failure, Outcome};
@@ -34,12 +34,21 @@ pub(crate) fn directory() -> Outcome<PathBuf> {
 
 /// Writes a file under another name in the same directory and renames it to `path` when `fill` is done.
 pub(crate) fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Outcome<()> {
-    let doing = || format!("cache {}", path.display());
-    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+    let doing = || path.display().to_string();
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let directory = directory.unwrap_or_else(|| Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(directory).context(doing)?;
     fill(file.as_file_mut()).context(doing)?;
     file.persist(path).map_err(|error| error.error).context(doing)?;
     Ok(())
+}
+
+/// Writes a file that is not ours but the user's: whole or not at all, and for all to read.
+pub(crate) fn publish(path: &Path, content: &[u8]) -> Outcome<()> {
+    replace(path, |file| {
+        io::Write::write_all(file, content)?;
+        file.set_permissions(fs::Permissions::from_mode(0o644))
+    })
 }
 
 #[cfg(test)]

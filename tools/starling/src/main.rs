@@ -23,7 +23,7 @@ mod test;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::{Failure, Outcome, STATUS_OURS};
 
@@ -75,15 +75,21 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
     let text = error.render().to_string();
     let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-    exit_code(Err(Failure::ours(format!("{first} (see starling run --help)"))))
+    let names = Arguments::command()
+        .get_subcommands()
+        .map(|command| command.get_name().to_owned())
+        .collect::<Vec<_>>();
+    let named = std::env::args().nth(1).filter(|word| names.contains(word));
+    let command = named.map_or_else(String::new, |name| format!(" {name}"));
+    exit_code(Err(Failure::ours(format!("{first} (see starling{command} --help)"))))
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::*;
 
     #[test]
     fn arguments_are_consistent() {
-        super::Arguments::command().debug_assert();
+        Arguments::command().debug_assert();
     }
 }

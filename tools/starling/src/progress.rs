@@ -1,5 +1,5 @@
-//! Shows on a terminal what takes longer than a moment. Everywhere else nothing is shown, because standard error
-//! belongs to the command that is being run.
+//! Shows on a terminal what takes longer than a moment. Everywhere else nothing is shown where standard error
+//! belongs to the command that is being run, and plain lines where it does not.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -13,6 +13,8 @@ const DRAW_INTERVAL: Duration = Duration::from_millis(120);
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
+    /// Says it in plain lines instead.
+    plain: bool,
 }
 
 impl Progress {
@@ -26,16 +28,27 @@ impl Progress {
             ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}")
                 .unwrap_or_else(|_| ProgressStyle::default_spinner()),
         );
-        Self { bar }
+        Self { bar, plain: false }
+    }
+
+    /// The same, and plain lines if standard error is no terminal: for a command that takes long and is all ours.
+    pub(crate) fn with_lines() -> Self {
+        let mut progress = Self::new();
+        progress.plain = !std::io::stderr().is_terminal();
+        progress
     }
 
     /// A line that is never shown.
     pub(crate) fn silent() -> Self {
-        Self { bar: ProgressBar::hidden() }
+        Self { bar: ProgressBar::hidden(), plain: false }
     }
 
     /// Shows what is being done.
     pub(crate) fn say(&self, what: &str) {
+        if self.plain {
+            eprintln!("{what}");
+            return;
+        }
         self.bar.set_message(what.to_owned());
         self.bar.enable_steady_tick(DRAW_INTERVAL);
     }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::environment::Environment;
 use super::system::{Boot, System};
 use crate::failure::{Failure, Outcome};
+use crate::machine::Accelerator;
 
 /// A value that varies by more than this part of its median is marked.
 const MARKED_SPREAD: f64 = 0.15;
@@ -19,6 +21,12 @@ pub(super) struct Figures {
     pub(super) runs: u32,
     /// Tests in the order in which they were first seen.
     pub(super) tests: Vec<Test>,
+    /// What went wrong, a line each: boots that did not come to their end.
+    pub(super) failures: Vec<String>,
+    /// Where all was measured.
+    pub(super) environment: Environment,
+    /// The run that values are being taken of.
+    run: u32,
 }
 
 /// One test.
@@ -30,8 +38,8 @@ pub(super) struct Test {
     pub(super) name: String,
     /// What its values are counted in.
     pub(super) unit: String,
-    /// The values of each system, in the order of the runs.
-    values: BTreeMap<String, Vec<f64>>,
+    /// The values of each system by run.
+    values: BTreeMap<String, BTreeMap<u32, f64>>,
     /// Why a system does not run it.
     pub(super) unsupported: BTreeMap<String, String>,
 }
@@ -48,8 +56,8 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    fn of(values: &[f64]) -> Option<Self> {
-        let mut sorted = values.to_vec();
+    fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let upper = sorted.len() / 2;
@@ -72,7 +80,25 @@ impl Figures {
     /// Nothing is measured yet.
     pub(super) fn new(boot: Boot, systems: &[System], runs: u32) -> Self {
         let systems = systems.iter().map(|system| system.name.clone()).collect();
-        Self { boot, systems, runs, tests: Vec::new() }
+        Self {
+            boot,
+            systems,
+            runs,
+            tests: Vec::new(),
+            failures: Vec::new(),
+            environment: Environment::default(),
+            run: 0,
+        }
+    }
+
+    /// What is added from now on belongs to this run. Values of the same run are compared with each other.
+    pub(super) const fn begin_run(&mut self, run: u32) {
+        self.run = run;
+    }
+
+    /// A boot has failed, and how.
+    pub(super) fn add_failure(&mut self, line: String) {
+        self.failures.push(line);
     }
 
     /// Takes the lines that the benchmark program printed.
@@ -84,12 +110,14 @@ impl Figures {
             let words: Vec<&str> = line.split(' ').collect();
             match words[..] {
                 ["bench", suite, test, "unsupported", ..] => {
-                    let why = words[4..].join(" ");
-                    self.test(suite, test, "").unsupported.insert(system.into(), why);
+                    self.add_unsupported(system, suite, test, "", &words[4..].join(" "));
                 }
                 ["bench", suite, test, unit, value] => {
                     let value = value.parse().map_err(|_| Failure::ours(format!("no number: {line}")))?;
                     self.add(system, suite, test, unit, value);
+                }
+                ["bench", suite, "failed:", ..] => {
+                    self.add_failure(format!("{system}: {suite}: {}", words[3..].join(" ")));
                 }
                 ["bench", "started" | "done"] => {}
                 _ => return Err(Failure::ours(format!("{system}: {line}"))),
@@ -100,7 +128,22 @@ impl Figures {
 
     /// Takes one value.
     pub(super) fn add(&mut self, system: &str, suite: &str, test: &str, unit: &str, value: f64) {
-        self.test(suite, test, unit).values.entry(system.into()).or_default().push(value);
+        let (test, unit, value) = match (test, unit, self.boot.accelerator) {
+            // The only one of which more is better: what counts is how much of the machine's memory is gone.
+            ("memory_free_after_boot", unit, _) => {
+                ("memory_used_after_boot", unit, self.memory_kib() - value)
+            }
+            // The clock's nanosecond is an instruction.
+            (test, "ns", Accelerator::Icount) => (test, INSTRUCTIONS, value),
+            usual => (usual.0, usual.1, value),
+        };
+        let run = self.run;
+        self.test(suite, test, unit).values.entry(system.into()).or_default().insert(run, value);
+    }
+
+    /// A system cannot run a test, and why.
+    pub(super) fn add_unsupported(&mut self, system: &str, suite: &str, test: &str, unit: &str, why: &str) {
+        self.test(suite, test, unit).unsupported.insert(system.into(), why.into());
     }
 
     fn test(&mut self, suite: &str, name: &str, unit: &str) -> &mut Test {
@@ -140,18 +183,25 @@ impl Figures {
 
     /// Starling's value by the opponent's, run by run, of one test.
     pub(super) fn ratio(&self, test: &Test) -> Option<Summary> {
-        let (own, other) = (test.values.get(&self.systems[0])?, test.values.get(self.opponent()?)?);
-        let ratios: Vec<f64> = own
-            .iter()
-            .zip(other)
-            .map(|(own, other)| match test.unit.as_str() {
-                // The only unit of which more is better: free memory is compared by what is used of it.
-                FREE_MEMORY => (self.memory_kib() - own) / (self.memory_kib() - other),
-                _ => own / other,
-            })
-            .filter(|ratio| ratio.is_finite())
-            .collect();
-        Summary::of(&ratios)
+        self.ratio_to(test, self.opponent()?)
+    }
+
+    /// Starling's value by another system's, run by run, of one test.
+    pub(super) fn ratio_to(&self, test: &Test, other: &str) -> Option<Summary> {
+        let (own, other) = (test.values.get(&self.systems[0])?, test.values.get(other)?);
+        let ratios = own.iter().filter_map(|(run, own)| Some(own / other.get(run)?));
+        Summary::of(ratios.filter(|ratio| ratio.is_finite()))
+    }
+
+    /// Systems that ran a suite beside the two that are compared.
+    pub(super) fn further(&self, suite: &str) -> Vec<&str> {
+        let tests = self.tests.iter().filter(|test| test.suite == suite);
+        let names = tests.flat_map(|test| test.values.keys());
+        let mut further: Vec<&str> =
+            names.filter(|name| !self.systems.contains(name)).map(String::as_str).collect();
+        further.sort_unstable();
+        further.dedup();
+        further
     }
 
     fn memory_kib(&self) -> f64 {
@@ -168,35 +218,30 @@ impl Figures {
     }
 }
 
-/// The unit of memory that is left.
-const FREE_MEMORY: &str = "KiB-free";
+/// The unit of tests under `--icount`.
+pub(super) const INSTRUCTIONS: &str = "instructions";
 
 impl Test {
     /// What a system's runs gave.
     pub(super) fn summary(&self, system: &str) -> Option<Summary> {
-        Summary::of(self.values.get(system)?)
-    }
-
-    /// Systems that ran it beside the two that are compared.
-    pub(super) fn further<'a>(&'a self, figures: &'a Figures) -> impl Iterator<Item = &'a str> {
-        let compared = &figures.systems;
-        self.values.keys().filter(move |name| !compared.contains(name)).map(String::as_str)
+        Summary::of(self.values.get(system)?.values().copied())
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::machine::Accelerator;
+    use crate::bench::system::Kind;
     use crate::run::MachineKind;
 
     /// Two tests of two systems.
     pub(in super::super) fn example() -> Figures {
         let boot =
             Boot { machine: MachineKind::Q35, accelerator: Accelerator::Tcg, cpus: 2, memory: 1 << 30 };
-        let names = ["starling".to_owned(), "linux".to_owned()];
-        let mut figures = Figures { boot, systems: names.into(), runs: 3, tests: Vec::new() };
-        for (own, other) in [(50.0, 100.0), (60.0, 100.0), (40.0, 100.0)] {
+        let system = |name| System::new(name, Kind::Linux, "kernel".into());
+        let mut figures = Figures::new(boot, &[system("starling"), system("linux")], 3);
+        for (run, (own, other)) in (1..).zip([(50.0, 100.0), (60.0, 100.0), (40.0, 100.0)]) {
+            figures.begin_run(run);
             figures.add("starling", "calls", "getppid", "ns", own);
             figures.add("linux", "calls", "getppid", "ns", other);
         }
@@ -221,9 +266,9 @@ pub(super) mod tests {
 
     #[test]
     fn median_of_an_even_number_is_between() {
-        let summary = Summary::of(&[4.0, 1.0, 2.0, 3.0]).expect("values");
+        let summary = Summary::of([4.0, 1.0, 2.0, 3.0]).expect("values");
         assert_eq!(summary, Summary { median: 2.5, min: 1.0, max: 4.0 });
-        assert_eq!(Summary::of(&[]), None);
+        assert_eq!(Summary::of([]), None);
     }
 
     #[test]
@@ -236,6 +281,42 @@ pub(super) mod tests {
         assert_eq!(figures.ratio(test), None);
         assert_eq!(test.unsupported["starling"], "Function not implemented");
         assert_eq!(test.unit, "ns");
-        assert!(figures.add_lines("linux", &["bench calls failed: no memory".into()]).is_err());
+        assert!(figures.add_lines("linux", &["bench calls lseek ns many".into()]).is_err());
+    }
+
+    #[test]
+    fn a_run_that_one_system_did_not_finish_is_not_compared() {
+        let mut figures = example();
+        figures.begin_run(4);
+        figures.add("linux", "calls", "getppid", "ns", 1.0);
+        let ratio = figures.ratio(&figures.tests[0]).expect("the others count");
+        assert_eq!(ratio, Summary { median: 0.5, min: 0.4, max: 0.6 });
+    }
+
+    #[test]
+    fn free_memory_is_turned_into_used_memory() {
+        let mut figures = example();
+        figures
+            .add_lines("linux", &["bench boot memory_free_after_boot KiB 1000000".into()])
+            .expect("its line");
+        let test = figures.tests.last().expect("it was added");
+        assert_eq!(test.name, "memory_used_after_boot");
+        assert_eq!(test.summary("linux").map(|summary| summary.median), Some(48_576.0));
+    }
+
+    #[test]
+    fn counted_instructions_are_called_so() {
+        let mut figures = example();
+        figures.boot.accelerator = Accelerator::Icount;
+        figures.add("starling", "calls", "lseek", "ns", 300.0);
+        assert_eq!(figures.tests.last().map(|test| test.unit.as_str()), Some(INSTRUCTIONS));
+    }
+
+    #[test]
+    fn suite_that_failed_is_told_and_others_count() {
+        let mut figures = example();
+        let lines = ["bench files failed: No space left on device".into(), "bench files stat ns 3".into()];
+        figures.add_lines("linux", &lines).expect("its lines");
+        assert_eq!(figures.failures, ["linux: files: No space left on device"]);
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use super::environment;
 use super::figures::{Figures, Summary};
 use crate::cache;
 use crate::failure::Outcome;
@@ -14,10 +15,7 @@ use crate::failure::Outcome;
 /// When it cannot be written.
 pub(super) fn write(path: &Path, figures: &Figures) -> Outcome<()> {
     let value = value(figures);
-    cache::replace(path, |file| {
-        serde_json::to_writer_pretty(&mut *file, &value)?;
-        std::io::Write::write_all(file, b"\n")
-    })
+    cache::publish(path, format!("{value:#}\n").as_bytes())
 }
 
 /// All that was measured, and where.
@@ -30,7 +28,7 @@ fn value(figures: &Figures) -> Value {
             object.insert("suite".into(), test.suite.clone().into());
             object.insert("name".into(), test.name.clone().into());
             object.insert("unit".into(), test.unit.clone().into());
-            for system in figures.systems.iter().map(String::as_str).chain(test.further(figures)) {
+            for system in figures.systems.iter().map(String::as_str).chain(figures.further(&test.suite)) {
                 let value = test.summary(system).map_or(Value::Null, summary);
                 object.insert(system.into(), value);
             }
@@ -46,24 +44,11 @@ fn value(figures: &Figures) -> Value {
         .into_iter()
         .filter_map(|suite| Some((suite.to_owned(), figures.geometric_mean(suite)?.into())))
         .collect();
-    json!({ "tests": tests, "geomean": means, "environment": environment(figures) })
+    json!({ "tests": tests, "geomean": means, "environment": environment::json(figures) })
 }
 
 fn summary(summary: Summary) -> Value {
     json!({ "median": summary.median, "min": summary.min, "max": summary.max })
-}
-
-/// The machine that all ran on.
-pub(super) fn environment(figures: &Figures) -> Value {
-    json!({
-        "machine": figures.boot.machine.name(),
-        "accelerator": figures.boot.accelerator.name(),
-        "cpus": figures.boot.cpus,
-        "memory_mib": figures.boot.memory >> 20,
-        "runs": figures.runs,
-        "systems": figures.systems,
-        "host_processors": crate::run::host_processors(),
-    })
 }
 
 #[cfg(test)]
@@ -75,11 +60,23 @@ mod tests {
     fn values_ratios_and_means_are_there() {
         let value = value(&example());
         let test = &value["tests"][0];
+        assert_eq!(test["suite"], "calls");
         assert_eq!(test["name"], "getppid");
+        assert_eq!(test["unit"], "ns");
         assert_eq!(test["starling"]["median"], 50.0);
         assert_eq!(test["linux"]["max"], 100.0);
         assert_eq!(test["ratio"]["min"], 0.4);
         assert_eq!(value["geomean"]["calls"], 1.0);
         assert_eq!(value["environment"]["cpus"], 2);
+    }
+
+    #[test]
+    fn what_a_system_did_not_run_is_null_with_a_reason() {
+        let mut figures = example();
+        figures.add_unsupported("linux", "calls", "stack", "cycles", "no such thing");
+        let value = value(&figures);
+        let test = &value["tests"][2];
+        assert!(test["linux"].is_null() && test["ratio"].is_null());
+        assert_eq!(test["unsupported"]["linux"], "no such thing");
     }
 }

@@ -3,38 +3,46 @@
 //! * [`system`]: what is compared, and one boot of it
 //! * [`linux_kernel`], [`revision`]: where the other kernels come from
 //! * [`guest_image`]: the initramfs with the benchmark program (`user/bench`)
-//! * [`start_up`]: the suite that is measured from outside
-//! * [`figures`]: values of many runs, medians and ratios
-//! * [`table`], [`json`], [`report`]: what is made of them
+//! * [`start_up`], [`stack_fault`]: what is measured from outside
+//! * [`campaign`]: all boots of a suite
+//! * [`figures`]: values of many runs, medians and ratios; [`environment`]: where they were taken
+//! * [`table`], [`json`], [`report`], [`page`]: what is made of them
 //! * [`record`]: instruction counts that are kept, to notice regressions
 
+mod campaign;
+mod charts;
+mod environment;
 mod figures;
 mod guest_image;
 mod json;
 mod linux_kernel;
+mod page;
 mod record;
 mod report;
 mod revision;
+mod stack_fault;
 mod start_up;
 mod system;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
 use crate::failure::{Failure, Outcome};
-use crate::image::Tree;
 use crate::machine::{Accelerator, Kernel, Repository};
 use crate::progress::Progress;
 use crate::run::{AcceleratorChoice, MachineKind};
+use campaign::Campaign;
+use environment::Environment;
 use figures::Figures;
 use system::{Boot, Kind, System};
 
 /// Measure Starling against Linux, or against another commit of Starling, in one run.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Values are medians over the runs; a ratio below 1 is in Starling's favour. `~` marks what varied by more than 15 %.
+Values are medians over the runs, with the extremes in percent; a ratio below 1 is in Starling's favour. `~` marks what
+varied by more than 15 %. The exit status is 1 if a system did not run a suite to its end, or if --check found a difference.
 The Linux kernel is Debian's linux-image-cloud-amd64, downloaded with apt-get and unpacked into the cache.")]
 pub(crate) struct BenchArguments {
     /// Suites to run [default: all]
@@ -69,13 +77,13 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "linux|COMMIT|none", default_value = "linux")]
     against: String,
 
-    /// Fail if an instruction count differs by more than 3 % from the one in this file
-    #[arg(long, value_name = "FILE", requires = "icount", conflicts_with = "record")]
-    check: Option<PathBuf>,
+    /// Fail if an instruction count differs by more than 3 % from the one recorded in FILE [default: user/bench/instructions.txt]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["record", "accel", "cpus"])]
+    check: Option<Option<PathBuf>>,
 
-    /// Write the instruction counts to this file, for --check
-    #[arg(long, value_name = "FILE", requires = "icount")]
-    record: Option<PathBuf>,
+    /// Record the instruction counts in FILE, for --check [default: user/bench/instructions.txt]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["accel", "cpus"])]
+    record: Option<Option<PathBuf>>,
 
     /// Write the figures to this file
     #[arg(long, value_name = "FILE")]
@@ -84,6 +92,10 @@ pub(crate) struct BenchArguments {
     /// Write a page with charts to this file
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+
+    /// Write the tables into this page, between its lines `<!-- figures -->` and `<!-- end of figures -->`
+    #[arg(long, value_name = "FILE.md")]
+    table: Option<PathBuf>,
 }
 
 /// What can be measured.
@@ -107,6 +119,9 @@ pub(crate) enum Suite {
     Scale,
 }
 
+/// The suites whose instruction counts are recorded.
+const RECORDED: [Suite; 4] = [Suite::Calls, Suite::Process, Suite::Memory, Suite::Files];
+
 impl Suite {
     /// Its name.
     fn name(self) -> String {
@@ -119,111 +134,206 @@ impl Suite {
     }
 }
 
+impl BenchArguments {
+    /// The file of recorded counts, if there is to do with it.
+    fn recorded_counts(&self, repository: &Repository) -> Option<PathBuf> {
+        let named = self.check.as_ref().or(self.record.as_ref())?;
+        Some(named.clone().unwrap_or_else(|| repository.root().join(record::FILE)))
+    }
+
+    /// Whether the clock counts instructions.
+    const fn counts_instructions(&self) -> bool {
+        self.icount || self.check.is_some() || self.record.is_some()
+    }
+
+    /// What would only fail after a long time fails now.
+    fn look_ahead(&self, recorded: Option<&Path>) -> Outcome<()> {
+        for path in [&self.json, &self.report].into_iter().flatten().map(PathBuf::as_path).chain(recorded) {
+            let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+            if path.is_dir() || directory.is_some_and(|directory| !directory.is_dir()) {
+                return Err(Failure::ours(format!("{}: cannot be written", path.display())));
+            }
+        }
+        if let Some(path) = &self.table {
+            page::read(path)?;
+        }
+        if let (true, Some(path)) = (self.check.is_some(), recorded) {
+            record::read(path)?;
+        }
+        Ok(())
+    }
+
+    /// The suites that were asked for, or all that make sense.
+    fn chosen_suites(&self) -> Outcome<Vec<Suite>> {
+        let fits = |suite: &Suite| !self.counts_instructions() || suite.runs_on_one_processor();
+        if let Some(suite) = self.suites.iter().find(|suite| !fits(suite)) {
+            return Err(Failure::ours(format!("the suite {} does not go with --icount", suite.name())));
+        }
+        let mut suites = match () {
+            () if !self.suites.is_empty() => self.suites.clone(),
+            () if self.check.is_some() || self.record.is_some() => RECORDED.to_vec(),
+            () => Suite::value_variants().iter().copied().filter(fits).collect(),
+        };
+        let mut seen = Vec::new();
+        suites.retain(|suite| {
+            !seen.contains(suite) && {
+                seen.push(*suite);
+                true
+            }
+        });
+        Ok(suites)
+    }
+}
+
 /// Runs the suites and shows what they found.
 ///
 /// # Errors
-/// When a kernel cannot be had or a system does not run a suite to its end.
+/// When a kernel cannot be had.
 pub(crate) fn bench(arguments: &BenchArguments) -> Outcome<u8> {
-    let progress = Progress::new();
-    let repository = Repository::find()?;
-    let chosen = suites(arguments)?;
+    let progress = Progress::with_lines();
+    let mut repository = Repository::find()?;
+    let recorded = arguments.recorded_counts(&repository);
+    if recorded.is_some() {
+        repository = repository.with_declared_profile();
+    }
+    let suites = arguments.chosen_suites()?;
+    arguments.look_ahead(recorded.as_deref())?;
+    let (systems, opponent) = systems(arguments, recorded.is_some(), &repository, &progress)?;
     let tree = guest_image::tree(&repository, &progress)?;
-    let systems = systems(arguments, &repository, &progress)?;
     let boot = Boot {
         machine: arguments.machine,
         accelerator: accelerator(arguments, &progress)?,
-        cpus: if arguments.icount { 1 } else { arguments.cpus.unwrap_or_else(crate::run::host_processors) },
+        cpus: if arguments.counts_instructions() {
+            1
+        } else {
+            arguments.cpus.unwrap_or_else(crate::run::host_processors)
+        },
         memory: arguments.memory,
     };
-    let mut figures = Figures::new(boot, &systems, arguments.runs);
-    for suite in chosen {
-        run_suite(suite, arguments.runs, &boot, &systems, &tree, &progress, &mut figures)?;
+    // Counts repeat, so that one run says all.
+    let runs = if recorded.is_some() { 1 } else { arguments.runs };
+    let mut figures = Figures::new(boot, &systems, runs);
+    let campaign = Campaign { boot, systems: &systems, tree: &tree, runs, progress: &progress };
+    for suite in suites {
+        campaign.run(suite, &mut figures)?;
+        progress.finish();
+        print(&table::suite(&figures, &suite.name()));
     }
-    progress.finish();
-    print!("{}", table::text(&figures));
+    figures.environment = Environment::look(&repository, opponent)?;
+    println!("{}", environment::sentence(&figures));
+    figures.failures.iter().for_each(|failure| println!("failed: {failure}"));
+    let holds = write(arguments, recorded.as_deref(), &figures)?;
+    Ok(u8::from(!holds || !figures.failures.is_empty()))
+}
+
+/// Prints a part of the result, which is on its way before the next part is measured.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // A closed standard output is no reason to lose what goes into files.
+    let _ =
+        std::io::Write::write_all(&mut out, text.as_bytes()).and_then(|()| std::io::Write::flush(&mut out));
+}
+
+/// Writes what was asked for. Returns whether the recorded counts hold, if they were to be checked.
+fn write(arguments: &BenchArguments, recorded: Option<&Path>, figures: &Figures) -> Outcome<bool> {
     if let Some(path) = &arguments.json {
-        json::write(path, &figures)?;
+        json::write(path, figures)?;
     }
     if let Some(path) = &arguments.report {
-        report::write(path, &figures)?;
+        report::write(path, figures)?;
     }
-    if let Some(path) = &arguments.record {
-        record::write(path, &figures)?;
+    if let Some(path) = &arguments.table {
+        page::write(path, figures)?;
     }
-    match &arguments.check {
-        Some(path) => Ok(u8::from(!record::holds(path, &figures)?)),
-        None => Ok(0),
-    }
-}
-
-/// The suites that were asked for, or all that make sense.
-fn suites(arguments: &BenchArguments) -> Outcome<Vec<Suite>> {
-    let all = || Suite::value_variants().iter().copied();
-    let fits = |suite: &Suite| !arguments.icount || suite.runs_on_one_processor();
-    if arguments.suites.is_empty() {
-        return Ok(all().filter(fits).collect());
-    }
-    match arguments.suites.iter().find(|suite| !fits(suite)) {
-        Some(suite) => Err(Failure::ours(format!("the suite {} does not go with --icount", suite.name()))),
-        None => Ok(arguments.suites.clone()),
+    match recorded {
+        Some(path) if arguments.check.is_some() => record::holds(path, figures),
+        // What did not run would be missing.
+        Some(path) if figures.failures.is_empty() => record::write(path, figures).map(|()| true),
+        _ => Ok(true),
     }
 }
 
-/// What is compared; Starling comes first.
-fn systems(arguments: &BenchArguments, repository: &Repository, progress: &Progress) -> Outcome<Vec<System>> {
-    let own = Kernel::build(repository, progress)?.image;
-    let mut systems = vec![System::new("starling", Kind::Starling, own)];
-    match arguments.against.as_str() {
-        "none" => {}
-        "linux" => systems.push(System::new("linux", Kind::Linux, linux_kernel::find(progress)?)),
-        commit => {
-            systems.push(System::new(commit, Kind::Starling, revision::kernel(repository, commit, progress)?))
+/// What is compared, Starling first, and the other one in words.
+fn systems(
+    arguments: &BenchArguments,
+    alone: bool,
+    repository: &Repository,
+    progress: &Progress,
+) -> Outcome<(Vec<System>, String)> {
+    let against = if alone { "none" } else { arguments.against.as_str() };
+    let (other, words) = match against {
+        "none" => (None, String::new()),
+        "linux" => {
+            let kernel = linux_kernel::find(progress)?;
+            let name = kernel.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            (Some(System::new("linux", Kind::Linux, kernel)), name)
         }
-    }
-    Ok(systems)
+        commit => {
+            let (name, kernel) = revision::kernel(repository, commit, progress)?;
+            (Some(System::new(commit, Kind::Starling, kernel)), format!("commit {name}"))
+        }
+    };
+    let own = Kernel::build(repository, progress)?.image;
+    let own = System::new("starling", Kind::Starling, own);
+    Ok(([own].into_iter().chain(other).collect(), words))
 }
 
 fn accelerator(arguments: &BenchArguments, progress: &Progress) -> Outcome<Accelerator> {
-    if arguments.icount {
+    if arguments.counts_instructions() {
         Ok(Accelerator::Icount)
     } else {
         crate::run::accelerator(arguments.accel, progress)
     }
 }
 
-fn run_suite(
-    suite: Suite,
-    runs: u32,
-    boot: &Boot,
-    systems: &[System],
-    tree: &Tree,
-    progress: &Progress,
-    figures: &mut Figures,
-) -> Outcome<()> {
-    let mut systems = systems.to_vec();
-    if suite == Suite::Unixbench {
-        // The thesis compares with stacks that are mapped from the start.
-        let own = &systems[0];
-        systems.push(own.with_kernel_argument("starling kstack=static", "kstack=static"));
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    /// What clap makes of a command line.
+    #[derive(Parser, Debug)]
+    struct Line {
+        #[command(flatten)]
+        arguments: BenchArguments,
     }
-    if suite == Suite::Boot {
-        start_up::once(boot, &systems, tree, progress, figures)?;
+
+    fn parse(line: &str) -> BenchArguments {
+        Line::try_parse_from(format!("bench {line}").split_whitespace()).expect("a good line").arguments
     }
-    for run in 1..=runs {
-        // In turns, so that what changes on the host with time changes for all.
-        for system in &systems {
-            progress.say(&format!("{}: {}, run {run} of {runs}", suite.name(), system.name));
-            if suite == Suite::Boot {
-                start_up::each(boot, system, tree, figures)?;
-            } else {
-                let name = suite.name();
-                let samples = if boot.accelerator == Accelerator::Icount { &["short"][..] } else { &[] };
-                let output = system::run(boot, system, tree, &[samples, &[name.as_str()]].concat())?;
-                figures.add_lines(&system.name, &output.lines)?;
-            }
-        }
+
+    fn names(line: &str) -> String {
+        let suites = parse(line).chosen_suites().expect("they fit");
+        suites.into_iter().map(Suite::name).collect::<Vec<_>>().join(" ")
     }
-    progress.finish();
-    eprintln!("{}: done", suite.name());
-    Ok(())
+
+    #[test]
+    fn all_suites_run_unless_some_are_named() {
+        assert_eq!(names(""), "boot calls process memory files unixbench threads scale");
+        assert_eq!(names("files calls files"), "files calls");
+    }
+
+    #[test]
+    fn instructions_are_counted_in_suites_for_one_processor() {
+        assert_eq!(names("--icount"), "calls process memory files unixbench threads");
+        assert_eq!(names("--check"), "calls process memory files");
+        assert!(parse("--icount scale").chosen_suites().is_err());
+    }
+
+    #[test]
+    fn recording_needs_no_further_option() {
+        let arguments = parse("--record calls");
+        assert!(arguments.counts_instructions());
+        assert_eq!(arguments.record, Some(None));
+        assert_eq!(parse("--check=/tmp/x").check, Some(Some("/tmp/x".into())));
+    }
+
+    #[test]
+    fn files_that_cannot_be_written_are_refused_before_anything_runs() {
+        assert!(parse("--json /nonexistent/x").look_ahead(None).is_err());
+        assert!(parse("--report /tmp").look_ahead(None).is_err());
+        assert!(parse("--table /nonexistent.md").look_ahead(None).is_err());
+        assert!(parse("--json x.json").look_ahead(None).is_ok());
+    }
 }

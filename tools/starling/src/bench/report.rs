@@ -1,192 +1,144 @@
 //! The figures as one page with charts, which needs nothing from anywhere else.
 //!
-//! Each test is a bar of its ratio on a logarithmic scale: to the left of the middle line Starling is better. The suite `scale` is
-//! drawn as curves: nanoseconds of one operation by the number of processors that do it.
+//! At the top are the means of the suites. Each test is a bar of its ratio on a logarithmic scale: to the left of the middle line Starling is
+//! better. The suite `scale` is drawn as curves. What is drawn is also in the tables as numbers.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use super::figures::{Figures, Summary, Test};
-use super::table::number;
+use super::table::{Scale, number};
+use super::{charts, environment};
 use crate::cache;
 use crate::failure::Outcome;
 
-/// Pixels of a bar chart's half: a ratio of [`WIDEST`] to one.
-const HALF: f64 = 180.0;
-/// Larger and smaller ratios end at the chart's edge.
-const WIDEST: f64 = 8.0;
-/// Pixels of a curve chart.
-const CHART: (f64, f64) = (300.0, 170.0);
-/// Pixels beside a chart's curves, for numbers.
-const MARGIN: f64 = 44.0;
-
-const STYLE: &str = "\
-body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:68em;padding:0 1em;color:#1c2430;background:#fff}\
-h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}table{border-collapse:collapse;width:100%}\
-td,th{padding:.15em .6em;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
-td:first-child,th:first-child{text-align:left}tr:nth-child(even){background:#f4f6f9}\
-.own{fill:#2a6fb0}.other{fill:#c4703b}.lines .own{fill:none;stroke:#2a6fb0;stroke-width:2}\
-.lines .other{fill:none;stroke:#c4703b;stroke-width:2}.axis{stroke:#9aa4b2;stroke-width:1}\
-.spread{stroke:#1c2430;stroke-width:1}text{font-size:11px;fill:#1c2430}.note{color:#5a6675}figure{display:inline-block;margin:.5em}\
-.bar{padding:0}";
+/// The page's style. Colours are for light and dark surroundings; wide tables scroll by themselves.
+const STYLE: &str = include_str!("report.css");
 
 /// Writes the page, whole or not at all.
 ///
 /// # Errors
 /// When it cannot be written.
 pub(super) fn write(path: &Path, figures: &Figures) -> Outcome<()> {
-    let page = page(figures);
-    cache::replace(path, |file| std::io::Write::write_all(file, page.as_bytes()))
+    cache::publish(path, page(figures).as_bytes())
 }
 
 fn page(figures: &Figures) -> String {
     let own = escape(&figures.systems[0]);
-    let other = figures.opponent().map_or_else(String::new, escape);
+    let title =
+        figures.opponent().map_or_else(|| own.clone(), |other| format!("{own} against {}", escape(other)));
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>{own} and {other}</title>\
-         <style>{STYLE}</style></head><body>\n<h1>{own} and {other}</h1>\n"
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{title}</title>\
+         <style>{STYLE}</style></head><body>\n<main>\n<h1>{title}</h1>\n<p class=\"note\">{}</p>\n",
+        escape(&environment::sentence(figures))
     );
-    let boot = figures.boot;
-    let _ = writeln!(
-        out,
-        "<p class=\"note\">{} with {} processors and {} MiB, {}; {} runs of each in turns. A value is the median, with its \
-         extremes in percent; a ratio is {own} by {other}, so that smaller is better for {own}. <b>~</b> marks values that vary \
-         by more than 15 %. Bars are on a logarithmic scale and end at a factor of {WIDEST}.</p>",
-        boot.machine.name(),
-        boot.cpus,
-        boot.memory >> 20,
-        boot.accelerator.name(),
-        figures.runs
-    );
+    if let Some(other) = figures.opponent() {
+        introduction(&mut out, figures, &own, &escape(other));
+    }
+    if !figures.failures.is_empty() {
+        out.push_str("<h2>Failed</h2>\n<ul>");
+        figures.failures.iter().for_each(|failure| _ = write!(out, "<li>{}</li>", escape(failure)));
+        out.push_str("</ul>\n");
+    }
     for suite in figures.suites() {
         section(&mut out, figures, suite);
     }
-    out.push_str("</body></html>\n");
+    out.push_str("</main></body></html>\n");
     out
+}
+
+/// How to read it, and the means.
+fn introduction(out: &mut String, figures: &Figures, own: &str, other: &str) {
+    let _ = writeln!(
+        out,
+        "<p>All values are turned so that smaller is better. A value is the median over the runs, with its extremes in percent; a ratio is \
+         {own} by {other}, taken run by run. <span class=\"mark\">~</span> marks what varied by more than 15 %. Bars are on a \
+         logarithmic scale: <span class=\"swatch own\"></span> {own} is better, <span class=\"swatch other\"></span> {other} is \
+         better; the thin line is the spread.</p>"
+    );
+    let means: Vec<(&str, f64)> = figures
+        .suites()
+        .into_iter()
+        .filter_map(|suite| Some((suite, figures.geometric_mean(suite)?)))
+        .collect();
+    if means.is_empty() {
+        return;
+    }
+    out.push_str("<div class=\"scroll\"><table><tr><th>suite</th><th>geometric mean of ratios</th>");
+    let _ = writeln!(out, "<th class=\"bar\">{}</th></tr>", charts::scale());
+    for (suite, mean) in means {
+        let bar = charts::bar(&Summary { median: mean, min: mean, max: mean });
+        let name = escape(suite);
+        let _ = writeln!(
+            out,
+            "<tr><td><a href=\"#{name}\">{name}</a></td><td>{mean:.3}</td><td class=\"bar\">{bar}</td></tr>"
+        );
+    }
+    out.push_str("</table></div>\n");
 }
 
 fn section(out: &mut String, figures: &Figures, suite: &str) {
-    let mean = figures.geometric_mean(suite).map_or_else(String::new, |mean| format!(": {mean:.3}"));
-    let _ = writeln!(out, "<h2>{}{mean}</h2>", escape(suite));
+    let mean = figures
+        .geometric_mean(suite)
+        .map_or_else(String::new, |mean| format!(" <span class=\"note\">geometric mean {mean:.3}</span>"));
+    let name = escape(suite);
+    let _ = writeln!(out, "<h2 id=\"{name}\">{name}{mean}</h2>");
     let tests: Vec<&Test> = figures.tests.iter().filter(|test| test.suite == suite).collect();
     if suite == "scale" {
-        curves(out, figures, &tests);
+        charts::curves(out, figures, &tests);
     }
-    out.push_str("<table><tr><th>test</th><th>unit</th>");
-    figures.systems.iter().for_each(|system| {
-        let _ = write!(out, "<th>{}</th>", escape(system));
-    });
-    out.push_str("<th>ratio</th><th></th></tr>\n");
-    for test in tests {
-        row(out, figures, test);
+    let further = figures.further(suite);
+    out.push_str("<div class=\"scroll\"><table><tr><th>test</th><th class=\"unit\">unit</th>");
+    let mut head = |text: &str| _ = write!(out, "<th>{}</th>", escape(text));
+    figures.systems.iter().for_each(|system| head(system));
+    for system in &further {
+        head(system);
+        head(&format!("{} / {system}", figures.systems[0]));
     }
-    out.push_str("</table>\n");
+    if let Some(other) = figures.opponent() {
+        head(&format!("{} / {other}", figures.systems[0]));
+        let _ = write!(out, "<th class=\"bar\">{}</th>", charts::scale());
+    }
+    out.push_str("</tr>\n");
+    tests.iter().for_each(|test| row(out, figures, test, &further));
+    out.push_str("</table></div>\n");
 }
 
-fn row(out: &mut String, figures: &Figures, test: &Test) {
-    let mut name = escape(&test.name);
-    for system in test.further(figures) {
-        if let Some(summary) = test.summary(system) {
-            let _ =
-                write!(name, " <span class=\"note\">({}: {})</span>", escape(system), number(summary.median));
-        }
+fn row(out: &mut String, figures: &Figures, test: &Test, further: &[&str]) {
+    let scale = Scale::of(test, figures);
+    let value = |system: &str| match (test.summary(system), test.unsupported.get(system)) {
+        (Some(summary), _) => cell(&scale.apply(&summary)),
+        (None, Some(why)) => format!("<span class=\"note\">{}</span>", escape(why)),
+        (None, None) => "–".into(),
+    };
+    let ratio = |other: &str| figures.ratio_to(test, other);
+    let shown = |ratio: Option<Summary>| ratio.map_or_else(|| "–".into(), |ratio| cell(&ratio));
+    let _ = write!(out, "<tr><td>{}</td><td class=\"unit\">{}</td>", escape(&test.name), escape(&scale.unit));
+    figures.systems.iter().for_each(|system| _ = write!(out, "<td>{}</td>", value(system)));
+    further.iter().for_each(|other| {
+        let _ = write!(out, "<td>{}</td><td>{}</td>", value(other), shown(ratio(other)));
+    });
+    if let Some(other) = figures.opponent() {
+        let ratio = ratio(other);
+        let bar = ratio.as_ref().map_or_else(String::new, charts::bar);
+        let _ = write!(out, "<td>{}</td><td class=\"bar\">{bar}</td>", shown(ratio));
     }
-    let _ = write!(out, "<tr><td>{name}</td><td>{}</td>", escape(&test.unit));
-    for system in &figures.systems {
-        let cell = match (test.summary(system), test.unsupported.get(system)) {
-            (Some(summary), _) => cell(&summary),
-            (None, Some(why)) => escape(why),
-            (None, None) => "–".into(),
-        };
-        let _ = write!(out, "<td>{cell}</td>");
-    }
-    match figures.ratio(test) {
-        Some(ratio) => {
-            let _ = writeln!(out, "<td>{}</td><td class=\"bar\">{}</td></tr>", cell(&ratio), bar(&ratio));
-        }
-        None => out.push_str("<td>–</td><td></td></tr>\n"),
-    }
+    out.push_str("</tr>\n");
 }
 
 fn cell(summary: &Summary) -> String {
-    let mark = if summary.is_unsteady() { "~" } else { "" };
-    format!("{mark}{} <span class=\"note\">±{:.0}%</span>", number(summary.median), summary.spread() * 50.0)
-}
-
-/// Pixels from the left edge for a ratio.
-fn place(ratio: f64) -> f64 {
-    HALF + HALF * (ratio.ln() / WIDEST.ln()).clamp(-1.0, 1.0)
-}
-
-fn bar(ratio: &Summary) -> String {
-    let (middle, end) = (HALF, place(ratio.median));
-    let (start, width) = (middle.min(end), (middle - end).abs());
-    let class = if ratio.median <= 1.0 { "own" } else { "other" };
-    format!(
-        "<svg width=\"{full}\" height=\"14\" role=\"img\" aria-label=\"{median:.2}\">\
-         <rect class=\"{class}\" x=\"{start:.1}\" y=\"2\" width=\"{width:.1}\" height=\"10\"/>\
-         <line class=\"spread\" x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"7\" y2=\"7\"/>\
-         <line class=\"axis\" x1=\"{middle}\" x2=\"{middle}\" y1=\"0\" y2=\"14\"/></svg>",
-        full = 2.0 * HALF,
-        median = ratio.median,
-        low = place(ratio.min),
-        high = place(ratio.max),
-    )
-}
-
-/// A chart for each kind of work.
-fn curves(out: &mut String, figures: &Figures, tests: &[&Test]) {
-    let mut kinds: Vec<&str> = Vec::new();
-    for test in tests {
-        let kind = test.name.split('@').next().unwrap_or_default();
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
-        }
+    let Summary { median, min, max } = *summary;
+    let mark = if summary.is_unsteady() { "<span class=\"mark\">~</span>" } else { "" };
+    if summary.spread() == 0.0 {
+        return number(median);
     }
-    for kind in kinds {
-        let points = |system: &str| -> Vec<(f64, f64)> {
-            let of_kind = tests.iter().filter(|test| test.name.split('@').next() == Some(kind));
-            of_kind
-                .filter_map(|test| {
-                    let processors = test.name.split('@').nth(1)?.parse().ok()?;
-                    Some((processors, test.summary(system)?.median))
-                })
-                .collect()
-        };
-        let lines: Vec<_> = figures.systems.iter().map(|system| points(system)).collect();
-        let _ = writeln!(out, "<figure>{}<figcaption>{}</figcaption></figure>", chart(&lines), escape(kind));
-    }
+    let percent = |value: f64| (value - median) / median.abs() * 100.0;
+    format!("{mark}{} <small>{:+.0}/{:+.0}%</small>", number(median), percent(min), percent(max))
 }
 
-fn chart(lines: &[Vec<(f64, f64)>]) -> String {
-    let all = || lines.iter().flatten();
-    let most = |value: fn(&(f64, f64)) -> f64| all().map(value).fold(1.0, f64::max);
-    let (widest, highest) = (most(|point| point.0), most(|point| point.1));
-    let x = |processors: f64| MARGIN + (CHART.0 - MARGIN) * (processors - 1.0) / (widest - 1.0).max(1.0);
-    let y = |value: f64| 10.0 + (CHART.1 - 30.0) * (1.0 - value / highest);
-    let mut out = format!("<svg class=\"lines\" width=\"{}\" height=\"{}\">", CHART.0 + 20.0, CHART.1);
-    let bottom = y(0.0);
-    let _ = write!(
-        out,
-        "<line class=\"axis\" x1=\"{MARGIN}\" x2=\"{MARGIN}\" y1=\"10\" y2=\"{bottom}\"/>\
-         <line class=\"axis\" x1=\"{MARGIN}\" x2=\"{}\" y1=\"{bottom}\" y2=\"{bottom}\"/>\
-         <text x=\"0\" y=\"16\">{} ns</text><text x=\"{MARGIN}\" y=\"{2}\">1</text>\
-         <text x=\"{0}\" y=\"{2}\">{widest}</text>",
-        CHART.0,
-        number(highest),
-        CHART.1 - 4.0
-    );
-    for (line, class) in lines.iter().zip(["own", "other"]) {
-        let points: Vec<String> =
-            line.iter().map(|point| format!("{:.1},{:.1}", x(point.0), y(point.1))).collect();
-        let _ = write!(out, "<polyline class=\"{class}\" points=\"{}\"/>", points.join(" "));
-    }
-    out.push_str("</svg>");
-    out
-}
-
-fn escape(text: &str) -> String {
+/// Text as it may stand in a page.
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -205,13 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_break_the_page() {
-        assert_eq!(escape("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
+    fn failures_are_on_the_page() {
+        let mut figures = example();
+        figures.add_failure("linux: files: it <stopped>".into());
+        assert!(page(&figures).contains("<li>linux: files: it &lt;stopped&gt;</li>"));
     }
 
     #[test]
-    fn bars_stay_in_the_chart() {
-        assert!((place(1.0) - HALF).abs() < 1e-9);
-        assert!(place(1e9) <= 2.0 * HALF && place(1e-9) >= 0.0);
+    fn names_cannot_break_the_page() {
+        assert_eq!(escape("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
     }
 }

@@ -7,11 +7,15 @@ use crate::failure::{Context, Failure, Outcome};
 use crate::machine::{Kernel, Repository};
 use crate::progress::Progress;
 
-/// The bootable image of a commit.
+/// The short name of a commit and its bootable image.
 ///
 /// # Errors
 /// When there is no such commit, or it does not build.
-pub(super) fn kernel(repository: &Repository, commit: &str, progress: &Progress) -> Outcome<PathBuf> {
+pub(super) fn kernel(
+    repository: &Repository,
+    commit: &str,
+    progress: &Progress,
+) -> Outcome<(String, PathBuf)> {
     let name =
         git(repository, &["rev-parse", "--verify", "--quiet", "--short=12", &format!("{commit}^{{commit}}")])
             .map_err(|_| Failure::ours(format!("--against {commit}: neither linux, none nor a commit")))?;
@@ -24,7 +28,8 @@ pub(super) fn kernel(repository: &Repository, commit: &str, progress: &Progress)
     }
     let other = repository.at(tree, directory.join("target"));
     progress.say(&format!("building the kernel of {name}"));
-    Ok(Kernel::build(&other, progress)?.image)
+    let image = Kernel::build(&other, progress)?.image;
+    Ok((name, image))
 }
 
 fn git(repository: &Repository, arguments: &[&str]) -> Outcome<String> {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::figures::Figures;
-use super::system::{self, Boot, System};
+use super::system::{self, Boot, Output, System};
 use crate::failure::Outcome;
 use crate::image::Tree;
 use crate::progress::Progress;
@@ -16,6 +16,7 @@ use crate::run::MachineKind;
 const MACHINES: [MachineKind; 2] = [MachineKind::Microvm, MachineKind::Q35];
 /// A machine that has not come up by then has too little memory.
 const LIMIT: Duration = Duration::from_secs(30);
+const SUITE: &str = "boot";
 const MEBIBYTE: u64 = 1 << 20;
 
 /// What is the same in every run: sizes.
@@ -31,10 +32,10 @@ pub(super) fn once(
 ) -> Outcome<()> {
     for system in systems {
         let bytes = system::file_size(&system.kernel)?;
-        figures.add(&system.name, "boot", "kernel_image", "KiB", bytes as f64 / 1024.0);
+        figures.add(&system.name, SUITE, "kernel_image", "KiB", bytes as f64 / 1024.0);
         progress.say(&format!("boot: the smallest memory for {}", system.name));
         let smallest = smallest_memory(boot, system, tree)?;
-        figures.add(&system.name, "boot", "smallest_memory", "MiB", smallest as f64);
+        figures.add(&system.name, SUITE, "smallest_memory", "MiB", smallest as f64);
     }
     Ok(())
 }
@@ -45,8 +46,7 @@ fn smallest_memory(boot: &Boot, system: &System, tree: &Tree) -> Outcome<u64> {
     while enough - too_small > 1 {
         let middle = usize::midpoint(too_small as usize, enough as usize) as u64;
         let smaller = Boot { memory: middle * MEBIBYTE, ..*boot };
-        let output = system::try_run(&smaller, system, tree, &["boot"], LIMIT)?;
-        if output.lines.last().is_some_and(|line| line == "bench done") {
+        if system::run_within(&smaller, system, tree, &["boot"], LIMIT)?.defect().is_none() {
             enough = middle;
         } else {
             too_small = middle;
@@ -58,24 +58,47 @@ fn smallest_memory(boot: &Boot, system: &System, tree: &Tree) -> Outcome<u64> {
 /// One run of a system, on each machine.
 ///
 /// # Errors
-/// When it does not come to its end.
+/// When QEMU cannot be started.
 pub(super) fn each(boot: &Boot, system: &System, tree: &Tree, figures: &mut Figures) -> Outcome<()> {
     for machine in MACHINES {
         let boot = Boot { machine, ..*boot };
-        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-        let mut add = |test: &str, value| {
-            figures.add(&system.name, "boot", &format!("{test}_{}", machine.name()), "ms", value);
-        };
-        let output = system::run(&boot, system, tree, &["boot"])?;
-        add("first_output", milliseconds(output.first_line));
-        if let Some(time) = output.first_instruction {
-            add("first_instruction", milliseconds(time));
+        let name = |test: &str| format!("{test}_{}", machine.name());
+        let output = checked(&boot, system, tree, "boot", figures)?;
+        match output.first_instruction {
+            Some(time) => {
+                figures.add(&system.name, SUITE, &name("first_instruction"), "ms", milliseconds(time))
+            }
+            None => {
+                let why = "it cannot tell; see the next line";
+                figures.add_unsupported(&system.name, SUITE, &name("first_instruction"), "ms", why);
+            }
         }
-        let shell = system::run(&boot, system, tree, &["shell"])?;
-        add("shell_output", milliseconds(shell.first_line));
+        add_moment(figures, system, &name("first_output"), &output);
         if machine == MachineKind::Q35 {
             figures.add_lines(&system.name, &output.lines)?;
         }
+        let shell = checked(&boot, system, tree, "shell", figures)?;
+        add_moment(figures, system, &name("shell_output"), &shell);
     }
     Ok(())
+}
+
+/// A boot that is expected to come to its end.
+fn checked(boot: &Boot, system: &System, tree: &Tree, what: &str, figures: &mut Figures) -> Outcome<Output> {
+    let output = system::run(boot, system, tree, &[what])?;
+    if let Some(defect) = output.defect() {
+        figures.add_failure(format!("{}: {what} on {}: {defect}", system.name, boot.machine.name()));
+    }
+    Ok(output)
+}
+
+/// The arrival of the first line, if there was one.
+fn add_moment(figures: &mut Figures, system: &System, test: &str, output: &Output) {
+    if !output.lines.is_empty() {
+        figures.add(&system.name, SUITE, test, "ms", milliseconds(output.first_line));
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }

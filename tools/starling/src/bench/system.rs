@@ -18,7 +18,9 @@ use crate::progress::Progress;
 use crate::run::MachineKind;
 
 /// A boot that takes longer has failed.
-const LIMIT: Duration = Duration::from_secs(900);
+const LIMIT: Duration = Duration::from_secs(1800);
+/// And one that prints nothing for so long: the slowest test takes seconds where nothing else runs.
+const SILENCE: Duration = Duration::from_secs(300);
 /// What the benchmark program's lines start with.
 const MARK: &str = "bench ";
 /// The last line of a suite that has come to its end.
@@ -74,6 +76,25 @@ pub(super) struct Boot {
     pub(super) memory: u64,
 }
 
+impl Boot {
+    /// It as options of `starling run`.
+    pub(super) fn options(&self) -> Vec<String> {
+        let Self { machine, accelerator, cpus, memory } = self;
+        let memory = format!("{}M", memory >> 20);
+        let words = [
+            "--machine",
+            machine.name(),
+            "--accel",
+            accelerator.name(),
+            "--cpus",
+            &cpus.to_string(),
+            "--memory",
+            &memory,
+        ];
+        words.map(str::to_owned).into()
+    }
+}
+
 /// What a boot gave.
 #[derive(Debug)]
 pub(super) struct Output {
@@ -85,25 +106,30 @@ pub(super) struct Output {
     pub(super) first_instruction: Option<Duration>,
 }
 
-/// Boots a system with these suites and returns what the benchmark program printed.
-///
-/// # Errors
-/// When it does not come to its end.
-pub(super) fn run(boot: &Boot, system: &System, tree: &Tree, suites: &[&str]) -> Outcome<Output> {
-    let output = try_run(boot, system, tree, suites, LIMIT)?;
-    let end = output.lines.last().map_or("", String::as_str);
-    if end == DONE {
-        return Ok(output);
+impl Output {
+    /// What is wrong with a boot that should have come to its end; nothing if it has.
+    pub(super) fn defect(&self) -> Option<String> {
+        match self.lines.last().map(String::as_str) {
+            Some(DONE) => None,
+            Some(line) => Some(format!("it did not come to its end; its last line: {line}")),
+            None => Some("it did not start the benchmark program".into()),
+        }
     }
-    let suites = suites.join(" ");
-    Err(Failure::ours(format!("{} did not come to the end of {suites}; its last line: {end}", system.name)))
 }
 
-/// As [`run`], but how it ends is the caller's to judge.
+/// Boots a system with these suites and returns what the benchmark program printed; how it ended is the caller's to judge.
 ///
 /// # Errors
 /// When QEMU cannot be started.
-pub(super) fn try_run(
+pub(super) fn run(boot: &Boot, system: &System, tree: &Tree, suites: &[&str]) -> Outcome<Output> {
+    run_within(boot, system, tree, suites, LIMIT)
+}
+
+/// As [`run`], with a limit of its own.
+///
+/// # Errors
+/// When QEMU cannot be started.
+pub(super) fn run_within(
     boot: &Boot,
     system: &System,
     tree: &Tree,
@@ -127,15 +153,7 @@ fn run_starling(
     rustix::io::fcntl_setfd(&image.file, rustix::io::FdFlags::empty()).context(|| "the image".into())?;
     let program = std::env::current_exe().context(|| "this program".into())?;
     let mut command = Command::new(program);
-    command.args([
-        "run",
-        "--boot-trace",
-        "--machine",
-        boot.machine.name(),
-        "--accel",
-        boot.accelerator.name(),
-    ]);
-    command.args(["--cpus", &boot.cpus.to_string(), "--memory", &format!("{}M", boot.memory >> 20)]);
+    command.args(["run", "--boot-trace"]).args(boot.options());
     command.args(["--timeout", &limit.as_secs().to_string()]).arg("--kernel").arg(&system.kernel);
     for word in &system.arguments {
         command.args(["--kernel-arg", word]);
@@ -215,7 +233,8 @@ fn collect(mut child: Child, limit: Duration) -> Outcome<Vec<(Instant, String)>>
     });
     let end = Instant::now() + limit;
     let mut lines = Vec::new();
-    while let Ok(line) = receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
+    let patience = || end.saturating_duration_since(Instant::now()).min(SILENCE);
+    while let Ok(line) = receiver.recv_timeout(patience()) {
         lines.push(line);
     }
     // It has ended already, or it is to end now.

@@ -1,65 +1,140 @@
-//! The figures as text.
+//! The figures as text: for a terminal, and for a page of the book.
 
 use std::fmt::Write as _;
 
 use super::figures::{Figures, Summary, Test};
 
-/// All tests, a line each, and the geometric means.
-pub(super) fn text(figures: &Figures) -> String {
+/// One suite for a terminal: its tests, a line each, and the geometric mean.
+pub(super) fn suite(figures: &Figures, suite: &str) -> String {
+    let rows = rows(figures, suite);
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut out = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (number, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            // Names to the left, numbers to the right.
+            let _ =
+                if number < 2 { write!(line, "{cell:<width$}  ") } else { write!(line, "{cell:>width$}  ") };
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    out.push('\n');
+    out
+}
+
+/// All suites as tables in Markdown.
+pub(super) fn markdown(figures: &Figures) -> String {
     let mut out = String::new();
     for suite in figures.suites() {
-        heading(&mut out, figures, suite);
-        for test in figures.tests.iter().filter(|test| test.suite == suite) {
-            line(&mut out, figures, test);
-        }
-        if let Some(mean) = figures.geometric_mean(suite) {
-            let _ = writeln!(out, "{:<28} {:>34} {mean:>26.3}", "geometric mean", "");
+        let rows = rows(figures, suite);
+        for (number, row) in rows.iter().enumerate() {
+            let cells: Vec<String> = row
+                .iter()
+                .map(|cell| cell.replace('|', "\\|").replace('_', "\\_").replace('~', "\\~"))
+                .collect();
+            let _ = writeln!(out, "| {} |", cells.join(" | "));
+            if number == 0 {
+                let _ = writeln!(out, "|---|---{}|", "|---:".repeat(row.len() - 2));
+            }
         }
         out.push('\n');
     }
     out
 }
 
-fn heading(out: &mut String, figures: &Figures, suite: &str) {
-    let _ = write!(out, "{suite:<28} {:<8}", "unit");
-    for system in &figures.systems {
-        let _ = write!(out, " {system:>24}");
+/// The heading, a row for each test, and one for the mean.
+fn rows(figures: &Figures, suite: &str) -> Vec<Vec<String>> {
+    let further = figures.further(suite);
+    let mut heading = vec![suite.to_owned(), "unit".into()];
+    heading.extend(figures.systems.iter().cloned());
+    if let Some(other) = figures.opponent() {
+        heading.push(format!("{} / {other}", figures.systems[0]));
     }
-    if figures.opponent().is_some() {
-        let _ = write!(out, " {:>24}", "ratio");
+    for other in &further {
+        heading.push((*other).to_owned());
+        heading.push(format!("{} / {other}", figures.systems[0]));
     }
-    out.push('\n');
+    let columns = heading.len();
+    let mut rows = vec![heading];
+    rows.extend(
+        figures.tests.iter().filter(|test| test.suite == suite).map(|test| row(figures, test, &further)),
+    );
+    if let Some(mean) = figures.geometric_mean(suite) {
+        let mut row = vec![String::new(); columns];
+        row[0] = "geometric mean".into();
+        row[2 + figures.systems.len()] = format!("{mean:.3}");
+        rows.push(row);
+    }
+    rows
 }
 
-fn line(out: &mut String, figures: &Figures, test: &Test) {
-    let _ = write!(out, "{:<28} {:<8}", test.name, test.unit);
-    for system in &figures.systems {
-        let cell = match (test.summary(system), test.unsupported.get(system)) {
-            (Some(summary), _) => cell(&summary),
-            (None, Some(why)) => why.clone(),
-            (None, None) => "-".into(),
+fn row(figures: &Figures, test: &Test, further: &[&str]) -> Vec<String> {
+    let scale = Scale::of(test, figures);
+    let value = |system: &str| match (test.summary(system), test.unsupported.get(system)) {
+        (Some(summary), _) => cell(&scale.apply(&summary)),
+        (None, Some(why)) => format!("can't: {why}"),
+        (None, None) => "-".into(),
+    };
+    let ratio = |other: &str| figures.ratio_to(test, other).map_or_else(|| "-".into(), |ratio| cell(&ratio));
+    let mut row = vec![test.name.clone(), scale.unit.clone()];
+    row.extend(figures.systems.iter().map(|system| value(system)));
+    row.extend(figures.opponent().map(ratio));
+    further.iter().for_each(|other| row.extend([value(other), ratio(other)]));
+    row
+}
+
+/// The unit that a test is shown in, so that its values are neither long nor small.
+#[derive(Debug)]
+pub(super) struct Scale {
+    /// Its name.
+    pub(super) unit: String,
+    divisor: f64,
+}
+
+/// Larger values are shown in the next unit.
+const LONGEST: f64 = 20_000.0;
+
+impl Scale {
+    /// The scale for all systems' values of a test.
+    pub(super) fn of(test: &Test, figures: &Figures) -> Self {
+        let systems = figures.systems.iter().map(String::as_str).chain(figures.further(&test.suite));
+        let medians = systems.filter_map(|system| Some(test.summary(system)?.median.abs()));
+        Self::for_values(&test.unit, medians.fold(0.0, f64::max))
+    }
+
+    fn for_values(unit: &str, most: f64) -> Self {
+        let steps: &[(&str, f64)] = match unit {
+            "ns" => &[("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)],
+            "bytes" => &[("bytes", 1.0), ("KiB", 1024.0), ("MiB", 1_048_576.0)],
+            "KiB" => &[("KiB", 1.0), ("MiB", 1024.0)],
+            "instructions" => &[("instructions", 1.0), ("1000 instructions", 1e3)],
+            _ => return Self { unit: unit.into(), divisor: 1.0 },
         };
-        let _ = write!(out, " {cell:>24}");
+        let fits = steps.iter().find(|(_, divisor)| most / divisor < LONGEST);
+        let (unit, divisor) = fits.or(steps.last()).copied().unwrap_or((unit, 1.0));
+        Self { unit: unit.into(), divisor }
     }
-    if figures.opponent().is_some() {
-        let ratio = figures.ratio(test).map_or_else(|| "-".into(), |ratio| cell(&ratio));
-        let _ = write!(out, " {ratio:>24}");
+
+    /// Values in this unit.
+    pub(super) fn apply(&self, summary: &Summary) -> Summary {
+        let Summary { median, min, max } = *summary;
+        Summary { median: median / self.divisor, min: min / self.divisor, max: max / self.divisor }
     }
-    for system in test.further(figures) {
-        if let Some(summary) = test.summary(system) {
-            let _ = write!(out, "  {system}: {}", cell(&summary));
-        }
-    }
-    out.push('\n');
 }
 
 /// A median and how far the values go below and above it, in percent; marked when that is much.
-fn cell(summary: &Summary) -> String {
+pub(super) fn cell(summary: &Summary) -> String {
     let mark = if summary.is_unsteady() { "~" } else { "" };
-    let percent = |value: f64| {
-        if summary.median == 0.0 { 0.0 } else { (value - summary.median) / summary.median.abs() * 100.0 }
-    };
-    format!("{mark}{} {:+.0}/{:+.0}%", number(summary.median), percent(summary.min), percent(summary.max))
+    let Summary { median, min, max } = *summary;
+    if summary.spread() == 0.0 {
+        // One run, or the same every time.
+        return number(median);
+    }
+    let percent = |value: f64| (value - median) / median.abs() * 100.0;
+    format!("{mark}{} {:+.0}/{:+.0}%", number(median), percent(min), percent(max))
 }
 
 /// A number with about four digits.
@@ -79,10 +154,50 @@ mod tests {
 
     #[test]
     fn table_has_all_values_and_marks_the_unsteady() {
-        let text = text(&example());
+        let text = suite(&example(), "calls");
         let line = text.lines().find(|line| line.starts_with("getppid")).expect("a line");
         let words: Vec<_> = line.split_whitespace().collect();
-        assert_eq!(words, ["getppid", "ns", "~50.0", "-20/+20%", "100.0", "+0/+0%", "~0.500", "-20/+20%"]);
+        assert_eq!(words, ["getppid", "ns", "~50.0", "-20/+20%", "100.0", "~0.500", "-20/+20%"]);
         assert!(text.lines().any(|line| line.starts_with("geometric mean") && line.ends_with("1.000")));
+    }
+
+    #[test]
+    fn further_systems_have_columns_with_their_own_ratio() {
+        let mut figures = example();
+        figures.add("kstack=static", "calls", "getppid", "ns", 80.0);
+        let text = suite(&figures, "calls");
+        assert!(
+            text.lines().next().is_some_and(|line| line.ends_with("kstack=static  starling / kstack=static"))
+        );
+        let line = text.lines().find(|line| line.starts_with("getppid")).expect("a line");
+        assert!(line.ends_with("0.500"), "{line}");
+    }
+
+    #[test]
+    fn what_cannot_run_says_why() {
+        let mut figures = example();
+        figures.add_unsupported("linux", "calls", "new_call", "ns", "Function not implemented");
+        assert!(suite(&figures, "calls").contains("can't: Function not implemented"));
+    }
+
+    #[test]
+    fn markdown_rows_have_as_many_cells_as_the_heading() {
+        let text = markdown(&example());
+        let cells: Vec<usize> =
+            text.lines().filter(|line| !line.is_empty()).map(|line| line.matches('|').count()).collect();
+        assert!(cells.len() > 3 && cells.iter().all(|count| *count == cells[0]), "{text}");
+    }
+
+    #[test]
+    fn long_values_get_a_larger_unit() {
+        assert_eq!(Scale::for_values("ns", 5_323_661.0).unit, "µs");
+        assert_eq!(Scale::for_values("ns", 19_999.0).unit, "ns");
+        assert_eq!(Scale::for_values("bytes", 40_000.0).unit, "KiB");
+        assert_eq!(Scale::for_values("cycles", 1e9).unit, "cycles");
+    }
+
+    #[test]
+    fn numbers_have_about_four_digits() {
+        assert_eq!([0.0, 0.1234, 12.345, 123_456.7].map(number), ["0", "0.123", "12.3", "123457"]);
     }
 }

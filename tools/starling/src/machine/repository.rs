@@ -19,7 +19,12 @@ pub(crate) struct Repository {
     build_std: bool,
     /// Where cargo puts what it builds, if that is not for the environment to say.
     target: Option<PathBuf>,
+    /// The environment may not change how the release profile builds.
+    declared_profile: bool,
 }
+
+/// What starts like this in the environment changes the release profile.
+const PROFILE_PREFIX: &str = "CARGO_PROFILE_RELEASE_";
 
 impl Repository {
     /// The checkout that this tool belongs to.
@@ -34,12 +39,17 @@ impl Repository {
             Failure::ours("the Starling repository is not where it was: run its ./starling")
         })?;
         let build_std = env::var_os("STARLING_BUILD_STD").is_some();
-        Ok(Self { root, build_std, target: None })
+        Ok(Self { root, build_std, target: None, declared_profile: false })
     }
 
     /// Another checkout, which is built into a directory of its own.
     pub(crate) fn at(&self, root: PathBuf, target: PathBuf) -> Self {
-        Self { root, build_std: self.build_std, target: Some(target) }
+        Self { root, target: Some(target), ..self.clone() }
+    }
+
+    /// The same checkout, built as its `Cargo.toml` says and not as the environment does.
+    pub(crate) fn with_declared_profile(self) -> Self {
+        Self { declared_profile: true, ..self }
     }
 
     /// Its top directory.
@@ -62,6 +72,12 @@ impl Repository {
     pub(crate) fn cargo(&self, subcommand: &str) -> Command {
         let mut command = Command::new("cargo");
         command.current_dir(&self.root).arg(subcommand).env("CARGO_TARGET_DIR", self.target_directory());
+        if self.declared_profile {
+            let names = env::vars_os().map(|(name, _)| name);
+            names
+                .filter(|name| name.to_string_lossy().starts_with(PROFILE_PREFIX))
+                .for_each(|name| _ = command.env_remove(name));
+        }
         command
     }
 

@@ -1,0 +1,72 @@
+//! All boots of a suite: each system in its turn, so that what changes on the host with time changes for all.
+//!
+//! A boot that does not come to its end is told at the end; what it had measured by then counts, and the other boots go on.
+
+use super::Suite;
+use super::figures::Figures;
+use super::system::{self, Boot, System};
+use super::{stack_fault, start_up};
+use crate::failure::Outcome;
+use crate::image::Tree;
+use crate::machine::Accelerator;
+use crate::progress::Progress;
+
+/// What all suites of one call have in common.
+#[derive(Debug)]
+pub(super) struct Campaign<'a> {
+    /// The machine.
+    pub(super) boot: Boot,
+    /// The compared, Starling first.
+    pub(super) systems: &'a [System],
+    /// The image of all.
+    pub(super) tree: &'a Tree,
+    /// Boots of each for each suite.
+    pub(super) runs: u32,
+    /// Says what is being done.
+    pub(super) progress: &'a Progress,
+}
+
+impl Campaign<'_> {
+    /// Runs a suite.
+    ///
+    /// # Errors
+    /// When QEMU cannot be started, or what a system prints cannot be read.
+    pub(super) fn run(&self, suite: Suite, figures: &mut Figures) -> Outcome<()> {
+        let mut systems = self.systems.to_vec();
+        if suite == Suite::Unixbench {
+            // The thesis compares with stacks that are mapped from the start.
+            systems.push(self.systems[0].with_kernel_argument("kstack=static", "kstack=static"));
+        }
+        if suite == Suite::Boot {
+            figures.begin_run(0);
+            start_up::once(&self.boot, &systems, self.tree, self.progress, figures)?;
+        }
+        for run in 1..=self.runs {
+            figures.begin_run(run);
+            for system in &systems {
+                self.progress.say(&format!("{}: {}, run {run} of {}", suite.name(), system.name, self.runs));
+                self.boot(suite, system, figures)?;
+            }
+            if suite == Suite::Unixbench {
+                self.progress
+                    .say(&format!("unixbench: the cost of a stack fault, run {run} of {}", self.runs));
+                stack_fault::measure(&self.boot, self.systems, figures)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn boot(&self, suite: Suite, system: &System, figures: &mut Figures) -> Outcome<()> {
+        if suite == Suite::Boot {
+            return start_up::each(&self.boot, system, self.tree, figures);
+        }
+        let name = suite.name();
+        let samples = if self.boot.accelerator == Accelerator::Icount { &["short"][..] } else { &[] };
+        let output = system::run(&self.boot, system, self.tree, &[samples, &[name.as_str()]].concat())?;
+        figures.add_lines(&system.name, &output.lines)?;
+        if let Some(defect) = output.defect() {
+            figures.add_failure(format!("{}: {name}: {defect}", system.name));
+        }
+        Ok(())
+    }
+}
