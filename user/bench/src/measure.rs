@@ -36,9 +36,9 @@ pub(crate) fn take_short_samples() {
     SHORT.store(true, Ordering::Relaxed);
 }
 
-/// Before a short sample: sleeps until the clock shows whole periods. Then the kernel has done what it had put off, and its timers
+/// Before a short sample, or a part of it that counts alone: sleeps until the clock shows whole periods. Then the kernel has done what it had put off, and its timers
 /// come at the same places in every run. Where the clock counts instructions, sleep takes no time.
-fn settle() {
+pub(crate) fn settle() {
     if SHORT.load(Ordering::Relaxed) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let since_boot = now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned();

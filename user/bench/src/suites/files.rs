@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
-use crate::measure::Suite;
+use crate::measure::{Suite, settle};
 
 const SUITE: Suite = Suite::new("files");
 const ROOT: &str = "/tmp/bench-files";
@@ -69,6 +69,8 @@ fn life(test: &str, kib: usize, wanted: Phase) {
         let mut files = 0;
         while files < count {
             for (phase, _) in PHASES {
+                // What one phase leaves for later is not the next one's.
+                settle();
                 let start = Instant::now();
                 paths.iter().for_each(|path| phase.apply(path, &mut content));
                 if phase == wanted {
