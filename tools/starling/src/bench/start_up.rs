@@ -15,7 +15,7 @@ use crate::run::MachineKind;
 /// Machines to boot.
 const MACHINES: [MachineKind; 2] = [MachineKind::Microvm, MachineKind::Q35];
 /// A machine that has not come up by then has too little memory.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 const SUITE: &str = "boot";
 const MEBIBYTE: u64 = 1 << 20;
 
