@@ -89,7 +89,13 @@ const ARC_COUNTS: Layout = Layout::new::<[usize; 2]>();
 pub fn try_arc<T>(value: T) -> Result<Arc<T>, OutOfMemory> {
     fail_point()?;
     let (layout, _) = ARC_COUNTS.extend(Layout::new::<T>()).map_err(|_| OutOfMemory)?;
-    with_memory_at_hand(layout.pad_to_align(), || Arc::new(value))
+    let memory = with_memory_at_hand(layout.pad_to_align(), Arc::<T>::new_uninit)?;
+    // `Arc::new` would put the value together with its counts on the stack first, and copy both from there.
+    let pointer = Arc::into_raw(memory).cast::<T>().cast_mut();
+    // SAFETY: the memory is an `Arc`'s that nobody else knows, large enough and aligned for a `T`, and writable as a whole.
+    unsafe { pointer.write(value) };
+    // SAFETY: `Arc::into_raw` gave the pointer away above, and the value is there now. `MaybeUninit<T>` is laid out as `T`.
+    Ok(unsafe { Arc::from_raw(pointer) })
 }
 
 /// The memory of an `Arc`, allocated ahead: what must not fail any more once it has begun takes it first.

@@ -74,8 +74,12 @@ impl Header {
             return Err(Error::Invalid);
         }
         let mut fields = [0u32; 13];
+        let mut wrong = 0;
         for (field, digits) in fields.iter_mut().zip(bytes[6..].as_chunks::<8>().0) {
-            *field = hexadecimal(*digits).ok_or(Error::Invalid)?;
+            *field = hexadecimal(*digits, &mut wrong);
+        }
+        if wrong != 0 {
+            return Err(Error::Invalid);
         }
         let [
             inode,
@@ -107,8 +111,10 @@ impl Header {
     }
 }
 
-/// The value of eight hexadecimal digits, all of them at a time: an archive has a hundred of them for each member.
-fn hexadecimal(digits: [u8; 8]) -> Option<u32> {
+/// The value of eight hexadecimal digits, all of them at a time: an archive has a hundred of them for each member. Sets bits in
+/// `wrong` when one is none.
+#[inline(always)]
+fn hexadecimal(digits: [u8; 8], wrong: &mut u64) -> u32 {
     /// The same value for each of the eight bytes.
     const fn each(byte: u8) -> u64 {
         u64::from_be_bytes([byte; 8])
@@ -123,13 +129,11 @@ fn hexadecimal(digits: [u8; 8]) -> Option<u32> {
     let no_digit = (high ^ each(3)) | (low + each(6)) & each(0x10);
     // 'A' to 'F' are 0x41 to 0x46, 'a' to 'f' are 0x61 to 0x66.
     let no_letter = (high & each(0xd) ^ each(4)) | ((low + each(9)) | !(low + each(15))) & each(0x10);
-    if no_digit & !mask | no_letter & mask != 0 {
-        return None;
-    }
+    *wrong |= (no_digit & !mask) | (no_letter & mask);
     let value = low + letters * 9;
     let value = (value | value >> 4) & 0x00ff_00ff_00ff_00ff;
     let value = (value | value >> 8) & 0x0000_ffff_0000_ffff;
-    Some((value | value >> 16) as u32)
+    (value | value >> 16) as u32
 }
 
 /// The bytes of the first member with that path (without a slash at the beginning), if there is one: a message to who
@@ -204,28 +208,29 @@ struct Members<'a> {
     offset: u64,
     /// The path of the last one that was given out.
     path: Vec<u8>,
+    /// What a member begins with.
+    head: [u8; HEAD_BYTES],
 }
 
 impl<'a> Members<'a> {
     fn new(source: &'a dyn ArchiveSource) -> Result<Self> {
         let mut path = Vec::new();
         allocation::reserve(&mut path, HEAD_BYTES)?;
-        Ok(Self { source, offset: 0, path })
+        Ok(Self { source, offset: 0, path, head: [0; HEAD_BYTES] })
     }
 
     fn next(&mut self) -> Result<Option<Member>> {
         let length = self.source.length();
-        let mut head = [0; HEAD_BYTES];
-        let mut count = self.read_head(&mut head);
+        let mut count = self.read_head();
         if count == 0 {
             return Ok(None);
         }
-        if head[0] == 0 {
+        if self.head[0] == 0 {
             let Some(start) = self.skip_zeros() else { return Ok(None) };
             self.offset = start;
-            count = self.read_head(&mut head);
+            count = self.read_head();
         }
-        let Some((fields, name)) = head[..count].split_first_chunk::<HEADER_BYTES>() else {
+        let Some((fields, name)) = self.head[..count].split_first_chunk::<HEADER_BYTES>() else {
             return Err(Error::Invalid);
         };
         let header = Header::parse(fields)?;
@@ -257,10 +262,13 @@ impl<'a> Members<'a> {
     }
 
     /// Reads what a member begins with; returns how much of it there is.
-    fn read_head(&self, head: &mut [u8; HEAD_BYTES]) -> usize {
+    fn read_head(&mut self) -> usize {
         let left = self.source.length().saturating_sub(self.offset);
         let count = left.min(HEAD_BYTES as u64) as usize;
-        self.source.read(self.offset, &mut head[..count]);
+        // The last member's padding may be missing: then there is not even an empty range at the offset.
+        if count > 0 {
+            self.source.read(self.offset, &mut self.head[..count]);
+        }
         count
     }
 

@@ -220,3 +220,18 @@ fn numbers_are_hexadecimal_digits_of_either_case_and_nothing_else() {
         }
     }
 }
+
+#[test]
+fn archive_may_end_without_trailer_and_padding() {
+    let world = World::new();
+    let mut archive = Archive::default();
+    archive.add("file", 0o100644, b"text");
+    for end in [3, 2, 1] {
+        archive.bytes.truncate(archive.bytes.len() - 1);
+        let digits = format!("{end:08x}");
+        // Behind the magic number: inode, mode, user, group, links, time, size.
+        archive.bytes[54..62].copy_from_slice(digits.as_bytes());
+        assert_eq!(archive.unpack(&world).unwrap().copied_bytes, end);
+        assert_eq!(find(&archive, b"other", 0), Ok(None));
+    }
+}
