@@ -13,6 +13,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::host_link;
 use hostlink::{ExitKind, Link};
 use hostlink_protocol::request::{self, Key, Records};
 use linux::errno::Errno;
@@ -110,17 +111,22 @@ impl CannotStart {
     }
 }
 
-/// Starts the first program and keeps the boot thread parked; the machine ends with the program.
+/// Starts the host link and the first program and keeps the boot thread parked; the machine ends with the program.
 pub(crate) fn run() -> ! {
-    if let Err(reason) = start() {
-        cannot_start(&reason);
-    }
+    // First of all, so that another processor has something to do.
+    let beside = alloc::boxed::Box::new(|| conclude(make_process()));
+    let beside = sched::spawn(sched::Builder::new("start"), beside);
+    host_link::start();
+    boot::trace("host link");
+    conclude(beside.map_err(|_| CannotStart::no_memory()).and_then(|_| place_files()));
     loop {
         WaitQueue::new().wait_until(|| false);
     }
 }
 
-fn cannot_start(reason: &CannotStart) {
+/// Tells the host when one of the two halves has failed.
+fn conclude(outcome: Result<(), CannotStart>) {
+    let Err(reason) = outcome else { return };
     log::error!("cannot start the command: {} (errno {})", reason.what, reason.errno);
     match Link::get() {
         Some(link) => link.start_failed(reason.errno, reason.what),
@@ -128,10 +134,14 @@ fn cannot_start(reason: &CannotStart) {
     }
 }
 
-/// What the two threads of the start-up have ready, each for itself, until both have.
-static MEETING: SpinLock<Meeting> = SpinLock::new(Meeting { files: None, process: None });
+/// What the two threads of the start-up have ready for each other.
+static MEETING: SpinLock<Meeting> = SpinLock::new(Meeting { wanted: None, files: None, process: None });
+/// Where the second thread waits for what is wanted.
+static TOLD: WaitQueue = WaitQueue::new();
 
 struct Meeting {
+    /// What the process shall be, and where it shall look for files.
+    wanted: Option<(Request, Arc<FileSystemContext>)>,
     /// All files are in their places.
     files: Option<Files>,
     /// The process, and whether it has its open files.
@@ -139,7 +149,7 @@ struct Meeting {
 }
 
 /// The boot thread's half: the files. Beside it, another processor makes the process that shall use them.
-fn start() -> Result<(), CannotStart> {
+fn place_files() -> Result<(), CannotStart> {
     register_file_systems();
     let archive = BootArchive::new();
     let request = match &archive {
@@ -154,15 +164,8 @@ fn start() -> Result<(), CannotStart> {
         .map_err(root_error)?;
     let namespace = MountNamespace::new(mount).map_err(root_error)?;
     let context = FileSystemContext::initial(namespace).map_err(root_error)?;
-
-    let command_context = context.clone();
-    let body = move || {
-        if let Err(reason) = make_process(request, command_context) {
-            cannot_start(&reason);
-        }
-    };
-    let beside = alloc::boxed::Box::new(body);
-    sched::spawn(sched::Builder::new("start"), beside).map_err(|_| CannotStart::no_memory())?;
+    MEETING.lock().wanted = Some((request, context.clone()));
+    TOLD.wake_all();
 
     if let Some(archive) = archive {
         fill_root(&root, archive)?;
@@ -181,9 +184,20 @@ fn start() -> Result<(), CannotStart> {
 }
 
 /// The other half: the personality, and process 2. Nothing here may look at a file of the image.
-fn make_process(request: Request, context: Arc<FileSystemContext>) -> Result<(), CannotStart> {
+fn make_process() -> Result<(), CannotStart> {
     linux::start::initialize(&Ended).map_err(|_| CannotStart::no_memory())?;
     boot::trace("personality");
+    let mut wanted = None;
+    TOLD.wait_until(|| {
+        wanted = MEETING.lock().wanted.take();
+        wanted.is_some()
+    });
+    let Some((request, context)) = wanted else { return Ok(()) };
+    // These have one instance each. It is made here, where there is time; the boot thread finds it when it mounts it.
+    for kind in ["devtmpfs", "proc", "sysfs", "devpts"] {
+        let _ = find_file_system(kind.as_bytes()).and_then(|found| found.mount(kind.as_bytes(), b""));
+    }
+    boot::trace("file systems");
     if let Some(name) = &request.host_name {
         linux::identity::set_host_name(name);
     }
@@ -222,7 +236,7 @@ fn meet(lay_down: impl FnOnce(&mut Meeting)) -> Result<(), CannotStart> {
         match (meeting.files.take(), meeting.process.take()) {
             (Some(files), Some(process)) => (files, process),
             (files, process) => {
-                *meeting = Meeting { files, process };
+                (meeting.files, meeting.process) = (files, process);
                 return Ok(());
             }
         }

@@ -21,9 +21,8 @@ pub(crate) fn kernel_main() -> ! {
     sched::initialize();
     machine::interrupt::enable();
     boot::trace("scheduler");
-    host_link::start();
-    boot::trace("host link");
     if let Some(selection) = test_selection {
+        host_link::start();
         tests::run(selection);
     }
     first_program::run()
