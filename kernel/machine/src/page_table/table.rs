@@ -26,8 +26,14 @@ pub(super) struct Table(pub(super) [EntryCell; ENTRIES]);
 pub(super) const ROOT_LEVEL: u32 = 3;
 
 /// Entries between tables grant everything; leaf entries restrict.
-const LINK: EntryFlags =
+pub(super) const LINK: EntryFlags =
     EntryFlags::PRESENT.union(EntryFlags::WRITABLE).union(EntryFlags::USER).union(EntryFlags::ACCESSED);
+
+/// In a link to a leaf table: other trees link to the table too. The link does not let stores through.
+pub(super) const SHARED: EntryFlags = EntryFlags::SOFTWARE_0;
+
+/// A link to a leaf table that other trees link to.
+pub(super) const SHARED_LINK: EntryFlags = LINK.difference(EntryFlags::WRITABLE).union(SHARED);
 
 /// Which entry of a table at this level covers the address.
 #[inline(always)]
@@ -89,7 +95,11 @@ impl Table {
     /// # Safety
     /// As [`Table::child_or_create`].
     #[inline(never)]
-    unsafe fn create_child<'a>(&self, slot: usize, frames: &impl TableFrames) -> Option<&'a Table> {
+    pub(super) unsafe fn create_child<'a>(
+        &self,
+        slot: usize,
+        frames: &impl TableFrames,
+    ) -> Option<&'a Table> {
         let frame = frames.allocate_zeroed()?;
         match self.0[slot].compare_exchange(Entry::EMPTY, Entry::new(frame, LINK)) {
             // SAFETY: the frame was just linked as a table and the caller keeps it.

@@ -46,11 +46,18 @@ fn page(number: u64) -> Entry {
     Entry::new(PhysAddr::new(number << 12), EntryFlags::PRESENT | EntryFlags::USER)
 }
 
+/// # Safety
+/// As [`PageTable::leaf_or_create`].
+unsafe fn cell_at<'a>(tree: &'a PageTable, address: u64, frames: &BoxedFrames) -> Option<&'a EntryCell> {
+    // SAFETY: as the caller's.
+    unsafe { tree.leaf_or_create(address, frames) }.ok().map(|cells| &cells[index(address, 0)])
+}
+
 fn walk(tree: &PageTable, range: Range<u64>) -> Vec<(u64, Entry)> {
     let mut found = Vec::new();
     // SAFETY: these tests walk alone.
     let _ = unsafe {
-        tree.for_each_leaf(range, |base, cells| {
+        tree.for_each_leaf(range, |Leaf { base, cells, .. }| {
             for (offset, cell) in cells.iter().enumerate() {
                 if !cell.load().is_empty() {
                     found.push((base + ((offset as u64) << 12), cell.load()));
@@ -65,7 +72,7 @@ fn walk(tree: &PageTable, range: Range<u64>) -> Vec<(u64, Entry)> {
 fn clear(tree: &PageTable, frames: &BoxedFrames, range: Range<u64>, floor: u64, ceiling: u64) {
     // SAFETY: these tests walk alone.
     unsafe {
-        let _ = tree.for_each_leaf(range.clone(), |_, cells| {
+        let _ = tree.for_each_leaf(range.clone(), |Leaf { cells, .. }| {
             cells.iter().for_each(|cell| cell.store(Entry::EMPTY));
             ControlFlow::<()>::Continue(())
         });
@@ -80,7 +87,7 @@ fn walk_finds_what_was_mapped_in_order() {
     let addresses = [0x1000, 0x1f_f000, 0x20_0000, 0x4000_0000, 0x7fff_ffff_e000];
     for (number, &address) in addresses.iter().enumerate() {
         // SAFETY: these tests walk alone.
-        unsafe { tree.find_or_create(address, &frames) }.unwrap().store(page(number as u64 + 1));
+        unsafe { cell_at(&tree, address, &frames) }.unwrap().store(page(number as u64 + 1));
     }
     let found = walk(&tree, 0..0x8000_0000_0000);
     assert!(found.iter().map(|(address, _)| *address).eq(addresses));
@@ -98,7 +105,7 @@ fn tables_shared_with_a_neighbour_stay() {
     let tree = PageTable::new(&frames).unwrap();
     for address in [0x10_0000, 0x20_0000, 0x40_0000] {
         // SAFETY: these tests walk alone.
-        unsafe { tree.find_or_create(address, &frames) }.unwrap().store(page(1));
+        unsafe { cell_at(&tree, address, &frames) }.unwrap().store(page(1));
     }
     let before = frames.live();
     clear(&tree, &frames, 0x20_0000..0x30_0000, 0x10_1000, 0x3f_f000);
@@ -118,7 +125,7 @@ fn running_out_of_frames_leaves_a_tree_that_can_be_freed() {
         let frames = BoxedFrames::with_budget(budget);
         let tree = PageTable::new(&frames).unwrap();
         // SAFETY: these tests walk alone.
-        assert!(unsafe { tree.find_or_create(0x1234_5000, &frames) }.is_none());
+        assert!(unsafe { cell_at(&tree, 0x1234_5000, &frames) }.is_none());
         clear(&tree, &frames, 0..0x8000_0000_0000, 0, 0x8000_0000_0000);
         // SAFETY: nobody uses the tree.
         unsafe { tree.destroy(&frames) };
@@ -137,7 +144,7 @@ fn concurrent_faults_agree_on_one_table() {
                 for number in 0..64 {
                     let address = (number * 4 + thread) << 12 | (number & 7) << 21;
                     // SAFETY: nobody frees tables here.
-                    let cell = unsafe { tree.find_or_create(address, frames) }.unwrap();
+                    let cell = unsafe { cell_at(tree, address, frames) }.unwrap();
                     assert!(cell.compare_exchange(Entry::EMPTY, page(number + 1)).is_ok());
                 }
             });
@@ -156,7 +163,7 @@ fn translate_honours_permissions_and_marks_use() {
     let tree = PageTable::new(&frames).unwrap();
     // SAFETY: these tests walk alone.
     unsafe {
-        let cell = tree.find_or_create(0x7000, &frames).unwrap();
+        let cell = cell_at(&tree, 0x7000, &frames).unwrap();
         cell.store(page(9));
         assert_eq!(translate(tree.root(), 0x7123, false), Some(PhysAddr::new(0x9123)));
         assert_eq!(translate(tree.root(), 0x7123, true), None);
@@ -170,4 +177,35 @@ fn translate_honours_permissions_and_marks_use() {
     clear(&tree, &frames, 0..0x10_000, 0, 0x8000_0000_0000);
     // SAFETY: nobody uses the tree.
     unsafe { tree.destroy(&frames) };
+}
+
+#[test]
+fn shared_tables_let_nobody_store_until_they_are_owned_again() {
+    const ADDRESS: u64 = 0x20_3000;
+    let frames = BoxedFrames::default();
+    let (parent, child) = (PageTable::new(&frames).unwrap(), PageTable::new(&frames).unwrap());
+    // SAFETY: these tests walk alone.
+    unsafe {
+        cell_at(&parent, ADDRESS, &frames).unwrap().store(page(9).with(EntryFlags::WRITABLE));
+        let leaf = parent.leaf(ADDRESS).unwrap();
+        assert!(leaf.is_whole() && leaf.base == 0x20_0000);
+        assert!(leaf.share());
+        assert!(!leaf.share(), "it is shared already");
+        child.link_shared(leaf.base, leaf.frame(), &frames).unwrap();
+        for tree in [&parent, &child] {
+            assert_eq!(translate(tree.root(), ADDRESS, true), None);
+            assert_eq!(translate(tree.root(), ADDRESS, false), Some(PhysAddr::new(0x9000)));
+            assert!(!tree.entry(ADDRESS).contains(EntryFlags::WRITABLE));
+            assert_eq!(tree.leaf_or_create(ADDRESS, &frames).err(), Some(NoLeaf::Shared));
+        }
+        child.leaf(ADDRESS).unwrap().take_out();
+        leaf.own();
+        assert_eq!(translate(parent.root(), ADDRESS, true), Some(PhysAddr::new(0x9000)));
+    }
+    for tree in [parent, child] {
+        clear(&tree, &frames, 0..0x8000_0000_0000, 0, 0x8000_0000_0000);
+        // SAFETY: nobody uses the tree.
+        unsafe { tree.destroy(&frames) };
+    }
+    assert_eq!(frames.live(), 0);
 }

@@ -1,7 +1,10 @@
 //! The tree: finding entries, walking ranges, taking tables away.
 
 use super::entry::{Entry, EntryCell, EntryFlags};
-use super::table::{ENTRIES, LEAF_TABLE_BYTES, ROOT_LEVEL, Table, TableFrames, index, span};
+use super::leaf::{Leaf, NoLeaf};
+use super::table::{
+    ENTRIES, LEAF_TABLE_BYTES, ROOT_LEVEL, SHARED, SHARED_LINK, Table, TableFrames, index, span,
+};
 use crate::address::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::mmu;
 use core::ops::{ControlFlow, Range};
@@ -41,55 +44,99 @@ impl PageTable {
         self.root
     }
 
-    /// The leaf entry of an address, if there is a table for it.
+    /// The leaf table that covers an address, if there is one.
     ///
     /// # Safety
     /// While the result is used, nobody frees the tables that cover the address.
     #[inline]
-    pub unsafe fn find(&self, address: u64) -> Option<&EntryCell> {
+    pub unsafe fn leaf(&self, address: u64) -> Option<Leaf<'_>> {
         // SAFETY: the root lives as long as the tree; the caller keeps the tables below.
         unsafe {
-            let leaf = Table::at(self.root)
-                .child(index(address, 3))?
-                .child(index(address, 2))?
-                .child(index(address, 1))?;
-            Some(&leaf.0[index(address, 0)])
+            let directory = Table::at(self.root).child(index(address, 3))?.child(index(address, 2))?;
+            let slot = index(address, 1);
+            let cells = &directory.child(slot)?.0;
+            Some(Leaf { base: address & !(LEAF_TABLE_BYTES - 1), cells, link: &directory.0[slot] })
         }
     }
 
-    /// The leaf entry of an address, making tables as needed. None: no memory.
+    /// The leaf entry of an address, if there is a table for it, which must not be shared.
     ///
     /// # Safety
-    /// As [`PageTable::find`].
+    /// As [`PageTable::leaf`].
     #[inline]
-    pub unsafe fn find_or_create(&self, address: u64, frames: &impl TableFrames) -> Option<&EntryCell> {
+    pub unsafe fn find(&self, address: u64) -> Option<&EntryCell> {
         // SAFETY: as the caller's.
-        unsafe { Some(&self.leaf_or_create(address, frames)?[index(address, 0)]) }
+        let leaf = unsafe { self.leaf(address) }?;
+        debug_assert!(!leaf.is_shared(), "the entries of a shared table are not this tree's to change");
+        Some(&leaf.cells[index(address, 0)])
     }
 
-    /// All entries of the leaf table that covers an address, making tables as needed. None: no memory.
+    /// What the leaf entry of an address and the link to its table allow together; empty where there is no table.
     ///
     /// # Safety
-    /// As [`PageTable::find`].
+    /// As [`PageTable::leaf`].
+    pub unsafe fn entry(&self, address: u64) -> Entry {
+        // SAFETY: as the caller's.
+        let Some(leaf) = (unsafe { self.leaf(address) }) else { return Entry::EMPTY };
+        let entry = leaf.cells[index(address, 0)].load();
+        if leaf.is_shared() { entry.without(EntryFlags::WRITABLE) } else { entry }
+    }
+
+    /// All entries of the leaf table that covers an address, making tables as needed.
+    ///
+    /// # Errors
+    /// No memory, or the table is shared.
+    ///
+    /// # Safety
+    /// As [`PageTable::leaf`].
     #[inline]
     pub unsafe fn leaf_or_create(
         &self,
         address: u64,
         frames: &impl TableFrames,
-    ) -> Option<&[EntryCell; ENTRIES]> {
-        debug_assert!(index(address, ROOT_LEVEL) < USER_ENTRIES, "only the user half is built here");
-        // SAFETY: the root lives as long as the tree; the caller keeps the tables below.
+    ) -> Result<&[EntryCell; ENTRIES], NoLeaf> {
+        // SAFETY: as the caller's.
         unsafe {
-            let leaf = Table::at(self.root)
-                .child_or_create(index(address, 3), frames)?
-                .child_or_create(index(address, 2), frames)?
-                .child_or_create(index(address, 1), frames)?;
-            Some(&leaf.0)
+            let directory = self.directory_or_create(address, frames).ok_or(NoLeaf::OutOfMemory)?;
+            let slot = index(address, 1);
+            let link = directory.0[slot].load();
+            if link.contains(SHARED) {
+                return Err(NoLeaf::Shared);
+            }
+            if link.is_present() {
+                return Ok(&Table::at(link.physical()).0);
+            }
+            Ok(&directory.create_child(slot, frames).ok_or(NoLeaf::OutOfMemory)?.0)
         }
     }
 
-    /// Calls `visit` with every piece of a leaf table that lies in the page-aligned range, in ascending order: the
-    /// address of the first entry, and the entries. The cost follows the tables that exist.
+    /// Links a leaf table of another tree, making the tables above as needed. None: no memory.
+    ///
+    /// # Safety
+    /// As [`PageTable::leaf`]; there is no table at the address, and `table` is one that [`Leaf::share`] has marked.
+    pub unsafe fn link_shared(&self, address: u64, table: PhysAddr, frames: &impl TableFrames) -> Option<()> {
+        // SAFETY: as the caller's.
+        let directory = unsafe { self.directory_or_create(address, frames) }?;
+        let former = directory.0[index(address, 1)].swap(Entry::new(table, SHARED_LINK));
+        debug_assert!(former.is_empty(), "a table was linked there");
+        Some(())
+    }
+
+    /// # Safety
+    /// As [`PageTable::leaf`].
+    #[inline]
+    unsafe fn directory_or_create(&self, address: u64, frames: &impl TableFrames) -> Option<&Table> {
+        debug_assert!(index(address, ROOT_LEVEL) < USER_ENTRIES, "only the user half is built here");
+        // SAFETY: the root lives as long as the tree; the caller keeps the tables below.
+        unsafe {
+            Table::at(self.root)
+                .child_or_create(index(address, 3), frames)?
+                .child_or_create(index(address, 2), frames)
+        }
+    }
+
+    /// Calls `visit` with every piece of a leaf table that lies in the page-aligned range, in ascending order. The cost
+    /// follows the tables that exist.
     ///
     /// # Safety
     /// Nobody frees tables that cover the range meanwhile.
@@ -97,7 +144,7 @@ impl PageTable {
     pub unsafe fn for_each_leaf<B>(
         &self,
         range: Range<u64>,
-        mut visit: impl FnMut(u64, &[EntryCell]) -> ControlFlow<B>,
+        mut visit: impl FnMut(Leaf<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let mut address = range.start;
         // SAFETY: the root lives as long as the tree; the caller keeps the tables below.
@@ -115,10 +162,12 @@ impl PageTable {
                 let stop = range.end.min(next_boundary(address, 2));
                 while address < stop {
                     let next = stop.min(next_boundary(address, 1));
-                    if let Some(leaf) = directory.child(index(address, 1)) {
+                    let slot = index(address, 1);
+                    if let Some(leaf) = directory.child(slot) {
                         let first = index(address, 0);
                         let count = ((next - address) >> PAGE_SHIFT) as usize;
-                        visit(address, &leaf.0[first..first + count])?;
+                        let cells = &leaf.0[first..first + count];
+                        visit(Leaf { base: address, cells, link: &directory.0[slot] })?;
                     }
                     address = next;
                 }
@@ -188,7 +237,7 @@ unsafe fn free_below(
                 unsafe { free_below(Table::at(entry.physical()), level - 1, below, floor, ceiling, release) };
             }
             if whole {
-                debug_assert!(level > 1 || leaf_is_empty(entry));
+                debug_assert!(level > 1 || !entry.contains(SHARED) && leaf_is_empty(entry));
                 slot.store(Entry::EMPTY);
                 release(entry.physical());
             }
@@ -211,7 +260,11 @@ pub unsafe fn translate(root: PhysAddr, address: u64, write: bool) -> Option<Phy
     // SAFETY: as the caller's.
     let tree = unsafe { PageTable::from_root(root) };
     // SAFETY: as the caller's.
-    let cell = unsafe { tree.find(address) }?;
+    let leaf = unsafe { tree.leaf(address) }?;
+    if write && leaf.is_shared() {
+        return None;
+    }
+    let cell = &leaf.cells[index(address, 0)];
     let needed = EntryFlags::PRESENT | EntryFlags::USER;
     let needed = if write { needed | EntryFlags::WRITABLE } else { needed };
     let used = if write { EntryFlags::ACCESSED | EntryFlags::DIRTY } else { EntryFlags::ACCESSED };

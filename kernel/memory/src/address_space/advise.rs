@@ -110,6 +110,7 @@ impl AddressSpace {
     /// Drops the pages of a range: private ones read as zeros or as the file again.
     fn discard(&self, range: Range<u64>, refused: RegionFlags, only_anonymous: bool) -> Result<(), MapError> {
         let _layout = self.change.lock();
+        self.own_tables(range.clone())?;
         self.resident.note_peak();
         let mut gather = Gather::new(&self.tables);
         self.each_piece(range, |piece| {

@@ -11,6 +11,8 @@
 //! present with the permission: somebody else was faster
 //! ```
 //!
+//! An entry in a table that other spaces share is not looked at: the space gets a table of its own first (see `shared_tables`).
+//!
 //! An attempt that needs something it can't have under the lock says what ([`Step`]); it is done with the lock released
 //! and the attempt repeated. Every store into an entry is a compare-and-swap against what the decision was based on.
 
@@ -25,7 +27,7 @@ use arrayvec::ArrayVec;
 use core::sync::atomic::Ordering;
 use machine::address::{PAGE_SIZE, UserAddr};
 use machine::fault::{Access, FaultError};
-use machine::page_table::{ENTRIES, Entry, EntryCell, EntryFlags};
+use machine::page_table::{ENTRIES, Entry, EntryCell, EntryFlags, NoLeaf};
 
 /// Attempts before a fault gives up: each one that fails has made progress elsewhere.
 const MAX_ATTEMPTS: usize = 1000;
@@ -50,6 +52,8 @@ pub(super) enum Step {
     Memory,
     /// A fork is under way.
     Copying,
+    /// The table of the entry is shared with other spaces.
+    Shared,
     /// A copy has been put in that may not be written yet: the page before it must be forgotten first.
     Forget { copy: Frame, former: Option<Frame> },
     /// Somebody else changed the entry.
@@ -107,6 +111,10 @@ impl AddressSpace {
                 }
                 // No fork begins before the next attempt.
                 Step::Copying => turn = Some(self.change.lock()),
+                Step::Shared => {
+                    turn = Some(self.change.lock());
+                    self.own_table(address).map_err(|_| FaultError::OutOfMemory)?;
+                }
                 Step::Forget { .. } | Step::Again => {}
             }
             step = self.attempt(address, access);
@@ -128,8 +136,10 @@ impl AddressSpace {
             return Step::Refused(FaultError::AccessDenied);
         }
         // SAFETY: the region lock is held and the address lies in a region, so the tables stay.
-        let Some(leaf) = (unsafe { self.tables.tree().leaf_or_create(address, &*self.tables) }) else {
-            return Step::Memory;
+        let leaf = match unsafe { self.tables.tree().leaf_or_create(address, &*self.tables) } {
+            Ok(leaf) => leaf,
+            Err(NoLeaf::OutOfMemory) => return Step::Memory,
+            Err(NoLeaf::Shared) => return Step::Shared,
         };
         let cell = &leaf[slot_of(address)];
         let entry = cell.load();

@@ -3,19 +3,29 @@
 //! Regions are copied as values. Of the pages, only private ones are shared: their entries lose the permission to store
 //! in the parent and are copied into the child's tables with one more reference to the frame; whoever stores first makes
 //! a copy, and the last one to hold the frame keeps it. Pages of files and of shared memory are not copied at all: the
-//! child finds them in their caches, sixteen at a fault. Ranges that never were writable are skipped without a look.
+//! child finds them in their caches, sixteen at a fault. Ranges that never were writable are skipped without a look. Whole leaf tables
+//! of anonymous memory are shared instead of being copied: see `shared_tables`.
 
 use super::account;
 use super::entry::{PRIVATE, borrow_frame};
 use super::error::MapError;
+use super::request::MapBacking;
 use super::space::{AddressSpace, Layout};
 use crate::region::{Region, RegionFlags};
 use alloc::sync::Arc;
 use core::mem::ManuallyDrop;
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 use core::sync::atomic::Ordering;
 use machine::address::PAGE_SIZE;
 use machine::page_table::EntryFlags;
+
+/// What has been done for a child so far.
+struct Sharing<'a> {
+    child: &'a AddressSpace,
+    /// Some entries or links do not let stores through any more.
+    protected: bool,
+    private_pages: i64,
+}
 
 impl AddressSpace {
     /// A copy of the address space for a new process. Its registers' view of memory is the parent's at this moment.
@@ -55,21 +65,20 @@ impl AddressSpace {
     /// Shares all private pages with the child. On failure the child has some of them, and the parent is merely
     /// write-protected more than necessary.
     fn share_private_pages(&self, child: &AddressSpace) -> Result<(), MapError> {
-        let mut protected = false;
-        let mut shared = 0;
+        let mut sharing = Sharing { child, protected: false, private_pages: 0 };
         let mut result = Ok(());
         let mut address = 0;
         // The child is not known to anybody who could change its regions, and `change` keeps the parent's as they are.
-        while let Some((start, end)) = next_private(child, address) {
-            address = end;
-            result = self.share_range(child, start, end, &mut protected, &mut shared);
+        while let Some((range, whole_tables)) = next_private(child, address) {
+            address = range.end;
+            result = self.share_range(&mut sharing, range, whole_tables);
             if result.is_err() {
                 break;
             }
         }
-        child.resident.private.fetch_add(shared, Ordering::Relaxed);
+        child.resident.private.fetch_add(sharing.private_pages, Ordering::Relaxed);
         child.resident.note_peak();
-        if protected {
+        if sharing.protected {
             self.tables.forget(0, super::space::USER_TOP, false);
         }
         result
@@ -77,17 +86,27 @@ impl AddressSpace {
 
     fn share_range(
         &self,
-        child: &AddressSpace,
-        start: u64,
-        end: u64,
-        protected: &mut bool,
-        shared: &mut i64,
+        sharing: &mut Sharing<'_>,
+        range: Range<u64>,
+        whole_tables: bool,
     ) -> Result<(), MapError> {
+        let child = sharing.child;
         // SAFETY: `change` is held, so the parent's tables stay; the child's are only known here.
         let walked = unsafe {
-            self.tables.tree().for_each_leaf(start..end, |base, cells| {
+            self.tables.tree().for_each_leaf(range, |leaf| {
+                if whole_tables && leaf.is_whole() {
+                    sharing.protected |= !leaf.is_shared();
+                    return match self.share_table(child, leaf) {
+                        Ok(pages) => {
+                            sharing.private_pages += pages;
+                            ControlFlow::Continue(())
+                        }
+                        Err(error) => ControlFlow::Break(error.into()),
+                    };
+                }
+                let base = leaf.base;
                 let mut target = None;
-                for (number, cell) in cells.iter().enumerate() {
+                for (number, cell) in leaf.cells.iter().enumerate() {
                     let entry = cell.load();
                     if !entry.contains(PRIVATE) {
                         continue;
@@ -96,7 +115,7 @@ impl AddressSpace {
                         Some(table) => table,
                         None => {
                             let tables = &*child.tables;
-                            let Some(table) = tables.tree().leaf_or_create(base, tables) else {
+                            let Ok(table) = tables.tree().leaf_or_create(base, tables) else {
                                 return ControlFlow::Break(MapError::OutOfMemory);
                             };
                             *target.insert(table)
@@ -104,13 +123,13 @@ impl AddressSpace {
                     };
                     if entry.contains(EntryFlags::WRITABLE) {
                         cell.update(|entry| Some(entry.without(EntryFlags::WRITABLE)));
-                        *protected = true;
+                        sharing.protected = true;
                     }
                     // One more reference for the child's entry. While `copying` is set nobody replaces a private page.
                     let _ = ManuallyDrop::new((*borrow_frame(entry)).clone());
                     let slot = (base as usize / PAGE_SIZE + number) % table.len();
                     table[slot].store(entry.without(EntryFlags::WRITABLE));
-                    *shared += 1;
+                    sharing.private_pages += 1;
                 }
                 ControlFlow::Continue(())
             })
@@ -136,15 +155,16 @@ fn inherited(region: &Region) -> Option<Region> {
     Some(copy)
 }
 
-/// The next range at or after `address` whose private pages the child gets.
-fn next_private(child: &AddressSpace, address: u64) -> Option<(u64, u64)> {
+/// The next range at or after `address` whose private pages the child gets, and whether it may share whole tables there.
+fn next_private(child: &AddressSpace, address: u64) -> Option<(Range<u64>, bool)> {
     let regions = child.regions.read();
     let mut position = regions.locate(address);
     while let Some(current) = position {
         let region = regions.at(current);
         let flags = region.flags();
         if flags.contains(RegionFlags::MAY_HAVE_PRIVATE) && !flags.contains(RegionFlags::WIPE_ON_FORK) {
-            return Some((region.start(), region.end()));
+            let anonymous = matches!(region.backing(), MapBacking::Anonymous);
+            return Some((region.start()..region.end(), anonymous));
         }
         position = regions.next(current);
     }

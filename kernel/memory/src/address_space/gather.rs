@@ -4,6 +4,7 @@
 //! of the range are forgotten once and the frames freed. A batch is a few words on the stack, and one frame borrowed as
 //! an array when those don't suffice; without memory for that the small batch just fills more often.
 
+use super::shared_tables;
 use super::tables::Tables;
 use crate::frame::{Frame, Purpose, Urgency, Zeroed};
 use arrayvec::ArrayVec;
@@ -14,6 +15,9 @@ use machine::page_table::TableFrames;
 
 const FEW: usize = 12;
 const MANY: usize = PAGE_SIZE / size_of::<u64>();
+
+/// In the address of a frame that is kept: it is a leaf table that other spaces link to.
+const SHARED_TABLE: u64 = 1;
 
 /// See the theory of this file.
 pub(super) struct Gather<'a> {
@@ -83,9 +87,31 @@ impl<'a> Gather<'a> {
         if self.unloaded {
             // SAFETY: the reference is the caller's gift, and no processor can reach the frame through the tables.
             drop(unsafe { Frame::from_physical(frame) });
-        } else if self.few.try_push(frame.as_u64()).is_err() {
-            self.keep_among_many(frame);
+        } else {
+            self.keep(frame.as_u64());
         }
+    }
+
+    #[inline]
+    fn keep(&mut self, word: u64) {
+        if self.few.try_push(word).is_err() {
+            self.keep_among_many(word);
+        }
+    }
+
+    /// Takes over a link's reference to a leaf table that other spaces link to. The range must be covered.
+    ///
+    /// # Safety
+    /// The table was taken out of the tree, and the reference is given once.
+    pub(super) unsafe fn release_shared_table(&mut self, table: PhysAddr) {
+        self.tables.table_left();
+        if self.unloaded {
+            // SAFETY: the reference is the caller's gift, and no processor can reach the table through this tree.
+            unsafe { shared_tables::release_table(table) };
+            return;
+        }
+        (self.pending, self.freed_tables) = (true, true);
+        self.keep(table.as_u64() | SHARED_TABLE);
     }
 
     /// Takes over a table that was taken out of the tree. The range must be covered.
@@ -104,7 +130,7 @@ impl<'a> Gather<'a> {
     }
 
     #[inline(never)]
-    fn keep_among_many(&mut self, frame: PhysAddr) {
+    fn keep_among_many(&mut self, word: u64) {
         if self.many.is_none() && !self.many_failed {
             self.many = Frame::allocate_urgent(Purpose::Kernel, Zeroed::No, Urgency::Emergency).ok();
             self.many_failed = self.many.is_none();
@@ -113,10 +139,10 @@ impl<'a> Gather<'a> {
             self.flush();
         }
         if let Some(many) = &self.many {
-            many.write(self.many_used * size_of::<u64>(), &frame.as_u64().to_ne_bytes());
+            many.write(self.many_used * size_of::<u64>(), &word.to_ne_bytes());
             self.many_used += 1;
         } else {
-            self.few.push(frame.as_u64());
+            self.few.push(word);
         }
     }
 
@@ -129,18 +155,34 @@ impl<'a> Gather<'a> {
             self.tables.forget(self.start, self.end, self.freed_tables);
         }
         (self.pending, self.freed_tables) = (false, false);
-        for frame in self.few.drain(..) {
+        for word in self.few.drain(..) {
             // SAFETY: the reference was given to the batch, which gives it up here.
-            drop(unsafe { Frame::from_physical(PhysAddr::new(frame)) });
+            unsafe { release_kept(word) };
         }
         if let Some(many) = &self.many {
             let kept = mmu::phys_to_virt(many.physical()).cast::<u64>();
             for slot in 0..self.many_used {
                 // SAFETY: the frame is ours alone and holds `many_used` references given to the batch, each of which is
                 // given up here.
-                drop(unsafe { Frame::from_physical(PhysAddr::new(kept.add(slot).read())) });
+                unsafe { release_kept(kept.add(slot).read()) };
             }
             self.many_used = 0;
+        }
+    }
+}
+
+/// Gives up what a word that was kept stands for.
+///
+/// # Safety
+/// It is given up once, and no processor can reach it through the tables any more.
+unsafe fn release_kept(word: u64) {
+    let frame = PhysAddr::new(word & !SHARED_TABLE);
+    // SAFETY: as the caller says.
+    unsafe {
+        if word & SHARED_TABLE != 0 {
+            shared_tables::release_table(frame);
+        } else {
+            drop(Frame::from_physical(frame));
         }
     }
 }

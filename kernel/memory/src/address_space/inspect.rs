@@ -83,6 +83,7 @@ impl AddressSpace {
         let counted = !entry.contains(UNCOUNTED);
         let private = entry.contains(PRIVATE);
         let exclusive = counted
+            && !self.shares_table(page.as_u64())
             && Frame::try_from_physical(entry.physical()).is_some_and(|frame| {
                 // Its own reference and the one just taken; a file's page has its cache's, too.
                 frame.references() <= if private { 2 } else { 3 }

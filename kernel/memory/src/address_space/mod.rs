@@ -46,6 +46,7 @@ mod registry;
 mod remap;
 mod remote;
 mod request;
+mod shared_tables;
 mod space;
 mod stack;
 mod synchronise;

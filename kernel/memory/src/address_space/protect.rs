@@ -37,6 +37,7 @@ impl AddressSpace {
         let wanted = RegionFlags::from_protection(protection);
         let (stop, result) = reach(&self.regions.read(), &range, protection);
         if stop > range.start {
+            self.own_tables(range.start..stop)?;
             self.change_flags(range.start..stop, |region| with_protection(region.flags(), wanted))?;
             self.apply_protection(range.start..stop);
         }
@@ -50,6 +51,8 @@ impl AddressSpace {
         range: Range<u64>,
         flags: impl Fn(&Region) -> RegionFlags,
     ) -> Result<(), MapError> {
+        self.own_cut(range.start)?;
+        self.own_cut(range.end)?;
         let mut regions = self.regions.write();
         let cuts = [range.start, range.end]
             .iter()
@@ -100,8 +103,8 @@ impl AddressSpace {
         let mut reduced = false;
         // SAFETY: `change` is held, so the tables stay.
         let _ = unsafe {
-            self.tables.tree().for_each_leaf(range, |_, cells| {
-                for cell in cells {
+            self.tables.tree().for_each_leaf(range, |leaf| {
+                for cell in leaf.cells {
                     let former = cell.update(|entry| (!entry.is_empty()).then(|| granted(entry, grant)));
                     if let Some(former) = former {
                         reduced |= former.is_present() && allows_less(former, granted(former, grant));

@@ -183,6 +183,9 @@ impl AddressSpace {
         flags: RemapFlags,
         target: Option<u64>,
     ) -> Result<(u64, Dropped), MapError> {
+        self.own_tables(old.clone())?;
+        self.own_cut(old.start)?;
+        self.own_cut(old.end)?;
         // The old region may be cut at both ends, and the new one is added.
         if self.regions.read().count() + 3 > MAX_REGIONS {
             return Err(MapError::OutOfMemory);
@@ -276,12 +279,12 @@ impl AddressSpace {
     fn make_tables(&self, old: &Range<u64>, new_start: u64) -> Result<(), MapError> {
         // SAFETY: `change` is held, so the tables stay.
         let made = unsafe {
-            self.tables.tree().for_each_leaf(old.clone(), |base, cells| {
-                let target = new_start + (base - old.start);
-                let last = target + (cells.len() as u64 - 1) * PAGE_SIZE as u64;
+            self.tables.tree().for_each_leaf(old.clone(), |leaf| {
+                let target = new_start + (leaf.base - old.start);
+                let last = target + (leaf.cells.len() as u64 - 1) * PAGE_SIZE as u64;
                 let tables = &*self.tables;
-                let first_made = tables.tree().leaf_or_create(target, tables).is_some();
-                if first_made && tables.tree().leaf_or_create(last, tables).is_some() {
+                let first_made = tables.tree().leaf_or_create(target, tables).is_ok();
+                if first_made && tables.tree().leaf_or_create(last, tables).is_ok() {
                     ControlFlow::Continue(())
                 } else {
                     ControlFlow::Break(())
@@ -308,13 +311,13 @@ impl AddressSpace {
         }
         // SAFETY: `change` is held, so the tables stay.
         let _ = unsafe {
-            self.tables.tree().for_each_leaf(old.clone(), |base, cells| {
-                for (number, cell) in cells.iter().enumerate() {
+            self.tables.tree().for_each_leaf(old.clone(), |leaf| {
+                for (number, cell) in leaf.cells.iter().enumerate() {
                     if cell.load().is_empty() {
                         continue;
                     }
                     let entry = cell.swap(Entry::EMPTY);
-                    let address = new_start + (base - old.start) + number as u64 * PAGE_SIZE as u64;
+                    let address = new_start + (leaf.base - old.start) + number as u64 * PAGE_SIZE as u64;
                     let target = self.tables.tree().find(address);
                     target.expect("`make_tables` has made the table").store(entry);
                 }

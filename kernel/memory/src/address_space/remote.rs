@@ -118,10 +118,10 @@ impl AddressSpace {
         (same && (!store || now.contains(EntryFlags::WRITABLE))).then_some(frame)
     }
 
-    /// The entry of a page; empty where there is no table. The region lock is held and a region contains the page.
+    /// The entry of a page, as the processor sees it; empty where there is no table. The region lock is held and a region contains the page.
     fn entry_under_lock(&self, page: u64) -> Entry {
         // SAFETY: the region lock keeps the region, and the region its tables.
-        unsafe { self.tables.tree().find(page) }.map_or(Entry::EMPTY, |cell| cell.load())
+        unsafe { self.tables.tree().entry(page) }
     }
 
     /// The entry of a page, if a region contains the page.

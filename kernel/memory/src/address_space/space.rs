@@ -99,6 +99,8 @@ pub struct AddressSpace {
     pub(super) resident: Resident,
     /// A fork is sharing pages. Set with `regions` held for writing, under `change`.
     pub(super) copying: AtomicBool,
+    /// Other spaces may link to some of the leaf tables. Set under `change`, by a fork, and for good.
+    pub(super) shares_tables: AtomicBool,
     pub(super) change: SleepLock<Layout>,
     /// Pages in locked regions. Written under `change`.
     pub(super) locked_pages: AtomicU64,
@@ -166,6 +168,7 @@ impl AddressSpace {
             tables,
             resident: Resident::default(),
             copying: AtomicBool::new(false),
+            shares_tables: AtomicBool::new(false),
             change: SleepLock::new(layout),
             locked_pages: AtomicU64::new(0),
             peak_pages,

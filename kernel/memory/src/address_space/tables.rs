@@ -111,6 +111,11 @@ impl Tables {
         self.frames.load(Ordering::Relaxed) * PAGE_SIZE as u64
     }
 
+    /// A table that another tree links to as well has come to the tree.
+    pub(super) fn table_joined(&self) {
+        self.frames.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A table has left the tree; its frame is freed by somebody else.
     pub(super) fn table_left(&self) {
         self.frames.fetch_sub(1, Ordering::Relaxed);

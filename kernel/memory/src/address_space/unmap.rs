@@ -16,10 +16,10 @@ use crate::region::{FileMapping, Region, RegionFlags};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
-use core::ops::{ControlFlow, Range};
+use core::ops::{AddAssign, ControlFlow, Range};
 use core::sync::atomic::Ordering;
 use machine::address::{PAGE_SHIFT, PAGE_SIZE, UserAddr};
-use machine::page_table::Entry;
+use machine::page_table::{Entry, EntryCell, Leaf};
 
 /// Where tables for user addresses end.
 pub(super) const TABLE_TOP: u64 = 1 << 47;
@@ -51,7 +51,15 @@ impl PageCounts {
     }
 }
 
-/// Clears the entries of a range and gives their frames to the batch. Concurrent faults elsewhere do no harm; nobody may
+impl AddAssign for PageCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.private += other.private;
+        self.file += other.file;
+        self.shared_memory += other.shared_memory;
+    }
+}
+
+/// Clears the entries of a range and gives their frames to the batch. It may have counted nothing where tables are unloaded. Concurrent faults elsewhere do no harm; nobody may
 /// free the tables meanwhile.
 pub(super) fn zap(tables: &Tables, range: Range<u64>, gather: &mut Gather<'_>) -> PageCounts {
     let mut counts = PageCounts::default();
@@ -59,8 +67,12 @@ pub(super) fn zap(tables: &Tables, range: Range<u64>, gather: &mut Gather<'_>) -
     let unloaded = gather.is_unloaded();
     // SAFETY: the caller holds `change` or is the only user, so tables are not freed.
     let _ = unsafe {
-        tables.tree().for_each_leaf(range, |_, cells| {
-            for cell in cells {
+        tables.tree().for_each_leaf(range, |leaf| {
+            if leaf.is_shared() {
+                counts += zap_shared(leaf, gather);
+                return ControlFlow::Continue(());
+            }
+            for cell in leaf.cells {
                 let entry = cell.load();
                 if entry.is_empty() {
                     continue;
@@ -84,6 +96,25 @@ pub(super) fn zap(tables: &Tables, range: Range<u64>, gather: &mut Gather<'_>) -
             ControlFlow::<()>::Continue(())
         })
     };
+    counts
+}
+
+/// Takes a whole table out that other spaces link to: it lay in one region, which is being taken away.
+#[inline(never)]
+fn zap_shared(leaf: Leaf<'_>, gather: &mut Gather<'_>) -> PageCounts {
+    assert!(leaf.is_whole(), "tables that regions are cut in are not shared");
+    let mut counts = PageCounts::default();
+    if !gather.is_unloaded() {
+        leaf.cells
+            .iter()
+            .map(EntryCell::load)
+            .filter(|entry| !entry.is_empty())
+            .for_each(|entry| counts.count(entry));
+    }
+    let table = leaf.frame();
+    leaf.take_out();
+    // SAFETY: the table has just left the tree, with the reference that its link held.
+    unsafe { gather.release_shared_table(table) };
     counts
 }
 
@@ -126,6 +157,8 @@ impl AddressSpace {
     ) -> Result<Dropped, MapError> {
         let mut dropped = Dropped::new();
         {
+            self.own_cut(range.start)?;
+            self.own_cut(range.end)?;
             let mut regions = self.regions.write();
             if !regions.is_used(range.start, range.end) {
                 return Ok(dropped);
@@ -168,10 +201,7 @@ impl AddressSpace {
         let mut counts = PageCounts::default();
         let (mut committed, mut locked) = (0, 0);
         for region in &batch {
-            let zapped = zap(&self.tables, region.start()..region.end(), gather);
-            counts.private += zapped.private;
-            counts.file += zapped.file;
-            counts.shared_memory += zapped.shared_memory;
+            counts += zap(&self.tables, region.start()..region.end(), gather);
             if region.flags().contains(RegionFlags::ACCOUNTED) {
                 committed += region.pages();
             }

@@ -2,6 +2,7 @@
 
 use super::entry::{PRIVATE, UNCOUNTED, borrow_frame};
 use super::map::is_data;
+use super::shared_tables;
 use super::space::AddressSpace;
 use crate::region::{Region, RegionFlags};
 use core::ops::ControlFlow;
@@ -97,10 +98,11 @@ impl AddressSpace {
         let _layout = self.change.lock();
         // SAFETY: `change` is held, so the tables stay.
         let _ = unsafe {
-            self.tables.tree().for_each_leaf(region.start()..region.end(), |_, cells| {
-                for entry in cells.iter().map(|cell| cell.load()) {
+            self.tables.tree().for_each_leaf(region.start()..region.end(), |leaf| {
+                let links = shared_tables::links(&leaf);
+                for entry in leaf.cells.iter().map(|cell| cell.load()) {
                     if !entry.is_empty() && !entry.contains(UNCOUNTED) {
-                        usage.count(entry);
+                        usage.count(entry, links);
                     }
                 }
                 ControlFlow::<()>::Continue(())
@@ -119,13 +121,14 @@ impl AddressSpace {
 }
 
 impl RegionUsage {
-    fn count(&mut self, entry: Entry) {
+    /// Counts the page of an entry in a table with so many links.
+    fn count(&mut self, entry: Entry, links: u64) {
         let bytes = PAGE_SIZE as u64;
         // SAFETY: `change` is held, and only the count is read: a frame that a fault replaces meanwhile still has one.
         let references = u64::from(unsafe { borrow_frame(entry) }.references().max(1));
         let private = entry.contains(PRIVATE);
-        // The cache's own reference of a file page is not a mapping.
-        let mappings = if private { references } else { references.saturating_sub(1).max(1) };
+        // The cache's own reference of a file page is not a mapping; an entry that several spaces share is several.
+        let mappings = if private { references * links } else { references.saturating_sub(1).max(1) };
         let dirty = entry.contains(EntryFlags::DIRTY) || private;
         self.resident += bytes;
         self.proportional += bytes / mappings;

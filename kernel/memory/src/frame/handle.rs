@@ -4,7 +4,7 @@ use core::mem::ManuallyDrop;
 use core::num::NonZeroU32;
 use core::sync::atomic::{
     AtomicU64,
-    Ordering::{Acquire, Relaxed},
+    Ordering::{Acquire, Relaxed, Release},
 };
 
 use machine::address::{PAGE_SIZE, PhysAddr, UserAddr};
@@ -214,6 +214,23 @@ impl Frame {
     #[inline]
     pub fn into_physical(self) -> PhysAddr {
         ManuallyDrop::new(self).physical()
+    }
+
+    /// Gives the handle up; returns it if it was the last one. For frames that no lookup finds.
+    pub fn give_up(self) -> Option<Self> {
+        debug_assert!(!self.purpose().found_by_lookup(), "another handle may appear at any time");
+        if self.references() == 1 {
+            return Some(self);
+        }
+        let this = ManuallyDrop::new(self);
+        let references = &metadata(this.number()).references;
+        if references.fetch_sub(1, Release) != 1 {
+            return None;
+        }
+        // Acquire: pairs with the Release of the other holders, who have gone meanwhile.
+        references.load(Acquire);
+        references.store(1, Relaxed);
+        Some(Self(this.0))
     }
 
     /// Takes back what [`Frame::into_physical`] gave away.

@@ -112,3 +112,25 @@ fn files() {
         assert_eq!(get(&space, private + 65 * PAGE), Err(FaultError::Bus));
     });
 }
+
+#[test]
+fn sharing_tables() {
+    exhaust("shared tables", || {
+        const TABLE: u64 = 512 * PAGE;
+        let space = insist(|| Ok(AddressSpace::new()?));
+        insist(|| space.map(MapRequest::anonymous(4 * TABLE, READ_WRITE).at(at(BOUNDARY))));
+        let touch = |space: &AddressSpace, page, value| {
+            insist(|| Ok(space.write_remote(at(BOUNDARY + page * PAGE), &[value])?));
+        };
+        (0..4).for_each(|table| touch(&space, table * 512, 1));
+        let child = insist(|| space.fork());
+        touch(&child, 0, 2);
+        touch(&space, 512, 3);
+        insist(|| space.unmap(at(BOUNDARY + 2 * TABLE + PAGE), PAGE));
+        insist(|| space.protect(at(BOUNDARY + 3 * TABLE), PAGE, Protection::READ));
+        insist(|| child.advise(at(BOUNDARY + 2 * TABLE), PAGE, Advice::DontNeed));
+        let see =
+            |space: &AddressSpace| [0, 1, 2, 3].map(|table| get(space, BOUNDARY + table * TABLE).unwrap());
+        assert_eq!((see(&space), see(&child)), ([1, 3, 1, 1], [2, 1, 0, 1]));
+    });
+}

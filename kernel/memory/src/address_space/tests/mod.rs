@@ -9,6 +9,7 @@ mod mapping;
 mod model;
 mod race;
 mod remapping;
+mod shared_tables;
 
 use super::*;
 use crate::file_cache::{CacheKind, FileCache};
