@@ -6,11 +6,11 @@
  *
  * abi: guest
  * abi: cpus 2,4,8
- * abi: limit 60
+ * abi: limit 120
  */
 #include "guest.h"
 
-enum { THREADS = 4, ROUNDS = 60, LINE = 64, CALLS_A_ROUND = 100 };
+enum { THREADS = 4, ROUNDS = 30, LINE = 64, CALLS_A_ROUND = 100 };
 
 /* Shared memory, so that waiting for the next round is no store into a page that is to be copied. */
 static struct {
