@@ -27,6 +27,7 @@ pub mod prctl;
 pub mod proc;
 pub mod process;
 pub mod random;
+pub mod reboot;
 pub mod rseq;
 pub mod scheduling;
 pub mod signal;

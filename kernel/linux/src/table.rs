@@ -14,8 +14,8 @@ use crate::errno::{Errno, SysResult};
 use crate::file;
 use crate::task::Task;
 use crate::{
-    exec, exit, fork, futex, identity, memory, pidfd, prctl, process, rseq, scheduling, signal, socket,
-    syslog, time, timer, wait,
+    exec, exit, fork, futex, identity, memory, pidfd, prctl, process, reboot, rseq, scheduling, signal,
+    socket, syslog, time, timer, wait,
 };
 
 /// A value that a system call takes from a register.
@@ -235,6 +235,7 @@ system_calls! {
     164 settimeofday(2) = time::clock::settimeofday: "time zone has no effect";
     165 mount(5) = file::mount::mount: "";
     166 umount2(2) = file::mount::umount2: "";
+    169 reboot(4) = reboot::reboot: "no kexec, no hibernation";
     170 sethostname(2) = identity::sethostname: "";
     171 setdomainname(2) = identity::setdomainname: "";
     186 gettid(0) = identity::gettid: "";

@@ -17,6 +17,8 @@ use crate::host_link;
 use hostlink::{ExitKind, Link};
 use hostlink_protocol::request::{self, Key, Records};
 use linux::errno::Errno;
+use linux::process::init::MachineEnd;
+use linux::signal::set::Signal;
 use linux::start::{Command, Prepared};
 use machine::boot;
 use sched::WaitQueue;
@@ -119,6 +121,11 @@ pub(crate) fn run() -> ! {
     host_link::start();
     boot::trace("host link");
     conclude(beside.map_err(|_| CannotStart::no_memory()).and_then(|_| place_files()));
+    park()
+}
+
+/// The calling thread has nothing more to do.
+fn park() -> ! {
     loop {
         WaitQueue::new().wait_until(|| false);
     }
@@ -369,6 +376,18 @@ impl linux::process::init::EndOfCommand for Ended {
             Some(link) => link.exit(kind),
             None => machine::power::power_off(),
         }
+    }
+
+    /// The host hears what reboot(2) says of a container: its first process dies of SIGHUP when it restarts, of SIGINT when it is
+    /// halted or turned off. It then ends the machine.
+    fn machine_ended(&self, how: MachineEnd) -> ! {
+        let signal = if how == MachineEnd::Restart { Signal::SIGHUP } else { Signal::SIGINT };
+        match (Link::get(), how) {
+            (Some(link), _) => link.exit(ExitKind::Killed(signal.number())),
+            (None, MachineEnd::Restart) => machine::power::reboot(),
+            (None, MachineEnd::Halt | MachineEnd::PowerOff) => machine::power::power_off(),
+        }
+        park()
     }
 }
 

@@ -138,6 +138,25 @@ static void execution(void)
     REAP(CHILD({ setresuid(8, 8, 8); execl("./id", "credentials", "show", NULL); _exit(errno == EACCES ? 13 : 1); }));
 }
 
+/* What reboot(2) refuses: nothing here would end the machine. A container's root may not even ask. */
+static void wrong_reboot(const char *what, unsigned magic, unsigned magic2, unsigned command)
+{
+    errno = 0;
+    long result = syscall(SYS_reboot, magic, magic2, command, 0);
+    int error = prctl(PR_CAPBSET_READ, CAP_SYS_BOOT) != 1 && errno == EPERM ? EINVAL : errno;
+    printf("reboot with %s = %ld %s\n", what, result, ERRNO_NAME(error));
+}
+
+static void end_of_machine(void)
+{
+    REAP(CHILD({ setuid(1000); SHOW(syscall(SYS_reboot, 0xfee1dead, 672274793, 5, 0)); SHOW(syscall(SYS_reboot, 1, 2, 3, 0)); }));
+    wrong_reboot("a wrong first number", 0xfee1deae, 672274793, 0x01234567);
+    wrong_reboot("a wrong second number", 0xfee1dead, 672274794, 0x01234567);
+    wrong_reboot("an unknown command", 0xfee1dead, 85072278, 5);
+    wrong_reboot("another unknown command", 0xfee1dead, 369367448, 6);
+    wrong_reboot("yet another unknown command", 0xfee1dead, 537993216, 7);
+}
+
 static void *changes(void *unused)
 {
     setuid(1000);
@@ -154,6 +173,7 @@ int main(int count, char **words)
     chmod(".", 0777);
     users();
     supplementary();
+    end_of_machine();
     capabilities();
     execution();
     /* glibc makes setuid count for all threads. */

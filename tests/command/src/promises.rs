@@ -68,6 +68,22 @@ fn endings() -> Vec<Case> {
             .with(&["--timeout", "2"])
             .status(124)
             .errors(Expected::LineWith("timed out")),
+        Case::script("who restarts the machine ends the run with 129", "echo before; reboot -f; echo after")
+            .prints("before\n")
+            .status(129),
+        Case::script("who turns the machine off ends the run with 130", "seq 5000; poweroff -f; echo after")
+            .prints((1..=5000).map(|number| format!("{number}\n")).collect::<String>())
+            .status(130),
+        Case::script("who halts the machine ends the run with 130", "echo before >&2; halt -f; echo after")
+            .errors(Expected::Exactly(b"before\n".to_vec()))
+            .status(130),
+        Case::script("a process in the background may end the machine", "(poweroff -f) & sleep 1000")
+            .status(130),
+        Case::script("only who may ends the machine", "reboot -f || echo refused; poweroff -f || exit 3")
+            .with(&["--user", "65534"])
+            .prints("refused\n")
+            .errors(Expected::Contains("poweroff: (null): Operation not permitted"))
+            .status(3),
         Case::script("children that are left do not keep the command", "sleep 1000 & exit 7").status(7),
     ]
 }

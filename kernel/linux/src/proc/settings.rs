@@ -17,9 +17,10 @@ use vfs::{Error, OpenFile, Result};
 use crate::identity;
 use crate::process::limits::{OPEN_FILES_MAX, Resource};
 use crate::process::{init, table};
+use crate::reboot;
 
 /// What never changes, by path.
-const FIXED: [(&str, &str); 32] = [
+const FIXED: [(&str, &str); 31] = [
     ("kernel/ostype", "Linux"),
     ("kernel/osrelease", identity::RELEASE),
     ("kernel/cap_last_cap", "40"),
@@ -33,7 +34,6 @@ const FIXED: [(&str, &str); 32] = [
     ("kernel/panic", "0"),
     ("kernel/panic_on_oops", "1"),
     ("kernel/tainted", "0"),
-    ("kernel/ctrl-alt-del", "0"),
     ("kernel/dmesg_restrict", "0"),
     ("kernel/sched_rr_timeslice_ms", "100"),
     ("kernel/sched_rt_period_us", "1000000"),
@@ -139,6 +139,12 @@ fn kernel() -> Result<()> {
     add("kernel/random/boot_id", 0o444, |out| write_uuid(boot_id(), out), refuse)?;
     add("kernel/random/uuid", 0o444, |out| write_uuid(random_bytes(), out), refuse)?;
     add("kernel/stack_overflow", 0o644, show_overflow_policy, set_overflow_policy)?;
+    setting(
+        "kernel/ctrl-alt-del",
+        0..=i32::MAX as u64,
+        || reboot::ctrl_alt_del().into(),
+        |value| reboot::set_ctrl_alt_del(value as u32),
+    )?;
     setting(
         "kernel/kstack_pin_rt",
         0..=1,

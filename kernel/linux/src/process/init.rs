@@ -19,10 +19,24 @@ use crate::signal::actions::SignalActions;
 /// The number of the command.
 pub const COMMAND: table::Pid = 2;
 
-/// Hears of the end of the command.
+/// How a program wants the machine to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MachineEnd {
+    /// It starts anew.
+    Restart,
+    /// It stops.
+    Halt,
+    /// It is turned off.
+    PowerOff,
+}
+
+/// Hears of the end of the command, and of the machine.
 pub trait EndOfCommand: Send + Sync {
     /// The command ended with this status, encoded as wait4(2) does. Called once, in thread context, with the process already a zombie.
     fn command_ended(&self, status: u32);
+
+    /// A program ends the machine. Called in thread context; all that programs have written has been handed on.
+    fn machine_ended(&self, how: MachineEnd) -> !;
 }
 
 static PROCESS: Once<Arc<Process>> = Once::new();
@@ -69,6 +83,14 @@ pub fn start(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
 /// Before [`start`]: no process exists then that could ask.
 pub fn process() -> Arc<Process> {
     PROCESS.get().expect("process 1 is made before any other").clone()
+}
+
+/// Ends the machine for a program that may do so.
+///
+/// # Panics
+/// Before [`start`]: no program exists then.
+pub(crate) fn end_machine(how: MachineEnd) -> ! {
+    END.get().expect("there is process 1 before any other").machine_ended(how)
 }
 
 /// A child of process 1 ended.

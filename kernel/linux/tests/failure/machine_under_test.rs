@@ -173,6 +173,10 @@ struct Ended;
 
 impl init::EndOfCommand for Ended {
     fn command_ended(&self, _status: u32) {}
+
+    fn machine_ended(&self, how: init::MachineEnd) -> ! {
+        panic!("no scenario ends the machine: {how:?}");
+    }
 }
 
 /// Start-up as the kernel binary does it.
