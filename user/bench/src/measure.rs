@@ -1,4 +1,5 @@
-//! How a value is found: an operation is repeated often enough to be timed, several times over, and the median counts.
+//! How a value is found: an operation is repeated often enough to be timed, many times over. What a busy host does meanwhile makes
+//! samples longer and never shorter, so it is not the median that counts but the value below which a fifth of the samples are.
 //!
 //! A test that fails, by an error or a panic, costs itself and those of its group that come after it, and is reported with the
 //! reason: see [`Suite::group`].
@@ -13,14 +14,16 @@ use std::time::{Duration, Instant};
 
 /// Whether the clock counts instructions, so that a short sample says as much as a long one.
 static SHORT: AtomicBool = AtomicBool::new(false);
-/// What one sample should take.
-const SAMPLE: Duration = Duration::from_millis(20);
+/// What one sample should take: less than a busy host lets a processor go on for.
+const SAMPLE: Duration = Duration::from_millis(8);
 /// The same of short samples.
 const SHORT_SAMPLE: Duration = Duration::from_millis(4);
 /// A multiple of the periods of all timers that kernels use.
 const SETTLING: Duration = Duration::from_millis(20);
 /// Samples of one test.
-const SAMPLES: usize = 5;
+const SAMPLES: usize = 16;
+/// Samples of one test where they are short.
+const SHORT_SAMPLES: usize = 5;
 /// Samples of a test that takes seconds.
 const SLOW_SAMPLES: usize = 3;
 /// Repetitions of one sample at most.
@@ -95,7 +98,8 @@ impl Suite {
 
     /// As [`time`](Self::time), for a body that takes the time of the part that counts by itself.
     pub(crate) fn time_inside(&self, test: impl Display, mut body: impl FnMut(u64) -> Duration) {
-        let sample = if SHORT.load(Ordering::Relaxed) { SHORT_SAMPLE } else { SAMPLE };
+        let short = SHORT.load(Ordering::Relaxed);
+        let (sample, samples) = if short { (SHORT_SAMPLE, SHORT_SAMPLES) } else { (SAMPLE, SAMPLES) };
         // The first call is slower than all others; whoever wants to know that measures it by itself.
         body(1);
         let mut count = 1;
@@ -109,14 +113,14 @@ impl Suite {
             // Powers of two: a small change of what is measured rarely changes how often it is done.
             count <<= u64::try_from(missing).unwrap_or(MOST).clamp(2, 16).ilog2();
         }
-        let samples = (0..SAMPLES).map(|_| {
+        let samples = (0..samples).map(|_| {
             settle();
             nanoseconds(body(count)) / count as f64
         });
-        self.report(test, "ns", median(samples.collect()));
+        self.report(test, "ns", undisturbed(samples.collect()));
     }
 
-    /// Reports the median of several values, of something that takes seconds.
+    /// Reports several values of something that takes seconds.
     pub(crate) fn time_slow(
         &self,
         tests: &[&str],
@@ -130,7 +134,7 @@ impl Suite {
         let rounds = rounds.collect::<io::Result<Vec<_>>>()?;
         for (number, test) in tests.iter().enumerate() {
             let values = rounds.iter().filter_map(|round| round.get(number).copied().map(nanoseconds));
-            self.report(test, "ns", median(values.collect()));
+            self.report(test, "ns", undisturbed(values.collect()));
         }
         Ok(())
     }
@@ -157,10 +161,10 @@ fn nanoseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e9
 }
 
-/// The middle one; of an even number, the upper of the two in the middle.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+/// The value below which a fifth of them are; of less than five, the smallest.
+pub(crate) fn undisturbed(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    values.get(values.len() / 5).copied().unwrap_or(f64::NAN)
 }
 
 /// What a panic said.
@@ -174,9 +178,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn median_is_the_middle_value() {
-        assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
-        assert!(median(Vec::new()).is_nan());
+    fn disturbed_samples_do_not_count() {
+        assert!((undisturbed(vec![3.0, 1.0, 2.0]) - 1.0).abs() < 1e-9);
+        assert!((undisturbed(vec![9.0, 1.0, 2.0, 3.0, 9.0, 9.0]) - 2.0).abs() < 1e-9);
+        assert!(undisturbed(Vec::new()).is_nan());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::figures::{Figures, Summary, Test};
 use super::report::escape;
-use super::table::number;
+use super::table::{Scale, number};
 
 /// Pixels of a bar chart's half: a ratio of [`WIDEST`] to one.
 const HALF: f64 = 150.0;
@@ -91,11 +91,15 @@ pub(super) fn curves(out: &mut String, figures: &Figures, tests: &[&Test]) {
                 .map(|((_, count), summary)| (count, summary))
                 .collect()
         };
-        let lines: Vec<_> = figures.systems.iter().map(points).collect();
+        let mut lines: Vec<_> = figures.systems.iter().map(points).collect();
+        let highest = lines.iter().flatten().map(|(_, summary)| summary.max).fold(0.0, f64::max);
+        let shown = Scale::for_values("ns", highest);
+        lines.iter_mut().flatten().for_each(|(_, summary)| *summary = shown.apply(summary));
         let _ = writeln!(
             out,
-            "<figure><figcaption>{} <small>ns by processors</small></figcaption>{}</figure>",
+            "<figure><figcaption>{} <small>{} by processors</small></figcaption>{}</figure>",
             escape(kind),
+            shown.unit,
             chart(&lines)
         );
     }

@@ -93,7 +93,8 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 
-    /// Write the tables into this page, between its lines `<!-- figures -->` and `<!-- end of figures -->`
+    /// Write the tables into this page, between its lines `<!-- figures -->`, with --icount `<!-- instruction figures -->`, and
+    /// `<!-- end of figures -->`
     #[arg(long, value_name = "FILE.md")]
     table: Option<PathBuf>,
 }
@@ -155,7 +156,8 @@ impl BenchArguments {
             }
         }
         if let Some(path) = &self.table {
-            page::read(path)?;
+            let accelerator = if self.counts_instructions() { Accelerator::Icount } else { Accelerator::Tcg };
+            page::read(path, accelerator)?;
         }
         if let (true, Some(path)) = (self.check.is_some(), recorded) {
             record::read(path)?;

@@ -1,4 +1,5 @@
-//! The figures as tables in a page of the book, between two marks; what is around them stays.
+//! The figures as tables in a page of the book, between two marks; what is around them stays. Times and instruction counts have
+//! places of their own.
 
 use std::fs;
 use std::path::Path;
@@ -7,26 +8,34 @@ use super::figures::Figures;
 use super::{environment, table};
 use crate::cache;
 use crate::failure::{Context, Failure, Outcome};
+use crate::machine::Accelerator;
 
-/// The line before the tables.
-const START: &str = "<!-- figures -->\n";
-/// The line after them.
+/// The line after the tables.
 const END: &str = "<!-- end of figures -->";
 
-/// The page before and after its figures.
+/// The line before the tables.
+const fn start(accelerator: Accelerator) -> &'static str {
+    match accelerator {
+        Accelerator::Icount => "<!-- instruction figures -->\n",
+        Accelerator::Kvm | Accelerator::Tcg => "<!-- figures -->\n",
+    }
+}
+
+/// The page before and after its figures of this kind.
 ///
 /// # Errors
 /// When it is not there or has no such marks.
-pub(super) fn read(path: &Path) -> Outcome<(String, String)> {
+pub(super) fn read(path: &Path, accelerator: Accelerator) -> Outcome<(String, String)> {
     let text = fs::read_to_string(path).context(|| path.display().to_string())?;
-    let around = split(&text).map(|(before, after)| (before.to_owned(), after.to_owned()));
+    let start = start(accelerator);
+    let around = split(&text, start).map(|(before, after)| (before.to_owned(), after.to_owned()));
     around.ok_or_else(|| {
-        Failure::ours(format!("{}: has no lines `{}` and `{END}`", path.display(), START.trim()))
+        Failure::ours(format!("{}: has no lines `{}` and `{END}`", path.display(), start.trim()))
     })
 }
 
-fn split(text: &str) -> Option<(&str, &str)> {
-    let start = text.find(START)? + START.len();
+fn split<'a>(text: &'a str, start: &str) -> Option<(&'a str, &'a str)> {
+    let start = text.find(start)? + start.len();
     let end = start + text[start..].find(END)?;
     Some((&text[..start], &text[end..]))
 }
@@ -36,8 +45,10 @@ fn split(text: &str) -> Option<(&str, &str)> {
 /// # Errors
 /// As [`read`], and when the page cannot be written.
 pub(super) fn write(path: &Path, figures: &Figures) -> Outcome<()> {
-    let (before, after) = read(path)?;
-    let text = format!("{before}\n{}\n\n{}{after}", environment::sentence(figures), table::markdown(figures));
+    let (before, after) = read(path, figures.boot.accelerator)?;
+    let tables = table::markdown(figures);
+    let failures: String = figures.failures.iter().map(|failure| format!("- failed: {failure}\n")).collect();
+    let text = format!("{before}\n{}\n{failures}\n{tables}{after}", environment::sentence(figures));
     cache::publish(path, text.as_bytes())
 }
 
@@ -45,6 +56,8 @@ pub(super) fn write(path: &Path, figures: &Figures) -> Outcome<()> {
 mod tests {
     use super::super::figures::tests::example;
     use super::*;
+
+    const START: &str = start(Accelerator::Tcg);
 
     #[test]
     fn figures_replace_those_before_and_the_rest_stays() {
@@ -60,7 +73,7 @@ mod tests {
 
     #[test]
     fn page_without_marks_is_refused() {
-        assert_eq!(split("# Title\n"), None);
-        assert_eq!(split(END), None);
+        assert_eq!(split("# Title\n", START), None);
+        assert_eq!(split(END, START), None);
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn each(boot: &Boot, system: &System, tree: &Tree, figures: &mut Figu
                 figures.add(&system.name, SUITE, &name("first_instruction"), "ms", milliseconds(time))
             }
             None => {
-                let why = "it cannot tell; see the next line";
+                let why = "it does not tell";
                 figures.add_unsupported(&system.name, SUITE, &name("first_instruction"), "ms", why);
             }
         }

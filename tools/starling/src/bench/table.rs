@@ -105,7 +105,8 @@ impl Scale {
         Self::for_values(&test.unit, medians.fold(0.0, f64::max))
     }
 
-    fn for_values(unit: &str, most: f64) -> Self {
+    /// The scale in which the largest value is not long.
+    pub(super) fn for_values(unit: &str, most: f64) -> Self {
         let steps: &[(&str, f64)] = match unit {
             "ns" => &[("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)],
             "bytes" => &[("bytes", 1.0), ("KiB", 1024.0), ("MiB", 1_048_576.0)],

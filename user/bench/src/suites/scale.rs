@@ -11,14 +11,14 @@ use rustix::fs::{Mode, OFlags};
 use rustix::thread::{CpuSet, futex, sched_getaffinity, sched_setaffinity};
 
 use super::memory::Mapping;
-use crate::measure::{Suite, median};
+use crate::measure::{Suite, undisturbed};
 use crate::process::{fork, wait};
 
 const SUITE: Suite = Suite::new("scale");
 /// How long each process works.
-const TIME: Duration = Duration::from_millis(100);
-/// Rounds, of which the median counts.
-const ROUNDS: usize = 3;
+const TIME: Duration = Duration::from_millis(40);
+/// Rounds; the best two of seven say what the work costs.
+const ROUNDS: usize = 7;
 /// Operations between two looks at the clock.
 const STRIDE: u64 = 16;
 
@@ -48,7 +48,7 @@ pub(crate) fn run() -> io::Result<()> {
             let test = format!("{name}@{count}");
             SUITE.single(&test, || {
                 let rounds = (0..ROUNDS).map(|_| at_once(&processors[..count], work));
-                SUITE.report(&test, "ns", median(rounds.collect::<io::Result<_>>()?));
+                SUITE.report(&test, "ns", undisturbed(rounds.collect::<io::Result<_>>()?));
                 Ok(())
             });
             count = if count == processors.len() { count + 1 } else { (count * 2).min(processors.len()) };
