@@ -220,11 +220,13 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Outcome<u8> {
         campaign.run(suite, &mut figures)?;
         progress.finish();
         print(&table::suite(&figures, &suite.name()));
+        // After each suite, so that an interruption costs only what it interrupts.
+        figures.environment = Environment::look(&repository, opponent.clone())?;
+        write(arguments, &figures)?;
     }
-    figures.environment = Environment::look(&repository, opponent)?;
     println!("{}", environment::sentence(&figures));
     figures.failures.iter().for_each(|failure| println!("failed: {failure}"));
-    let holds = write(arguments, recorded.as_deref(), &figures)?;
+    let holds = recorded.map_or(Ok(true), |path| compare_or_record(arguments, &path, &figures))?;
     Ok(u8::from(!holds || !figures.failures.is_empty()))
 }
 
@@ -236,23 +238,30 @@ fn print(text: &str) {
         std::io::Write::write_all(&mut out, text.as_bytes()).and_then(|()| std::io::Write::flush(&mut out));
 }
 
-/// Writes what was asked for. Returns whether the recorded counts hold, if they were to be checked.
-fn write(arguments: &BenchArguments, recorded: Option<&Path>, figures: &Figures) -> Outcome<bool> {
+/// Writes the files that were asked for.
+fn write(arguments: &BenchArguments, figures: &Figures) -> Outcome<()> {
     if let Some(path) = &arguments.json {
         json::write(path, figures)?;
     }
     if let Some(path) = &arguments.report {
         report::write(path, figures)?;
     }
-    if let Some(path) = &arguments.table {
-        page::write(path, figures)?;
+    match &arguments.table {
+        Some(path) => page::write(path, figures),
+        None => Ok(()),
     }
-    match recorded {
-        Some(path) if arguments.check.is_some() => record::holds(path, figures),
-        // What did not run would be missing.
-        Some(path) if figures.failures.is_empty() => record::write(path, figures).map(|()| true),
-        _ => Ok(true),
+}
+
+/// Compares with the recorded counts, and returns whether they hold, or records them.
+fn compare_or_record(arguments: &BenchArguments, path: &Path, figures: &Figures) -> Outcome<bool> {
+    if arguments.check.is_some() {
+        return record::holds(path, figures);
     }
+    // What did not run would be missing.
+    if figures.failures.is_empty() {
+        record::write(path, figures)?;
+    }
+    Ok(true)
 }
 
 /// What is compared, Starling first, and the other one in words.
