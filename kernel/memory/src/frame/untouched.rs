@@ -6,7 +6,8 @@
 //! that needs 10 MiB leaves the rest as the hypervisor made it.
 //!
 //! The pages of metadata come from the end of the last range, up to a section's worth (1 MiB) at once, so that they
-//! do not break up the chunks.
+//! do not break up the chunks. Only the first few come from the start of the first range, low memory, which is in use anyway: a
+//! small system touches no memory for them that it would not touch else, and a hypervisor with large pages provides 2 MiB less.
 //!
 //! States of a chunk: *untouched* → `next_piece` → *brought up*, for ever. A chunk with frames outside the ranges
 //! (the initramfs) may get its metadata early by `ensure_metadata`.
@@ -22,6 +23,9 @@ use super::table::{self, CHUNK_METADATA_PAGES};
 const TABLE_PAGES_MAX: u32 = 3;
 /// Metadata pages taken from the end of memory at once: what a section needs, and its tables.
 const SUPPLY_PAGES: u32 = 32 * CHUNK_METADATA_PAGES + TABLE_PAGES_MAX;
+
+/// Metadata pages of the first chunks: what a small system needs on a machine of any size (it lies at both ends of memory).
+const FIRST_SUPPLY_PAGES: u32 = 5 * CHUNK_METADATA_PAGES + TABLE_PAGES_MAX;
 
 /// A range of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,9 +147,26 @@ impl Untouched {
         self.supply.start.add(self.supply.frames)
     }
 
+    /// Takes the first frames for metadata from the start of the first range, unless that would use up most of it. What is
+    /// left begins in the same chunk, which is about to get its metadata.
+    fn take_first_supply(&mut self) -> bool {
+        let Some((start, end)) = self.current() else { return false };
+        let same_chunk = (start + FIRST_SUPPLY_PAGES) / CHUNK_FRAMES == start / CHUNK_FRAMES;
+        if end - start < 2 * FIRST_SUPPLY_PAGES || !same_chunk {
+            return false;
+        }
+        self.supply = Piece { start: FrameNumber::new(start), frames: FIRST_SUPPLY_PAGES };
+        self.first_start = start + FIRST_SUPPLY_PAGES;
+        self.frames -= u64::from(FIRST_SUPPLY_PAGES);
+        true
+    }
+
     /// Takes frames for metadata from the end of the last range. What is left of the former supply lies just above,
     /// unless that was the last of another range; then it is given up (at most 10 frames).
     fn replenish_supply(&mut self) -> bool {
+        if self.metadata_frames == 0 && self.take_first_supply() {
+            return true;
+        }
         let needed = (self.frames / u64::from(CHUNK_FRAMES) + 2) * u64::from(CHUNK_METADATA_PAGES);
         let wanted = SUPPLY_PAGES.min(needed as u32 + TABLE_PAGES_MAX);
         while self.first < self.count {
@@ -194,5 +215,47 @@ fn map_chunk_metadata(chunk: u32, supply: &mut dyn FnMut() -> FrameNumber) {
 fn map_chunk_metadata(_chunk: u32, supply: &mut dyn FnMut() -> FrameNumber) {
     for _ in 0..CHUNK_METADATA_PAGES {
         supply();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machine::address::{PAGE_SIZE, PhysAddr};
+
+    fn with_ranges(ranges: &[(u32, u32)]) -> Untouched {
+        let address = |frame: u32| PhysAddr::new(u64::from(frame) * PAGE_SIZE as u64);
+        let ranges: std::vec::Vec<_> = ranges
+            .iter()
+            .map(|&(start, end)| PhysRange { start: address(start), end: address(end) })
+            .collect();
+        let mut untouched = Untouched::new();
+        untouched.fill(std::boxed::Box::leak(ranges.into_boxed_slice()));
+        untouched
+    }
+
+    #[test]
+    fn first_metadata_lies_in_low_memory_and_later_at_the_end() {
+        let mut untouched = with_ranges(&[(1, 160), (1100, 100_000)]);
+        let frames = untouched.frames;
+        assert!(untouched.replenish_supply());
+        assert_eq!(untouched.supply, Piece { start: FrameNumber::new(1), frames: FIRST_SUPPLY_PAGES });
+        assert_eq!(untouched.frames, frames - u64::from(FIRST_SUPPLY_PAGES));
+        assert_eq!(untouched.current(), Some((1 + FIRST_SUPPLY_PAGES, 160)));
+        while untouched.supply.frames > 0 {
+            untouched.take_supply();
+        }
+        assert!(untouched.replenish_supply());
+        assert_eq!(untouched.supply.start.index() + untouched.supply.frames, 100_000);
+    }
+
+    #[test]
+    fn first_metadata_comes_from_the_end_where_the_start_has_no_room() {
+        for ranges in [&[(1, 40), (1100, 100_000)], &[(CHUNK_FRAMES - 20, 3000), (4000, 100_000)]] {
+            let mut untouched = with_ranges(ranges);
+            assert!(untouched.replenish_supply());
+            assert_eq!(untouched.supply.start.index() + untouched.supply.frames, 100_000);
+            assert_eq!(untouched.current(), Some(ranges[0]));
+        }
     }
 }
