@@ -67,11 +67,12 @@ abi_structures! {
         rdx: u64, rax: u64, rcx: u64, rsp: u64, rip: u64, rflags: u64, cs: u16, gs: u16, fs: u16, ss: u16, error: u64,
         trap: u64, old_mask: u64, cr2: u64, fpu_state: u64, reserved: [u64; 8],
     }
-    /// `struct rt_sigframe` without the FPU state, which lies above it.
-    SignalFrame, 440, {
-        return_address: u64, flags: u64, link: u64, stack: AlternateStack, context: SignalContext, mask: u64,
-        info: SignalInfoWords,
+    /// `struct ucontext`.
+    UserContextWords, 304, {
+        flags: u64, link: u64, stack: AlternateStack, context: SignalContext, mask: u64,
     }
+    /// `struct rt_sigframe` without the FPU state, which lies above it.
+    SignalFrame, 440, { return_address: u64, user: UserContextWords, info: SignalInfoWords, }
     /// `struct _fpx_sw_bytes`, which sits in the software-reserved bytes of the FPU state in a signal frame.
     FpuSoftwareBytes, 48, { magic: u32, extended_size: u32, features: u64, state_size: u32, padding: [u32; 7], }
     /// `struct clone_args`.

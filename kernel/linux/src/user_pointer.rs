@@ -81,9 +81,7 @@ pub fn write_bytes(address: u64, bytes: &[u8]) -> Result<(), Errno> {
 impl<T: FromBytes + IntoBytes> UserPointer<T> {
     /// Reads the value.
     pub fn read(self) -> Result<T, Errno> {
-        let mut value = T::new_zeroed();
-        read_bytes(self.address, value.as_mut_bytes())?;
-        Ok(value)
+        user_memory::read_value(UserAddr::new(self.address)).map_err(|_| Errno::EFAULT)
     }
 
     /// Reads `count` values.

@@ -8,7 +8,10 @@
 //!
 //! The accesses are as racy as user memory is: nothing read twice is trusted to be the same.
 
+use core::mem::MaybeUninit;
 use core::ops::ControlFlow;
+
+use zerocopy::FromBytes;
 
 use crate::address::{USER_END, UserAddr};
 #[cfg(not(target_os = "none"))]
@@ -39,7 +42,8 @@ pub enum StringError {
     TooLong,
 }
 
-fn check(address: UserAddr, bytes: usize) -> Result<usize, Fault> {
+#[inline]
+pub(crate) fn check(address: UserAddr, bytes: usize) -> Result<usize, Fault> {
     let start = address.as_usize();
     match start.checked_add(bytes) {
         Some(end) if end <= USER_END => Ok(start),
@@ -67,6 +71,23 @@ pub fn read_partial(into: &mut [u8], from: UserAddr) -> Result<(), Partial> {
 #[inline]
 pub fn read(into: &mut [u8], from: UserAddr) -> Result<(), Fault> {
     Ok(read_partial(into, from)?)
+}
+
+/// Copies a value from user memory.
+///
+/// # Errors
+/// [`Fault`] when any byte is not readable.
+#[inline]
+pub fn read_value<T: FromBytes>(from: UserAddr) -> Result<T, Fault> {
+    let start = check(from, size_of::<T>())?;
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: the value is writable; the user range was checked to lie in the user half, where faults are fixed up.
+    let left = unsafe { raw::copy_in(value.as_mut_ptr().cast(), start, size_of::<T>()) };
+    if left != 0 {
+        return Err(Fault);
+    }
+    // SAFETY: all bytes have been written, and any bytes make a value of the type.
+    Ok(unsafe { value.assume_init() })
 }
 
 /// Copies to user memory, as far as it goes.

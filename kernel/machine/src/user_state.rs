@@ -6,11 +6,21 @@
 //! first use, hence no way to see another program's registers). A thread that is running has its
 //! state in the CPU, and the copy here is stale until [`UserState::save`]. Changes made here to the
 //! state of the running thread take effect at [`UserState::restore`].
+//!
+//! A signal frame gets its image straight from the CPU ([`save_to_user`]), and the CPU loads what sigreturn finds there
+//! ([`load_from_user`]): no copy in between, and the kernel's one is not concerned.
 
 #[cfg(not(target_os = "none"))]
 use crate::backend::fpu;
 #[cfg(target_os = "none")]
 use crate::backend::fpu;
+
+use crate::address::UserAddr;
+#[cfg(not(target_os = "none"))]
+use crate::backend::user_memory as raw;
+#[cfg(target_os = "none")]
+use crate::backend::user_memory as raw;
+use crate::fault::Fault;
 
 /// Bytes of the register image: legacy region (512), header (64) and the AVX halves (256). Components
 /// beyond AVX are not enabled in XCR0, so the image of every enabled component fits.
@@ -141,6 +151,28 @@ impl UserState {
     pub fn reset(&mut self) {
         *self = Self::new();
     }
+}
+
+/// Writes the registers of the running user thread, which the CPU holds, to its memory as an image of [`UserState::image_bytes`],
+/// except the 48 bytes of the legacy part that are for the use of software. May sleep. The address is aligned to 64.
+///
+/// # Errors
+/// [`Fault`] when a byte can't be written.
+pub fn save_to_user(to: UserAddr) -> Result<(), Fault> {
+    let start = crate::user_memory::check(to, fpu::image_bytes())?;
+    // SAFETY: the range lies in the user half; the components are those that are enabled.
+    if unsafe { raw::save_registers(start, fpu::components() as u32) } == 0 { Ok(()) } else { Err(Fault) }
+}
+
+/// Loads the registers of the running user thread into the CPU from an image of [`UserState::image_bytes`] in its memory. May
+/// sleep. The address is aligned to 64.
+///
+/// # Errors
+/// [`Fault`] when a byte can't be read or the CPU refuses the image; the registers are a mixture of old and new values then.
+pub fn load_from_user(from: UserAddr) -> Result<(), Fault> {
+    let start = crate::user_memory::check(from, fpu::image_bytes())?;
+    // SAFETY: the range lies in the user half; the components are those that are enabled, and the CPU checks the image itself.
+    if unsafe { raw::load_registers(start, fpu::components() as u32) } == 0 { Ok(()) } else { Err(Fault) }
 }
 
 impl Default for UserState {

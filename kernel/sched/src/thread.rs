@@ -16,11 +16,13 @@ use core::marker::PhantomData;
 use core::ops::{ControlFlow, Deref};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use machine::address::UserAddr;
 use machine::backtrace::Backtrace;
 use machine::context::KernelContext;
 use machine::cpu::{self, AtomicCpuSet, CpuId, CpuSet};
+use machine::fault::Fault;
 use machine::user::{UserContext, UserEvent, UserRegisters};
-use machine::user_state::UserState;
+use machine::user_state::{self, UserState};
 use machine::{interrupt, preempt, time};
 use memory::OutOfMemory;
 use memory::address_space::AddressSpace;
@@ -799,6 +801,23 @@ impl Current {
         let result = change(state);
         state.restore();
         Some(result)
+    }
+
+    /// Writes the thread's vector registers to its program's memory; see [`machine::user_state::save_to_user`]. While it
+    /// runs, also in the kernel, the CPU holds them.
+    ///
+    /// # Errors
+    /// [`Fault`] when the memory can't be written, and for kernel threads.
+    pub fn save_registers_to_user(&self, to: UserAddr) -> Result<(), Fault> {
+        if self.user_state.is_null() { Err(Fault) } else { user_state::save_to_user(to) }
+    }
+
+    /// Loads the thread's vector registers from its program's memory; see [`machine::user_state::load_from_user`].
+    ///
+    /// # Errors
+    /// [`Fault`] when the memory can't be read or does not hold valid registers, and for kernel threads.
+    pub fn load_registers_from_user(&self, from: UserAddr) -> Result<(), Fault> {
+        if self.user_state.is_null() { Err(Fault) } else { user_state::load_from_user(from) }
     }
 
     /// Replaces the thread's address space; the old one is dropped by the caller.

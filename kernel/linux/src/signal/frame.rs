@@ -3,22 +3,25 @@
 //! From high to low addresses: the red zone of 128 bytes (unless the handler gets another stack), the FPU state aligned to 64 bytes
 //! (an XSAVE image with `_fpx_sw_bytes` in its software-reserved bytes and FP_XSTATE_MAGIC2 after it), the `rt_sigframe`, placed
 //! so that the handler starts with its stack pointer 8 below a multiple of 16. Programs read and change all of it; sigreturn
-//! therefore takes nothing from the frame on trust: flags are masked by the machine, an FPU image is checked before it is loaded.
-
-use machine::user_state::{IMAGE_BYTES, UserState};
-use zerocopy::{FromBytes, IntoBytes};
+//! therefore takes nothing from the frame on trust: flags are masked by the machine, an FPU image is checked by the CPU that loads it.
+//!
+//! # Cost
+//! The FPU image is stored and loaded by the CPU where it lies, without a copy; what else is in the frame is copied once, and
+//! `siginfo_t` is not read back.
 
 use super::actions::{Action, ActionFlags};
 use super::information::SignalInformation;
 use super::set::{Signal, SignalSet};
-use crate::abi::{AlternateStack, FpuSoftwareBytes, SignalContext, SignalFrame};
+use crate::abi::{AlternateStack, FpuSoftwareBytes, SignalContext, SignalFrame, UserContextWords};
 use crate::errno::SysResult;
 use crate::task::Task;
-use crate::user_pointer::{UserPointer, read_bytes, write_bytes};
+use crate::user_pointer::{UserPointer, read_bytes};
+use machine::address::UserAddr;
+use machine::user_state::{IMAGE_BYTES, UserState};
 
 const RED_ZONE: u64 = 128;
 /// Where the software-reserved bytes lie in the FPU image.
-const SOFTWARE_OFFSET: usize = 464;
+const SOFTWARE_OFFSET: u64 = 464;
 const MAGIC_1: u32 = 0x4650_5853;
 const MAGIC_2: u32 = 0x4650_5845;
 const LEGACY_BYTES: usize = 512;
@@ -83,7 +86,7 @@ fn build(task: &mut Task, information: &SignalInformation, action: &Action, mask
     registers.rsp = frame_address;
     registers.rdi = information.signal.number() as u64;
     registers.rsi = frame_address + core::mem::offset_of!(SignalFrame, info) as u64;
-    registers.rdx = frame_address + core::mem::offset_of!(SignalFrame, flags) as u64;
+    registers.rdx = frame_address + core::mem::offset_of!(SignalFrame, user) as u64;
     registers.rax = 0;
     registers.rflags &= !(RFLAGS_DIRECTION | RFLAGS_RESUME | RFLAGS_TRAP);
     Some(())
@@ -107,8 +110,7 @@ fn place(task: &Task, action: &Action) -> Option<(u64, u64)> {
     action.flags.contains(ActionFlags::RESTORER).then_some((fpu, frame))
 }
 
-/// Writes the FPU image.
-#[inline(never)]
+/// Writes the FPU image: the CPU stores it where it belongs.
 fn write_fpu(address: u64) -> Option<()> {
     let bytes = UserState::image_bytes();
     let software = FpuSoftwareBytes {
@@ -118,12 +120,9 @@ fn write_fpu(address: u64) -> Option<()> {
         state_size: bytes as u32,
         padding: [0; 7],
     };
-    let mut image = [0; IMAGE_BYTES];
-    sched::current().with_user_state(|state| image[..bytes].copy_from_slice(state.image()))?;
-    let software = software.as_bytes();
-    image[SOFTWARE_OFFSET..SOFTWARE_OFFSET + software.len()].copy_from_slice(software);
-    write_bytes(address, &image[..bytes]).ok()?;
-    write_bytes(address + bytes as u64, &MAGIC_2.to_le_bytes()).ok()
+    sched::current().save_registers_to_user(UserAddr::new(address)).ok()?;
+    UserPointer::new(address + SOFTWARE_OFFSET).write(&software).ok()?;
+    UserPointer::new(address + bytes as u64).write(&MAGIC_2).ok()
 }
 
 fn fill(
@@ -137,40 +136,42 @@ fn fill(
     let fault = &task.last_fault;
     SignalFrame {
         return_address: action.restorer,
-        flags: UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS,
-        link: 0,
-        stack: task.alternate_stack,
-        context: SignalContext {
-            r8: r.r8,
-            r9: r.r9,
-            r10: r.r10,
-            r11: r.r11,
-            r12: r.r12,
-            r13: r.r13,
-            r14: r.r14,
-            r15: r.r15,
-            rdi: r.rdi,
-            rsi: r.rsi,
-            rbp: r.rbp,
-            rbx: r.rbx,
-            rdx: r.rdx,
-            rax: r.rax,
-            rcx: r.rcx,
-            rsp: r.rsp,
-            rip: r.rip,
-            rflags: r.rflags,
-            cs: machine::user::USER_CODE_SELECTOR,
-            gs: 0,
-            fs: 0,
-            ss: machine::user::USER_DATA_SELECTOR,
-            error: fault.error_code,
-            trap: fault.vector,
-            old_mask: mask.bits(),
-            cr2: fault.address,
-            fpu_state: fpu,
-            reserved: [0; 8],
+        user: UserContextWords {
+            flags: UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS,
+            link: 0,
+            stack: task.alternate_stack,
+            context: SignalContext {
+                r8: r.r8,
+                r9: r.r9,
+                r10: r.r10,
+                r11: r.r11,
+                r12: r.r12,
+                r13: r.r13,
+                r14: r.r14,
+                r15: r.r15,
+                rdi: r.rdi,
+                rsi: r.rsi,
+                rbp: r.rbp,
+                rbx: r.rbx,
+                rdx: r.rdx,
+                rax: r.rax,
+                rcx: r.rcx,
+                rsp: r.rsp,
+                rip: r.rip,
+                rflags: r.rflags,
+                cs: machine::user::USER_CODE_SELECTOR,
+                gs: 0,
+                fs: 0,
+                ss: machine::user::USER_DATA_SELECTOR,
+                error: fault.error_code,
+                trap: fault.vector,
+                old_mask: mask.bits(),
+                cr2: fault.address,
+                fpu_state: fpu,
+                reserved: [0; 8],
+            },
+            mask: mask.bits(),
         },
-        mask: mask.bits(),
         info: information.to_words(),
     }
 }
@@ -178,11 +179,10 @@ fn fill(
 /// Returns from a handler.
 #[inline(never)]
 pub fn rt_sigreturn(task: &mut Task) -> SysResult {
-    // The handler's return popped the address.
-    let address = task.user.registers.rsp.wrapping_sub(8);
-    match UserPointer::<SignalFrame>::new(address).read() {
-        Ok(frame) if restore_fpu(frame.context.fpu_state).is_some() => {
-            restore(task, &frame);
+    // The handler's return popped the address of the frame, and left the stack pointer at what comes after it.
+    match UserPointer::<UserContextWords>::new(task.user.registers.rsp).read() {
+        Ok(saved) if restore_fpu(saved.context.fpu_state).is_some() => {
+            restore(task, &saved);
             Ok(task.user.registers.rax as usize)
         }
         _ => {
@@ -192,43 +192,58 @@ pub fn rt_sigreturn(task: &mut Task) -> SysResult {
     }
 }
 
-fn restore(task: &mut Task, frame: &SignalFrame) {
-    let c = &frame.context;
+fn restore(task: &mut Task, saved: &UserContextWords) {
+    let c = &saved.context;
     let r = &mut task.user.registers;
     (r.r8, r.r9, r.r10, r.r11) = (c.r8, c.r9, c.r10, c.r11);
     (r.r12, r.r13, r.r14, r.r15) = (c.r12, c.r13, c.r14, c.r15);
     (r.rdi, r.rsi, r.rbp, r.rbx, r.rdx) = (c.rdi, c.rsi, c.rbp, c.rbx, c.rdx);
     (r.rax, r.rcx, r.rsp, r.rip, r.rflags) = (c.rax, c.rcx, c.rsp, c.rip, c.rflags);
-    task.set_blocked(SignalSet::from_bits(frame.mask).blockable());
+    task.set_blocked(SignalSet::from_bits(saved.mask).blockable());
     // As in Linux, a stack that cannot be restored is not an error.
-    let _ = super::calls::set_alternate_stack(task, &frame.stack);
+    let _ = super::calls::set_alternate_stack(task, &saved.stack);
     task.paused = None;
 }
 
 /// Loads the FPU state of a frame; `None` when it cannot be read or is not valid.
-#[inline(never)]
 fn restore_fpu(address: u64) -> Option<()> {
     if address == 0 {
-        return sched::current().with_user_state(|state| {
-            let (fs, gs) = (state.fs_base(), state.gs_base());
-            state.reset();
-            state.set_fs_base(fs);
-            state.set_gs_base(gs);
-        });
+        return reset_fpu();
     }
     if !address.is_multiple_of(64) {
         return None;
     }
-    let mut image = [0; IMAGE_BYTES];
-    read_bytes(address, &mut image[..LEGACY_BYTES]).ok()?;
-    let (software, _) = FpuSoftwareBytes::read_from_prefix(&image[SOFTWARE_OFFSET..LEGACY_BYTES]).ok()?;
+    let software = UserPointer::<FpuSoftwareBytes>::new(address + SOFTWARE_OFFSET).read().ok()?;
     let whole = UserState::image_bytes();
-    let mut magic = [0; 4];
     let extended = software.magic == MAGIC_1
         && software.state_size as usize == whole
-        && read_bytes(address + whole as u64, &mut magic).is_ok()
-        && u32::from_le_bytes(magic) == MAGIC_2;
-    let size = if extended { whole } else { LEGACY_BYTES };
-    read_bytes(address + LEGACY_BYTES as u64, &mut image[LEGACY_BYTES..size.max(LEGACY_BYTES)]).ok()?;
+        && UserPointer::<u32>::new(address + whole as u64).read().is_ok_and(|magic| magic == MAGIC_2);
+    if !extended || software.features != UserState::components() {
+        return restore_fpu_by_parts(address, if extended { whole } else { LEGACY_BYTES });
+    }
+    if sched::current().load_registers_from_user(UserAddr::new(address)).is_err() {
+        // What has been loaded so far is neither the old state nor the new one.
+        reset_fpu();
+        return None;
+    }
+    Some(())
+}
+
+/// Gives the registers the values that a program starts with.
+#[inline(never)]
+fn reset_fpu() -> Option<()> {
+    sched::current().with_user_state(|state| {
+        let (fs, gs) = (state.fs_base(), state.gs_base());
+        state.reset();
+        state.set_fs_base(fs);
+        state.set_gs_base(gs);
+    })
+}
+
+/// Loads an image that has not all of the CPU's components.
+#[inline(never)]
+fn restore_fpu_by_parts(address: u64, size: usize) -> Option<()> {
+    let mut image = [0; IMAGE_BYTES];
+    read_bytes(address, &mut image[..size]).ok()?;
     sched::current().with_user_state(|state| state.set_image(&image[..size]).ok())?
 }

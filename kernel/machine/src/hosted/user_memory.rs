@@ -92,6 +92,27 @@ pub(crate) unsafe fn copy_string(to: *mut u8, from: usize, limit: usize) -> u64 
     UNTERMINATED
 }
 
+/// There are no vector registers: what is stored is the image of fresh ones.
+///
+/// # Safety
+/// None.
+pub(crate) unsafe fn save_registers(to: usize, _components: u32) -> u64 {
+    let fresh = crate::user_state::UserState::new();
+    let image = fresh.image();
+    // SAFETY: the image is readable.
+    u64::from(unsafe { copy_out(to, image.as_ptr(), image.len()) } != 0)
+}
+
+/// Reads the image for nobody.
+///
+/// # Safety
+/// None.
+pub(crate) unsafe fn load_registers(from: usize, _components: u32) -> u64 {
+    let mut image = [0; crate::user_state::IMAGE_BYTES];
+    // SAFETY: the array is writable.
+    u64::from(unsafe { copy_in(image.as_mut_ptr(), from, image.len()) } != 0)
+}
+
 /// # Safety
 /// The address is aligned.
 pub(crate) unsafe fn load_u32(from: usize) -> u64 {

@@ -17,6 +17,8 @@ unsafe extern "C" {
     fn starling_user_copy_string(to: *mut u8, from: usize, limit: usize) -> u64;
     fn starling_user_load_u32(from: usize) -> u64;
     fn starling_user_compare_exchange_u32(at: usize, old: u32, new: u32) -> u64;
+    fn starling_user_save_registers(to: usize, components: u32) -> u64;
+    fn starling_user_load_registers(from: usize, components: u32) -> u64;
 }
 
 /// Copies from user memory; returns the number of bytes not copied.
@@ -78,6 +80,28 @@ pub(crate) unsafe fn load_u32(from: usize) -> u64 {
 pub(crate) unsafe fn compare_exchange_u32(at: usize, old: u32, new: u32) -> u64 {
     // SAFETY: forwarded; faults are fixed up.
     unsafe { starling_user_compare_exchange_u32(at, old, new) }
+}
+
+/// Stores the CPU's vector registers as an image with these components, or as a legacy one if there are none; returns 0, or
+/// 1 after a fault.
+///
+/// # Safety
+/// The image lies in the user half; the CPU has the components enabled.
+#[inline(always)]
+pub(crate) unsafe fn save_registers(to: usize, components: u32) -> u64 {
+    // SAFETY: forwarded; faults are fixed up.
+    unsafe { starling_user_save_registers(to, components) }
+}
+
+/// Loads the CPU's vector registers from an image; returns 0, or 1 when it can't be read or the CPU refuses it, which leaves a
+/// mixture in the registers.
+///
+/// # Safety
+/// As [`save_registers`].
+#[inline(always)]
+pub(crate) unsafe fn load_registers(from: usize, components: u32) -> u64 {
+    // SAFETY: forwarded; faults are fixed up.
+    unsafe { starling_user_load_registers(from, components) }
 }
 
 core::arch::global_asm!(
@@ -286,6 +310,61 @@ starling_user_compare_exchange_u32:
     mov rax, -1
     ret
 FIX_UP 1b, 2b, 3b
+
+# u64 starling_user_save_registers(rdi to, esi components): 0, 1 fault. The CPU writes neither the rest of the header nor what
+# lies in the legacy part for the use of software.
+.global starling_user_save_registers
+starling_user_save_registers:
+    ALLOW_USER
+    mov eax, esi
+    xor edx, edx
+    test eax, eax
+    jz 2f
+1:
+    mov [rdi + 512], rdx
+    mov [rdi + 520], rdx
+    mov [rdi + 528], rdx
+    mov [rdi + 536], rdx
+    mov [rdi + 544], rdx
+    mov [rdi + 552], rdx
+    mov [rdi + 560], rdx
+    mov [rdi + 568], rdx
+    xsave64 [rdi]
+    jmp 3f
+2:
+    fxsave64 [rdi]
+3:
+    FORBID_USER
+    xor eax, eax
+    ret
+4:
+    FORBID_USER
+    mov eax, 1
+    ret
+FIX_UP 1b, 3b, 4b
+
+# u64 starling_user_load_registers(rdi from, esi components): 0, 1 fault
+.global starling_user_load_registers
+starling_user_load_registers:
+    ALLOW_USER
+    mov eax, esi
+    xor edx, edx
+    test eax, eax
+    jz 2f
+1:
+    xrstor64 [rdi]
+    jmp 3f
+2:
+    fxrstor64 [rdi]
+3:
+    FORBID_USER
+    xor eax, eax
+    ret
+4:
+    FORBID_USER
+    mov eax, 1
+    ret
+FIX_UP 1b, 3b, 4b
 .popsection
 "#
 );
