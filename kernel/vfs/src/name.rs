@@ -46,23 +46,40 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Hashes a name: eight bytes a step, a multiplication each.
+/// Hashes a name: eight bytes a step, a multiplication each, of which both halves of the product count. All bits of the result depend on
+/// all of the name: tables use the lowest bits, and names often differ in a few digits only.
 #[inline]
 pub fn hash_name(name: &[u8]) -> u32 {
-    const FACTOR: u64 = 0x517c_c1b7_2722_0a95;
     let mut hash = name.len() as u64;
-    let mut chunks = name.chunks_exact(8);
-    for chunk in &mut chunks {
-        let mut word = [0; 8];
-        word.copy_from_slice(chunk);
-        hash = (hash.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(FACTOR);
+    let mut rest = name;
+    while let Some((word, behind)) = rest.split_first_chunk::<8>()
+        && !behind.is_empty()
+    {
+        hash = fold(hash ^ u64::from_le_bytes(*word));
+        rest = behind;
     }
-    let mut last = 0;
-    for &byte in chunks.remainder() {
-        last = last << 8 | u64::from(byte);
+    hash = fold(hash ^ last_word(name, rest));
+    (hash ^ hash >> 32) as u32
+}
+
+/// Both halves of the product with a number whose bits look random.
+#[inline(always)]
+const fn fold(word: u64) -> u64 {
+    const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;
+    let product = word as u128 * FACTOR;
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// The last bytes of a name, `rest` of which have not been hashed yet. Some that have been may come again: the length says how many.
+#[inline(always)]
+fn last_word(name: &[u8], rest: &[u8]) -> u64 {
+    if let Some(word) = name.last_chunk::<8>() {
+        u64::from_le_bytes(*word)
+    } else if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
+        u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32
+    } else {
+        rest.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))
     }
-    hash = (hash.rotate_left(5) ^ last).wrapping_mul(FACTOR);
-    (hash >> 32) as u32
 }
 
 #[cfg(test)]
@@ -82,6 +99,17 @@ mod tests {
             seen.insert(hash_name(format!("file{number}").as_bytes()));
         }
         assert!(seen.len() > 9_990);
+        for bits in [0, 8, 19] {
+            let mut buckets = [0; 1 << 13];
+            for number in 0..10_000 {
+                buckets[(hash_name(format!("file-{number}").as_bytes()) >> bits) as usize % (1 << 13)] += 1;
+            }
+            assert!(
+                buckets.iter().max() < Some(&12),
+                "{:?} names share 13 bits from {bits} on",
+                buckets.iter().max()
+            );
+        }
         assert_ne!(hash_name(b"a"), hash_name(b"a\0"));
     }
 }

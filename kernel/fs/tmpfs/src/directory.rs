@@ -20,6 +20,12 @@ use crate::node::TmpNode;
 /// Gaps that a list may have before it is worth closing up.
 const GAPS_MIN: usize = 32;
 
+/// A name's hash as the table wants it: it takes the group from the lowest bits and a mark of each entry from the highest.
+#[inline(always)]
+fn spread(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
+}
+
 struct Slot {
     cookie: u64,
     entry: Option<(Name, Arc<Inode>)>,
@@ -56,7 +62,7 @@ impl Names {
 
     fn cookie_of(&self, name: &[u8]) -> Option<u64> {
         let hash = hash_name(name);
-        let found = self.by_name.find(u64::from(hash), |&(entry_hash, cookie)| {
+        let found = self.by_name.find(spread(hash), |&(entry_hash, cookie)| {
             entry_hash == hash
                 && self.slot_of(cookie).is_some_and(|index| {
                     self.slots[index].entry.as_ref().is_some_and(|(known, _)| known.as_bytes() == name)
@@ -74,7 +80,7 @@ impl Names {
     pub(crate) fn reserve(&mut self) -> Result<()> {
         allocation::reserve(&mut self.slots, 1)?;
         allocation::fail_point()?;
-        self.by_name.try_reserve(1, |&(hash, _)| u64::from(hash)).map_err(|_| Error::OutOfMemory)
+        self.by_name.try_reserve(1, |&(hash, _)| spread(hash)).map_err(|_| Error::OutOfMemory)
     }
 
     /// Adds a name that is not there; room was reserved.
@@ -84,7 +90,7 @@ impl Names {
         self.next_cookie += 1;
         let hash = hash_name(name.as_bytes());
         self.slots.push(Slot { cookie, entry: Some((name, inode)) });
-        self.by_name.insert_unique(u64::from(hash), (hash, cookie), |&(hash, _)| u64::from(hash));
+        self.by_name.insert_unique(spread(hash), (hash, cookie), |&(hash, _)| spread(hash));
     }
 
     /// Takes a name out.
@@ -92,7 +98,7 @@ impl Names {
         let cookie = self.cookie_of(name)?;
         let hash = hash_name(name);
         let same = |&(_, other): &(u32, u64)| other == cookie;
-        self.by_name.find_entry(u64::from(hash), same).ok()?.remove();
+        self.by_name.find_entry(spread(hash), same).ok()?.remove();
         let index = self.slot_of(cookie)?;
         let (_, inode) = self.slots[index].entry.take()?;
         self.gaps += 1;
