@@ -140,6 +140,12 @@ impl EntryCell {
         }
     }
 
+    /// Clears these bits and leaves the others, which the hardware may set meanwhile, as they are.
+    #[inline(always)]
+    pub fn remove(&self, flags: EntryFlags) {
+        self.0.fetch_and(!flags.bits(), Ordering::AcqRel);
+    }
+
     /// Replaces the value by a function of it; returns the former value if the function had one to offer.
     #[inline]
     pub fn update(&self, mut change: impl FnMut(Entry) -> Option<Entry>) -> Option<Entry> {

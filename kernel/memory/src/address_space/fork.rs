@@ -7,13 +7,13 @@
 //! of anonymous memory are shared instead of being copied: see `shared_tables`.
 
 use super::account;
-use super::entry::{PRIVATE, borrow_frame};
+use super::entry::PRIVATE;
 use super::error::MapError;
 use super::request::MapBacking;
 use super::space::{AddressSpace, Layout};
+use crate::frame::Frame;
 use crate::region::{Region, RegionFlags};
 use alloc::sync::Arc;
-use core::mem::ManuallyDrop;
 use core::ops::{ControlFlow, Range};
 use core::sync::atomic::Ordering;
 use machine::address::PAGE_SIZE;
@@ -104,33 +104,31 @@ impl AddressSpace {
                         Err(error) => ControlFlow::Break(error.into()),
                     };
                 }
-                let base = leaf.base;
-                let mut target = None;
-                for (number, cell) in leaf.cells.iter().enumerate() {
+                let Some(first) = leaf.cells.iter().position(|cell| cell.load().contains(PRIVATE)) else {
+                    return ControlFlow::Continue(());
+                };
+                let tables = &*child.tables;
+                let Ok(table) = tables.tree().leaf_or_create(leaf.base, tables) else {
+                    return ControlFlow::Break(MapError::OutOfMemory);
+                };
+                let slot = (leaf.base as usize / PAGE_SIZE) % table.len();
+                let mut copied = 0;
+                // A piece of a leaf table ends with the table, so the two are equally long.
+                for (cell, copy) in leaf.cells.iter().zip(&table[slot..]).skip(first) {
                     let entry = cell.load();
                     if !entry.contains(PRIVATE) {
                         continue;
                     }
-                    let table = match target {
-                        Some(table) => table,
-                        None => {
-                            let tables = &*child.tables;
-                            let Ok(table) = tables.tree().leaf_or_create(base, tables) else {
-                                return ControlFlow::Break(MapError::OutOfMemory);
-                            };
-                            *target.insert(table)
-                        }
-                    };
                     if entry.contains(EntryFlags::WRITABLE) {
-                        cell.update(|entry| Some(entry.without(EntryFlags::WRITABLE)));
+                        cell.remove(EntryFlags::WRITABLE);
                         sharing.protected = true;
                     }
                     // One more reference for the child's entry. While `copying` is set nobody replaces a private page.
-                    let _ = ManuallyDrop::new((*borrow_frame(entry)).clone());
-                    let slot = (base as usize / PAGE_SIZE + number) % table.len();
-                    table[slot].store(entry.without(EntryFlags::WRITABLE));
-                    sharing.private_pages += 1;
+                    Frame::share_physical(entry.physical());
+                    copy.store(entry.without(EntryFlags::WRITABLE));
+                    copied += 1;
                 }
+                sharing.private_pages += copied;
                 ControlFlow::Continue(())
             })
         };

@@ -239,8 +239,18 @@ impl Frame {
     /// The address came from `into_physical` (or a clone's), and is turned back only once.
     #[inline]
     pub unsafe fn from_physical(address: PhysAddr) -> Self {
-        let frame = FrameNumber::containing(address).expect("the address was a frame's");
-        Self::of_allocated(frame)
+        // SAFETY: the address came from a frame, and frame 0 is not managed.
+        Self(unsafe { NonZeroU32::new_unchecked(FrameNumber::of_allocated(address).index()) })
+    }
+
+    /// One more reference to the frame at this address, which [`Frame::from_physical`] turns into a handle later: for entries that
+    /// are copied by the thousand. One atomic operation.
+    ///
+    /// # Safety
+    /// The address came from `into_physical` (or a clone's), and that reference stays meanwhile.
+    #[inline(always)]
+    pub unsafe fn share_physical(address: PhysAddr) {
+        count_reference(FrameNumber::of_allocated(address));
     }
 
     /// One more handle of the frame at this address, if it is allocated and has holders: for lookups that hold no
@@ -257,13 +267,19 @@ impl Frame {
     }
 }
 
+/// Counts one more reference to a frame of which the caller has one.
+#[inline(always)]
+fn count_reference(frame: FrameNumber) {
+    let former = metadata(frame).references.fetch_add(1, Relaxed);
+    debug_assert!(former > 0, "a reference keeps its frame alive");
+    // Each page-table entry costs 8 bytes, so 2^31 references would take 16 GiB of page tables to the same frame.
+    assert!(former < u32::MAX / 2, "too many references to one frame");
+}
+
 impl Clone for Frame {
     #[inline]
     fn clone(&self) -> Self {
-        let former = metadata(self.number()).references.fetch_add(1, Relaxed);
-        debug_assert!(former > 0, "a handle keeps its frame alive");
-        // Each page-table entry costs 8 bytes, so 2^31 references would take 16 GiB of page tables to the same frame.
-        assert!(former < u32::MAX / 2, "too many references to one frame");
+        count_reference(self.number());
         Self(self.0)
     }
 }

@@ -31,6 +31,15 @@ impl FrameNumber {
         (number < u64::from(MAX_FRAMES)).then_some(Self(number as u32))
     }
 
+    /// The frame at an address that was an allocated frame's: known to be managed.
+    #[inline(always)]
+    pub(crate) fn of_allocated(address: PhysAddr) -> Self {
+        let number = address.as_u64() >> PAGE_SHIFT;
+        debug_assert!((1..u64::from(MAX_FRAMES)).contains(&number), "the address was a frame's");
+        Self(number as u32)
+    }
+
+    #[inline(always)]
     pub(crate) const fn index(self) -> u32 {
         self.0
     }
