@@ -1,6 +1,13 @@
 //! poll(2) and ppoll(2).
 //!
-//! Up to `INLINE` descriptors are polled without an allocation.
+//! # Two looks
+//! The first look asks each file what is ready and leaves nothing behind: no list of requests, no entry in the files' lists of
+//! watchers. Only if nothing is ready and time is left, the requests are collected (up to `INLINE` without an allocation) and
+//! [`vfs::poll::poll`] watches the files, looks again and waits.
+//!
+//! # Cost
+//! With n descriptors of which one is ready: n descriptor lookups and n calls of `poll`; no allocation, no list lock. The
+//! program's array is read `CHUNK` entries at a time, and written only where the answer differs from what is there.
 
 use alloc::sync::Arc;
 
@@ -15,7 +22,7 @@ use crate::errno::{Errno, SysResult};
 use crate::process::limits::Resource;
 use crate::signal::set::SignalSet;
 use crate::task::{Pause, Task};
-use crate::user_pointer::UserPointer;
+use crate::user_pointer::{UserPointer, read_bytes};
 
 /// Descriptors that need no allocation.
 const INLINE: usize = 4;
@@ -28,6 +35,9 @@ struct PollWords {
     events: u16,
     ready: u16,
 }
+
+/// Entries of the program's array that are read at once.
+const CHUNK: usize = 8;
 
 /// The requests of one call.
 pub(super) type Requests = SmallVec<[PollRequest; INLINE]>;
@@ -70,6 +80,16 @@ impl Task {
         PollRequest { file, events, ready }
     }
 
+    /// What is ready now of what a descriptor's file is asked for.
+    ///
+    /// # Errors
+    /// EBADF when it is not open.
+    #[inline]
+    pub(super) fn look(&self, descriptor: i32, events: PollEvents) -> Result<PollEvents, Errno> {
+        let file = self.files.get_usable(descriptor_number(descriptor)?)?;
+        Ok(file.poll(None) & (events | PollEvents::ALWAYS))
+    }
+
     /// The thread's poll state, made on first use.
     pub(super) fn poll_waiter(&mut self) -> Result<Arc<PollWaiter>, Errno> {
         if let Some(waiter) = &self.poll_waiter {
@@ -81,10 +101,59 @@ impl Task {
     }
 }
 
+/// The first look at a program's list: how many entries have an answer, which is stored in them.
+#[inline(never)]
+fn look_at_list(task: &Task, list: u64, count: u32) -> Result<usize, vfs::Error> {
+    let mut found = 0;
+    let mut next = 0;
+    while next < count as usize {
+        let length = CHUNK.min(count as usize - next);
+        let pointer = UserPointer::<PollWords>::new(list).add(next);
+        let mut chunk = [PollWords { descriptor: -1, events: 0, ready: 0 }; CHUNK];
+        read_bytes(pointer.address(), chunk[..length].as_mut_bytes()).map_err(bad_address)?;
+        for (at, words) in chunk[..length].iter().enumerate() {
+            let ready = match words.descriptor {
+                ..0 => PollEvents::empty(),
+                descriptor => task
+                    .look(descriptor, PollEvents::from_bits_truncate(words.events.into()))
+                    .unwrap_or(PollEvents::INVALID),
+            };
+            found += usize::from(!ready.is_empty());
+            if ready.bits() as u16 != words.ready {
+                write_ready(pointer.add(at), ready)?;
+            }
+        }
+        next += length;
+    }
+    Ok(found)
+}
+
+fn bad_address(_: Errno) -> vfs::Error {
+    vfs::Error::BadAddress
+}
+
+fn write_ready(entry: UserPointer<PollWords>, ready: PollEvents) -> Result<(), vfs::Error> {
+    let field = entry.address().wrapping_add(core::mem::offset_of!(PollWords, ready) as u64);
+    UserPointer::<u16>::new(field).write(&(ready.bits() as u16)).map_err(bad_address)
+}
+
 #[inline(never)]
 fn poll_list(task: &mut Task, list: u64, count: u32, deadline_ns: Option<u64>) -> Result<usize, vfs::Error> {
+    let found = look_at_list(task, list, count)?;
+    if found > 0 || deadline_ns == Some(0) {
+        return Ok(found);
+    }
+    wait_for_list(task, list, count, deadline_ns)
+}
+
+#[inline(never)]
+fn wait_for_list(
+    task: &mut Task,
+    list: u64,
+    count: u32,
+    deadline_ns: Option<u64>,
+) -> Result<usize, vfs::Error> {
     let pointer = UserPointer::<PollWords>::new(list);
-    let bad_address = |_: Errno| vfs::Error::BadAddress;
     let waiter = task.poll_waiter().map_err(|_| vfs::Error::OutOfMemory)?;
     let mut requests = requests(count as usize).map_err(|_| vfs::Error::OutOfMemory)?;
     for at in 0..count as usize {
@@ -94,8 +163,7 @@ fn poll_list(task: &mut Task, list: u64, count: u32, deadline_ns: Option<u64>) -
     }
     let found = vfs::poll::poll(&waiter, &mut requests, deadline_ns)?;
     for (at, request) in requests.iter().enumerate() {
-        let field = pointer.add(at).address() + 6;
-        UserPointer::<u16>::new(field).write(&(request.ready.bits() as u16)).map_err(bad_address)?;
+        write_ready(pointer.add(at), request.ready)?;
     }
     Ok(found)
 }
