@@ -47,8 +47,6 @@ use hosted as backend;
 #[cfg(target_os = "none")]
 use mapped as backend;
 
-#[cfg(target_os = "none")]
-pub use backend::set_park_hooks;
 pub use backend::{
     KernelStack, admit, admit_start_up_stack, back_whole_window, expect_overflow, forget_own_depth,
     free_unused, last_report, left, left_start_up_stack, own_depth, own_window, refill, refill_if_wanted,
@@ -56,6 +54,8 @@ pub use backend::{
     write_own_trace,
 };
 pub(crate) use backend::{prepare, totals, write_windows};
+#[cfg(target_os = "none")]
+pub use backend::{set_measured_share, set_park_hooks};
 pub use exercise::{End, Exercise, bytes_in_use, exercise, exercise_poked, touch_guard};
 #[cfg(target_os = "none")]
 pub use exercise::{interrupt_at_edge, touch_beneath};

@@ -54,7 +54,7 @@ pub(crate) struct StackCounters {
     pub(crate) cache_misses: AtomicU64,
     /// Overflows.
     pub(crate) overflows: AtomicU64,
-    /// Threads that ended, by how deep their stack ever was.
+    /// Threads that ended and were measured, by how deep their stack ever was.
     pub(crate) depths: [AtomicU64; DEPTHS],
 }
 
@@ -76,6 +76,8 @@ pub(crate) struct CpuStacks {
     /// Whether a refill of the reserve has been asked for.
     pub(crate) refill_wanted: AtomicBool,
     pub(crate) counters: StackCounters,
+    /// New threads until one is measured.
+    pub(crate) until_measured: AtomicU32,
     trace: [TraceEntry; TRACE_CAPACITY],
     trace_length: AtomicU32,
 }
@@ -105,6 +107,7 @@ impl CpuStacks {
                 overflows: AtomicU64::new(0),
                 depths: [const { AtomicU64::new(0) }; DEPTHS],
             },
+            until_measured: AtomicU32::new(0),
             trace: [const { TraceEntry { address: AtomicU64::new(0), entry: AtomicU64::new(0) } };
                 TRACE_CAPACITY],
             trace_length: AtomicU32::new(0),

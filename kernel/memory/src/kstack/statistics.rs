@@ -41,7 +41,7 @@ pub struct Totals {
     pub slots: u64,
     /// Threads parked in a growth fault until there were frames.
     pub parked: u64,
-    /// Threads that ended, by how deep their stack ever was: up to 1, 2, 4, 8, 16, 32, 64 KiB, more.
+    /// Threads that ended and were measured (one in sixteen), by how deep their stack ever was: up to 1, 2, 4, 8, 16, 32, 64 KiB, more.
     pub depths: [u64; DEPTHS],
     /// Threads that live, likewise, but known by pages only.
     pub live_depths: [u64; DEPTHS],

@@ -41,6 +41,8 @@ pub(crate) const PINNED_REALTIME: u32 = 8;
 pub(crate) const PINNED_LOCKED: u32 = 16;
 /// Flag: an overflow of this stack is a test's, whose report goes to the test rather than to the console.
 pub(crate) const EXPECTED: u32 = 32;
+/// Flag: how deep the thread used its stack is measured when it ends.
+pub(crate) const MEASURED: u32 = 64;
 /// The flags each of which keeps all pages.
 pub(crate) const ANY_PIN: u32 = PINNED | PINNED_REALTIME | PINNED_LOCKED;
 

@@ -23,7 +23,7 @@ use super::per_cpu::CpuStacks;
 use crate::frame::{Purpose, Urgency, Zeroed, allocate};
 use crate::{kernel_map, reclaim};
 
-pub use depth::{forget_own as forget_own_depth, own as own_depth};
+pub use depth::{forget_own as forget_own_depth, own as own_depth, set_measured_share};
 pub(crate) use grow::lowest_mapped;
 pub use grow::{own_window, set_refill_request};
 pub use overflow::{expect_overflow, last_report, set_kill_hook, set_name_hook};

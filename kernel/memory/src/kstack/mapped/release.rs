@@ -139,11 +139,12 @@ fn finish_release(slot: u32) {
     let window = known.window(slot);
     let reusable = known.mapped.load(Relaxed) == super::initial_pages(window.pages, false)
         && window.pages == super::super::parameters().pages;
-    let bytes = depth::take(&window);
+    let bytes = known.has_flag(descriptor::MEASURED).then(|| depth::of_ended(&window));
     let kept = local(|memory| {
         let stacks = &memory.stacks;
-        let depth = super::super::per_cpu::depth_index(bytes);
-        bump(&stacks.counters.depths[depth], 1);
+        if let Some(bytes) = bytes {
+            bump(&stacks.counters.depths[super::super::per_cpu::depth_index(bytes)], 1);
+        }
         stacks.counters.stacks.store(stacks.counters.stacks.load(Relaxed) - 1, Relaxed);
         let keep = reusable && !stacks.cache.is_full();
         if keep {

@@ -72,8 +72,14 @@ fn fetch(urgency: Urgency) -> Option<FrameNumber> {
 
 /// Brings this CPU's reserve to at least `goal` frames; returns how many are missing. Preemption is off. For a thread that
 /// frees memory this may use all there is, and the stash; others leave it to those.
+#[inline]
 pub(crate) fn fill_to(goal: u32, urgency: Urgency) -> u32 {
     let goal = goal.min(RESERVE_CAPACITY as u32);
+    if local(|cpu| cpu.stacks.reserve.len()) as u32 >= goal { 0 } else { fetch_up_to(goal, urgency) }
+}
+
+#[inline(never)]
+fn fetch_up_to(goal: u32, urgency: Urgency) -> u32 {
     loop {
         let present = local(|cpu| cpu.stacks.reserve.len()) as u32;
         if present >= goal {

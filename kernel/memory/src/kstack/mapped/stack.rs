@@ -10,8 +10,8 @@ use super::super::CONTROL_BLOCK_BYTES_MAX;
 use super::super::PinReason;
 use super::super::geometry::{MAX_PAGES, Window, slot_order};
 use super::super::parameters::{Mode, mode, parameters};
-use super::descriptor::{self, Descriptor, PINNED, PINNED_LOCKED, PINNED_REALTIME};
-use super::{release, reserve, slots};
+use super::descriptor::{self, Descriptor, MEASURED, PINNED, PINNED_LOCKED, PINNED_REALTIME};
+use super::{depth, release, reserve, slots};
 use crate::OutOfMemory;
 use crate::frame::allocate::may_wait;
 use crate::frame::per_cpu::bump;
@@ -70,11 +70,16 @@ impl KernelStack {
         reserve::note_window(if pinned || mode() == Mode::Fixed { 1 } else { pages });
         let known = stack.descriptor();
         known.set_in_use();
-        local(|memory| {
+        let measured = local(|memory| {
             let stacks = &memory.stacks.counters.stacks;
             stacks.store(stacks.load(Relaxed) + 1, Relaxed);
+            depth::is_next_measured(&memory.stacks)
         });
         stack.back_down_to_initial(initial_pages(pages, pinned))?;
+        if measured {
+            depth::prepare(&stack.window());
+            known.flags.fetch_or(MEASURED, Relaxed);
+        }
         if pinned {
             known.flags.fetch_or(PINNED, Relaxed);
         }
