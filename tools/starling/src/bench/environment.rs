@@ -34,7 +34,9 @@ impl Environment {
         let git = |arguments: &[&str]| {
             said(Command::new("git").current_dir(repository.root()).args(arguments)).unwrap_or_default()
         };
-        let changed = !git(&["status", "--porcelain", "--untracked-files=no"]).is_empty();
+        let changed =
+            !git(&["status", "--porcelain", "--untracked-files=no", "--", ":!docs", ":!user/bench/*.txt"])
+                .is_empty();
         let mark = if changed { "+" } else { "" };
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Ok(Self {

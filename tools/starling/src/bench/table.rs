@@ -31,10 +31,8 @@ pub(super) fn markdown(figures: &Figures) -> String {
     for suite in figures.suites() {
         let rows = rows(figures, suite);
         for (number, row) in rows.iter().enumerate() {
-            let cells: Vec<String> = row
-                .iter()
-                .map(|cell| cell.replace('|', "\\|").replace('_', "\\_").replace('~', "\\~"))
-                .collect();
+            let cells: Vec<String> =
+                row.iter().map(|cell| cell.replace('|', "\\|").replace('~', "\\~")).collect();
             let _ = writeln!(out, "| {} |", cells.join(" | "));
             if number == 0 {
                 let _ = writeln!(out, "|---|---{}|", "|---:".repeat(row.len() - 2));

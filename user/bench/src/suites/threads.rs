@@ -1,5 +1,6 @@
 //! `threads`: what a sleeping thread and a sleeping process cost in memory, and how long many of them take to start.
 
+use std::fs;
 use std::io;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
@@ -27,7 +28,16 @@ fn kernel_bytes() -> io::Result<f64> {
     Ok(-1024.0 * kib)
 }
 
+/// Lets the machine have so many threads: Linux sets its limit by the memory, below ours for a gibibyte. Where there is no such setting, there is no
+/// such limit.
+fn allow_threads() {
+    for setting in ["/proc/sys/kernel/threads-max", "/proc/sys/vm/max_map_count"] {
+        let _ = fs::write(setting, "100000");
+    }
+}
+
 fn sleeping_threads() -> io::Result<()> {
+    allow_threads();
     let before = kernel_bytes()?;
     // How many threads run, and whether they may end.
     let state = Mutex::new((0, false));
@@ -35,7 +45,7 @@ fn sleeping_threads() -> io::Result<()> {
     std::thread::scope(|scope| {
         let start = Instant::now();
         for _ in 0..THREADS {
-            std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || {
+            let spawned = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || {
                 let mut now = state.lock().unwrap_or_else(PoisonError::into_inner);
                 now.0 += 1;
                 if now.0 == THREADS {
@@ -44,7 +54,13 @@ fn sleeping_threads() -> io::Result<()> {
                 while !now.1 {
                     now = changed.wait(now).unwrap_or_else(PoisonError::into_inner);
                 }
-            })?;
+            });
+            if let Err(error) = spawned {
+                // The scope waits for those that are there.
+                state.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
+                changed.notify_all();
+                return Err(error);
+            }
         }
         let mut now = state.lock().unwrap_or_else(PoisonError::into_inner);
         while now.0 < THREADS {
