@@ -81,10 +81,40 @@ int main(void)
     int status = -1;
     waitpid(other, &status, 0);
     EXPECT(status == 0, "an ordinary user: %x", status);
+    /* Polls: at the end nothing, then the next line, wherever it comes from, also to those who wait already. */
+    struct pollfd both[2] = { { .fd = log, .events = POLLIN }, { .fd = kmsg, .events = POLLIN } };
+    int set = epoll_create1(0);
+    struct epoll_event event = { .events = EPOLLIN | EPOLLET }, found;
+    EXPECT(epoll_ctl(set, EPOLL_CTL_ADD, log, &event) == 0, "%s", strerror(errno));
+    for (int round = 0; round < 50; round++) {
+        lseek(log, 0, SEEK_END);
+        while (poll(both + 1, 1, 0) > 0)
+            read(kmsg, text, sizeof text);
+        EXPECT(poll(both, 2, 0) == 0, "something at the end: %x %x", both[0].revents, both[1].revents);
+        while (epoll_wait(set, &found, 1, 0) > 0)
+            ;
+        writer = CHILD({
+            if (round % 3)
+                usleep(round * 500);
+            write(log, "the polled line", 15);
+        });
+        EXPECT(epoll_wait(set, &found, 1, 60000) == 1, "epoll does not hear of a line");
+        EXPECT(poll(both, 2, 60000) > 0, "nobody hears of a line");
+        while (both[1].revents == 0)
+            poll(both, 2, 60000);
+        EXPECT(both[0].revents == POLLIN && both[1].revents == POLLIN, "%x %x", both[0].revents, both[1].revents);
+        waitpid(writer, NULL, 0);
+    }
+    EXPECT(read(log, text, sizeof text) > 0, "%s", strerror(errno));
+    int write_only = open("/dev/kmsg", O_WRONLY);
+    struct pollfd writing = { .fd = write_only, .events = POLLOUT };
+    EXPECT(poll(&writing, 1, 0) == 1 && writing.revents == POLLERR, "%x", writing.revents);
+    close(write_only);
     /* Far more lines than there is room for: the reader is told once, and goes on. */
     lseek(log, 0, SEEK_SET);
     for (int line = 0; line < 3000; line++)
         write(log, "one of very many lines that fill the log", 40);
+    EXPECT(poll(both, 1, 0) == 1 && both[0].revents == (POLLIN | POLLERR), "%x", both[0].revents);
     EXPECT(read(log, text, sizeof text) == -1 && errno == EPIPE, "lost lines");
     EXPECT(read(log, text, sizeof text) > 0, "%s", strerror(errno));
     return verdict_failed;

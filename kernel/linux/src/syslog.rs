@@ -11,7 +11,7 @@ use memory::buffer::Sink;
 use sync::SpinLock;
 use vfs::generated::{File, Node};
 use vfs::text::Text;
-use vfs::{Capabilities, FileFeatures, FileOperations, Inode, OpenFile, OpenFlags};
+use vfs::{Capabilities, FileFeatures, FileOperations, Inode, OpenFile, OpenFlags, PollEvents, PollTable};
 
 use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult};
@@ -199,7 +199,12 @@ impl File for Messages {
 
 impl FileOperations for Messages {
     fn features(&self) -> FileFeatures {
-        FileFeatures::empty()
+        FileFeatures::POLLABLE
+    }
+
+    fn poll(&self, _file: &OpenFile, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        let unread = *UNREAD.lock();
+        if devfs::poll_message(&unread, table) { PollEvents::INPUT } else { PollEvents::empty() }
     }
 
     fn read(&self, file: &OpenFile, _position: &mut u64, sink: &mut Sink<'_>) -> vfs::Result<usize> {

@@ -10,6 +10,7 @@
 //! another one (a panic, a non-maskable interrupt), so nobody waits for ever: who does not get the flag loses the line here; it
 //! is still on the console.
 
+use crate::hook::Hook;
 use core::cell::UnsafeCell;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -154,6 +155,14 @@ impl Write for Appender<'_> {
     }
 }
 
+static LISTENER: Hook = Hook::new();
+
+/// Sets what is called after each new record, in whatever context it was logged: under any lock, with interrupts off, in a
+/// non-maskable interrupt.
+pub fn set_listener(listener: fn()) {
+    LISTENER.set(listener);
+}
+
 /// Adds a record.
 pub fn append(priority: u8, time_us: u64, text: fmt::Arguments<'_>) {
     with(|contents| {
@@ -169,6 +178,7 @@ pub fn append(priority: u8, time_us: u64, text: fmt::Arguments<'_>) {
         contents.end += (HEAD_BYTES + length) as u64;
         contents.next_sequence += 1;
     });
+    LISTENER.call();
 }
 
 /// The oldest record.

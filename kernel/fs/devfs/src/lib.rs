@@ -19,10 +19,11 @@ pub mod nodes;
 
 pub use file_system::DeviceTree;
 pub use memory_devices::RandomSource;
-pub use messages::wait_for_message;
+pub use messages::{poll_message, wait_for_message};
 
 /// Registers the memory devices, their nodes and the file system type. Once, at start-up.
 pub fn register(random: RandomSource) {
     memory_devices::register(random);
+    messages::listen();
     vfs::superblock::register_file_system(&file_system::DEVICE_TREE);
 }

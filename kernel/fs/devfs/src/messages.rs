@@ -1,38 +1,73 @@
 //! `/dev/kmsg`: the kernel log, a record at a time.
 //!
 //! Each open file has its own place in the log. A read gives one record, `priority,number,microseconds,-;text`, and waits for
-//! the next one at the end. Lines may be logged where nobody can be woken (with interrupts off, under any lock), so who
-//! waits looks for new ones a few times a second.
+//! the next one at the end.
+//!
+//! # Waking up
+//! Lines may be logged where nobody can be woken: with interrupts off, under any lock. So the log only raises a softirq, which
+//! wakes who waits, and does that only when somebody has said since the last time that he looks (`AWAITED`). Who waits says so
+//! and then looks at the log; the log gets its record and then looks at the flag: one of them sees the other.
 
 use alloc::vec::Vec;
 use core::fmt::Write;
+use core::sync::atomic::{AtomicBool, Ordering, fence};
 
 use machine::log_ring::{self, Cursor};
 use memory::buffer::{Sink, Source};
-use sched::{WaitError, WaitQueue};
+use sched::WaitQueue;
+use sched::softirq::{self, Softirq};
 use sync::SpinLock;
 use vfs::file::{FileFeatures, FileOperations, OpenFile, SeekFrom};
-use vfs::{Error, Result, allocation};
+use vfs::{Error, PollEvents, PollList, PollTable, Result, allocation};
 
-/// How often a waiting reader looks.
-const LOOK_NS: u64 = 100_000_000;
 /// Facility and level of a line that says nothing of its own: a program's warning.
 const DEFAULT_PRIORITY: u8 = 1 << 3 | 4;
+
+/// Whether somebody waits for the next record.
+static AWAITED: AtomicBool = AtomicBool::new(false);
+static READERS: WaitQueue = WaitQueue::new();
+static POLLERS: PollList = PollList::new();
+
+/// Lets new records wake those who wait for them. Once, at start-up.
+pub(crate) fn listen() {
+    softirq::register(Softirq::High, || {
+        READERS.wake_all();
+        POLLERS.notify(PollEvents::INPUT);
+    });
+    log_ring::set_listener(|| {
+        // The record is there before the look at the flag; pairs with the fence in `is_there`.
+        fence(Ordering::SeqCst);
+        if AWAITED.load(Ordering::Relaxed) && AWAITED.swap(false, Ordering::Relaxed) {
+            softirq::raise(Softirq::High);
+        }
+    });
+}
+
+/// Whether there is a record at or after the cursor; if not, the next one wakes those who wait.
+fn is_there(cursor: &Cursor) -> bool {
+    if log_ring::has(cursor) {
+        return true;
+    }
+    AWAITED.store(true, Ordering::Relaxed);
+    // The flag is set before the second look; pairs with the fence in the listener.
+    fence(Ordering::SeqCst);
+    log_ring::has(cursor)
+}
 
 /// Waits until there is a record at or after the cursor.
 ///
 /// # Errors
 /// `EINTR`.
 pub fn wait_for_message(cursor: &Cursor) -> Result<()> {
-    static NOBODY_WAKES: WaitQueue = WaitQueue::new();
-    while !log_ring::has(cursor) {
-        let deadline_ns = machine::time::now_ns() + LOOK_NS;
-        let waited = NOBODY_WAKES.wait_interruptible_deadline(|| log_ring::has(cursor), Some(deadline_ns));
-        if waited == Err(WaitError::Interrupted) {
-            return Err(Error::Interrupted);
-        }
+    READERS.wait_interruptible(|| is_there(cursor)).map_err(|_| Error::Interrupted)
+}
+
+/// Whether there is a record at or after the cursor; who polls is told when the next one comes.
+pub fn poll_message(cursor: &Cursor, table: Option<&mut PollTable<'_>>) -> bool {
+    if let Some(table) = table {
+        table.register(&POLLERS);
     }
-    Ok(())
+    is_there(cursor)
 }
 
 /// An open `/dev/kmsg`.
@@ -70,7 +105,22 @@ fn split_priority(line: &str) -> (u8, &str) {
 
 impl FileOperations for Messages {
     fn features(&self) -> FileFeatures {
-        FileFeatures::SEEKABLE
+        FileFeatures::SEEKABLE | FileFeatures::POLLABLE
+    }
+
+    fn poll(&self, file: &OpenFile, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        if !file.flags().readable() {
+            return PollEvents::ERROR;
+        }
+        let cursor = *self.cursor.lock();
+        if !poll_message(&cursor, table) {
+            PollEvents::empty()
+        } else if log_ring::first().sequence() > cursor.sequence() {
+            // Lines were lost, as the next read will say.
+            PollEvents::INPUT | PollEvents::ERROR | PollEvents::PRIORITY
+        } else {
+            PollEvents::INPUT
+        }
     }
 
     fn read(&self, file: &OpenFile, _position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {

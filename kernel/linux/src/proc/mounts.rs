@@ -1,10 +1,19 @@
 //! `mounts`, `mountinfo` and `mountstats`.
+//!
+//! An open `mounts` or `mountinfo` can be polled: it has an error and something exceptional when mounts have changed since it was
+//! opened or last polled (proc(5)).
 
+use alloc::sync::Arc;
 use core::fmt::Write;
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use vfs::mount::{MountDescription, Propagation};
+use memory::buffer::Sink;
+use vfs::generated::{File, GeneratedFile};
+use vfs::mount::{MountDescription, MountNamespace, Propagation};
 use vfs::text::Text;
-use vfs::{Error, MountFlags, Result};
+use vfs::{
+    Error, FileFeatures, FileOperations, MountFlags, OpenFile, PollEvents, PollTable, Result, SeekFrom,
+};
 
 use super::process::Subject;
 
@@ -33,6 +42,53 @@ fn write_flags(flags: MountFlags, read_only: bool, out: &mut dyn Write) {
     ] {
         if flags.contains(flag) {
             let _ = out.write_str(name);
+        }
+    }
+}
+
+fn namespace_of(subject: &Subject) -> Result<Arc<MountNamespace>> {
+    Ok(subject.thread()?.file_system().ok_or(Error::NotFound)?.places().namespace.clone())
+}
+
+/// An open list of mounts.
+struct OpenMounts {
+    text: Arc<GeneratedFile>,
+    namespace: Arc<MountNamespace>,
+    /// The changes that a poll has told of. Relaxed: of two polls at a time one tells.
+    told: AtomicU64,
+}
+
+/// The open file behind a list of mounts.
+pub(super) fn open(subject: &Subject, file: Arc<dyn File>) -> Result<Arc<dyn FileOperations>> {
+    let namespace = namespace_of(subject)?;
+    let told = AtomicU64::new(namespace.events());
+    let open = OpenMounts { text: GeneratedFile::new(file)?, namespace, told };
+    let open: Arc<dyn FileOperations> = vfs::allocation::arc(open)?;
+    Ok(open)
+}
+
+impl FileOperations for OpenMounts {
+    fn features(&self) -> FileFeatures {
+        self.text.features()
+    }
+
+    fn read(&self, file: &OpenFile, position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {
+        self.text.read(file, position, sink)
+    }
+
+    fn seek(&self, file: &OpenFile, current: u64, target: SeekFrom) -> Result<u64> {
+        self.text.seek(file, current, target)
+    }
+
+    fn poll(&self, _file: &OpenFile, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        if let Some(table) = table {
+            table.register(self.namespace.watchers());
+        }
+        let events = self.namespace.events();
+        if self.told.swap(events, Ordering::Relaxed) == events {
+            PollEvents::INPUT
+        } else {
+            PollEvents::INPUT | PollEvents::ERROR | PollEvents::PRIORITY
         }
     }
 }

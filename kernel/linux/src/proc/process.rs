@@ -122,6 +122,7 @@ enum Kind {
     Guarded(fn(&Subject, &mut Text) -> Result<()>),
     Knob(fn(&Subject, &mut Text) -> Result<()>, fn(&Subject, &[u8]) -> Result<()>),
     Object(fn(&Subject) -> Result<Arc<dyn FileOperations>>),
+    Mounts(fn(&Subject, &mut Text) -> Result<()>),
     Place(fn(&Subject) -> Result<Path>),
     Directory(fn(&Subject) -> Result<Arc<dyn Directory>>),
 }
@@ -148,6 +149,11 @@ const fn object(
     open: fn(&Subject) -> Result<Arc<dyn FileOperations>>,
 ) -> Entry {
     Entry { name, mode, kind: Kind::Object(open) }
+}
+
+/// A list of mounts, which can be polled.
+const fn mounts_list(name: &'static str, show: fn(&Subject, &mut Text) -> Result<()>) -> Entry {
+    Entry { name, mode: 0o444, kind: Kind::Mounts(show) }
 }
 
 const fn place(name: &'static str, place: fn(&Subject) -> Result<Path>) -> Entry {
@@ -177,8 +183,8 @@ static ENTRIES: &[Entry] = &[
     text("loginuid", 0o444, entries::no_login),
     guarded("maps", 0o444, maps::maps),
     object("mem", 0o600, memory_files::bytes),
-    text("mountinfo", 0o444, mounts::mount_information),
-    text("mounts", 0o444, mounts::mounts),
+    mounts_list("mountinfo", mounts::mount_information),
+    mounts_list("mounts", mounts::mounts),
     directory("net", 0o555, lists::network),
     directory("ns", 0o511, places::name_spaces),
     text("oom_adj", 0o644, entries::old_oom_adjustment),
@@ -218,7 +224,7 @@ struct TextFile {
 impl File for TextFile {
     fn show(&self, out: &mut Text) -> Result<()> {
         match self.entry.kind {
-            Kind::Text(show) | Kind::Knob(show, _) => show(&self.subject, out),
+            Kind::Text(show) | Kind::Knob(show, _) | Kind::Mounts(show) => show(&self.subject, out),
             Kind::Guarded(show) => {
                 self.subject.check_access()?;
                 show(&self.subject, out)
@@ -240,6 +246,10 @@ impl File for TextFile {
             Kind::Object(open) => {
                 self.subject.check_access()?;
                 open(&self.subject).map(Some)
+            }
+            Kind::Mounts(_) => {
+                let file = TextFile { subject: self.subject.clone(), entry: self.entry };
+                mounts::open(&self.subject, vfs::allocation::arc(file)?).map(Some)
             }
             _ => Ok(None),
         }
@@ -285,7 +295,7 @@ impl Directory for ProcessDirectory {
         let entry = &entries[index];
         let subject = self.0.clone();
         let body = match entry.kind {
-            Kind::Text(_) | Kind::Guarded(_) | Kind::Knob(..) | Kind::Object(_) => {
+            Kind::Text(_) | Kind::Guarded(_) | Kind::Knob(..) | Kind::Object(_) | Kind::Mounts(_) => {
                 Body::File(vfs::allocation::arc(TextFile { subject, entry })?)
             }
             Kind::Place(place) => Body::Link(vfs::allocation::arc(PlaceLink { subject, place })?),
@@ -299,7 +309,9 @@ impl Directory for ProcessDirectory {
         let mut next = position;
         for (index, entry) in self.entries().iter().enumerate().skip((position - FIRST_POSITION) as usize) {
             let kind = match entry.kind {
-                Kind::Text(_) | Kind::Guarded(_) | Kind::Knob(..) | Kind::Object(_) => vfs::FileKind::Regular,
+                Kind::Text(_) | Kind::Guarded(_) | Kind::Knob(..) | Kind::Object(_) | Kind::Mounts(_) => {
+                    vfs::FileKind::Regular
+                }
                 Kind::Place(_) => vfs::FileKind::SymbolicLink,
                 Kind::Directory(_) => vfs::FileKind::Directory,
             };
