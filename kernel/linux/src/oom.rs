@@ -9,6 +9,9 @@
 //! group. A job of at least `JOB_MEMBERS_MIN` processes whose scores add up to `JOB_FACTOR` times the biggest process's
 //! is killed as a whole. A group is killed under the lock of its list, under which fork adds children, so none escapes.
 //!
+//! Processes can leave their group, each one for itself, but not their ancestors: as a third they are looked at by [`clan`], which is
+//! chosen by the same measure, and before a job that is not half of it.
+//!
 //! The biggest job is found without allocating: `Heaviest` keeps a few candidates (Misra and Gries), among which is every
 //! job with more than its share of the sum; a second look over the table gives their true sums.
 //!
@@ -16,6 +19,8 @@
 //! One thread at a time decides (`BUSY`), the others wait for the outcome. It first waits for earlier victims: nobody else is
 //! chosen while these give memory back, and only `PATIENCE_NS` after the last page came the next one is. A thread that is
 //! about to end itself never waits here: it may use the reserve, or fails, and so ends the sooner.
+
+mod clan;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,6 +34,9 @@ use crate::process::thread::Thread;
 use crate::signal::information::SignalInformation;
 use crate::signal::send;
 use crate::signal::set::Signal;
+use clan::Clan;
+
+pub(crate) use clan::Notes;
 
 const ADJUSTMENT_NEVER: i16 = -1000;
 /// How long victims may give nothing back before others are chosen.
@@ -96,6 +104,16 @@ impl Heaviest {
 enum Offender {
     Process { pid: Pid, score: u64 },
     Job { job: Job, members: u32, score: u64 },
+    Clan(Clan),
+}
+
+impl Offender {
+    fn score(&self) -> u64 {
+        match self {
+            Offender::Process { score, .. } | Offender::Job { score, .. } => *score,
+            Offender::Clan(clan) => clan.score,
+        }
+    }
 }
 
 /// Who of the biggest process and the biggest job.
@@ -106,6 +124,22 @@ fn decide(biggest: (Pid, u64), job: Option<(Job, u32, u64)>) -> Offender {
             Offender::Job { job, members, score: sum }
         }
         _ => Offender::Process { pid, score },
+    }
+}
+
+/// Who of the one that was found so far and a clan. `score` is the biggest process's.
+fn decide_on_clan(found: Offender, score: u64, clan: Option<Clan>) -> Offender {
+    let twice_a_job = |clan: &Clan| match found {
+        Offender::Job { score, .. } => clan.score / 2 >= score,
+        _ => true,
+    };
+    match clan {
+        Some(clan)
+            if clan.members >= JOB_MEMBERS_MIN && clan.score / JOB_FACTOR >= score && twice_a_job(&clan) =>
+        {
+            Offender::Clan(clan)
+        }
+        _ => found,
     }
 }
 
@@ -183,6 +217,7 @@ fn end_offender() -> bool {
     match offender {
         Offender::Process { pid, score } => end_process(pid, score),
         Offender::Job { job, members, score } => end_job(job, members, score),
+        Offender::Clan(clan) => end_clan(&clan),
     }
     wait_for_victims();
     true
@@ -193,8 +228,11 @@ fn choose(total: u64) -> Option<Offender> {
     // Numbers, not references: under the table's lock none may turn out to be the last one.
     let mut biggest: Option<(Pid, u64)> = None;
     let mut heaviest = Heaviest::default();
+    let (mut count, mut sum) = (0, 0);
     table::for_each_process(|process| {
         let Some(score) = score_of(process, total) else { return };
+        count += 1;
+        sum += score;
         if biggest.is_none_or(|(_, most)| score > most) {
             biggest = Some((process.pid(), score));
         }
@@ -210,7 +248,12 @@ fn choose(total: u64) -> Option<Offender> {
         }
     });
     let job = sums.into_iter().flatten().max_by_key(|&(_, _, sum)| sum);
-    biggest.map(|biggest| decide(biggest, job))
+    let biggest = biggest?;
+    let found = decide(biggest, job);
+    // No clan is more than all.
+    let may_be_clan = count >= JOB_MEMBERS_MIN && sum / 2 >= found.score();
+    let clan = if may_be_clan { clan::find(|process| score_of(process, total)) } else { None };
+    Some(decide_on_clan(found, biggest.1, clan))
 }
 
 fn end_process(pid: Pid, score: u64) {
@@ -224,6 +267,21 @@ fn end_process(pid: Pid, score: u64) {
     );
     kill(&victim);
     memory::oom::note_kills(1);
+}
+
+fn end_clan(clan: &Clan) {
+    let killed = clan.end(|member| {
+        let spared = member.oom_adjustment.load(Ordering::Relaxed) == ADJUSTMENT_NEVER || member.is_zombie();
+        if !spared {
+            kill(member);
+        }
+    });
+    log::warn!(
+        "Out of memory: killed {killed} processes that descend from {}, score {} KiB together",
+        clan.head,
+        clan.score / 1024,
+    );
+    memory::oom::note_kills(u64::from(killed));
 }
 
 fn end_job(job: Job, members: u32, score: u64) {

@@ -81,6 +81,7 @@ pub fn bequeath(process: &Arc<Process>) {
             }
             children.list.push(orphan.clone());
             drop(children);
+            orphan.is_orphan.store(true, Ordering::Relaxed);
             let old = orphan.set_parent(&mut kinship, &heir);
             kinship.exit_signal = Signal::SIGCHLD.number();
             let death_signal = core::mem::take(&mut kinship.death_signal);

@@ -146,6 +146,9 @@ pub struct Process {
     pub(crate) oom_adjustment: core::sync::atomic::AtomicI16,
     /// The out-of-memory policy has killed it.
     pub(crate) oom_victim: AtomicBool,
+    /// Its parent is not who made it. Written by who reparents it.
+    pub(crate) is_orphan: AtomicBool,
+    pub(crate) clan: crate::oom::Notes,
     pub(crate) membarrier: AtomicU32,
     pub(crate) vfork_release: SpinLock<Option<Arc<sched::Completion>>>,
     /// Notified when the process becomes a zombie (pidfd).
@@ -202,6 +205,8 @@ impl Process {
             is_dumpable: AtomicU8::new(1),
             oom_adjustment: core::sync::atomic::AtomicI16::new(0),
             oom_victim: AtomicBool::new(false),
+            is_orphan: AtomicBool::new(false),
+            clan: crate::oom::Notes::default(),
             membarrier: AtomicU32::new(0),
             vfork_release: SpinLock::new(None),
             end_pollers: vfs::PollList::new(),
