@@ -10,12 +10,17 @@
 
 enum { BYSTANDERS = 5, USER = 1000 };
 
+/* Each has memory of its own, and not its ancestors'. */
 static void waste(void)
 {
-    char *area = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (area != MAP_FAILED)
-        for (int i = 0; i < 16; i++)
-            area[i << 16] = 1;
+    static char *area;
+    if (area)
+        munmap(area, 1 << 20);
+    area = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (area == MAP_FAILED)
+        area = NULL;
+    for (int i = 0; area && i < 16; i++)
+        area[i << 16] = 1;
 }
 
 /* Everybody forks. */

@@ -139,7 +139,8 @@ fn offspring_of(process: &Process, search: u32) -> Offspring {
         }
     }
     drop(children);
-    let own = found.heaviest.as_ref().filter(|(child, _)| child.is_orphan()).map_or(0, |&(_, members)| members);
+    let own =
+        found.heaviest.as_ref().filter(|(child, _)| child.is_orphan()).map_or(0, |&(_, members)| members);
     found.orphans = all_orphans - own;
     found
 }
