@@ -1,8 +1,8 @@
 //! What happens when memory runs out: those who use most of it are killed, with a report (`oom_score_adj` counts).
 //!
 //! # Who
-//! A process's *score* is what its end would free: resident pages, page tables, and kernel memory for its threads and for the
-//! children that it did not wait for; plus its owner's adjustment in thousandths of memory.
+//! A process's *score* is what its end would free: resident pages, page tables, and kernel memory for its threads, its open files and
+//! the children that it did not wait for; plus its owner's adjustment in thousandths of memory.
 //!
 //! Many small processes can use up memory without any of them being big (a fork bomb); ending one of them would bring
 //! nothing, and the biggest is then an innocent. So processes are also looked at by *job*: what one user runs in one process
@@ -47,6 +47,9 @@ const POLL_NS: u64 = 1_000_000;
 const THREAD_BYTES: u64 = 8192;
 const PROCESS_BYTES: u64 = 8192;
 const ZOMBIE_BYTES: u64 = 3072;
+
+/// An open file with what belongs to it. One that is open in several processes counts in each: only the end of all frees it.
+const FILE_BYTES: u64 = 512;
 
 /// A job of fewer processes is no bomb.
 const JOB_MEMBERS_MIN: u32 = 16;
@@ -159,10 +162,18 @@ fn score_of(process: &Process, total: u64) -> Option<u64> {
         .children
         .try_lock()
         .map_or(0, |children| children.list.iter().filter(|child| child.is_zombie()).count() as u64);
-    let kernel = PROCESS_BYTES + threads * THREAD_BYTES + children * ZOMBIE_BYTES;
+    let kernel =
+        PROCESS_BYTES + threads * THREAD_BYTES + children * ZOMBIE_BYTES + open_files(process) * FILE_BYTES;
     let used = process.look_at_address_space(AddressSpace::badness_bytes)? + kernel;
     let score = used.cast_signed() + i64::from(adjustment) * (total / 1000).cast_signed();
     Some(score.max(1).cast_unsigned())
+}
+
+/// Open files of the process's first thread, which mostly are those of all.
+fn open_files(process: &Process) -> u64 {
+    let Some(threads) = process.threads.try_lock() else { return 0 };
+    let Some(shared) = threads.first().and_then(|thread| thread.shared.try_lock()) else { return 0 };
+    shared.files.as_ref().map_or(0, |files| files.open_count() as u64)
 }
 
 fn is_victim(process: &Process) -> bool {
