@@ -9,7 +9,7 @@
 //! group. A job of at least `JOB_MEMBERS_MIN` processes whose scores add up to `JOB_FACTOR` times the biggest process's
 //! is killed as a whole. A group is killed under the lock of its list, under which fork adds children, so none escapes.
 //!
-//! Processes can leave their group, each one for itself, but not their ancestors: as a third they are looked at by [`clan`], which is
+//! Processes can leave their group, each one for itself, but not their ancestors: as a third they are looked at by `clan`, which is
 //! chosen by the same measure, and before a job that is not half of it.
 //!
 //! The biggest job is found without allocating: `Heaviest` keeps a few candidates (Misra and Gries), among which is every

@@ -1,4 +1,4 @@
-//! An ordered list in chunks: what a file's record locks are kept in.
+//! An ordered list in chunks: what the locks of a file, and who waits for them, are kept in.
 //!
 //! A list of short lists. A place is found by two binary searches; putting in or taking out moves what lies behind it in one chunk,
 //! and once in many times the list of chunks. A list of one chunk is a plain vector.
@@ -44,7 +44,6 @@ impl<T> Chunks<T> {
         Self { chunks: Vec::new(), length: 0 }
     }
 
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.length
     }

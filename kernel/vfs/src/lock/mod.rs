@@ -4,6 +4,7 @@ mod account;
 mod chunks;
 mod deadlock;
 mod flock;
+mod index;
 mod record;
 mod state;
 

@@ -7,12 +7,14 @@
 //!
 //! # Costs
 //! An owner's locks at some range are found by a search; setting, clearing and closing take steps in proportion to the locks that
-//! change. Looking for a conflict asks each other owner in turn.
+//! change. Looking for a conflict asks each other owner in turn while there are few locks; of many an [`Index`] is kept.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use super::account::{Charge, LockAccount};
 use super::chunks::{Chunks, INSERT_MAX, Place};
+use super::index::{Index, Obstacle};
 use crate::Result;
 
 /// What a lock is for.
@@ -110,13 +112,27 @@ struct Change {
     fresh: [Option<RecordDescription>; INSERT_MAX],
 }
 
+/// Locks of a file from which on they are indexed, and below which they no longer are.
+const INDEXED_FROM: usize = 128;
+const INDEXED_TO: usize = 32;
+
 /// The record locks of a file.
-#[derive(Default)]
-pub(super) struct Records(Chunks<Record>);
+pub(super) struct Records {
+    list: Chunks<Record>,
+    index: Option<Box<Index>>,
+    /// How many locks there must be before an index is made; more after there was no memory for one.
+    indexed_from: usize,
+}
+
+impl Default for Records {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Records {
     pub(super) const fn new() -> Self {
-        Self(Chunks::new())
+        Self { list: Chunks::new(), index: None, indexed_from: INDEXED_FROM }
     }
 
     /// The first record behind a given one, or the first of all.
@@ -125,23 +141,39 @@ impl Records {
             None => Chunks::<Record>::FIRST,
             Some(previous) => {
                 let wanted = (previous.owner.key(), previous.start);
-                self.0.seek(|record| (record.key(), record.start) <= wanted)
+                self.list.seek(|record| (record.key(), record.start) <= wanted)
             }
         };
-        self.0.get(place)
+        self.list.get(place)
     }
 
-    /// A lock of somebody else that excludes the request: the first one of some owner.
-    pub(super) fn conflict(&self, request: &RecordRequest) -> Option<&Record> {
+    /// A lock of somebody else that excludes the request.
+    pub(super) fn conflict(&self, request: &RecordRequest) -> Option<RecordDescription> {
         let kind = request.kind?;
+        let Some(index) = &self.index else { return self.conflict_by_owner(kind, request) };
+        let (at, hint) = match index.obstacle(request.owner, kind, request.start, request.end)? {
+            Obstacle::Writer(lock) => return Some(lock),
+            Obstacle::Readers { at, hint } => (at, hint),
+        };
+        let key = (hint & 1 == 1, hint >> 1);
+        let place = self.list.seek(|record| (record.key(), record.end) < (key, at));
+        let found = self.list.get(place).filter(|record| record.key() == key && record.start <= at);
+        match found.filter(|record| record.owner != request.owner) {
+            Some(record) => Some(record.describe()),
+            None => self.conflict_by_owner(kind, request),
+        }
+    }
+
+    /// The first one of some owner.
+    fn conflict_by_owner(&self, kind: LockKind, request: &RecordRequest) -> Option<RecordDescription> {
         let own = request.owner.key();
         let mut place = Chunks::<Record>::FIRST;
         loop {
-            let key = self.0.get(place)?.key();
+            let key = self.list.get(place)?.key();
             if key != own
                 && let Some(found) = self.conflict_with(key, place, kind, request)
             {
-                return Some(found);
+                return Some(found.describe());
             }
             place = self.next_owner(place, key);
         }
@@ -156,26 +188,26 @@ impl Records {
         request: &RecordRequest,
     ) -> Option<&Record> {
         let mut place = first;
-        if self.0.get(place)?.end < request.start {
-            place = self.0.seek(|record| (record.key(), record.end) < (key, request.start));
+        if self.list.get(place)?.end < request.start {
+            place = self.list.seek(|record| (record.key(), record.end) < (key, request.start));
         }
-        while let Some(record) = self.0.get(place)
+        while let Some(record) = self.list.get(place)
             && record.key() == key
             && record.start <= request.end
         {
             if record.kind == LockKind::Write || kind == LockKind::Write {
                 return Some(record);
             }
-            place = self.0.next(place);
+            place = self.list.next(place);
         }
         None
     }
 
     fn next_owner(&self, place: Place, key: OwnerKey) -> Place {
-        let next = self.0.next(place);
-        match self.0.get(next) {
+        let next = self.list.next(place);
+        match self.list.get(next) {
             // Most owners have one lock.
-            Some(record) if record.key() == key => self.0.seek(|record| record.key() <= key),
+            Some(record) if record.key() == key => self.list.seek(|record| record.key() <= key),
             _ => next,
         }
     }
@@ -190,23 +222,24 @@ impl Records {
         let change = self.change(request);
         let added = change.fresh.iter().flatten().count();
         if added == 0 {
-            self.0.replace(change.place, change.count, core::iter::empty());
+            self.index_change(&change);
+            self.list.replace(change.place, change.count, core::iter::empty());
             return Ok(());
         }
         let mut charges = [const { None }; INSERT_MAX];
         for charge in charges.iter_mut().take(added).skip(change.count) {
             *charge = account.map(Charge::claim).transpose()?;
         }
-        let place = self.0.make_room(change.place)?;
+        let place = self.list.make_room(change.place)?;
         // The charges of those that go pass to those that come.
         let mut old = place;
         for charge in charges.iter_mut().take(added.min(change.count)) {
             // Behind the last of a chunk, as a place where there is room may be, is the first of the next.
-            if self.0.get(old).is_none() {
-                old = self.0.next(old);
+            if self.list.get(old).is_none() {
+                old = self.list.next(old);
             }
-            *charge = self.0.get_mut(old).and_then(|record| record.charge.take());
-            old = self.0.next(old);
+            *charge = self.list.get_mut(old).and_then(|record| record.charge.take());
+            old = self.list.next(old);
         }
         let fresh = change.fresh.into_iter().flatten().zip(charges).map(|(range, charge)| Record {
             owner: range.owner,
@@ -215,8 +248,54 @@ impl Records {
             end: range.end,
             charge,
         });
-        self.0.replace(place, change.count, fresh);
+        self.index_change(&Change { place, ..change });
+        self.list.replace(place, change.count, fresh);
+        if self.index.is_none() && self.list.len() >= self.indexed_from {
+            self.index = self.new_index();
+            self.note_index();
+        }
         Ok(())
+    }
+
+    /// Brings the index up to date with what is about to change.
+    fn index_change(&mut self, change: &Change) {
+        let Some(index) = &mut self.index else { return };
+        if self.list.len() < INDEXED_TO || !Self::index_all(index, &self.list, change) {
+            self.index = None;
+            self.note_index();
+        }
+    }
+
+    fn note_index(&mut self) {
+        let missing = self.index.is_none();
+        self.indexed_from = if missing { INDEXED_FROM.max(2 * self.list.len()) } else { INDEXED_FROM };
+    }
+
+    fn index_all(index: &mut Index, list: &Chunks<Record>, change: &Change) -> bool {
+        let mut place = change.place;
+        for _ in 0..change.count {
+            // Behind the last of a chunk, as a place where there is room may be, is the first of the next.
+            if list.get(place).is_none() {
+                place = list.next(place);
+            }
+            let Some(record) = list.get(place) else { return false };
+            if index.remove(&record.describe()).is_err() {
+                return false;
+            }
+            place = list.next(place);
+        }
+        change.fresh.iter().flatten().all(|lock| index.add(lock).is_ok())
+    }
+
+    /// An index of all there is, if there is memory for one.
+    fn new_index(&self) -> Option<Box<Index>> {
+        let mut index = crate::allocation::boxed(Index::default()).ok()?;
+        let mut place = Chunks::<Record>::FIRST;
+        while let Some(record) = self.list.get(place) {
+            index.add(&record.describe()).ok()?;
+            place = self.list.next(place);
+        }
+        Some(index)
     }
 
     /// Finds what a request changes. What touches the range on either side counts if it is of the same kind: it is merged.
@@ -224,14 +303,14 @@ impl Records {
         let (key, start, end) = (request.owner.key(), request.start, request.end);
         let (mut merged_start, mut merged_end) = (start, end);
         let (mut before, mut behind) = (None, None);
-        let mut place = self.0.seek(|record| (record.key(), record.end.saturating_add(1)) < (key, start));
+        let mut place = self.list.seek(|record| (record.key(), record.end.saturating_add(1)) < (key, start));
         let mut count = 0;
         let mut current = place;
-        while let Some(record) = self.0.get(current)
+        while let Some(record) = self.list.get(current)
             && record.key() == key
             && record.start <= end.saturating_add(1)
         {
-            let next = self.0.next(current);
+            let next = self.list.next(current);
             if Some(record.kind) == request.kind {
                 merged_start = merged_start.min(record.start);
                 merged_end = merged_end.max(record.end);
@@ -261,10 +340,11 @@ impl Records {
     /// Takes out some of an owner's locks, no more than a chunk; returns whether there were any.
     pub(super) fn remove_some_of(&mut self, owner: LockOwner) -> bool {
         let key = owner.key();
-        let place = self.0.seek(|record| record.key() < key);
-        let count = self.0.run(place, |record| record.key() == key);
+        let place = self.list.seek(|record| record.key() < key);
+        let count = self.list.run(place, |record| record.key() == key);
         if count > 0 {
-            self.0.replace(place, count, core::iter::empty());
+            self.index_change(&Change { place, count, fresh: [None; INSERT_MAX] });
+            self.list.replace(place, count, core::iter::empty());
         }
         count > 0
     }
@@ -368,21 +448,66 @@ mod tests {
             for index in (0..MANY).map(order) {
                 set(&mut records, 1, Some(LockKind::Write), index * 2, index * 2);
             }
-            assert_eq!(records.0.len() as u64, MANY);
+            assert_eq!(records.list.len() as u64, MANY);
             let conflict = records.conflict(&request(2, Some(LockKind::Read), MANY * 2 - 3, MANY * 3));
             assert_eq!(conflict.map(|record| record.start), Some(MANY * 2 - 2));
             for index in (0..MANY / 2).map(order) {
                 set(&mut records, 1, None, index * 2, index * 2);
             }
-            assert_eq!(records.0.len() as u64, MANY - MANY / 2);
+            assert_eq!(records.list.len() as u64, MANY - MANY / 2);
             while records.remove_some_of(process(1)) {}
-            assert_eq!(records.0.len(), 0);
+            assert_eq!(records.list.len(), 0);
         }
+    }
+
+    #[test]
+    fn many_owners_are_not_asked_in_turn() {
+        for kind in [LockKind::Read, LockKind::Write] {
+            let mut records = Records::new();
+            for index in 0..MANY {
+                let owner = index * 7919 % MANY;
+                let own = request(owner, Some(LockKind::Write), owner * 2, owner * 2);
+                assert!(records.conflict(&own).is_none());
+                set(&mut records, owner, Some(kind), owner * 2, owner * 2);
+            }
+            let wanted = request(MANY, Some(LockKind::Write), 1001, 1002);
+            assert_eq!(records.conflict(&wanted).map(|lock| lock.owner), Some(process(501)));
+            assert!(records.conflict(&request(MANY, Some(LockKind::Write), 1001, 1001)).is_none());
+            for owner in 0..MANY {
+                while records.remove_some_of(process(owner)) {}
+            }
+            assert!(records.index.is_none() && records.list.len() == 0);
+        }
+    }
+
+    #[test]
+    fn without_memory_for_an_index_the_owners_are_asked() {
+        let mut records = Records::new();
+        for owner in 0..1000 {
+            set(&mut records, owner, Some(LockKind::Read), owner, owner + 5);
+        }
+        let wanted = request(1000, Some(LockKind::Write), 500, 500);
+        assert!(records.index.is_some() && records.conflict(&wanted).is_some());
+        memory::fallible::inject(0);
+        while records.index.is_some() {
+            let owner = records.list.len() as u64;
+            // An allocation that fails before any change is repeated.
+            let _ = records.apply(&request(owner, Some(LockKind::Read), owner * 3, owner * 3 + 7), None);
+            memory::fallible::inject(1);
+        }
+        memory::fallible::disarm();
+        assert!(records.conflict(&wanted).is_some());
+        for owner in 0..2000 {
+            set(&mut records, owner, Some(LockKind::Write), 100_000 + owner, 100_000 + owner);
+        }
+        assert!(records.index.is_some(), "it is made again");
+        assert_eq!(records.conflict(&request(5, None, 0, 0)), None);
     }
 
     #[test]
     fn a_model_of_single_bytes_agrees() {
         const BYTES: usize = 400;
+        const OWNERS: usize = 5;
         let mut state = 1_u64;
         let mut random = |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -390,27 +515,30 @@ mod tests {
         };
         let account = Arc::new(LockAccount::new(1000));
         let mut records = Records::new();
-        let mut model = [[None; BYTES]; 2];
+        let mut model = [[None; BYTES]; OWNERS];
+        let mut indexed = 0;
         for _ in 0..20_000 {
-            let owner = random(2) as usize;
+            let owner = random(OWNERS as u64) as usize;
             let start = random(BYTES as u64) as usize;
             let end = (start + random(8) as usize).min(BYTES - 1);
             let kind = [None, Some(LockKind::Read), Some(LockKind::Write)][random(3) as usize];
             let wanted = request(owner as u64, kind, start as u64, end as u64);
-            let excluded = model[1 - owner][start..=end]
-                .iter()
-                .flatten()
+            let others = model.iter().enumerate().filter(|&(other, _)| other != owner);
+            let excluded = others
+                .flat_map(|(_, bytes)| bytes[start..=end].iter().flatten())
                 .any(|&held| kind.is_some() && (held == LockKind::Write || kind == Some(LockKind::Write)));
+            indexed += u32::from(records.index.is_some());
             assert_eq!(records.conflict(&wanted).is_some(), excluded);
             if !excluded {
                 records.apply(&wanted, Some(&account)).unwrap();
                 model[owner][start..=end].fill(kind);
             }
-            assert_eq!(account.held(), records.0.len() as u64);
+            assert_eq!(account.held(), records.list.len() as u64);
         }
         let runs =
             |bytes: &[Option<LockKind>]| bytes.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()).count();
-        assert_eq!(records.0.len(), runs(&model[0]) + runs(&model[1]));
+        assert_eq!(records.list.len(), model.iter().map(|bytes| runs(bytes)).sum());
+        assert!(indexed > 5_000, "mostly without the index: {indexed}");
     }
 
     #[test]

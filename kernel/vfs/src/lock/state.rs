@@ -4,13 +4,12 @@
 //! No operation sleeps under the lock. Closing takes it once for each chunk of an owner's locks.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use sched::WaitQueue;
 use sync::SpinLock;
 
 use super::account::LockAccount;
-use super::flock::{self, FlockKind};
+use super::flock::{FlockKind, Flocks};
 use super::record::{LockOwner, RecordDescription, RecordRequest, Records};
 use super::{deadlock, record::LockKind};
 use crate::{Error, Result, wait};
@@ -24,7 +23,7 @@ pub struct FileLocks {
 #[derive(Default)]
 struct State {
     records: Records,
-    flocks: Vec<flock::Flock>,
+    flocks: Flocks,
 }
 
 impl Default for FileLocks {
@@ -37,7 +36,7 @@ impl FileLocks {
     /// No locks.
     pub const fn new() -> Self {
         Self {
-            state: SpinLock::new(State { records: Records::new(), flocks: Vec::new() }),
+            state: SpinLock::new(State { records: Records::new(), flocks: Flocks::new() }),
             released: WaitQueue::new(),
         }
     }
@@ -83,7 +82,7 @@ impl FileLocks {
 
     /// The first lock that would be in the way of a request.
     pub fn test_record(&self, request: &RecordRequest) -> Option<RecordDescription> {
-        self.state.lock().records.conflict(request).map(|record| record.describe())
+        self.state.lock().records.conflict(request)
     }
 
     /// Sets (`Some`) or clears the `flock` lock of an open file. A conversion is not atomic, as on Linux: the old lock
@@ -93,19 +92,16 @@ impl FileLocks {
         loop {
             let done = {
                 let mut state = self.state.lock();
-                let existing = state.flocks.iter().find(|lock| lock.file == file).map(|lock| lock.kind);
+                let existing = state.flocks.held_by(file);
                 if existing == kind {
                     true
                 } else {
-                    if existing.is_some() {
-                        state.flocks.retain(|lock| lock.file != file);
-                        released = true;
-                    }
+                    released |= state.flocks.remove(file);
                     match kind {
                         None => true,
-                        Some(kind) if flock::conflicts(&state.flocks, file, kind) => false,
+                        Some(kind) if state.flocks.conflicts(file, kind) => false,
                         Some(kind) => {
-                            crate::allocation::push(&mut state.flocks, flock::Flock { file, kind })?;
+                            state.flocks.add(file, kind)?;
                             true
                         }
                     }
@@ -121,7 +117,7 @@ impl FileLocks {
                 return Err(Error::WouldBlock);
             }
             let kind = kind.unwrap_or(FlockKind::Shared);
-            wait::interruptible(&self.released, || !flock::conflicts(&self.state.lock().flocks, file, kind))?;
+            wait::interruptible(&self.released, || !self.state.lock().flocks.conflicts(file, kind))?;
         }
     }
 
@@ -141,10 +137,7 @@ impl FileLocks {
             released = true;
         }
         if let Some(file) = file {
-            let mut state = self.state.lock();
-            let before = state.flocks.len();
-            state.flocks.retain(|lock| lock.file != file);
-            released |= before != state.flocks.len();
+            released |= self.state.lock().flocks.remove(file);
         }
         if released {
             self.released.wake_all();
