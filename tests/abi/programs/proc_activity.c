@@ -204,8 +204,10 @@ static void activities(void)
     kill(waits, SIGCONT);
     kill(waits, SIGKILL);
     waitpid(waits, NULL, 0);
-    pid_t spins = CHILD(for (;;) continue);
-    usleep(20000);
+    volatile long *turns = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t spins = CHILD(for (;;) ++*turns);
+    while (*turns < 100)
+        usleep(1000);
     show_call("spins", spins, "syscall");
     show_wchan("spins", spins);
     kill(spins, SIGSTOP);

@@ -163,7 +163,10 @@ impl Index {
                 // Nobody reads up to the next part.
                 found => {
                     let last = found.map_or(end, |part| part.start - 1);
-                    self.insert_part(place, Part { start: next, end: last, readers: 1, keys: key, hint: key })?;
+                    self.insert_part(
+                        place,
+                        Part { start: next, end: last, readers: 1, keys: key, hint: key },
+                    )?;
                     last
                 }
             };
@@ -209,7 +212,8 @@ impl Index {
         let place = self.seek(before);
         let Some(left) = self.parts.get(place).filter(|part| part.end == before).copied() else { return };
         let right = self.seek(at);
-        let Some(part) = self.parts.get_mut(right).filter(|part| part.start == at && part.is_like(&left)) else {
+        let Some(part) = self.parts.get_mut(right).filter(|part| part.start == at && part.is_like(&left))
+        else {
             return;
         };
         part.start = left.start;
