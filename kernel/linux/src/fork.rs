@@ -489,6 +489,7 @@ fn publish(task: &Task, request: &Request, thread: &Arc<Thread>) -> Result<(), E
         return Err(errno);
     }
     table::insert_process(process);
+    crate::oom::share_fate(task.process(), process);
     table::insert_thread(thread);
     Ok(())
 }

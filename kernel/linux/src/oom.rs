@@ -17,8 +17,9 @@
 //!
 //! # When
 //! One thread at a time decides (`BUSY`), the others wait for the outcome. It first waits for earlier victims: nobody else is
-//! chosen while these give memory back, and only `PATIENCE_NS` after the last page came the next one is. A thread that is
-//! about to end itself never waits here: it may use the reserve, or fails, and so ends the sooner.
+//! chosen while these give memory back or at least work on their ends (a thousand of them take their time), and only `PATIENCE_NS`
+//! after the last sign of that the next one is. A thread that is about to end itself never waits here: it may use the reserve, or
+//! fails, and so ends the sooner. Who decides gets most of its CPU meanwhile: a bomb's other processes all want it too.
 
 mod clan;
 
@@ -26,7 +27,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use memory::address_space::AddressSpace;
 use memory::oom::Relief;
-use sched::WaitQueue;
+use sched::{Nice, WaitQueue};
 
 use crate::process::process::Process;
 use crate::process::table::{self, Pid};
@@ -42,6 +43,8 @@ const ADJUSTMENT_NEVER: i16 = -1000;
 /// How long victims may give nothing back before others are chosen.
 const PATIENCE_NS: u64 = 1_000_000_000;
 const POLL_NS: u64 = 1_000_000;
+/// So many more victims are looked at less often by `POLL_NS`: a look costs time that they need.
+const VICTIMS_PER_POLL: u32 = 64;
 
 /// Kernel memory of a thread (stack, scheduling and personality), of a process, and of one that was not waited for.
 const THREAD_BYTES: u64 = 8192;
@@ -200,11 +203,31 @@ pub fn relieve() -> Relief {
         return outcome(true);
     }
     memory::kstack::back_whole_window();
-    let helped = wait_for_victims() || end_offender();
+    let helped = {
+        let _hurry = Hurry::begin();
+        wait_for_victims() || is_over() || end_offender()
+    };
     // Release: pairs with the Acquire above, so that the next one sees the victims as they are now.
     BUSY.store(false, Ordering::Release);
     DONE.wake_all();
     outcome(helped)
+}
+
+/// The calling thread goes before others of its kind while this lives.
+struct Hurry(Nice);
+
+impl Hurry {
+    fn begin() -> Hurry {
+        let usual = sched::current().nice();
+        sched::current().set_nice(Nice::MIN);
+        Hurry(usual)
+    }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        sched::current().set_nice(self.0);
+    }
 }
 
 fn outcome(helped: bool) -> Relief {
@@ -280,6 +303,14 @@ fn end_process(pid: Pid, score: u64) {
     memory::oom::note_kills(1);
 }
 
+/// A child that has just become findable ends with its parent: whoever ended that one may have looked for children before. If
+/// the child became findable after such a look, the locks of the table order the parent's mark before this one.
+pub(crate) fn share_fate(parent: &Process, child: &alloc::sync::Arc<Process>) {
+    if is_victim(parent) {
+        kill(child);
+    }
+}
+
 fn end_clan(clan: &Clan) {
     let killed = clan.end(|member| {
         let spared = member.oom_adjustment.load(Ordering::Relaxed) == ADJUSTMENT_NEVER || member.is_zombie();
@@ -321,28 +352,44 @@ fn kill(victim: &alloc::sync::Arc<Process>) {
     let _ = send::to_process(victim, SignalInformation::from_kernel(Signal::SIGKILL));
 }
 
-/// How many victims have not given their memory back.
-fn living_victims() -> u32 {
-    let mut count = 0;
-    table::for_each_process(|process| count += u32::from(is_victim(process) && !process.is_zombie()));
-    count
+/// Whether there is memory again, given back by those whose end nobody waited for.
+fn is_over() -> bool {
+    free_frames() >= memory::statistics::memory().watermarks.high
+}
+
+/// How many victims have not given their memory back, and the CPU time that these have used.
+fn living_victims() -> (u32, u64) {
+    let (mut count, mut used_ns) = (0, 0);
+    table::for_each_process(|process| {
+        if is_victim(process) && !process.is_zombie() {
+            count += 1;
+            if let Some(threads) = process.threads.try_lock() {
+                let kernel_threads = threads.iter().filter_map(|thread| thread.kernel_thread());
+                used_ns += kernel_threads.map(|thread| thread.runtime().total_ns).sum::<u64>();
+            }
+        }
+    });
+    (count, used_ns)
 }
 
 /// Waits until all victims have given their memory back, or there is enough of it, or none came for long. Returns whether any
 /// came. Ends at once when the caller dies too, perhaps as a thread of a victim: it ends sooner if its allocation fails.
 fn wait_for_victims() -> bool {
-    let mut left = living_victims();
+    let (mut left, mut used_ns) = living_victims();
     let mut most_free = free_frames();
     let mut since_ns = machine::time::now_ns();
     let mut came = false;
     while left > 0 && !is_dying() && machine::time::now_ns() - since_ns < PATIENCE_NS {
-        sched::timer::sleep_until_uninterruptible(machine::time::now_ns() + POLL_NS);
-        let (free, now_left) = (free_frames(), living_victims());
+        let poll_ns = POLL_NS * u64::from(1 + left / VICTIMS_PER_POLL);
+        sched::timer::sleep_until_uninterruptible(machine::time::now_ns() + poll_ns);
+        let (free, (now_left, now_used_ns)) = (free_frames(), living_victims());
         if free > most_free || now_left < left {
             (most_free, since_ns, came) = (free.max(most_free), machine::time::now_ns(), true);
+        } else if now_used_ns > used_ns {
+            since_ns = machine::time::now_ns();
         }
-        left = now_left;
-        if came && free >= memory::statistics::memory().watermarks.high {
+        (left, used_ns) = (now_left, now_used_ns);
+        if came && is_over() {
             break;
         }
     }
