@@ -196,13 +196,12 @@ pub fn relieve() -> Relief {
     if is_dying() {
         return Relief::UseReserve;
     }
-    if BUSY.swap(true, Ordering::Acquire) {
+    let Some(_runs) = memory::kstack::begin_freeing(|| !BUSY.swap(true, Ordering::Acquire)) else {
         let deadline = machine::time::now_ns() + PATIENCE_NS;
         // A signal ends the wait early: it may be what makes the caller end, or give up.
         let _outcome = DONE.wait_interruptible_deadline(|| !BUSY.load(Ordering::Acquire), Some(deadline));
         return outcome(true);
-    }
-    memory::kstack::back_whole_window();
+    };
     let helped = {
         let _hurry = Hurry::begin();
         wait_for_victims() || is_over() || end_offender()

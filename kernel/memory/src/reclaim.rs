@@ -108,8 +108,8 @@ pub fn reclaim_now(frames: usize) -> usize {
 /// Does it if nobody else is reclaiming.
 fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
     // Acquire and Release: one thread after the other.
-    RECLAIMING.compare_exchange(0, stack_number(), Acquire, Relaxed).ok()?;
-    kstack::back_whole_window();
+    let _runs =
+        kstack::begin_freeing(|| RECLAIMING.compare_exchange(0, stack_number(), Acquire, Relaxed).is_ok())?;
     let result = work();
     RECLAIMING.store(0, Release);
     parking::wake((&raw const RECLAIMING).addr());

@@ -19,8 +19,15 @@ use crate::{OutOfMemory, fallible};
 /// Bytes of each stack.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Nothing: the stacks are whole.
-pub fn back_whole_window() {}
+/// The stacks are whole in any case.
+#[derive(Debug)]
+#[must_use]
+pub struct WholeWindow;
+
+/// Calls `begin`, and says whether it was true.
+pub fn begin_freeing(begin: impl FnOnce() -> bool) -> Option<WholeWindow> {
+    begin().then_some(WholeWindow)
+}
 
 /// A kernel stack with one owner; freed when dropped, which must not happen while it is in use.
 #[derive(Debug)]

@@ -48,7 +48,7 @@ use hosted as backend;
 use mapped as backend;
 
 pub use backend::{
-    KernelStack, admit, admit_start_up_stack, back_whole_window, expect_overflow, forget_own_depth,
+    KernelStack, WholeWindow, admit, admit_start_up_stack, begin_freeing, expect_overflow, forget_own_depth,
     free_unused, last_report, left, left_start_up_stack, own_depth, own_window, refill, refill_if_wanted,
     service, set_kill_hook, set_name_hook, set_refill_request, settle_pins, trim, trim_one, untrimmed_on,
     write_own_trace,

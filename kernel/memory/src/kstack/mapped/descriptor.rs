@@ -43,8 +43,10 @@ pub(crate) const PINNED_LOCKED: u32 = 16;
 pub(crate) const EXPECTED: u32 = 32;
 /// Flag: how deep the thread used its stack is measured when it ends.
 pub(crate) const MEASURED: u32 = 64;
+/// Flag: likewise, because others wait for what the thread does to make memory free.
+pub(crate) const PINNED_FREEING: u32 = 128;
 /// The flags each of which keeps all pages.
-pub(crate) const ANY_PIN: u32 = PINNED | PINNED_REALTIME | PINNED_LOCKED;
+pub(crate) const ANY_PIN: u32 = PINNED | PINNED_REALTIME | PINNED_LOCKED | PINNED_FREEING;
 
 /// See the theory of this file.
 #[repr(C, align(64))]

@@ -60,12 +60,37 @@ fn pin_if_on_another_stack() {
     }
 }
 
-/// Backs the whole window of the running thread's stack, so that the thread can be run whatever happens to memory: for those
-/// that others wait for while they make memory free. The reserve of a CPU suffices for the thread that it runs.
-pub fn back_whole_window() {
-    let Some(window) = grow::own_window() else { return };
+/// The whole window of the running thread's stack is backed and stays so, until this is dropped by the same thread.
+#[derive(Debug)]
+#[must_use]
+pub struct WholeWindow {
+    /// The stack whose flag was set for this.
+    slot: Option<u32>,
+}
+
+/// Calls `begin`, which says whether the thread has become one that others wait for while it makes memory free. If so, its whole
+/// window is backed before anybody else can be run in its place, so that it can be run again whatever happens to memory. The
+/// reserve of a CPU suffices for the thread that it runs.
+pub fn begin_freeing(begin: impl FnOnce() -> bool) -> Option<WholeWindow> {
+    let _not_switched = machine::preempt::disable();
+    if !begin() {
+        return None;
+    }
+    let Some(window) = grow::own_window() else { return Some(WholeWindow { slot: None }) };
     for page in window.mapped..window.mapped + window.growable() {
         grow::touch_down_to(window.page_address(page));
+    }
+    let known = descriptor::at(window.slot);
+    let is_first = !known.has_flag(descriptor::PINNED_FREEING);
+    known.set_flag(descriptor::PINNED_FREEING, true);
+    Some(WholeWindow { slot: is_first.then_some(window.slot) })
+}
+
+impl Drop for WholeWindow {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            descriptor::at(slot).set_flag(descriptor::PINNED_FREEING, false);
+        }
     }
 }
 
