@@ -22,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "kstack::growth_races_with_interrupts_trims_and_moves", run: growth_races },
     Test { name: "kstack::sleepers_are_trimmed_and_go_on", run: sleepers_are_trimmed },
     Test { name: "kstack::threads_that_compute_are_trimmed", run: computing_threads_are_trimmed },
+    Test { name: "kstack::who_frees_memory_keeps_a_whole_stack", run: who_frees_memory_is_not_trimmed },
     Test { name: "kstack::failing_reserves_only_delay", run: failing_reserves_only_delay },
     Test { name: "kstack::growth_without_frames_only_delays", run: growth_without_frames_only_delays },
     Test { name: "kstack::an_overflow_ends_only_its_thread", run: overflow_ends_only_its_thread },
@@ -273,6 +274,34 @@ fn computing_threads_are_trimmed() -> Outcome {
     }
     threads.iter().for_each(|(_, done)| join(done));
     kstack::set_trim_secs(seconds);
+    no_fault_without_frame()
+}
+
+/// A thread sleeps while others wait for the memory that it makes free: it must be able to run without any frames.
+fn who_frees_memory_is_not_trimmed() -> Outcome {
+    const TRIMS: usize = 20;
+    if kstack::mode() == Mode::Lend {
+        return Ok(());
+    }
+    let (ready, go_on) = (Arc::new(Completion::new()), Arc::new(Completion::new()));
+    let (is_ready, may_go_on) = (ready.clone(), go_on.clone());
+    let (_thread, done) = spawn(0, CpuSet::ALL, move || {
+        assert!(kstack::begin_freeing(|| false).is_none());
+        let whole = kstack::begin_freeing(|| true);
+        assert!(whole.is_some());
+        let mapped = kstack::own_window().map(|window| window.mapped);
+        is_ready.complete();
+        may_go_on.wait();
+        assert!(kstack::own_window().is_some_and(|window| window.growable() == 0));
+        assert_eq!(kstack::own_window().map(|window| window.mapped), mapped);
+    })?;
+    ready.wait();
+    for _ in 0..TRIMS {
+        kstack::trim();
+        ::sched::timer::sleep_until_uninterruptible(time::now_ns() + 1_000_000);
+    }
+    go_on.complete();
+    join(&done);
     no_fault_without_frame()
 }
 
