@@ -177,7 +177,10 @@ const STEPS: &[Step] = &[
             Key("Escape"),
             // The mode, at the left of the last line: with a key too soon after it, Escape is the beginning of that key.
             Shows("- /tmp/text"),
-            Line(":wq"),
+            // Once: the editor loses nothing, and what clears the shell's line is text to it.
+            Text(":wq"),
+            Shows(":wq"),
+            Key("Enter"),
             Prompt,
             Line("clear; wc -c /tmp/text"),
             Shows("5 /tmp/text"),
