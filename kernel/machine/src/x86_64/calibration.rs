@@ -6,6 +6,9 @@
 //! if that took less than [`WINDOW_MIN_NS`] does it wait. A reading is taken between two of the cycle counter, the
 //! tightest of three tries counts. One microsecond of error in a millisecond makes 0.1 %; the second calibration,
 //! from an interval of a second, leaves about one part in a million.
+//!
+//! A busy host may take the processor away in the midst of a reading. Then the reading is known to be bad, and the measurement goes on
+//! until it is so long that this does not matter.
 
 use super::apic::{self, Register};
 use super::register::cpuid;
@@ -19,6 +22,8 @@ const NANOSECONDS: u64 = 1_000_000_000;
 const WINDOW_MIN_NS: u64 = 1_000_000;
 /// Readings of the reference, of which the tightest counts.
 const TRIES: usize = 3;
+/// The widths of the two readings may make this part of the interval.
+const WIDTH_SHARE_MAX: u64 = 50;
 /// Most polls of the reference; a reference that stands still must not hang the boot.
 const POLLS_MAX: u32 = 10_000_000;
 
@@ -55,6 +60,8 @@ struct Reading {
     ticks: u32,
     cycles: u64,
     timer: u32,
+    /// Cycles that the reading took: what it may be wrong by.
+    width: u64,
 }
 
 /// A measurement that has begun.
@@ -128,21 +135,28 @@ impl Reference {
         }
     }
 
+    /// The longest interval to be measured: a quarter of a second, and well below the counter's round.
+    fn ticks_max(self) -> u64 {
+        match self {
+            Reference::Hpet(_) => 1 << 22,
+            Reference::PmTimer(_) => PM_TIMER_HERTZ / 4,
+            Reference::Pit => 1 << 15,
+        }
+    }
+
     fn difference(self, later: u32, earlier: u32) -> u64 {
         u64::from(later.wrapping_sub(earlier)) & ((1 << self.bits()) - 1)
     }
 
     fn read(self) -> Reading {
-        let mut best = Reading { ticks: 0, cycles: 0, timer: 0 };
-        let mut best_width = u64::MAX;
+        let mut best = Reading { ticks: 0, cycles: 0, timer: 0, width: u64::MAX };
         for _ in 0..TRIES {
             let before = time::cycles();
             let ticks = self.ticks();
-            let after = time::cycles();
             let timer = apic::read(Register::CurrentCount);
-            if after.wrapping_sub(before) < best_width {
-                best_width = after.wrapping_sub(before);
-                best = Reading { ticks, cycles: before + best_width / 2, timer };
+            let width = time::cycles().wrapping_sub(before);
+            if width < best.width {
+                best = Reading { ticks, cycles: before + width / 2, timer, width };
             }
         }
         best
@@ -175,13 +189,21 @@ pub(crate) fn begin(platform: &Platform) -> Measurement {
 /// Takes the second reading, waiting for the shortest window to pass if need be.
 pub(crate) fn finish(measurement: &Measurement) -> Result {
     let Measurement { reference, hertz, start } = *measurement;
-    let ticks_min = (WINDOW_MIN_NS * hertz / NANOSECONDS).max(1);
-    for _ in 0..POLLS_MAX {
-        if reference.difference(reference.ticks(), start.ticks) >= ticks_min {
-            break;
+    let mut ticks_min = (WINDOW_MIN_NS * hertz / NANOSECONDS).max(1);
+    let end = loop {
+        for _ in 0..POLLS_MAX {
+            if reference.difference(reference.ticks(), start.ticks) >= ticks_min {
+                break;
+            }
         }
-    }
-    let end = reference.read();
+        let end = reference.read();
+        let interval = end.cycles.wrapping_sub(start.cycles);
+        ticks_min *= 2;
+        let is_good = (start.width + end.width) * WIDTH_SHARE_MAX <= interval;
+        if is_good || ticks_min > reference.ticks_max() {
+            break end;
+        }
+    };
     let ticks = u128::from(reference.difference(end.ticks, start.ticks).max(1));
     let cycles = u128::from(end.cycles.wrapping_sub(start.cycles));
     let counts = u128::from(start.timer.wrapping_sub(end.timer));
@@ -194,7 +216,7 @@ pub(crate) fn finish(measurement: &Measurement) -> Result {
     }
 }
 
-/// The counter's frequency from the interval since [`begin`], given a figure that is right within 1 %.
+/// The counter's frequency from the interval since [`begin`], given a figure that is right within 5 %.
 pub(crate) fn refine(cycles_per_second: u64) -> Option<u64> {
     let place = PLACE.load(Ordering::Relaxed);
     let reference = match KIND.load(Ordering::Relaxed) {
@@ -213,7 +235,7 @@ pub(crate) fn refine(cycles_per_second: u64) -> Option<u64> {
     let rounds = (expected + round / 2).saturating_sub(rest) / round;
     let ticks = rounds * round + rest;
     let refined = (u128::from(cycles) * u128::from(hertz) / u128::from(ticks.max(1))) as u64;
-    (refined.abs_diff(cycles_per_second) < cycles_per_second / 100).then_some(refined)
+    (refined.abs_diff(cycles_per_second) < cycles_per_second / 20).then_some(refined)
 }
 
 /// CPUID leaf 15h: the crystal's frequency and the counter's ratio to it.
