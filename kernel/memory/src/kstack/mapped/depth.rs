@@ -1,6 +1,6 @@
 //! How deep a stack was, in bytes: found by what is not zero (specs/kernel-stacks.md §M12, `kstack_1k` and so on).
 //!
-//! The stack of one in [`measured_share`] threads is zeroed before the thread gets it, and pages come zeroed; so the lowest word that
+//! The stack of one in [`set_measured_share`] threads is zeroed before the thread gets it, and pages come zeroed; so the lowest word that
 //! is not zero when it ends is the deepest that was used, give or take words that happen to be zero. That costs a write of
 //! the top page and a read of its unused part, about 1500 instructions, a fifth of what a thread's start and end cost
 //! otherwise: that is why not all are measured. In mode `fixed`, where there are many unused pages, none is.
