@@ -19,6 +19,8 @@
 use super::entry::{self, PRIVATE, SHARED_MEMORY, UNCOUNTED, borrow_frame};
 use super::request::MapBacking;
 use super::space::{AddressSpace, zero_page};
+#[cfg(test)]
+use super::window::{self, Window};
 use crate::file_cache::{BATCH_PAGES, CacheError, CacheKind, FileCache, Intent};
 use crate::frame::{Frame, Purpose, Zeroed};
 use crate::region::{FileMapping, Region, RegionFlags, RegionTree};
@@ -322,6 +324,8 @@ impl AddressSpace {
             // SAFETY: as in `permit`: if the frame goes away meanwhile, the exchange fails and the copy is dropped.
             copy.copy_from(&*unsafe { borrow_frame(found) });
         }
+        #[cfg(test)]
+        window::pass(Window::PageCopied);
         let alone = self.tables.is_local();
         let first =
             Entry::new(copy.physical(), if alone { flags } else { flags.difference(EntryFlags::WRITABLE) });

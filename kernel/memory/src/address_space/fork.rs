@@ -11,6 +11,8 @@ use super::entry::PRIVATE;
 use super::error::MapError;
 use super::request::MapBacking;
 use super::space::{AddressSpace, Layout};
+#[cfg(test)]
+use super::window::{self, Window};
 use crate::frame::Frame;
 use crate::region::{Region, RegionFlags};
 use alloc::sync::Arc;
@@ -78,6 +80,8 @@ impl AddressSpace {
         }
         child.resident.private.fetch_add(sharing.private_pages, Ordering::Relaxed);
         child.resident.note_peak();
+        #[cfg(test)]
+        window::pass(Window::NotForgotten);
         if sharing.protected {
             self.tables.forget(0, super::space::USER_TOP, false);
         }
@@ -123,6 +127,8 @@ impl AddressSpace {
                         cell.remove(EntryFlags::WRITABLE);
                         sharing.protected = true;
                     }
+                    #[cfg(test)]
+                    window::pass(Window::EntryProtected);
                     // One more reference for the child's entry. While `copying` is set nobody replaces a private page.
                     Frame::share_physical(entry.physical());
                     copy.store(entry.without(EntryFlags::WRITABLE));

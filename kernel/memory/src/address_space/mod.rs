@@ -56,6 +56,8 @@ mod usage;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod window;
 
 pub use account::{
     CommitMode, commit_limit_pages, commit_mode, commit_ratio, committed_pages, set_commit_mode,

@@ -23,6 +23,8 @@
 
 use super::entry::{PRIVATE, UNCOUNTED, borrow_frame};
 use super::space::AddressSpace;
+#[cfg(test)]
+use super::window::{self, Window};
 use crate::OutOfMemory;
 use crate::frame::{Frame, Purpose, Zeroed};
 use core::mem::ManuallyDrop;
@@ -50,6 +52,8 @@ impl AddressSpace {
             let _ = ManuallyDrop::new((*linked).clone());
             leaf.share();
         }
+        #[cfg(test)]
+        window::pass(Window::TableClosed);
         let private = leaf.cells.iter().filter(|cell| cell.load().contains(PRIVATE)).count();
         // SAFETY: the child is only known here, and has nothing at this address yet.
         let linked = unsafe { child.tables.tree().link_shared(leaf.base, table, &*child.tables) };
@@ -121,18 +125,26 @@ impl AddressSpace {
         // SAFETY: the link holds a reference to its table.
         let shared = ManuallyDrop::new(unsafe { Frame::from_physical(table) });
         if shared.references() == 1 {
+            #[cfg(test)]
+            window::pass(Window::OwnAlone);
             leaf.own();
             return Ok(());
         }
+        #[cfg(test)]
+        window::pass(Window::OwnDecided);
         let own = Frame::allocate(Purpose::PageTable, Zeroed::Yes)?;
         // SAFETY: the shared table stays while the link holds its reference, and the new one is not linked yet.
         let (from, to) = unsafe { (leaf_entries(table), leaf_entries(own.physical())) };
         copy_entries(from, to);
+        #[cfg(test)]
+        window::pass(Window::OwnCopied);
         {
             let _regions = self.regions.write();
             // SAFETY: the frame is a leaf table now, and the tree's.
             unsafe { leaf.replace(own.into_physical()) };
         }
+        #[cfg(test)]
+        window::pass(Window::OwnReplaced);
         let start = leaf.base & !(LEAF_TABLE_BYTES - 1);
         self.tables.forget(start, start + LEAF_TABLE_BYTES, true);
         // SAFETY: the reference was the former link's.
@@ -176,6 +188,8 @@ pub(super) fn links(leaf: &Leaf<'_>) -> u64 {
 pub(super) unsafe fn release_table(table: PhysAddr) {
     // SAFETY: as the caller says.
     let Some(last) = unsafe { Frame::from_physical(table) }.give_up() else { return };
+    #[cfg(test)]
+    window::pass(Window::TableDead);
     // SAFETY: nobody else knows the table any more.
     for cell in unsafe { leaf_entries(last.physical()) } {
         let entry = cell.load();

@@ -3,6 +3,7 @@
 mod against_model;
 mod cow;
 mod files;
+mod fork_windows;
 mod injection;
 mod limits;
 mod mapping;
