@@ -19,7 +19,7 @@ pub const FIRST_VECTOR: u8 = 32;
 /// First vector given to devices by [`allocate_vector`]; the ISA interrupt lines come before.
 pub(crate) const FIRST_DEVICE_VECTOR: u8 = 0x30;
 /// One past the last device vector; the processor's own (timer, IPIs, spurious) lie above.
-pub(crate) const END_DEVICE_VECTOR: u8 = 0xf0;
+pub(crate) const END_DEVICE_VECTOR: u8 = 0xd0;
 
 static EXIT: Hook = Hook::new();
 static HANDLERS: [Slot; 256] = [const { Slot::new() }; 256];

@@ -14,16 +14,20 @@ pub enum Ipi {
     Reschedule,
     /// Look into the message boxes.
     Call,
+    /// Join the others in the debugger; see [`crate::debugger`], which handles it.
+    Debugger,
 }
 
 static RESCHEDULE: Hook = Hook::new();
 static CALL: Hook = Hook::new();
+static DEBUGGER: Hook = Hook::new();
 
 impl Ipi {
     fn hook(self) -> &'static Hook {
         match self {
             Ipi::Reschedule => &RESCHEDULE,
             Ipi::Call => &CALL,
+            Ipi::Debugger => &DEBUGGER,
         }
     }
 }
@@ -37,6 +41,11 @@ pub fn send(target: CpuId, ipi: Ipi) {
 /// Sets what the receiving processor runs, on its interrupt stack with interrupts disabled.
 pub fn set_handler(ipi: Ipi, handler: fn()) {
     ipi.hook().set(handler);
+}
+
+/// How often a processor was interrupted for this reason.
+pub fn count(cpu: CpuId, ipi: Ipi) -> u64 {
+    backend::ipi::count(cpu, ipi)
 }
 
 /// Interrupts a processor whatever it does. It only counts that (vector 2): tests use it to hit any instruction. Nothing

@@ -15,6 +15,7 @@ pub mod boot;
 pub mod console;
 pub mod context;
 pub mod cpu;
+pub mod debugger;
 pub mod fault;
 #[cfg(any(target_os = "none", test))]
 #[cfg_attr(not(target_os = "none"), allow(dead_code, reason = "the tests look at part of what is read"))]

@@ -3,10 +3,10 @@
 //! The first processor to panic stops the others by non-maskable interrupt, reports, tells the upper layers through
 //! the hook (which passes the news to the host), and turns the machine off; with `panic=halt` on the command line it
 //! halts instead, for a debugger. A processor that panics while another's report is on its way just stops; a panic
-//! within the report ends it.
+//! within the report ends it. If there is a [debugger], it is entered first.
 
 use crate::backtrace::Backtrace;
-use crate::{backend, boot, console, cpu, interrupt, ipi, power};
+use crate::{backend, boot, console, cpu, debugger, interrupt, ipi, power};
 use core::fmt;
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -34,6 +34,9 @@ pub fn is_panicking() -> bool {
 #[inline(never)]
 pub fn report_and_stop(info: &PanicInfo<'_>) -> ! {
     let backtrace = Backtrace::here();
+    if !debugger::is_inside() {
+        debugger::breakpoint();
+    }
     begin();
     report(format_args!("{info}"), None, backtrace);
     finish("kernel panic")
@@ -42,6 +45,8 @@ pub fn report_and_stop(info: &PanicInfo<'_>) -> ! {
 /// Panics because of a trap that the kernel should never have taken.
 #[cfg(target_os = "none")]
 pub(crate) fn report_trap(what: &str, frame: &crate::TrapFrame, fault_address: Option<u64>) -> ! {
+    // The debugger shows a copy: what it changes would have no effect.
+    debugger::enter(debugger::Cause::Fault, &mut frame.clone());
     begin();
     let backtrace = Backtrace::from_registers(frame.rip, frame.rbp);
     match fault_address {

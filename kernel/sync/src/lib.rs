@@ -1,4 +1,4 @@
-//! Locks, read-copy-update, per-CPU values and cross-CPU calls.
+//! Locks, read-copy-update, per-CPU values and message boxes for requests to other CPUs.
 //!
 //! This layer knows CPUs and interrupts (crate `machine`) and nothing of threads. Everything here
 //! busy-waits; what sleeps lives in crate `sched`.
@@ -18,6 +18,7 @@ extern crate alloc;
 
 mod counter;
 mod irq_spin;
+pub mod message_box;
 mod once;
 mod padded;
 mod per_cpu;

@@ -8,6 +8,7 @@ use machine::cpu::{self, CpuSet};
 use machine::interrupt;
 use sched::softirq;
 use sched::statistics::CpuTime;
+use sync::message_box::{self, Kind};
 use vfs::Result;
 use vfs::text::Text;
 
@@ -152,7 +153,8 @@ fn label_of(name: &str) -> &'static str {
     match name {
         "Local timer interrupts" => "LOC",
         "Rescheduling interrupts" => "RES",
-        "Function call interrupts" => "CAL",
+        "Message-box interrupts" => "MSG",
+        "Debugger interrupts" => "DBG",
         "Spurious interrupts" => "SPU",
         "APIC errors" => "ERR",
         _ => "OTH",
@@ -185,7 +187,33 @@ pub(super) fn interrupts(out: &mut Text) -> Result<()> {
             None => writeln!(out, "  vector {vector:#x}"),
         };
     }
+    requests(out);
     Ok(())
+}
+
+/// What other processors have asked of each one. Several requests can come with one interrupt, and some with none.
+fn requests(out: &mut Text) {
+    let rows = [
+        (
+            "CAL",
+            "Function calls by other processors",
+            &[Kind::Call, Kind::Noop, Kind::Echo, Kind::Nested][..],
+        ),
+        ("TLB", "TLB shootdowns", &[Kind::FlushTlb]),
+        (
+            "IPC",
+            "Messages between threads",
+            &[Kind::IpcSend, Kind::IpcWakeup, Kind::IpcCancel, Kind::ResolvePageFault],
+        ),
+    ];
+    for (label, name, kinds) in rows {
+        let _ = write!(out, "{label:>3}:");
+        for cpu in cpu::online().iter() {
+            let handled: u64 = kinds.iter().map(|&kind| message_box::counts(cpu, kind).1).sum();
+            let _ = write!(out, " {handled:>10}");
+        }
+        let _ = writeln!(out, "   {name}");
+    }
 }
 
 #[cfg(test)]

@@ -63,6 +63,10 @@ fn system() -> Result<()> {
     procfs::add_text("uptime", processors::uptime)?;
     procfs::add_text("version", lists::version)?;
     procfs::add_text("starling/missing_syscalls", lists::missing_calls)?;
+    procfs::add_text("starling/message_boxes", |out| {
+        let _ = sync::message_box::write_matrix(out);
+        Ok(())
+    })?;
     // Requests are taken without effect: there are no keys behind them.
     procfs::add("sysrq-trigger", Node::file(0o200, knob(|_| Ok(()), |_| Ok(()))?))
 }

@@ -72,7 +72,7 @@ fn take_one() -> bool {
     processor.interrupts_enabled.store(false, Ordering::SeqCst);
     processor.nesting.fetch_add(1, Ordering::SeqCst);
     let ipis = processor.pending_ipis.swap(0, Ordering::SeqCst);
-    for ipi in [Ipi::Call, Ipi::Reschedule] {
+    for ipi in [Ipi::Call, Ipi::Reschedule, Ipi::Debugger] {
         if ipis & super::ipi::bit(ipi) != 0 {
             crate::ipi::deliver(ipi);
         }

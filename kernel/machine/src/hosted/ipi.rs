@@ -10,6 +10,7 @@ pub(super) const fn bit(ipi: Ipi) -> u32 {
     match ipi {
         Ipi::Reschedule => 1,
         Ipi::Call => 2,
+        Ipi::Debugger => 4,
     }
 }
 
@@ -20,6 +21,11 @@ pub(crate) fn send(target: CpuId, ipi: Ipi) {
     if let Some(group) = group {
         group.notify();
     }
+}
+
+/// Nobody counts the interrupts of hosted processors.
+pub(crate) fn count(_cpu: CpuId, _ipi: Ipi) -> u64 {
+    0
 }
 
 pub(crate) fn send_non_maskable(_target: CpuId) {}

@@ -27,6 +27,7 @@ pub(crate) mod backtrace;
 pub(crate) mod boot;
 pub(crate) mod console;
 pub(crate) mod cpu;
+pub(crate) mod debugger;
 pub(crate) mod fpu;
 mod group;
 pub(crate) mod interrupt;

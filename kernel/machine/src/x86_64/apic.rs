@@ -10,11 +10,15 @@ use crate::address::PhysAddr;
 use core::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// The local timer's vector.
-pub(crate) const VECTOR_TIMER: u8 = 0xf0;
+pub(crate) const VECTOR_TIMER: u8 = 0xd0;
 /// Vector of [`crate::ipi::Ipi::Reschedule`].
-pub(crate) const VECTOR_RESCHEDULE: u8 = 0xf1;
-/// Vector of [`crate::ipi::Ipi::Call`].
-pub(crate) const VECTOR_CALL: u8 = 0xf2;
+pub(crate) const VECTOR_RESCHEDULE: u8 = 0xd1;
+/// Vector of [`crate::ipi::Ipi::Call`]: the only one of its priority class. Old controllers queue two interrupts of a class and
+/// lose the third; alone, what is lost is one of several that say the same (specs/fiasco-mp.md rule 22).
+pub(crate) const VECTOR_CALL: u8 = 0xe0;
+/// Vector of [`crate::ipi::Ipi::Debugger`].
+pub(crate) const VECTOR_DEBUGGER: u8 = 0xf0;
+const _: () = assert!(VECTOR_CALL >> 4 != VECTOR_RESCHEDULE >> 4 && VECTOR_CALL >> 4 != VECTOR_DEBUGGER >> 4);
 /// Vector of the APIC's own errors.
 pub(crate) const VECTOR_ERROR: u8 = 0xfe;
 /// Vector of interrupts that went away before they were taken; gets no end of interrupt.

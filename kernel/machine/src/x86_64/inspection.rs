@@ -73,6 +73,38 @@ pub(crate) fn mapping(address: VirtAddr) -> Option<Mapping> {
     None
 }
 
+/// Visits the entries that lead to an address; the last one is not present or maps a page. Tables that lie where the direct map shows
+/// nothing end the walk.
+pub(crate) fn for_each_entry(root: PhysAddr, address: VirtAddr, visit: &mut dyn FnMut(u32, PhysAddr, u64)) {
+    let mut table = root.as_u64() & ADDRESS_MASK;
+    for level in (1..=4).rev() {
+        let index = address.as_u64() >> (12 + 9 * (level - 1)) & (ENTRIES - 1);
+        let place = PhysAddr::new(table + index * 8);
+        if mapping(VirtAddr::new(mmu::phys_to_virt(place) as u64)).is_none() {
+            return;
+        }
+        let found = entry(table, index);
+        visit(level, place, found);
+        if found & PRESENT == 0 || is_leaf(found, level) {
+            return;
+        }
+        table = found & ADDRESS_MASK;
+    }
+}
+
+/// What page tables show at an address.
+pub(crate) fn translate(root: PhysAddr, address: VirtAddr) -> Option<PhysAddr> {
+    let mut physical = None;
+    for_each_entry(root, address, &mut |level, _, found| {
+        if found & PRESENT != 0 && is_leaf(found, level) {
+            let page = leaf(found, level, Rights::ALL);
+            let offset = address.as_u64() & (page.bytes as u64 - 1);
+            physical = Some(PhysAddr::new(page.physical.as_u64() + offset));
+        }
+    });
+    physical
+}
+
 pub(crate) fn for_each(visit: &mut dyn FnMut(VirtAddr, Mapping)) {
     walk(mmu::kernel_root().as_u64(), 4, 0, Rights::ALL, visit);
 }

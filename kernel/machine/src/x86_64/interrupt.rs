@@ -110,7 +110,8 @@ pub(crate) fn vector_name(vector: u8) -> Option<&'static str> {
     match vector {
         apic::VECTOR_TIMER => Some("Local timer interrupts"),
         apic::VECTOR_RESCHEDULE => Some("Rescheduling interrupts"),
-        apic::VECTOR_CALL => Some("Function call interrupts"),
+        apic::VECTOR_CALL => Some("Message-box interrupts"),
+        apic::VECTOR_DEBUGGER => Some("Debugger interrupts"),
         apic::VECTOR_ERROR => Some("APIC errors"),
         apic::VECTOR_SPURIOUS => Some("Spurious interrupts"),
         _ => None,

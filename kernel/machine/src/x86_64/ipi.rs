@@ -1,24 +1,44 @@
 //! Interprocessor interrupts through the local APIC.
 
-use super::apic::{self, VECTOR_CALL, VECTOR_RESCHEDULE};
+use super::apic::{self, VECTOR_CALL, VECTOR_DEBUGGER, VECTOR_RESCHEDULE};
 use super::per_cpu::PerCpu;
-use crate::cpu::CpuId;
+use super::trap::frame::TrapFrame;
+use crate::cpu::{CpuId, MAX_CPUS};
+use crate::debugger::{self, Cause};
 use crate::ipi::Ipi;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 #[inline]
-pub(crate) fn send(target: CpuId, ipi: Ipi) {
-    let vector = match ipi {
+const fn vector_of(ipi: Ipi) -> u8 {
+    match ipi {
         Ipi::Reschedule => VECTOR_RESCHEDULE,
         Ipi::Call => VECTOR_CALL,
-    };
-    if let Some(area) = PerCpu::of(target) {
-        // SAFETY: both vectors have handlers on every processor.
-        unsafe { apic::send_command(area.apic_id, u32::from(vector)) };
+        Ipi::Debugger => VECTOR_DEBUGGER,
     }
 }
 
+#[inline]
+pub(crate) fn send(target: CpuId, ipi: Ipi) {
+    if let Some(area) = PerCpu::of(target) {
+        // SAFETY: all of these vectors have handlers on every processor.
+        unsafe { apic::send_command(area.apic_id, u32::from(vector_of(ipi))) };
+    }
+}
+
+pub(crate) fn count(cpu: CpuId, ipi: Ipi) -> u64 {
+    super::interrupt::vector_count(cpu, vector_of(ipi))
+}
+
+/// Non-maskable interrupts that this kernel has sent to each processor for no other purpose than to hit it.
+static EXPECTED: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
+
 pub(crate) fn send_non_maskable(target: CpuId) {
+    EXPECTED[target.index()].fetch_add(1, Ordering::SeqCst);
+    interrupt_unmasked(target);
+}
+
+/// Has a processor join the others in the debugger although it has interrupts off.
+pub(crate) fn interrupt_unmasked(target: CpuId) {
     if let Some(area) = PerCpu::of(target) {
         // SAFETY: every processor has a handler for it, on a stack of its own, which touches nothing that the
         // interrupted code uses.
@@ -42,12 +62,29 @@ pub(crate) fn stop_other_cpus() {
     }
 }
 
-/// A non-maskable interrupt arrived: another processor stops this one, or somebody outside pressed the button, which is
-/// only counted.
-pub(crate) fn non_maskable() {
+/// A non-maskable interrupt arrived: another processor stops this one or wants it in the debugger, a test wants to hit it, or somebody
+/// outside pressed the button, which is for the debugger, if there is one.
+pub(crate) fn non_maskable(frame: &mut TrapFrame) {
     const NON_MASKABLE: usize = 2;
     if STOPPING.load(Ordering::SeqCst) {
         crate::cpu::halt_forever()
     }
-    PerCpu::current().vector_counts[NON_MASKABLE].fetch_add(1, Ordering::Relaxed);
+    let area = PerCpu::current();
+    area.vector_counts[NON_MASKABLE].fetch_add(1, Ordering::Relaxed);
+    let expected = &EXPECTED[area.cpu_id as usize];
+    let is_expected =
+        expected.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1)).is_ok();
+    if debugger::is_requested() {
+        debugger::enter(Cause::Summons, frame);
+    } else if !is_expected {
+        debugger::enter(Cause::Button, frame);
+    }
+}
+
+/// The debugger's interrupt arrived.
+pub(crate) fn debugger_interrupt(frame: &mut TrapFrame) {
+    let count = &PerCpu::current().vector_counts[usize::from(VECTOR_DEBUGGER)];
+    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    apic::end_of_interrupt();
+    debugger::enter(Cause::Summons, frame);
 }

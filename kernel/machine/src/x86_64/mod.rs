@@ -1,11 +1,12 @@
 //! The bare-metal back end for x86-64 processors.
 
-mod apic;
+pub(crate) mod apic;
 pub(crate) mod backtrace;
 pub(crate) mod boot;
 mod calibration;
 pub(crate) mod console;
 pub(crate) mod cpu;
+pub(crate) mod debugger;
 mod entry;
 mod firmware_memory;
 pub(crate) mod fpu;

@@ -182,7 +182,7 @@ impl Tables {
             note_seen(generation);
         }
         if !targets.is_empty() {
-            remote::call(targets, serve_request, (&raw const request).expose_provenance());
+            remote::flush_tlb(targets, serve_request, (&raw const request).expose_provenance());
         }
     }
 

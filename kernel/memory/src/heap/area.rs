@@ -222,7 +222,7 @@ pub(crate) fn purge() -> usize {
     if unflushed == 0 {
         return 0;
     }
-    sync::remote::call(machine::cpu::online(), |_| machine::mmu::flush_all(), 0);
+    sync::remote::flush_tlb(machine::cpu::online(), |_| machine::mmu::flush_all(), 0);
     while next != 0 {
         let frame = FrameNumber::new(next);
         next = metadata(frame).next.load(Relaxed);

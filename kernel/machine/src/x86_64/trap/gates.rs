@@ -7,7 +7,7 @@
 //! | 1 | #DF | 8 KiB |
 //! | 2 | NMI | 8 KiB |
 //! | 3 | #MC | 8 KiB |
-//! | 4 | #DB | 8 KiB |
+//! | 4 | #DB, the debugger's interrupt (which disarms hardware breakpoints) | 8 KiB |
 //! | 5 | #PF | 8 KiB in four slots |
 //! | 6 | external interrupts | 4 KiB |
 //! | 7 | all other exceptions | 8 KiB |
@@ -20,6 +20,7 @@ use core::mem::size_of;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::stubs;
+use crate::backend::apic::VECTOR_DEBUGGER;
 use crate::backend::gdt::{KERNEL_CODE, USER_BASE};
 use crate::backend::register::{read_msr, write_msr};
 
@@ -55,7 +56,7 @@ fn stack_of(vector: u8) -> u64 {
         8 => 1,
         2 => 2,
         18 => 3,
-        1 => 4,
+        1 | VECTOR_DEBUGGER => 4,
         14 => 5,
         0..=31 => 7,
         _ => 6,

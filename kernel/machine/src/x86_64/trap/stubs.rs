@@ -13,6 +13,7 @@
 //! - *Page fault in kernel mode*: handled on the #PF stack when it is a stack growth; moved to the
 //!   thread's stack when it may sleep (M5). The IST pointer is lowered by one slot meanwhile.
 //! - *Other exception in kernel mode*: frame on the IST stack, handler there.
+//! - *The debugger's interrupt*: like those that follow, whatever it hits, because the debugger wants the registers.
 //! - *NMI, #MC, #DB, #DF in kernel mode*: may hit anywhere, also where GS is the user's: the stub
 //!   looks at the sign of the GS base. The #PF stack pointer is lowered by one slot while they run, and CR2 is left
 //!   as it was: they may have come between a page fault and its reading of CR2.
@@ -431,7 +432,7 @@ starling_vector_stubs:
     .endif
     .if vector == 14
     jmp starling_page_fault_common
-    .elseif (vector == 2) || (vector == 8) || (vector == 18)
+    .elseif (vector == 2) || (vector == 8) || (vector == 18) || (vector == {debugger_vector})
     jmp starling_paranoid_common
     .elseif vector == 1
     jmp starling_debug_common
@@ -454,6 +455,7 @@ starling_vector_stubs:
     user_code = const crate::user::USER_CODE_SELECTOR,
     user_data = const crate::user::USER_DATA_SELECTOR,
     kernel_data = const crate::backend::gdt::KERNEL_DATA,
+    debugger_vector = const crate::backend::apic::VECTOR_DEBUGGER,
     rax = const REGISTERS + offset_of!(UserRegisters, rax),
     rbx = const REGISTERS + offset_of!(UserRegisters, rbx),
     rcx = const REGISTERS + offset_of!(UserRegisters, rcx),

@@ -98,7 +98,7 @@ impl Batch {
     /// Makes all CPUs forget the pages, then frees the frames and lets go of the stacks.
     fn flush(&mut self) {
         if self.length > 0 {
-            remote::call(cpu::online(), flush_on_this_cpu, (&raw const *self).expose_provenance());
+            remote::flush_tlb(cpu::online(), flush_on_this_cpu, (&raw const *self).expose_provenance());
             for (_, frame) in &self.pages[..self.length] {
                 allocate::free(*frame, Purpose::KernelStack);
             }

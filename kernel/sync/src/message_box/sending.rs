@@ -1,0 +1,249 @@
+//! Sending a request and waiting for the answer.
+//!
+//! The waiting CPU spins for a moment. After that, if it has interrupts on, it halts and says so, and the answer comes with an
+//! interrupt: in a virtual machine with fewer processors than ours the target may not be running at all, and a
+//! spinning CPU would keep it from running until its time slice ends. With interrupts off it spins on.
+//!
+//! Interrupts may be on while a CPU waits. Then requests are also served by the interrupt, which takes the same turn as the loop: it looks for requests
+//! first, and postpones them when all answers are there. Its interrupt is used up then, so it leaves a note ([`Own::rescan`]), and the
+//! CPU looks once more when it has its answer: at once if interrupts are on, else by interrupting itself, so that
+//! the requests are handled when it switches them on.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use machine::cpu::{self, CpuId, CpuSet, MAX_CPUS};
+use machine::ipi::{self, Ipi};
+use machine::{debugger, interrupt, preempt};
+
+use super::protocol::{Matrix, Turn, WORDS, bits};
+use super::request::{self, Kind, Request, Response};
+use super::{defects, statistics};
+use crate::{PerCpu, per_cpu};
+
+/// How often a sender looks for answers before it halts: somewhat longer than a call takes when all CPUs really run.
+const SPINS_MAX: u32 = 16;
+
+/// The boxes: 64 bytes for each pair of processors that can be, 256 KiB.
+pub(super) static MATRIX: Matrix<MAX_CPUS> = Matrix::new();
+
+/// What a CPU knows of its own request. Written by that CPU, except `halted`.
+struct Own {
+    /// Whether a request is outstanding.
+    sending: AtomicBool,
+    /// The CPUs that it waits for.
+    waiting: AtomicU64,
+    /// Whether it halts, or is about to, until an answer comes. Set by the CPU itself, cleared by it and by who answers.
+    halted: AtomicBool,
+    /// Handlers that it is in; more than one only where a test breaks the rules.
+    handlers: AtomicU32,
+    /// Requests were postponed whose interrupt is used up.
+    rescan: AtomicBool,
+}
+
+static OWN: PerCpu<Own> = per_cpu!(Own {
+    sending: AtomicBool::new(false),
+    waiting: AtomicU64::new(0),
+    halted: AtomicBool::new(false),
+    handlers: AtomicU32::new(0),
+    rescan: AtomicBool::new(false),
+});
+
+/// Connects the message boxes to their interrupt. Once, at start-up, before the second CPU runs.
+pub(crate) fn initialize() {
+    ipi::set_handler(Ipi::Call, arrival);
+}
+
+/// Has another CPU handle a request, and returns its answer. Works with interrupts off, and with them on; from threads and softirqs' threads, not
+/// from interrupt handlers, and not with a spin lock held. Other CPUs' requests are handled meanwhile, but no other thread runs. On the
+/// target being this CPU the handler is just called.
+///
+/// With interrupts off, answers and later requests of a partner are seen in the order in which they were sent; with them on
+/// as well.
+pub fn request(target: CpuId, request: Request) -> Response {
+    debug_assert!(!matches!(request.kind, Kind::Call | Kind::FlushTlb), "see `remote::call`");
+    let _preemption = preempt::disable();
+    let this = cpu::current();
+    let own = begin(this);
+    assert!(own.handlers.load(Ordering::Relaxed) == 0, "a handler sends no request");
+    let answer = exchange(this, own, target, &request);
+    own.sending.store(false, Ordering::Relaxed);
+    answer
+}
+
+/// A request that a handler sends although handlers must not: for the test that shows what the rule is good for. None when the
+/// handler's CPU has a request outstanding itself.
+pub fn request_from_handler(target: CpuId, request: Request) -> Option<Response> {
+    let this = cpu::current();
+    let own = OWN.of(this);
+    if own.sending.swap(true, Ordering::Relaxed) {
+        return None;
+    }
+    let answer = exchange(this, own, target, &request);
+    own.sending.store(false, Ordering::Relaxed);
+    Some(answer)
+}
+
+/// Runs `function(argument)` on every CPU of the set, this one included if it is a member.
+pub(crate) fn call(kind: Kind, targets: CpuSet, function: fn(usize), argument: usize) {
+    debug_assert!(matches!(kind, Kind::Call | Kind::FlushTlb), "these two carry functions");
+    let _preemption = preempt::disable();
+    let this = cpu::current();
+    let own = begin(this);
+    assert!(own.handlers.load(Ordering::Relaxed) == 0, "a called function never calls remotely");
+    let others = targets.intersection(cpu::online()).difference(CpuSet::only(this));
+    let mut words = [0; WORDS];
+    (words[0], words[1]) = (function as usize as u64, argument as u64);
+    // Before the first request: an interrupt that comes in between takes turns for all.
+    own.waiting.store(0, Ordering::Relaxed);
+    for target in others.iter() {
+        post(this, own, target, kind, &words);
+    }
+    if targets.contains(this) {
+        let _interrupts = interrupt::disable();
+        function(argument);
+    }
+    await_answers(this, own);
+    own.sending.store(false, Ordering::Relaxed);
+}
+
+/// Whether this CPU waits for an answer. The caller cannot migrate.
+pub fn is_waiting(cpu: CpuId) -> bool {
+    OWN.of(cpu).waiting.load(Ordering::Relaxed) != 0
+}
+
+/// Whether a CPU is in a handler.
+pub fn in_handler(cpu: CpuId) -> bool {
+    OWN.of(cpu).handlers.load(Ordering::Relaxed) != 0
+}
+
+fn begin(this: CpuId) -> &'static Own {
+    let own = OWN.of(this);
+    assert!(!interrupt::in_interrupt(), "requests are sent by threads");
+    assert!(!own.sending.swap(true, Ordering::Relaxed), "a CPU has one request outstanding");
+    own
+}
+
+fn exchange(this: CpuId, own: &Own, target: CpuId, request: &Request) -> Response {
+    if target == this {
+        let _interrupts = interrupt::disable();
+        return enter_handler(own, this, request.kind as u32, request.words);
+    }
+    own.waiting.store(0, Ordering::Relaxed);
+    post(this, own, target, request.kind, &request.words);
+    await_answers(this, own);
+    MATRIX.answer(this.index(), target.index())
+}
+
+fn post(this: CpuId, own: &Own, target: CpuId, kind: Kind, words: &[u64; WORDS]) {
+    // The box is taken when `waiting` says so: an interrupt in between must not take the empty box for an answer.
+    let wants_interrupt = {
+        let _interrupts = interrupt::disable();
+        let wants_interrupt = MATRIX.post(this.index(), target.index(), kind as u32, words);
+        own.waiting.store(own.waiting.load(Ordering::Relaxed) | 1 << target.index(), Ordering::Relaxed);
+        wants_interrupt
+    };
+    statistics::note_sent(kind);
+    if wants_interrupt {
+        ipi::send(target, Ipi::Call);
+    }
+}
+
+/// Handles one request on this CPU. Interrupts are off.
+fn enter_handler(own: &Own, sender: CpuId, kind: u32, words: [u64; WORDS]) -> Response {
+    let depth = own.handlers.load(Ordering::Relaxed);
+    own.handlers.store(depth + 1, Ordering::Relaxed);
+    statistics::note_handled(kind);
+    let answer = request::handle(sender, kind, words);
+    own.handlers.store(depth, Ordering::Relaxed);
+    answer
+}
+
+/// Takes one turn; see `protocol`. Interrupts are off.
+fn take_turn(this: CpuId, own: &Own) -> Turn {
+    let mut waiting = own.waiting.load(Ordering::Relaxed);
+    let handle = |sender, kind, words| enter_handler(own, CpuId::from_index(sender), kind, words);
+    let turn = MATRIX.turn(this.index(), &mut waiting, defects::departure(), defects::between, handle);
+    own.waiting.store(waiting, Ordering::Relaxed);
+    if let Turn::Served(answered) = turn {
+        rouse(answered);
+    }
+    turn
+}
+
+fn await_answers(this: CpuId, own: &Own) {
+    let may_halt = interrupt::are_enabled();
+    let mut spins = 0;
+    loop {
+        let waiting = own.waiting.load(Ordering::Relaxed);
+        let is_quiet =
+            MATRIX.arrived(this.index()) == 0 && waiting != 0 && MATRIX.answered(this.index(), waiting) == 0;
+        if !is_quiet {
+            let interrupts = interrupt::disable();
+            let turn = take_turn(this, own);
+            drop(interrupts);
+            if let Turn::Answered { .. } = turn {
+                break;
+            }
+        }
+        if debugger::is_requested() {
+            debugger::join();
+        }
+        if may_halt && spins >= SPINS_MAX {
+            halt_until_answered(this, own);
+            spins = 0;
+        } else {
+            cpu::relax();
+            spins += 1;
+        }
+    }
+    // Relaxed: set by this CPU's interrupt.
+    if own.rescan.load(Ordering::Relaxed) {
+        own.rescan.store(false, Ordering::Relaxed);
+        if interrupt::are_enabled() {
+            let _interrupts = interrupt::disable();
+            arrival();
+        } else {
+            ipi::send(this, Ipi::Call);
+        }
+    }
+}
+
+/// Halts until somebody answers or any other interrupt comes. Interrupts are on.
+#[inline(never)]
+fn halt_until_answered(this: CpuId, own: &Own) {
+    interrupt::disable_unguarded();
+    // SeqCst: the announcement is before the look for answers; who answers does so before it looks for the announcement.
+    own.halted.store(true, Ordering::SeqCst);
+    let waiting = own.waiting.load(Ordering::Relaxed);
+    if MATRIX.arrived(this.index()) == 0 && waiting != 0 && MATRIX.answered(this.index(), waiting) == 0 {
+        interrupt::enable_and_halt();
+    } else {
+        interrupt::enable();
+    }
+    own.halted.store(false, Ordering::Relaxed);
+}
+
+/// Interrupts those of the answered CPUs that halt.
+fn rouse(answered: u64) {
+    for sender in bits(answered).map(CpuId::from_index) {
+        let halted = &OWN.of(sender).halted;
+        if halted.load(Ordering::SeqCst) && halted.swap(false, Ordering::Relaxed) {
+            ipi::send(sender, Ipi::Call);
+        }
+    }
+}
+
+/// Requests have arrived: the handler of [`Ipi::Call`]. Interrupts are off.
+fn arrival() {
+    let this = cpu::current();
+    let own = OWN.of(this);
+    if own.waiting.load(Ordering::Relaxed) != 0 {
+        if let Turn::Answered { postponed: true } = take_turn(this, own) {
+            own.rescan.store(true, Ordering::Relaxed);
+        }
+        return;
+    }
+    let senders = MATRIX.arrived(this.index());
+    let handle = |sender, kind, words| enter_handler(own, CpuId::from_index(sender), kind, words);
+    rouse(MATRIX.serve(this.index(), senders, handle));
+}
