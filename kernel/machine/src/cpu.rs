@@ -6,7 +6,7 @@
 
 use crate::backend;
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// Upper bound of processors: one bit each in a [`CpuSet`], one slot each in static tables.
 pub const MAX_CPUS: usize = 64;
@@ -214,6 +214,13 @@ pub fn set_ap_entry(entry: fn(CpuId) -> !) {
 pub fn start_application_processors() -> CpuSet {
     backend::cpu::start_application_processors();
     online()
+}
+
+/// Adds to a cell that only this processor changes: one instruction, which an interrupt can't split, and which locks
+/// nothing. Other processors may read the cell. Call with preemption disabled.
+#[inline(always)]
+pub fn add_to_own(cell: &AtomicI64, amount: i64) {
+    backend::cpu::add_to_own(cell, amount);
 }
 
 /// Tells the processor that this is a spinning loop.

@@ -4,6 +4,7 @@
 //!
 //! - [`frame`]: physical memory in 4 KiB frames, a buddy allocator in sections of 128 MiB whose metadata is brought
 //!   up only when the memory is first needed, per-CPU lists in front of it, counted handles behind it.
+//! - [`per_cpu`]: objects with a copy for each CPU, on frames alone; counters, reference counts, free lists.
 //! - [`heap`]: size-class slabs with per-CPU magazines behind `GlobalAlloc`; [`fallible`] wraps the allocations that
 //!   user space can make large.
 //! - [`kstack`]: kernel stacks of which only the used pages exist.
@@ -28,6 +29,7 @@ mod local;
 mod number_stack;
 pub mod oom;
 pub mod parking;
+pub mod per_cpu;
 pub mod reclaim;
 pub mod region;
 pub mod statistics;
@@ -50,6 +52,9 @@ pub fn initialize() {
     static ONCE: sync::Once<()> = sync::Once::new();
     ONCE.call_once(|| {
         frame::initialize();
+        #[cfg(target_os = "none")]
+        heap::initialize_areas();
+        per_cpu::initialize();
         heap::initialize();
         kstack::initialize();
     });

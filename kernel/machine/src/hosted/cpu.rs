@@ -1,6 +1,6 @@
 //! Processors of a hosted machine: the host threads; see the back end's front page.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::{interrupt, processor};
 use crate::cpu::{CpuId, CpuSet, MAX_CPUS};
@@ -24,6 +24,11 @@ pub(crate) fn thread_word() -> usize {
 
 pub(crate) fn set_thread_word(word: usize) {
     processor::this().thread_word.store(word, Ordering::Relaxed);
+}
+
+/// Threads of the host may be moved in between, so this locks.
+pub(crate) fn add_to_own(cell: &AtomicI64, amount: i64) {
+    cell.fetch_add(amount, Ordering::Relaxed);
 }
 
 /// Hosted processors get their entry from [`super::Machine::boot`].

@@ -3,7 +3,7 @@
 use super::per_cpu::{CPU_ID, CURRENT_THREAD};
 use crate::cpu::{AtomicCpuSet, CpuId, CpuSet};
 use core::arch::asm;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicUsize, Ordering};
 
 /// Number of processors in the firmware's tables (capped at [`crate::cpu::MAX_CPUS`]).
 static COUNT: AtomicUsize = AtomicUsize::new(1);
@@ -20,6 +20,13 @@ pub(crate) fn current_index() -> u32 {
             options(nostack, preserves_flags, readonly));
     }
     index
+}
+
+#[inline(always)]
+pub(crate) fn add_to_own(cell: &AtomicI64, amount: i64) {
+    // SAFETY: changes the cell as a load and a store of the whole word would, which other processors may see one by one;
+    // none of them stores to it, and an interrupt of this processor comes before or after the instruction.
+    unsafe { asm!("add qword ptr [{}], {}", in(reg) cell.as_ptr(), in(reg) amount, options(nostack)) };
 }
 
 pub(crate) fn count() -> usize {

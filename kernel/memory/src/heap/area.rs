@@ -13,6 +13,8 @@
 //! Areas that are not in use are linked through the page-table entries of their first pages: those are not present, so
 //! their other bits are ours. Lists are of *links*: the first page + 1, and the order above it; 0 ends a list.
 //!
+//! The per-CPU allocator takes addresses here, too, and maps frames to some of their pages.
+//!
 //! Locking: one lock, with interrupts off, for the lists and the page tables of the region.
 
 use core::ptr::NonNull;
@@ -86,7 +88,8 @@ fn table_frame() -> Option<FrameNumber> {
     frames::allocate(Purpose::PageTable, Zeroed::Yes, Urgency::Atomic).ok()
 }
 
-const fn address_of(page: u64) -> u64 {
+/// The address of a page of the region.
+pub(crate) const fn address_of(page: u64) -> u64 {
     REGION_BASE + page * PAGE_SIZE as u64
 }
 
@@ -152,7 +155,7 @@ pub(crate) fn allocate(pages: usize, align: usize, zeroed: Zeroed, urgency: Urge
     }
     let page = AREAS.lock().take(order)?;
     for index in 0..pages as u64 {
-        if !map(page + index, zeroed, urgency) {
+        if !map(page + index, Purpose::Area, zeroed, urgency) {
             unmap(page, index);
             AREAS.lock().retire(page, order);
             return None;
@@ -162,8 +165,29 @@ pub(crate) fn allocate(pages: usize, align: usize, zeroed: Zeroed, urgency: Urge
     NonNull::new(core::ptr::with_exposed_provenance_mut(address_of(page) as usize))
 }
 
-fn map(page: u64, zeroed: Zeroed, urgency: Urgency) -> bool {
-    let Ok(frame) = frames::allocate(Purpose::Area, zeroed, urgency) else { return false };
+/// The page of the region at an address.
+pub(crate) const fn page_at(address: u64) -> u64 {
+    (address - REGION_BASE) / PAGE_SIZE as u64
+}
+
+/// Takes addresses of 2^order pages, aligned to that; nothing is mapped there.
+pub(crate) fn take_addresses(order: u8) -> Option<u64> {
+    AREAS.lock().take(order)
+}
+
+/// Gives addresses back, from which everything has been unmapped; they are reused after the next flush.
+pub(crate) fn retire_addresses(page: u64, order: u8) {
+    AREAS.lock().retire(page, order);
+}
+
+/// The frame that is mapped at a page.
+pub(crate) fn frame_at(page: u64) -> Option<FrameNumber> {
+    kernel_map::frame_of(kernel_map::find(address_of(page))?.load(Relaxed))
+}
+
+/// Maps a fresh frame at a page of addresses that the caller took; says whether there was memory.
+pub(crate) fn map(page: u64, purpose: Purpose, zeroed: Zeroed, urgency: Urgency) -> bool {
+    let Ok(frame) = frames::allocate(purpose, zeroed, urgency) else { return false };
     let _areas = AREAS.lock();
     match kernel_map::entry(address_of(page), &mut table_frame) {
         Some(entry) => {
@@ -172,14 +196,14 @@ fn map(page: u64, zeroed: Zeroed, urgency: Urgency) -> bool {
         }
         None => {
             drop(_areas);
-            frames::free(frame, Purpose::Area);
+            frames::free(frame, purpose);
             false
         }
     }
 }
 
 /// Takes the frames from an area; they wait for the flush.
-fn unmap(page: u64, pages: u64) {
+pub(crate) fn unmap(page: u64, pages: u64) {
     let mut areas = AREAS.lock();
     for index in 0..pages {
         let entry = kernel_map::find(address_of(page + index)).expect("the area is mapped");
@@ -195,10 +219,15 @@ fn unmap(page: u64, pages: u64) {
 /// # Safety
 /// The object was allocated here with this length, and is not used any more.
 pub(crate) unsafe fn free(address: VirtAddr, pages: usize) {
-    let page = (address.as_u64() - REGION_BASE) / PAGE_SIZE as u64;
+    let page = page_at(address.as_u64());
     unmap(page, pages as u64);
     MAPPED_FRAMES.fetch_sub(pages as u64, Relaxed);
     AREAS.lock().retire(page, order_for(pages));
+    ask_to_purge();
+}
+
+/// Sees to it that what waits for a flush does not wait for ever.
+pub(crate) fn ask_to_purge() {
     if frames::may_wait() && AREAS.lock().frames_length >= PURGE_FRAMES {
         purge();
     } else {
@@ -226,7 +255,7 @@ pub(crate) fn purge() -> usize {
     while next != 0 {
         let frame = FrameNumber::new(next);
         next = metadata(frame).next.load(Relaxed);
-        frames::free(frame, Purpose::Area);
+        frames::free(frame, metadata(frame).purpose());
     }
     AREAS.lock().put_all(unflushed);
     length as usize

@@ -13,6 +13,8 @@ use super::{class, magazine, slab};
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn alone() -> std::sync::MutexGuard<'static, ()> {
+    // With magazines, as in the kernel.
+    crate::initialize();
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 

@@ -1,0 +1,100 @@
+//! A counter that CPUs add to without sharing a cache line, with a cheap approximate value.
+//!
+//! Each CPU collects what it adds in its own cell; when that reaches the batch it moves into the global part. So the
+//! global part alone is off by less than batch × CPUs ([`Counter::approximate`], one load), and global part and cells
+//! together are exact while nobody adds ([`Counter::exact`], a load per CPU).
+//!
+//! Costs of an addition: one instruction on this CPU's own memory, and in one of `batch` additions two atomic ones.
+//! Without memory for the cells everything goes to the global part: slower, never wrong.
+
+use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+use machine::cpu;
+use machine::preempt;
+
+use super::boxed::PerCpuBox;
+
+/// See the theory of this file.
+pub struct Counter {
+    global: AtomicI64,
+    cells: Option<PerCpuBox<AtomicI64>>,
+    batch: i64,
+}
+
+impl Counter {
+    /// What a CPU collects at most, for counters without a reason for another number.
+    pub const BATCH: u32 = 32;
+
+    /// Zero.
+    #[track_caller]
+    pub fn new(batch: u32) -> Self {
+        Self {
+            global: AtomicI64::new(0),
+            cells: PerCpuBox::try_zeroed().ok(),
+            batch: i64::from(batch.max(1)),
+        }
+    }
+
+    /// Adds `amount`, which may be negative.
+    #[inline]
+    pub fn add(&self, amount: i64) {
+        let Some(cells) = &self.cells else {
+            self.global.fetch_add(amount, Relaxed);
+            return;
+        };
+        let _preemption = preempt::disable();
+        let cell = cells.this();
+        cpu::add_to_own(cell, amount);
+        if cell.load(Relaxed).unsigned_abs() >= self.batch.unsigned_abs() {
+            self.fold(cell);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fold(&self, cell: &AtomicI64) {
+        // An interrupt between the two may add to the cell; nothing is lost.
+        self.global.fetch_add(cell.swap(0, Relaxed), Relaxed);
+    }
+
+    /// Adds one.
+    #[inline]
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// Subtracts one.
+    #[inline]
+    pub fn decrement(&self) {
+        self.add(-1);
+    }
+
+    /// The value, off by less than [`Counter::error_max`].
+    #[inline]
+    pub fn approximate(&self) -> i64 {
+        self.global.load(Relaxed)
+    }
+
+    /// The value, exact if nobody adds meanwhile.
+    pub fn exact(&self) -> i64 {
+        let cells = self.cells.iter().flat_map(PerCpuBox::iter);
+        self.approximate() + cells.map(|cell| cell.load(Relaxed)).sum::<i64>()
+    }
+
+    /// What the approximate value is off by at most.
+    pub fn error_max(&self) -> i64 {
+        self.cells.as_ref().map_or(0, |cells| self.batch * cells.cpus().count() as i64)
+    }
+
+    /// Whether the value is at most `limit`; looks at all CPUs only when the approximate value is too close to tell.
+    pub fn is_at_most(&self, limit: i64) -> bool {
+        let value = self.approximate();
+        if (value - limit).abs() > self.error_max() { value <= limit } else { self.exact() <= limit }
+    }
+}
+
+impl core::fmt::Debug for Counter {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.debug_tuple("Counter").field(&self.exact()).finish()
+    }
+}
