@@ -223,6 +223,21 @@ pub fn add_to_own(cell: &AtomicI64, amount: i64) {
     backend::cpu::add_to_own(cell, amount);
 }
 
+/// Static cells that each processor has in its own area.
+pub const STATIC_CELLS: usize = 32;
+
+/// Adds to a static cell of the processor that this runs on: one instruction, whichever processor that is, so it needs
+/// neither preemption nor interrupts disabled. Cells beyond [`STATIC_CELLS`] wrap around.
+#[inline(always)]
+pub fn add_to_static(cell: usize, amount: i64) {
+    backend::cpu::add_to_static(cell % STATIC_CELLS, amount);
+}
+
+/// What a processor has in a static cell; 0 for processors that the machine does not have.
+pub fn static_cell(cpu: CpuId, cell: usize) -> i64 {
+    backend::cpu::static_cell(cpu, cell % STATIC_CELLS)
+}
+
 /// Tells the processor that this is a spinning loop.
 #[inline(always)]
 pub fn relax() {

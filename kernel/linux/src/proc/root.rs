@@ -79,6 +79,10 @@ fn memory() -> Result<()> {
         let _ = statistics::write_buddyinfo(out);
         Ok(())
     })?;
+    procfs::add_text("starling/percpu_blocks", |out| {
+        let _ = ::memory::per_cpu::write_blocks(out);
+        Ok(())
+    })?;
     procfs::add_text("vmstat", |out| {
         let _ = statistics::write_vmstat(out);
         Ok(())

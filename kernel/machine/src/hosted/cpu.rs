@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::{interrupt, processor};
-use crate::cpu::{CpuId, CpuSet, MAX_CPUS};
+use crate::cpu::{self, CpuId, CpuSet, MAX_CPUS};
 
 pub(crate) fn current_index() -> u32 {
     processor::index()
@@ -29,6 +29,18 @@ pub(crate) fn set_thread_word(word: usize) {
 /// Threads of the host may be moved in between, so this locks.
 pub(crate) fn add_to_own(cell: &AtomicI64, amount: i64) {
     cell.fetch_add(amount, Ordering::Relaxed);
+}
+
+/// By processor and cell.
+static STATIC_CELLS: [[AtomicI64; cpu::STATIC_CELLS]; MAX_CPUS] =
+    [const { [const { AtomicI64::new(0) }; cpu::STATIC_CELLS] }; MAX_CPUS];
+
+pub(crate) fn add_to_static(cell: usize, amount: i64) {
+    STATIC_CELLS[current_index() as usize][cell].fetch_add(amount, Ordering::Relaxed);
+}
+
+pub(crate) fn static_cell(cpu: CpuId, cell: usize) -> i64 {
+    STATIC_CELLS[cpu.index()][cell].load(Ordering::Relaxed)
 }
 
 /// Hosted processors get their entry from [`super::Machine::boot`].

@@ -1,6 +1,6 @@
 //! Processors: who is running, how many there are, and what each needs before it can run kernel code.
 
-use super::per_cpu::{CPU_ID, CURRENT_THREAD};
+use super::per_cpu::{CPU_ID, CURRENT_THREAD, PerCpu, STATIC_CELLS};
 use crate::cpu::{AtomicCpuSet, CpuId, CpuSet};
 use core::arch::asm;
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicUsize, Ordering};
@@ -27,6 +27,20 @@ pub(crate) fn add_to_own(cell: &AtomicI64, amount: i64) {
     // SAFETY: changes the cell as a load and a store of the whole word would, which other processors may see one by one;
     // none of them stores to it, and an interrupt of this processor comes before or after the instruction.
     unsafe { asm!("add qword ptr [{}], {}", in(reg) cell.as_ptr(), in(reg) amount, options(nostack)) };
+}
+
+#[inline(always)]
+pub(crate) fn add_to_static(cell: usize, amount: i64) {
+    debug_assert!(cell < crate::cpu::STATIC_CELLS);
+    // SAFETY: changes a cell of this processor's own area, as `add_to_own` does; the caller keeps the index in range.
+    unsafe {
+        asm!("add qword ptr gs:[{cell} * 8 + {offset}], {amount}", cell = in(reg) cell, amount = in(reg) amount,
+            offset = const STATIC_CELLS, options(nostack));
+    }
+}
+
+pub(crate) fn static_cell(cpu: CpuId, cell: usize) -> i64 {
+    PerCpu::of(cpu).map_or(0, |area| area.static_cells[cell].load(Ordering::Relaxed))
 }
 
 pub(crate) fn count() -> usize {

@@ -9,7 +9,7 @@ use super::gdt::{DescriptorTable, TaskState};
 use crate::cpu::{CpuId, MAX_CPUS};
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// What one processor keeps for itself.
 #[repr(C, align(128))]
@@ -45,6 +45,8 @@ pub(crate) struct PerCpu {
     pub page_fault_stack_top: AtomicU64,
     /// Interrupts taken by vector; read by others for statistics.
     pub vector_counts: [AtomicU64; 256],
+    /// Cells of statistics: see [`crate::cpu::add_to_static`]. Read by others.
+    pub static_cells: [AtomicI64; crate::cpu::STATIC_CELLS],
     /// Global descriptor table.
     pub descriptors: UnsafeCell<DescriptorTable>,
     /// Task state segment: holds the interrupt stack table.
@@ -73,6 +75,9 @@ pub(crate) const INTERRUPT_STACK_TOP: usize = offset_of!(PerCpu, interrupt_stack
 pub(crate) const LOCKS_HELD: usize = offset_of!(PerCpu, locks_held);
 /// Offset of [`PerCpu::page_table_root`].
 pub(crate) const PAGE_TABLE_ROOT: usize = offset_of!(PerCpu, page_table_root);
+
+/// Offset of [`PerCpu::static_cells`].
+pub(crate) const STATIC_CELLS: usize = offset_of!(PerCpu, static_cells);
 
 /// Offset of the #PF stack's pointer in [`PerCpu::task_state`].
 pub(crate) const PAGE_FAULT_STACK: usize =
@@ -116,6 +121,7 @@ impl PerCpu {
             page_table_root: AtomicU64::new(0),
             page_fault_stack_top: AtomicU64::new(0),
             vector_counts: [const { AtomicU64::new(0) }; 256],
+            static_cells: [const { AtomicI64::new(0) }; crate::cpu::STATIC_CELLS],
             descriptors: UnsafeCell::new(DescriptorTable::new()),
             task_state: UnsafeCell::new(TaskState::new()),
         }

@@ -197,7 +197,8 @@ pub struct ClassStatistics {
 pub fn class_statistics() -> impl Iterator<Item = ClassStatistics> {
     class::TABLE.iter().enumerate().map(|(index, class)| {
         let counts = slab::counts(index);
-        let cached: u64 = machine::cpu::online().iter().map(|cpu| u64::from(magazine::length_on(index, cpu))).sum();
+        let cached: u64 =
+            machine::cpu::online().iter().map(|cpu| u64::from(magazine::length_on(index, cpu))).sum();
         ClassStatistics {
             object_bytes: class.size as usize,
             active_objects: counts.in_use.saturating_sub(cached),

@@ -106,7 +106,10 @@ pub(crate) fn initialize() {
             // SAFETY: made just now, and destroyed only after it was taken out.
             unsafe { BLOCKS.lock().list.insert(block) };
             MADE.fetch_add(1, Relaxed);
-            log::info!("per-CPU objects: chunks of {CHUNK_BYTES} bytes for {} processors", existing_cpus().count());
+            log::info!(
+                "per-CPU objects: chunks of {CHUNK_BYTES} bytes for {} processors",
+                existing_cpus().count()
+            );
         }
         Err(OutOfMemory) => log::error!("no memory for per-CPU objects"),
     }

@@ -75,7 +75,8 @@ pub(super) struct Descriptor {
     controls: [Control; UNITS],
 }
 
-const _: () = assert!(size_of::<Descriptor>() <= MANAGEMENT_BYTES, "the management section holds the descriptor");
+const _: () =
+    assert!(size_of::<Descriptor>() <= MANAGEMENT_BYTES, "the management section holds the descriptor");
 
 impl Descriptor {
     /// Makes zeroed memory the descriptor of an empty block.
@@ -161,7 +162,11 @@ impl Descriptor {
             let count = (WORD_BITS - bit).min(end - unit);
             let mask = (u64::MAX >> (WORD_BITS - count)) << bit;
             let word = &mut self.bitmap[unit / WORD_BITS];
-            debug_assert_eq!(*word & mask, if taken { 0 } else { mask }, "units {start}+{units} change state");
+            debug_assert_eq!(
+                *word & mask,
+                if taken { 0 } else { mask },
+                "units {start}+{units} change state"
+            );
             if taken {
                 *word |= mask;
             } else {

@@ -68,12 +68,19 @@ impl Object {
         if cookie.addr().get() % align != 0 {
             return Err("an object is not aligned");
         }
-        object.each_byte(|byte| if *byte == 0 { Ok(*byte = mark) } else { Err("an object is not zeroed") })?;
+        object.each_byte(|byte| {
+            let was_zero = *byte == 0;
+            *byte = mark;
+            if was_zero { Ok(()) } else { Err("an object is not zeroed") }
+        })?;
         Ok(object)
     }
 
     /// Visits all bytes of the first and the last CPU's copy.
-    fn each_byte(&self, mut visit: impl FnMut(&mut u8) -> Result<(), &'static str>) -> Result<(), &'static str> {
+    fn each_byte(
+        &self,
+        mut visit: impl FnMut(&mut u8) -> Result<(), &'static str>,
+    ) -> Result<(), &'static str> {
         let last = CpuId::from_index(existing_cpus().count() - 1);
         let cpus = [CpuId::BOOT, last];
         for cpu in &cpus[..if last == CpuId::BOOT { 1 } else { 2 }] {
@@ -109,7 +116,8 @@ pub fn random_operations(plan: &Plan) -> Result<Outcome, &'static str> {
         // First any number up to twice that of the steady state (the more there are, the likelier is a free), then one object
         // for another.
         let steady = operation > plan.operations / 2;
-        let limit = if steady { live.len() < plan.objects } else { numbers.below(2 * plan.objects) >= live.len() };
+        let limit =
+            if steady { live.len() < plan.objects } else { numbers.below(2 * plan.objects) >= live.len() };
         if limit {
             let object = Object::new(&mut numbers, plan, operation as u8 | 1)?;
             requested += object.layout.size();
@@ -159,7 +167,9 @@ pub fn distances(layout: Layout) -> Result<Vec<usize>, PerCpuError> {
 pub fn best_fit() -> Result<[usize; 4], PerCpuError> {
     // Fill all blocks but for less than a unit, so that the next object begins a new block.
     let mut filler: Vec<NonNull<u8>> = fallible::try_vec(usage().blocks as usize * CHUNK_BYTES / UNIT_BYTES)?;
-    let unit = |units: usize| Layout::from_size_align(units * UNIT_BYTES, UNIT_BYTES).map_err(|_| PerCpuError::TooLarge);
+    let unit = |units: usize| {
+        Layout::from_size_align(units * UNIT_BYTES, UNIT_BYTES).map_err(|_| PerCpuError::TooLarge)
+    };
     let made = usage().made;
     let first = loop {
         let cookie = allocator::allocate(unit(1)?)?;

@@ -2,7 +2,7 @@
 //!
 //! From the bottom up: `geometry` (the arithmetic), `descriptor` (what is known of a block), `list` (the blocks in order),
 //! `backing` (a block's memory), `allocator` (all of them), and its users: [`PerCpuBox`], [`Counter`], [`PerCpuRef`],
-//! [`Shared`], [`FreeList`].
+//! [`Shared`], and the free lists of the heap.
 
 mod allocator;
 #[cfg_attr(target_os = "none", path = "backing.rs")]
@@ -21,8 +21,8 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use allocator::{PerCpuError, Usage, usage};
 pub(crate) use allocator::initialize;
+pub use allocator::{PerCpuError, Usage, usage};
 pub use boxed::{PerCpuBox, Zeroable};
 pub use counter::Counter;
 pub(crate) use free_list::FreeList;

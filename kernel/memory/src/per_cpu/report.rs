@@ -74,7 +74,9 @@ pub fn write_blocks(out: &mut dyn fmt::Write) -> fmt::Result {
         for cpu in existing_cpus().iter() {
             let first = cpu.index() * SECTION_PAGES;
             write!(out, "  cpu {cpu} node 0 frames")?;
-            block.frames[first..first + SECTION_PAGES].iter().try_for_each(|frame| write!(out, " {frame:#x}"))?;
+            block.frames[first..first + SECTION_PAGES]
+                .iter()
+                .try_for_each(|frame| write!(out, " {frame:#x}"))?;
             writeln!(out)?;
         }
         write!(out, "  management frames")?;

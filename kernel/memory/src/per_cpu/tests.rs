@@ -89,7 +89,8 @@ fn random_sizes_and_alignments_keep_the_blocks_in_order() {
 #[test]
 fn objects_of_random_words_pack_well() {
     let _alone = alone();
-    let plan = Plan { operations: 20_000, objects: 1000, bytes_step: 8, bytes_max: 128, seed: 3, check_every: 64 };
+    let plan =
+        Plan { operations: 20_000, objects: 1000, bytes_step: 8, bytes_max: 128, seed: 3, check_every: 64 };
     let outcome = run(plan);
     assert!(cfg!(miri) || outcome.utilisation_permille >= 900, "{outcome:?}");
 }

@@ -16,6 +16,7 @@ mod kstack_races;
 pub(crate) mod machine;
 mod memory;
 mod outcome;
+mod percpu;
 mod sched;
 mod timing;
 
@@ -36,11 +37,19 @@ pub(crate) struct Test {
 /// Tests that need the machine to themselves, before the scheduler runs.
 const EARLY: &[&[Test]] = &[machine::TESTS];
 /// Tests that run in a thread.
-const LATE: &[&[Test]] =
-    &[memory::TESTS, kstack::TESTS, kstack_races::TESTS, sched::TESTS, timing::TESTS, address_space::TESTS];
+const LATE: &[&[Test]] = &[
+    memory::TESTS,
+    percpu::TESTS,
+    kstack::TESTS,
+    kstack_races::TESTS,
+    sched::TESTS,
+    timing::TESTS,
+    address_space::TESTS,
+];
 
 /// Tests that run only when they are named, because they need somebody outside.
-const ON_REQUEST: &[&[Test]] = &[host_link::TESTS, address_space_costs::TESTS, kstack_costs::TESTS];
+const ON_REQUEST: &[&[Test]] =
+    &[percpu::LONG, host_link::TESTS, address_space_costs::TESTS, kstack_costs::TESTS];
 
 static PASSED: AtomicU32 = AtomicU32::new(0);
 static FAILED: AtomicU32 = AtomicU32::new(0);
