@@ -152,6 +152,13 @@ pub fn in_interrupt() -> bool {
     backend::interrupt::nesting() != 0
 }
 
+/// Where the kernel code stands that the running interrupt handler has interrupted; None if that was user mode, or another
+/// handler, or on the hosted machine.
+pub fn interrupted_code() -> Option<crate::backtrace::Backtrace> {
+    let (instruction, frame_pointer) = backend::interrupt::interrupted_code()?;
+    Some(crate::backtrace::Backtrace::from_registers(instruction, frame_pointer))
+}
+
 /// Sets what runs at the end of the outermost interrupt, with interrupts disabled, [`in_interrupt`] still true.
 pub fn set_exit_hook(hook: fn()) {
     EXIT.set(hook);

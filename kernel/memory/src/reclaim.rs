@@ -4,6 +4,8 @@
 //! reclaims for itself ([`reclaim_now`]), and below the low mark a thread is woken ([`set_wakeup`]) that calls
 //! [`reclaim_until_high`].
 //!
+//! First of all goes what waits for RCU's grace periods, which are hurried; if the caller may not wait for them, that is skipped.
+//!
 //! One thread at a time reclaims: caches call all CPUs, and what one thread finds is there for all. Others wait and then try
 //! their allocations again. What CPUs keep in magazines and lists is fetched last; the frames in lists were free
 //! before, so they are not counted as found.
@@ -179,7 +181,8 @@ pub fn reclaim_until_high() -> bool {
 
 fn reclaim(frames: usize) -> usize {
     let reclaimers = *RECLAIMERS.lock();
-    let mut freed = 0;
+    // What waits for grace periods is garbage: it goes before anything that somebody may still want.
+    let mut freed = if sync::rcu::relieve() > 0 { heap::shrink() } else { 0 };
     for reclaimer in reclaimers.into_iter().flatten() {
         if freed >= frames {
             break;

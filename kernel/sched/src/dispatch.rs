@@ -74,6 +74,7 @@ pub(crate) fn reschedule_interrupt() {
     if requests & REQUEST_ARM != 0 {
         deadline::arm();
     }
+    crate::rcu_driver::show_stack_if_wanted();
     note_quiescence();
 }
 

@@ -132,20 +132,23 @@ fn run(local: &Local) {
     let _preemption = preempt::disable();
     let start_ns = time::now_ns();
     let mut rounds = 0;
+    let mut count = 0;
     while local.pending.load(Ordering::Relaxed) != 0 {
         if rounds == ROUNDS || time::now_ns() - start_ns > BUDGET_NS {
             hand_over(local);
             break;
         }
-        run_pending(local);
+        count += run_pending(local);
         rounds += 1;
     }
-    local.busy_ns.fetch_add(time::now_ns() - start_ns, Ordering::Relaxed);
+    let end_ns = time::now_ns();
+    local.busy_ns.fetch_add(end_ns - start_ns, Ordering::Relaxed);
+    rcu::softirqs_ran(count, end_ns);
     // Whoever needs rescheduling is told by the end of the interrupt or section, unless that was a raise only.
 }
 
-/// One round. Interrupts are off before and after, and on meanwhile.
-fn run_pending(local: &Local) {
+/// One round; returns how many softirqs ran. Interrupts are off before and after, and on meanwhile.
+fn run_pending(local: &Local) -> u64 {
     let pending = local.pending.swap(0, Ordering::Relaxed);
     local.running.store(true, Ordering::Relaxed);
     interrupt::enable();
@@ -156,10 +159,12 @@ fn run_pending(local: &Local) {
             // SAFETY: the slots hold `fn()`s only, see `register`.
             let handler = unsafe { core::mem::transmute::<*mut (), fn()>(handler) };
             handler();
+            rcu::softirq_exit();
         }
     }
     interrupt::disable_unguarded();
     local.running.store(false, Ordering::Relaxed);
+    u64::from(pending.count_ones())
 }
 
 fn hand_over(local: &Local) {
@@ -180,20 +185,13 @@ pub(crate) fn start_thread(cpu: CpuId) -> Result<(), OutOfMemory> {
     if !local.thread.load(Ordering::Relaxed).is_null() {
         return Ok(());
     }
-    let mut name = *b"ksoftirqd/\0\0\0\0\0\0";
-    write_number(&mut name[10..], cpu.index());
+    let name = crate::thread::numbered_name("ksoftirqd/", cpu.index());
     let builder = Builder { name, affinity: CpuSet::only(cpu), ..Builder::new("") };
     let new = builder.prepare(alloc::boxed::Box::new(move || thread_body(LOCAL.of(cpu))))?;
     let thread: ThreadRef = new.thread().clone();
     local.thread.store(alloc::sync::Arc::into_raw(thread).cast_mut(), Ordering::Release);
     new.start();
     Ok(())
-}
-
-fn write_number(into: &mut [u8], number: usize) {
-    let digits = [(number / 10) as u8 + b'0', (number % 10) as u8 + b'0'];
-    let digits = if number < 10 { &digits[1..] } else { &digits[..] };
-    into[..digits.len()].copy_from_slice(digits);
 }
 
 fn thread_body(local: &Local) {
@@ -204,7 +202,8 @@ fn thread_body(local: &Local) {
             {
                 let _preemption = preempt::disable();
                 let _interrupts = interrupt::disable();
-                run_pending(local);
+                let count = run_pending(local);
+                rcu::softirqs_ran(count, time::now_ns());
             }
             // The end of the sections above lets others run; this makes the round a quiescent state even if none wants to.
             crate::dispatch::schedule();

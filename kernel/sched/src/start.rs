@@ -45,8 +45,8 @@ pub fn enter_application_processor() -> ! {
     // SAFETY: idle threads are never freed.
     begin(unsafe { &*pointer }, pointer);
     interrupt::enable();
-    if let Err(memory::OutOfMemory) = softirq::start_thread(this) {
-        log::warn!("no memory for ksoftirqd/{this}");
+    if softirq::start_thread(this).and_then(|()| rcu_driver::start_thread(this)).is_err() {
+        log::warn!("no memory for the threads of CPU {this}");
     }
     idle::run()
 }
@@ -68,6 +68,7 @@ fn set_hooks() {
 fn start_helpers() {
     let this = cpu::current();
     softirq::start_thread(this).expect("memory for the boot CPU's threads");
+    rcu_driver::start_thread(this).expect("memory for the boot CPU's threads");
     work::start();
     if !HELPERS.swap(true, Ordering::Relaxed) {
         memory_threads::start().expect("memory for the boot CPU's threads");

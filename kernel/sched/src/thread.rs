@@ -230,6 +230,15 @@ pub fn spawn(builder: Builder, body: Body) -> Result<ThreadRef, OutOfMemory> {
     Ok(builder.prepare(body)?.start())
 }
 
+/// A name that ends in a number below 100.
+pub(crate) fn numbered_name(prefix: &str, number: usize) -> [u8; NAME_BYTES + 1] {
+    let mut bytes = name_bytes(prefix.as_bytes());
+    let digits = [(number / 10 % 10) as u8 + b'0', (number % 10) as u8 + b'0'];
+    let digits = if number < 10 { &digits[1..] } else { &digits[..] };
+    bytes[prefix.len()..prefix.len() + digits.len()].copy_from_slice(digits);
+    bytes
+}
+
 fn name_bytes(name: &[u8]) -> [u8; NAME_BYTES + 1] {
     let mut bytes = [0; NAME_BYTES + 1];
     let length = name.len().min(NAME_BYTES);

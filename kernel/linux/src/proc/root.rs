@@ -67,6 +67,11 @@ fn system() -> Result<()> {
         let _ = sync::message_box::write_matrix(out);
         Ok(())
     })?;
+    procfs::add_text("starling/rcu", |out| {
+        let _ = sync::rcu::write_report(out);
+        Ok(())
+    })?;
+    rcu_trace()?;
     // Requests are taken without effect: there are no keys behind them.
     procfs::add("sysrq-trigger", Node::file(0o200, knob(|_| Ok(()), |_| Ok(()))?))
 }
@@ -111,6 +116,20 @@ fn memory() -> Result<()> {
         Ok(())
     };
     procfs::add("slabinfo", Node::file(0o400, vfs::generated::text_file(slabs)?))
+}
+
+/// The ring of RCU's events: writing `1` begins to record.
+fn rcu_trace() -> Result<()> {
+    let show = |out: &mut vfs::text::Text| {
+        let _ = sync::rcu::trace::write_csv(out);
+        Ok(())
+    };
+    let begin = |text: &[u8]| match text.trim_ascii() {
+        b"1" if sync::rcu::trace::enable() => Ok(()),
+        b"1" => Err(Error::OutOfMemory),
+        _ => Err(Error::Invalid),
+    };
+    procfs::add("starling/rcu_trace.csv", Node::file(0o600, knob(show, begin)?))
 }
 
 /// `self` and `thread-self`.

@@ -88,6 +88,10 @@ fn take_one() -> bool {
     true
 }
 
+pub(crate) fn interrupted_code() -> Option<(u64, u64)> {
+    None
+}
+
 pub(crate) fn find_isa_line(_irq: u8) -> Option<u32> {
     None
 }

@@ -1,6 +1,7 @@
 //! The interrupt flag, nesting, counts, and the routing of device lines.
 
 use super::per_cpu::{INTERRUPT_NESTING, PerCpu};
+use super::trap::frame::{FRAME_BYTES, TrapFrame};
 use super::{apic, io_apic};
 use crate::cpu::CpuId;
 use crate::firmware::Override;
@@ -83,6 +84,22 @@ pub(crate) fn end(vector: u8, handled: bool) {
 pub(crate) fn leave() {
     let area = PerCpu::current();
     area.interrupt_nesting.store(area.interrupt_nesting.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+}
+
+/// Instruction and frame pointer of the kernel code that the running interrupt handler has interrupted; None if it was
+/// user mode, or an interrupt within an interrupt, or if no handler runs.
+pub(crate) fn interrupted_code() -> Option<(u64, u64)> {
+    /// Kernel stack segments are small selectors; the stub for user mode leaves a code address in that place.
+    const SELECTOR_MAX: u64 = 0xffff;
+    if nesting() != 1 {
+        return None;
+    }
+    let top = PerCpu::current().interrupt_stack_top;
+    let frame = core::ptr::with_exposed_provenance::<TrapFrame>(top as usize - FRAME_BYTES);
+    // SAFETY: the stub of an interrupt that hit the kernel puts the frame there, and the outermost handler is still running; the
+    // other stub puts its return address there. Both lie in the interrupt stack, which is always mapped.
+    let frame = unsafe { &*frame };
+    (frame.ss <= SELECTOR_MAX).then_some((frame.rip, frame.rbp))
 }
 
 pub(crate) fn find_isa_line(irq: u8) -> Option<Override> {

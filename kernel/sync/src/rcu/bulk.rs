@@ -1,0 +1,293 @@
+//! Many deferred drops that share one callback.
+//!
+//! What has no room for a header (a `Box`, an `Arc`) is noted in a block of [`ENTRIES`] entries of its CPU; the block is the callback, and
+//! is handed over when it is full or when the CPU's callbacks are next moved on, 2 ms later at most. So a thousand frees cost a
+//! handful of callbacks and no grace period of their own.
+//!
+//! A block is allocated when the last one is full. When that fails, [`try_drop_later`] gives the value back and
+//! [`drop_later`] waits for a grace period itself.
+//!
+//! The open block and the counts are touched by their own CPU only, with interrupts off; other CPUs read the counts.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::alloc::Layout;
+use core::cell::UnsafeCell;
+use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use machine::cpu::CpuId;
+use machine::{interrupt, preempt};
+
+use super::callback::{Header, RcuBox};
+use super::flavour::Kind;
+use super::{grace_period, pressure, queue};
+use crate::{PerCpu, per_cpu};
+
+/// Entries of a block: it fills 2 KiB.
+const ENTRIES: usize = 126;
+
+/// Something that owns one allocation and can be dropped later.
+pub trait Deferred: Send + Sized + 'static {
+    /// Gives up ownership.
+    fn into_raw(self) -> *mut ();
+
+    /// Drops it; returns about how many bytes that gave back.
+    ///
+    /// # Safety
+    /// The pointer came from [`Deferred::into_raw`] of this type, and is dropped once.
+    unsafe fn drop_raw(raw: *mut ()) -> usize;
+}
+
+impl<T: Send + 'static> Deferred for Box<T> {
+    fn into_raw(self) -> *mut () {
+        Box::into_raw(self).cast()
+    }
+
+    unsafe fn drop_raw(raw: *mut ()) -> usize {
+        // SAFETY: the caller's promise.
+        drop(unsafe { Box::from_raw(raw.cast::<T>()) });
+        size_of::<T>()
+    }
+}
+
+impl<T: Send + Sync + 'static> Deferred for Arc<T> {
+    fn into_raw(self) -> *mut () {
+        Arc::into_raw(self).cast_mut().cast()
+    }
+
+    unsafe fn drop_raw(raw: *mut ()) -> usize {
+        // SAFETY: the caller's promise.
+        drop(unsafe { Arc::from_raw(raw.cast::<T>()) });
+        size_of::<T>()
+    }
+}
+
+impl<T: Send + 'static> Deferred for RcuBox<T> {
+    fn into_raw(self) -> *mut () {
+        RcuBox::into_raw(self).cast()
+    }
+
+    unsafe fn drop_raw(raw: *mut ()) -> usize {
+        // SAFETY: the caller's promise.
+        drop(unsafe { RcuBox::<T>::from_raw(raw.cast()) });
+        size_of::<T>()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    raw: *mut (),
+    drop: unsafe fn(*mut ()) -> usize,
+}
+
+#[repr(C)]
+struct Block {
+    header: Header,
+    count: usize,
+    entries: [core::mem::MaybeUninit<Entry>; ENTRIES],
+}
+
+/// What a CPU has open.
+struct Local {
+    open: UnsafeCell<*mut Block>,
+    /// Objects ever put into blocks, and ever dropped. Written by the CPU with interrupts off.
+    put: AtomicU64,
+    dropped: AtomicU64,
+    /// Blocks handed over, and values given back for want of memory. Written by the CPU.
+    blocks: AtomicU64,
+    refused: AtomicU64,
+}
+
+// SAFETY: `open` is touched by its own CPU with interrupts off only; what is noted in blocks is Send.
+unsafe impl Sync for Local {}
+
+static LOCAL: PerCpu<Local> = per_cpu!(Local {
+    open: UnsafeCell::new(ptr::null_mut()),
+    put: AtomicU64::new(0),
+    dropped: AtomicU64::new(0),
+    blocks: AtomicU64::new(0),
+    refused: AtomicU64::new(0),
+});
+
+/// Drops the value after a grace period; it shares a callback with others. From any context that may allocate.
+///
+/// # Errors
+/// The value, when there is no memory to note it.
+pub fn try_drop_later<D: Deferred>(value: D) -> Result<(), D> {
+    pressure::pace();
+    let _preemption = preempt::disable();
+    let local = LOCAL.this();
+    if !ensure_open(local) {
+        queue::bump(&local.refused, 1);
+        return Err(value);
+    }
+    let entry = Entry { raw: value.into_raw(), drop: D::drop_raw };
+    let (full, first) = {
+        let _interrupts = interrupt::disable();
+        // SAFETY: interrupts are off and this is the CPU's own; `ensure_open` left a block with room, and an interrupt
+        // since then leaves one, too, see there.
+        let block = unsafe { &mut **local.open.get() };
+        block.entries[block.count].write(entry);
+        block.count += 1;
+        let first = queue::bump(&local.put, 1) == local.dropped.load(Ordering::Relaxed) + 1;
+        (block.count == ENTRIES, first)
+    };
+    if full {
+        flush();
+        // Room for the next one, also for an interrupt's.
+        ensure_open(local);
+    }
+    if full || first {
+        queue::ask_for_service();
+    }
+    Ok(())
+}
+
+/// Drops the value after a grace period; it shares a callback with others. In a thread that may sleep: without memory it waits for
+/// the grace period.
+pub fn drop_later<D: Deferred>(value: D) {
+    if let Err(value) = try_drop_later(value) {
+        grace_period::synchronize_expedited();
+        drop(value);
+    }
+}
+
+/// Sees to it that this CPU has a block with room. Preemption is off.
+fn ensure_open(local: &Local) -> bool {
+    let has_room = || {
+        let _interrupts = interrupt::disable();
+        // SAFETY: the CPU's own, interrupts are off.
+        unsafe { (*local.open.get()).as_ref() }.is_some_and(|block| block.count < ENTRIES)
+    };
+    if has_room() {
+        return true;
+    }
+    // SAFETY: a block has a size.
+    let block = unsafe { alloc::alloc::alloc(Layout::new::<Block>()) }.cast::<Block>();
+    if block.is_null() {
+        return false;
+    }
+    // SAFETY: fresh memory of a block's layout. The entries are written before they are counted.
+    unsafe {
+        (&raw mut (*block).header).write(Header::new(drop_block));
+        (&raw mut (*block).count).write(0);
+    }
+    let unused = {
+        let _interrupts = interrupt::disable();
+        // SAFETY: the CPU's own, interrupts are off.
+        let open = unsafe { &mut *local.open.get() };
+        // An interrupt may have been faster.
+        if open.is_null() {
+            *open = block;
+            ptr::null_mut()
+        } else {
+            block
+        }
+    };
+    if !unused.is_null() {
+        // SAFETY: the block allocated above, which nobody knows.
+        unsafe { alloc::alloc::dealloc(unused.cast(), Layout::new::<Block>()) };
+    }
+    has_room()
+}
+
+/// Hands the open block over, if anything is in it. The caller cannot migrate.
+pub(super) fn flush() {
+    let local = LOCAL.this();
+    let block = {
+        let _interrupts = interrupt::disable();
+        // SAFETY: the CPU's own, interrupts are off.
+        let open = unsafe { &mut *local.open.get() };
+        // SAFETY: the open block is live.
+        match unsafe { open.as_ref() } {
+            Some(block) if block.count > 0 => core::mem::replace(open, ptr::null_mut()),
+            _ => return,
+        }
+    };
+    queue::bump(&local.blocks, 1);
+    queue::enqueue_to_wait(Kind::Classic, block.cast(), size_of::<Block>());
+}
+
+/// Drops what a block notes, and the block.
+///
+/// # Safety
+/// `header` is that of a block that [`flush`] handed over.
+unsafe fn drop_block(header: *mut Header) -> usize {
+    let block = header.cast::<Block>();
+    // SAFETY: the header is a block's first field, and the block is ours now.
+    let count = unsafe { (*block).count };
+    for index in 0..count {
+        // SAFETY: the first `count` entries were written, and are dropped once, here.
+        unsafe {
+            let entry = (*block).entries[index].assume_init_read();
+            (entry.drop)(entry.raw);
+        }
+    }
+    // SAFETY: allocated in `ensure_open` with this layout.
+    unsafe { alloc::alloc::dealloc(block.cast(), Layout::new::<Block>()) };
+    // Callbacks run with preemption off on the CPU that queued them.
+    let _interrupts = interrupt::disable();
+    queue::bump(&LOCAL.this().dropped, count as u64);
+    size_of::<Block>()
+}
+
+/// Objects that wait in blocks on a CPU.
+pub(super) fn waiting(cpu: CpuId) -> u64 {
+    let dropped = dropped(cpu);
+    put(cpu).saturating_sub(dropped)
+}
+
+/// Objects ever put into blocks on a CPU.
+pub(super) fn put(cpu: CpuId) -> u64 {
+    LOCAL.of(cpu).put.load(Ordering::Acquire)
+}
+
+/// Objects of blocks ever dropped on a CPU.
+pub(super) fn dropped(cpu: CpuId) -> u64 {
+    LOCAL.of(cpu).dropped.load(Ordering::Acquire)
+}
+
+/// Blocks handed over on a CPU, and values given back for want of memory.
+pub(super) fn counts(cpu: CpuId) -> (u64, u64) {
+    let local = LOCAL.of(cpu);
+    (local.blocks.load(Ordering::Relaxed), local.refused.load(Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    struct CountsDrop(Arc<AtomicU32>);
+
+    impl Drop for CountsDrop {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn many_drops_share_a_callback() {
+        let drops = Arc::new(AtomicU32::new(0));
+        let section = preempt::disable();
+        let this = machine::cpu::current();
+        let (queued, blocks) = (queue::counts(this, Kind::Classic).queued, counts(this).0);
+        for _ in 0..1000 {
+            assert!(try_drop_later(Box::new(CountsDrop(drops.clone()))).is_ok());
+        }
+        flush();
+        assert_eq!(counts(this).0 - blocks, 8);
+        assert_eq!(queue::counts(this, Kind::Classic).queued - queued, 8);
+        assert_eq!(drops.load(Ordering::Relaxed), 0);
+        drop(section);
+        queue::tests::run_all();
+        assert_eq!(drops.load(Ordering::Relaxed), 1000);
+        assert_eq!(waiting(this), 0);
+    }
+
+    #[test]
+    fn block_fits_two_kibibytes() {
+        assert!(size_of::<Block>() <= 2048);
+    }
+}
