@@ -247,6 +247,15 @@ pub fn relax() {
     backend::cpu::relax();
 }
 
+/// Takes what lies at that place out of the caches of all processors: for measuring.
+#[inline(always)]
+pub fn flush_line<T>(place: &T) {
+    #[cfg(target_os = "none")]
+    backend::cpu::flush_line(core::ptr::from_ref(place).cast());
+    #[cfg(not(target_os = "none"))]
+    let _ = place;
+}
+
 /// Stops this processor for good, interrupts disabled.
 pub fn halt_forever() -> ! {
     backend::cpu::halt_forever()

@@ -38,6 +38,11 @@ pub fn send(target: CpuId, ipi: Ipi) {
     backend::ipi::send(target, ipi);
 }
 
+/// Interrupts a processor by a vector that somebody has taken: for measuring.
+pub fn send_vector(target: CpuId, vector: crate::interrupt::Vector) {
+    backend::ipi::send_number(target, vector.number());
+}
+
 /// Sets what the receiving processor runs, on its interrupt stack with interrupts disabled.
 pub fn set_handler(ipi: Ipi, handler: fn()) {
     ipi.hook().set(handler);

@@ -38,6 +38,7 @@ pub mod user;
 pub mod user_memory;
 pub mod user_state;
 pub mod vdso;
+pub mod window;
 
 #[cfg(target_os = "none")]
 pub use backend::trap::frame::TrapFrame;

@@ -42,6 +42,7 @@ pub(crate) mod time;
 pub(crate) mod uart;
 pub mod user;
 pub(crate) mod user_memory;
+pub(crate) mod window;
 
 pub use boot::MEMORY_BYTES;
 pub use group::Machine;

@@ -95,6 +95,12 @@ pub(crate) fn set_online_and_enter(cpu: CpuId) -> ! {
     entry(cpu)
 }
 
+#[inline(always)]
+pub(crate) fn flush_line(place: *const u8) {
+    // SAFETY: writes a cache line back and drops it; the instruction exists on every x86-64 processor.
+    unsafe { asm!("clflush [{}]", "mfence", in(reg) place, options(nostack, preserves_flags)) };
+}
+
 pub(crate) fn halt_forever() -> ! {
     loop {
         // SAFETY: stops this processor; nothing is expected of it any more.

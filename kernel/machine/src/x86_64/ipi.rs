@@ -19,9 +19,14 @@ const fn vector_of(ipi: Ipi) -> u8 {
 
 #[inline]
 pub(crate) fn send(target: CpuId, ipi: Ipi) {
+    send_number(target, vector_of(ipi));
+}
+
+#[inline]
+pub(crate) fn send_number(target: CpuId, vector: u8) {
     if let Some(area) = PerCpu::of(target) {
-        // SAFETY: all of these vectors have handlers on every processor.
-        unsafe { apic::send_command(area.apic_id, u32::from(vector_of(ipi))) };
+        // SAFETY: a vector that somebody has taken, and each of these, has a handler on every processor.
+        unsafe { apic::send_command(area.apic_id, u32::from(vector)) };
     }
 }
 

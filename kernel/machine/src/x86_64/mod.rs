@@ -36,3 +36,4 @@ pub(crate) mod time;
 pub(crate) mod trap;
 pub(crate) mod uart;
 pub(crate) mod user_memory;
+pub(crate) mod window;

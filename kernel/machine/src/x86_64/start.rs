@@ -1,6 +1,6 @@
 //! Start-up order of the boot processor, from the entry code to the binary's main function.
 
-use super::{boot, console, fpu, gdt, paging, per_cpu, register, smap, stacks, time, trap};
+use super::{boot, console, fpu, gdt, paging, per_cpu, register, smap, stacks, time, trap, window};
 use crate::cpu::CpuId;
 use core::cell::UnsafeCell;
 
@@ -92,6 +92,10 @@ pub(crate) extern "C" fn start(start_info: u64, entry_cycles: u64) -> ! {
     if register::cpuid(7, 0).ebx & register::CPUID_7_EBX_SMAP == 0 {
         // SAFETY: alone, with the image still writable, on a processor without SMAP.
         unsafe { smap::patch_out() };
+    }
+    if crate::boot::info().option("test").is_some() {
+        // SAFETY: as above.
+        unsafe { window::arm() };
     }
     // SAFETY: called once, while the early page tables are in use; then the boot processor's own stacks go in
     // while no trap is in progress.

@@ -1,4 +1,4 @@
-//! In-kernel tests, selected by `test=` on the command line: `all`, a module's name or a test's name.
+//! In-kernel tests, selected by `test=` on the command line: `all`, or names of modules and tests, with commas between.
 //!
 //! Each prints one line, `test NAME ... ok` or `test NAME ... FAILED: why`; the last line is
 //! `tests: N passed, N failed`, then the machine turns itself off.
@@ -10,11 +10,14 @@
 mod address_space;
 mod address_space_costs;
 mod host_link;
+mod kit;
 mod kstack;
 mod kstack_costs;
 mod kstack_races;
 pub(crate) mod machine;
 mod memory;
+mod message_box;
+mod message_box_costs;
 mod outcome;
 mod percpu;
 mod sched;
@@ -40,6 +43,8 @@ const EARLY: &[&[Test]] = &[machine::TESTS];
 const LATE: &[&[Test]] = &[
     memory::TESTS,
     percpu::TESTS,
+    kit::TESTS,
+    message_box::TESTS,
     kstack::TESTS,
     kstack_races::TESTS,
     sched::TESTS,
@@ -48,8 +53,13 @@ const LATE: &[&[Test]] = &[
 ];
 
 /// Tests that run only when they are named, because they need somebody outside.
-const ON_REQUEST: &[&[Test]] =
-    &[percpu::LONG, host_link::TESTS, address_space_costs::TESTS, kstack_costs::TESTS];
+const ON_REQUEST: &[&[Test]] = &[
+    percpu::LONG,
+    host_link::TESTS,
+    address_space_costs::TESTS,
+    message_box_costs::TESTS,
+    kstack_costs::TESTS,
+];
 
 static PASSED: AtomicU32 = AtomicU32::new(0);
 static FAILED: AtomicU32 = AtomicU32::new(0);
@@ -92,7 +102,7 @@ fn run_modules(modules: &[&[Test]], selection: &str) {
 
 fn is_selected(name: &str, selection: &str) -> bool {
     selection == "all"
-        || selection.split(',').any(|item| name == item || name.split("::").next() == Some(item))
+        || selection.split(',').any(|item| name == item || name.split("::").any(|part| part == item))
 }
 
 fn print(arguments: core::fmt::Arguments<'_>) {

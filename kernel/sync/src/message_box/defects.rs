@@ -2,7 +2,7 @@
 //!
 //! Nothing here costs the usual path anything: the words are read only in the loop of a CPU that waits.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::protocol::Departure;
 
@@ -11,8 +11,6 @@ const SERVES_NOBODY: u32 = 2;
 
 /// The bugs that are in. Written by tests.
 static DEFECTS: AtomicU32 = AtomicU32::new(0);
-/// A `fn()` that runs between the two looks of a turn; null usually.
-static BETWEEN: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Puts bugs in, named as on the command line (`order_swapped`, `no_serve_while_waiting`); an empty list takes all out. Unknown
 /// names are refused.
@@ -29,20 +27,10 @@ pub fn inject_defects(names: &str) -> bool {
     true
 }
 
-/// Sets what runs between the two looks of a waiting CPU: a time window for tests. None: nothing.
-pub fn set_between(hook: Option<fn()>) {
-    let pointer = hook.map_or(core::ptr::null_mut(), |hook| hook as *mut ());
-    BETWEEN.store(pointer, Ordering::Release);
-}
-
-/// Calls what [`set_between`] has set.
-#[inline]
-pub(super) fn between() {
-    let pointer = BETWEEN.load(Ordering::Acquire);
-    if !pointer.is_null() {
-        // SAFETY: a non-null pointer was made from a `fn()` in `set_between`, the only writer.
-        unsafe { core::mem::transmute::<*mut (), fn()>(pointer)() };
-    }
+/// Whether any bug is in.
+#[inline(always)]
+pub(super) fn are_in() -> bool {
+    DEFECTS.load(Ordering::Relaxed) != 0
 }
 
 /// The bugs as the protocol knows them.

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use machine::cpu::{self, CpuId, CpuSet, MAX_CPUS};
 use machine::ipi::{self, Ipi};
-use machine::{debugger, interrupt, preempt};
+use machine::{debugger, interrupt, preempt, time_window};
 
 use super::protocol::{Matrix, Turn, WORDS, bits};
 use super::request::{self, Kind, Request, Response};
@@ -22,6 +22,9 @@ use crate::{PerCpu, per_cpu};
 
 /// How often a sender looks for answers before it halts: somewhat longer than a call takes when all CPUs really run.
 const SPINS_MAX: u32 = 16;
+
+/// The time window between the two looks of a CPU that waits.
+pub const BETWEEN_LOOKS: u32 = 1;
 
 /// The boxes: 64 bytes for each pair of processors that can be, 256 KiB.
 pub(super) static MATRIX: Matrix<MAX_CPUS> = Matrix::new();
@@ -162,7 +165,8 @@ fn enter_handler(own: &Own, sender: CpuId, kind: u32, words: [u64; WORDS]) -> Re
 fn take_turn(this: CpuId, own: &Own) -> Turn {
     let mut waiting = own.waiting.load(Ordering::Relaxed);
     let handle = |sender, kind, words| enter_handler(own, CpuId::from_index(sender), kind, words);
-    let turn = MATRIX.turn(this.index(), &mut waiting, defects::departure(), defects::between, handle);
+    let turn =
+        MATRIX.turn(this.index(), &mut waiting, defects::departure(), || time_window!(BETWEEN_LOOKS), handle);
     own.waiting.store(waiting, Ordering::Relaxed);
     if let Turn::Served(answered) = turn {
         rouse(answered);
@@ -175,9 +179,7 @@ fn await_answers(this: CpuId, own: &Own) {
     let mut spins = 0;
     loop {
         let waiting = own.waiting.load(Ordering::Relaxed);
-        let is_quiet =
-            MATRIX.arrived(this.index()) == 0 && waiting != 0 && MATRIX.answered(this.index(), waiting) == 0;
-        if !is_quiet {
+        if defects::are_in() || !is_quiet(this, waiting) {
             let interrupts = interrupt::disable();
             let turn = take_turn(this, own);
             drop(interrupts);
@@ -208,6 +210,12 @@ fn await_answers(this: CpuId, own: &Own) {
     }
 }
 
+/// Whether nothing has come for a CPU that waits. If so a turn, which is taken with interrupts off, would do nothing.
+#[inline(always)]
+fn is_quiet(this: CpuId, waiting: u64) -> bool {
+    MATRIX.arrived(this.index()) == 0 && waiting != 0 && MATRIX.answered(this.index(), waiting) == 0
+}
+
 /// Halts until somebody answers or any other interrupt comes. Interrupts are on.
 #[inline(never)]
 fn halt_until_answered(this: CpuId, own: &Own) {
@@ -215,7 +223,7 @@ fn halt_until_answered(this: CpuId, own: &Own) {
     // SeqCst: the announcement is before the look for answers; who answers does so before it looks for the announcement.
     own.halted.store(true, Ordering::SeqCst);
     let waiting = own.waiting.load(Ordering::Relaxed);
-    if MATRIX.arrived(this.index()) == 0 && waiting != 0 && MATRIX.answered(this.index(), waiting) == 0 {
+    if is_quiet(this, waiting) {
         interrupt::enable_and_halt();
     } else {
         interrupt::enable();

@@ -1,0 +1,73 @@
+//! A point where threads on different CPUs meet, again and again.
+//!
+//! The last one to arrive lets all others go. Who waits spins for a moment, because those who leave spinning leave at once; then it
+//! halts, because in a virtual machine with fewer processors than ours it keeps those from running that it waits for.
+//! Works with interrupts on.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use ::machine::cpu::{self, AtomicCpuSet, CpuSet};
+use ::machine::ipi::{self, Ipi};
+use ::machine::{interrupt, preempt};
+
+/// Looks before a waiting CPU halts.
+const SPINS_MAX: u32 = 2_000;
+
+/// The meeting point of a fixed number of threads, each on a CPU of its own.
+#[derive(Debug)]
+pub(crate) struct Meeting {
+    members: u32,
+    arrived: AtomicU32,
+    /// Meetings held.
+    held: AtomicU32,
+    halted: AtomicCpuSet,
+}
+
+impl Meeting {
+    /// For so many threads.
+    pub(crate) const fn new(members: u32) -> Meeting {
+        Meeting {
+            members,
+            arrived: AtomicU32::new(0),
+            held: AtomicU32::new(0),
+            halted: AtomicCpuSet::new(CpuSet::EMPTY),
+        }
+    }
+
+    /// Waits until all have arrived.
+    pub(crate) fn meet(&self) {
+        let held = self.held.load(Ordering::SeqCst);
+        if self.arrived.fetch_add(1, Ordering::SeqCst) + 1 == self.members {
+            self.arrived.store(0, Ordering::SeqCst);
+            self.held.store(held.wrapping_add(1), Ordering::SeqCst);
+            for cpu in self.halted.load(Ordering::SeqCst).iter() {
+                ipi::send(cpu, Ipi::Reschedule);
+            }
+            return;
+        }
+        let mut spins = 0;
+        while self.held.load(Ordering::SeqCst) == held {
+            spins += 1;
+            if spins < SPINS_MAX {
+                cpu::relax();
+            } else {
+                self.halt(held);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn halt(&self, held: u32) {
+        let preemption = preempt::disable();
+        let this = cpu::current();
+        interrupt::disable_unguarded();
+        self.halted.insert(this, Ordering::SeqCst);
+        if self.held.load(Ordering::SeqCst) == held {
+            interrupt::enable_and_halt();
+        } else {
+            interrupt::enable();
+        }
+        self.halted.remove(this, Ordering::SeqCst);
+        drop(preemption);
+    }
+}

@@ -1,0 +1,381 @@
+//! Message boxes on real CPUs: the tests of specs/fiasco-mp.md item 47 that concern them, by their names, and whether they would notice
+//! the historic bugs.
+//!
+//! The protocol's own model, with all interleavings, is `kernel/sync/tests/models.rs`.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+};
+
+use ::machine::cpu::{self, CpuId, MAX_CPUS};
+use ::machine::ipi::{self, Ipi};
+use ::machine::{boot, interrupt, preempt};
+use ::sync::message_box::{self, BETWEEN_LOOKS, Kind, Request, Response, WORDS};
+
+use super::kit::{Meeting, Sweep, Team, Watchdog, window};
+use super::{Failure, Outcome, Test, check, fail};
+
+pub(crate) const TESTS: &[Test] = &[
+    Test { name: "message_box::test_msg_echo", run: test_msg_echo },
+    Test { name: "message_box::test_msg_nested", run: test_msg_nested },
+    Test { name: "message_box::test_msg_parallel", run: test_msg_parallel },
+    Test { name: "message_box::test_msg_order", run: test_msg_order },
+    Test { name: "message_box::test_msg_aggregation", run: test_msg_aggregation },
+    Test { name: "message_box::postponed_requests_are_served_after_the_answer", run: postponed_are_served },
+    Test { name: "message_box::the_ring_notices_who_serves_nobody", run: ring_notices_who_serves_nobody },
+    Test { name: "message_box::the_window_notices_a_swapped_order", run: window_notices_swapped_order },
+];
+
+/// Requests of each pair in the echo test.
+const ECHOES: u64 = 50;
+/// No CPU makes progress for so long: a deadlock. A host does not take a processor away for that long, and if it does the test that
+/// looks for a deadlock is repeated.
+const DEADLOCK_NS: u64 = 4_000_000_000;
+
+/// All pairs of different CPUs that are online.
+fn pairs() -> impl Iterator<Item = (CpuId, CpuId)> {
+    let online = cpu::online();
+    online
+        .iter()
+        .flat_map(move |from| online.iter().map(move |to| (from, to)))
+        .filter(|(from, to)| from != to)
+}
+
+fn bugs() -> &'static str {
+    boot::info().option("bug").unwrap_or("")
+}
+
+/// Runs a test with the bugs in that `bug=` on the command line names.
+fn with_bugs(test: impl FnOnce() -> Outcome) -> Outcome {
+    if !message_box::inject_defects(bugs()) {
+        fail!("no such bug: {}", bugs());
+    }
+    let outcome = test();
+    message_box::inject_defects("");
+    outcome
+}
+
+fn echo_of(words: [u64; WORDS]) -> Request {
+    Request { kind: Kind::Echo, words }
+}
+
+/// Sends an echo and says whether the answer is right.
+fn echo(target: CpuId, seed: u64, interrupts_on: bool) -> bool {
+    let words = core::array::from_fn(|index| seed.wrapping_mul(index as u64 + 3));
+    let interrupts = (!interrupts_on).then(interrupt::disable);
+    let answer = message_box::request(target, echo_of(words));
+    drop(interrupts);
+    answer == words.map(|word| !word)
+}
+
+fn test_msg_echo() -> Outcome {
+    let wrong = Arc::new(AtomicU64::new(0));
+    for (from, to) in pairs() {
+        let before = message_box::served(from, to);
+        let mut team = Team::new();
+        let count = wrong.clone();
+        team.start(from, move || {
+            for turn in 0..ECHOES {
+                if !echo(to, turn, turn % 2 == 0) {
+                    count.fetch_add(1, Relaxed);
+                }
+            }
+        })?;
+        team.join()?;
+        check!(message_box::served(from, to) - before >= ECHOES, "{to} has served too few of {from}");
+    }
+    let wrong = wrong.load(Relaxed);
+    check!(wrong == 0, "{wrong} answers were wrong");
+    // To oneself, no box is used.
+    let _preemption = preempt::disable();
+    check!(echo(cpu::current(), 7, true), "the answer of this CPU was wrong");
+    Ok(())
+}
+
+/// What the handler of the nested test found: its own request's answer was right.
+const NESTED_ANSWERED: u64 = 1;
+/// Its CPU had a request outstanding.
+const NESTED_REFUSED: u64 = 2;
+
+fn handle_nested(sender: CpuId, words: [u64; WORDS]) -> Response {
+    let mut answer = [0; WORDS];
+    answer[0] = match message_box::request_from_handler(sender, echo_of(words)) {
+        Some(answer) if answer == words.map(|word| !word) => NESTED_ANSWERED,
+        Some(_) => 0,
+        None => NESTED_REFUSED,
+    };
+    answer
+}
+
+/// The handler sends a request back to the CPU that waits for it: that one must serve while it waits.
+fn test_msg_nested() -> Outcome {
+    message_box::set_handler(Kind::Nested, handle_nested);
+    for (from, to) in pairs() {
+        for interrupts_on in [false, true] {
+            let found = Arc::new(AtomicU64::new(u64::MAX));
+            let report = found.clone();
+            let mut team = Team::new();
+            team.start(from, move || {
+                let interrupts = (!interrupts_on).then(interrupt::disable);
+                let answer = message_box::request(to, Request { kind: Kind::Nested, words: [5; WORDS] });
+                drop(interrupts);
+                report.store(answer[0], Release);
+            })?;
+            team.join()?;
+            let found = found.load(Acquire);
+            check!(found == NESTED_ANSWERED, "{from} asked {to}, whose handler's request came to {found}");
+        }
+    }
+    Ok(())
+}
+
+static RING_DOG: Watchdog = Watchdog::new(DEADLOCK_NS);
+static RING_STUCK: AtomicBool = AtomicBool::new(false);
+
+/// Called by each CPU of a ring between its looks: ends a deadlock by taking the bug out that makes it.
+fn look_for_deadlock(_place: u32) {
+    if RING_DOG.barks() && !RING_STUCK.swap(true, SeqCst) {
+        message_box::inject_defects("");
+    }
+}
+
+/// Each of the first `size` CPUs sends to the next one, `rounds` times, with delays that shift them against each other. Returns whether they came to
+/// stand.
+fn run_ring(size: usize, rounds: u32) -> Result<bool, Failure> {
+    let sweep = Sweep::new(300, 40);
+    let wrong = Arc::new(AtomicU64::new(0));
+    let meeting = Arc::new(Meeting::new(size as u32));
+    RING_STUCK.store(false, SeqCst);
+    RING_DOG.feed();
+    ::machine::window::set_hook(Some(look_for_deadlock));
+    let mut team = Team::new();
+    for index in 0..size {
+        let (wrong, meeting) = (wrong.clone(), meeting.clone());
+        let next = CpuId::from_index((index + 1) % size);
+        team.start(CpuId::from_index(index), move || {
+            for round in 0..rounds {
+                if round % 8 == 0 {
+                    meeting.meet();
+                }
+                if index % 2 == 0 {
+                    sweep.delay_fixed()
+                } else {
+                    sweep.delay_swept(round)
+                }
+                if !echo(next, u64::from(round), false) {
+                    wrong.fetch_add(1, Relaxed);
+                }
+                RING_DOG.feed();
+            }
+        })?;
+    }
+    let joined = team.join();
+    ::machine::window::set_hook(None);
+    joined?;
+    let wrong = wrong.load(Relaxed);
+    check!(wrong == 0, "{wrong} answers were wrong");
+    Ok(RING_STUCK.load(SeqCst))
+}
+
+/// The sizes of ring that fit this machine: small ones are more prone to deadlock.
+fn ring_sizes() -> impl Iterator<Item = usize> {
+    let online = cpu::online().count();
+    [2, 3, 4, 8].into_iter().filter(move |&size| size <= online)
+}
+
+fn test_msg_parallel() -> Outcome {
+    const ROUNDS: u32 = 240;
+    with_bugs(|| {
+        for size in ring_sizes() {
+            check!(!run_ring(size, ROUNDS)?, "{size} CPUs in a ring came to stand");
+        }
+        Ok(())
+    })
+}
+
+fn ring_notices_who_serves_nobody() -> Outcome {
+    const ROUNDS: u32 = 240;
+    let Some(size) = ring_sizes().next() else { return Ok(()) };
+    message_box::inject_defects("no_serve_while_waiting");
+    let stuck = run_ring(size, ROUNDS);
+    message_box::inject_defects("");
+    check!(stuck?, "{size} CPUs that serve nobody while they wait did not come to stand");
+    Ok(())
+}
+
+/// The pair of the order test: the first asks, the second answers and then asks.
+const ASKER: CpuId = CpuId::from_index(0);
+const ANSWERER: CpuId = CpuId::from_index(1);
+
+/// Answers that the asker has seen, and the answers that the answerer's requests said it must have seen by then.
+static ANSWERS_SEEN: AtomicU64 = AtomicU64::new(0);
+static EARLY: AtomicU64 = AtomicU64::new(0);
+static COMPARED: AtomicU64 = AtomicU64::new(0);
+
+/// The answerer's request tells how many answers it has given: each must have been seen.
+fn handle_order(_sender: CpuId, words: [u64; WORDS]) -> Response {
+    COMPARED.fetch_add(1, SeqCst);
+    if ANSWERS_SEEN.load(SeqCst) < words[0] {
+        EARLY.fetch_add(1, SeqCst);
+    }
+    words
+}
+
+/// The answerer's later request is in its box, and so is its answer.
+fn later_request_is_there() -> bool {
+    message_box::state_of(ANSWERER, ASKER).is_some() && message_box::state_of(ASKER, ANSWERER).is_none()
+}
+
+/// How many requests were handled before the answer that was sent earlier, of those in `rounds` rounds.
+fn run_order(rounds: u32, with_window: bool) -> Result<u64, Failure> {
+    let sweep = Sweep::new(400, 40);
+    let meeting = Arc::new(Meeting::new(2));
+    let given = Arc::new(AtomicU64::new(message_box::served(ASKER, ANSWERER)));
+    let base = given.load(SeqCst);
+    message_box::set_handler(Kind::Nested, handle_order);
+    ANSWERS_SEEN.store(0, SeqCst);
+    EARLY.store(0, SeqCst);
+    COMPARED.store(0, SeqCst);
+    let mut team = Team::new();
+    let met = meeting.clone();
+    team.start(ASKER, move || {
+        for round in 0..rounds {
+            met.meet();
+            if with_window {
+                window::arm(BETWEEN_LOOKS, ASKER, Some(later_request_is_there));
+            }
+            let interrupts = interrupt::disable();
+            sweep.delay_fixed();
+            message_box::request(ANSWERER, echo_of([u64::from(round); WORDS]));
+            ANSWERS_SEEN.fetch_add(1, SeqCst);
+            drop(interrupts);
+            if with_window {
+                window::disarm();
+            }
+        }
+    })?;
+    team.start(ANSWERER, move || {
+        for round in 0..rounds {
+            meeting.meet();
+            sweep.delay_swept(round);
+            // With a window: answer and ask while the asker stands between its looks.
+            while with_window && message_box::served(ASKER, ANSWERER) - base <= u64::from(round) {
+                cpu::relax();
+            }
+            let _interrupts = interrupt::disable();
+            let answered = message_box::served(ASKER, ANSWERER) - base;
+            message_box::request(ASKER, Request { kind: Kind::Nested, words: [answered; WORDS] });
+        }
+    })?;
+    team.join()?;
+    let compared = COMPARED.load(SeqCst);
+    check!(compared == u64::from(rounds), "{compared} requests of {rounds} were handled");
+    Ok(EARLY.load(SeqCst))
+}
+
+/// Answers count before later requests of the same CPU.
+fn test_msg_order() -> Outcome {
+    if cpu::online().count() < 2 {
+        return Ok(());
+    }
+    with_bugs(|| {
+        let early = run_order(400, false)? + run_order(40, true)?;
+        check!(early == 0, "{early} requests were handled before the answer that was sent earlier");
+        Ok(())
+    })
+}
+
+fn window_notices_swapped_order() -> Outcome {
+    if cpu::online().count() < 2 {
+        return Ok(());
+    }
+    message_box::inject_defects("order_swapped");
+    let early = run_order(40, true);
+    message_box::inject_defects("");
+    check!(early? > 0, "no request was handled early although the order of the looks was swapped");
+    Ok(())
+}
+
+/// All other CPUs send to one that has interrupts off: that costs it two interrupts at most.
+fn test_msg_aggregation() -> Outcome {
+    const INTERRUPTS_MAX: u64 = 2;
+    let online = cpu::online();
+    if online.count() < 2 {
+        return Ok(());
+    }
+    let target = CpuId::BOOT;
+    let senders = online.difference(cpu::CpuSet::only(target));
+    let result = Arc::new([const { AtomicU64::new(0) }; 2]);
+    let ready = Arc::new(AtomicBool::new(false));
+    let mut team = Team::new();
+    let told = ready.clone();
+    // First, because this thread is the target's: it gets no further while that has interrupts off.
+    team.start_on_each(senders, move |_| {
+        while !told.load(Acquire) {
+            cpu::relax();
+        }
+        message_box::request(target, Request { kind: Kind::Noop, words: [0; WORDS] });
+    })?;
+    let (report, go) = (result.clone(), ready);
+    team.start(target, move || {
+        let interrupts = interrupt::disable();
+        let before = ipi::count(target, Ipi::Call);
+        let served = |cpu: CpuId| message_box::served(cpu, target);
+        let served_before: u64 = senders.iter().map(served).sum();
+        go.store(true, Release);
+        while !senders.iter().all(|sender| message_box::state_of(sender, target).is_some()) {
+            cpu::relax();
+        }
+        drop(interrupts);
+        while senders.iter().any(|sender| message_box::state_of(sender, target).is_some()) {
+            cpu::relax();
+        }
+        report[0].store(ipi::count(target, Ipi::Call) - before, Relaxed);
+        report[1].store(senders.iter().map(served).sum::<u64>() - served_before, Relaxed);
+    })?;
+    team.join()?;
+    let (interrupts, served) = (result[0].load(Relaxed), result[1].load(Relaxed));
+    check!(served == senders.count() as u64, "{served} of {} were served", senders.count());
+    check!(interrupts <= INTERRUPTS_MAX, "{interrupts} interrupts for {served} requests");
+    Ok(())
+}
+
+/// With interrupts on, the interrupt may find the answer there and postpone a request; it is served after.
+fn postponed_are_served() -> Outcome {
+    const ROUNDS: u32 = 400;
+    let size = cpu::online().count();
+    if size < 2 {
+        return Ok(());
+    }
+    let sweep = Sweep::new(200, 40);
+    let handled = Arc::new([const { AtomicU32::new(0) }; MAX_CPUS]);
+    let mut team = Team::new();
+    let meeting = Arc::new(Meeting::new(size as u32));
+    let counts = handled.clone();
+    team.start_on_each(cpu::online(), move |cpu| {
+        let others = cpu::online().difference(cpu::CpuSet::only(cpu));
+        for round in 0..ROUNDS {
+            if round % 16 == 0 {
+                meeting.meet();
+            }
+            sweep.delay_swept(round + 7 * cpu.index() as u32);
+            match others.iter().nth(round as usize % others.count()) {
+                Some(target) if echo(target, u64::from(round), round % 4 != 0) => {
+                    counts[cpu.index()].fetch_add(1, Relaxed);
+                }
+                _ => {}
+            }
+        }
+    })?;
+    team.join()?;
+    for cpu in cpu::online().iter() {
+        let right = handled[cpu.index()].load(Relaxed);
+        check!(right == ROUNDS, "{right} of {ROUNDS} answers that {cpu} got were right");
+        for sender in cpu::online().iter() {
+            check!(message_box::state_of(sender, cpu).is_none(), "a request of {sender} stayed in its box");
+        }
+    }
+    Ok(())
+}
