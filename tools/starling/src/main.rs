@@ -8,6 +8,7 @@
 //! * [`session`]: the loop between the host's streams and the guest
 //! * [`mod@test`]: `starling test`, a list of steps
 //! * [`mod@bench`]: `starling bench`, the kernel measured against Linux
+//! * [`mod@trace`]: `starling trace`, what the kernel does inside a call
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -19,6 +20,7 @@ mod progress;
 mod run;
 mod session;
 mod test;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -40,6 +42,7 @@ enum Command {
     Run(Box<run::RunArguments>),
     Test(test::TestArguments),
     Bench(bench::BenchArguments),
+    Trace(trace::TraceArguments),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Test(arguments) => test::test(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
+        Command::Trace(arguments) => trace::trace(&arguments),
     };
     exit_code(result)
 }

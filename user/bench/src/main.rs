@@ -13,11 +13,13 @@
 //!
 //! * [`measure`]: how a value is found
 //! * [`suites`]: what is measured
+//! * [`sharing`]: pairs of calls that commute, for the checker of shared cache lines
 //! * [`process`]: forking, in the few lines that need it
 
 mod init;
 mod measure;
 mod process;
+mod sharing;
 mod suites;
 
 use std::process::ExitCode;

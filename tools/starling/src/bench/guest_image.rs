@@ -16,7 +16,7 @@ const PROGRAM: &str = "bench";
 ///
 /// # Errors
 /// When it does not build or there is no default image.
-pub(super) fn tree(repository: &Repository, progress: &Progress) -> Outcome<Tree> {
+pub(crate) fn tree(repository: &Repository, progress: &Progress) -> Outcome<Tree> {
     progress.say("building the benchmark program");
     let mut cargo = repository.cargo("build");
     cargo.args(["--quiet", "--release", "--package", PROGRAM, "--target", TARGET]);

@@ -13,7 +13,7 @@ mod campaign;
 mod charts;
 mod environment;
 mod figures;
-mod guest_image;
+pub(crate) mod guest_image;
 mod json;
 mod linux_kernel;
 mod page;

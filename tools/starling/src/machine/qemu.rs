@@ -58,6 +58,8 @@ pub(crate) struct Configuration<'a> {
     pub(crate) initramfs: &'a OwnedFd,
     /// Wait for a debugger on this port.
     pub(crate) gdb: Option<u16>,
+    /// A plugin for the translator, and its arguments.
+    pub(crate) plugin: Option<&'a str>,
 }
 
 /// A running virtual machine. Dropping it ends it.
@@ -197,6 +199,9 @@ fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
     add(&format!("-initrd /dev/fd/{}", configuration.initramfs.as_raw_fd()));
     if let Some(port) = configuration.gdb {
         add(&format!("-gdb tcp:127.0.0.1:{port} -S"));
+    }
+    if let Some(plugin) = configuration.plugin {
+        words.extend(["-plugin".into(), plugin.into()]);
     }
     words.extend(["-kernel".into(), configuration.kernel.as_os_str().to_owned()]);
     if !configuration.kernel_arguments.is_empty() {

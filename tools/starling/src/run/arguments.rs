@@ -85,6 +85,10 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) boot_trace: bool,
 
+    /// Load a plugin into QEMU
+    #[arg(long, value_name = "file=FILE,ARGUMENT...", hide = true)]
+    pub(crate) qemu_plugin: Option<String>,
+
     /// Boot this kernel instead of building the one in this repository
     #[arg(long, value_name = "FILE")]
     pub(crate) kernel: Option<PathBuf>,

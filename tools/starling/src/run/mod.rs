@@ -59,6 +59,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
         kernel_arguments: &kernel_arguments(arguments),
         initramfs: &initramfs.file,
         gdb: arguments.gdb,
+        plugin: arguments.qemu_plugin.as_deref(),
     })?;
     drop(initramfs);
     if let Some(port) = arguments.gdb {

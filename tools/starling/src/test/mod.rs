@@ -1,7 +1,8 @@
 //! `starling test`: everything that must hold before a change lands, as a list of steps.
 //!
 //! A [`step::Step`] is a command and a way to read a tally off its output. One file a group of steps: [`source`] looks at the
-//! sources, [`hosted`] runs on the host, [`kernel`] in virtual machines, [`instructions`] counts what calls cost, [`programs`] compares programs with Linux.
+//! sources, [`hosted`] runs on the host, [`kernel`] in virtual machines, [`instructions`] counts what calls cost,
+//! [`sharing`] looks for cache lines that they share, [`programs`] compares programs with Linux.
 //! [`runner`] runs them in order and adds up.
 
 mod hosted;
@@ -9,6 +10,7 @@ mod instructions;
 mod kernel;
 mod programs;
 mod runner;
+mod sharing;
 mod source;
 mod step;
 mod tally;
@@ -46,6 +48,7 @@ pub(crate) fn test(arguments: &TestArguments) -> Outcome<u8> {
         hosted::steps(&repository, arguments.long),
         kernel::steps(&repository, arguments.long)?,
         instructions::steps(&repository)?,
+        sharing::steps(&repository)?,
         programs::steps(&repository, arguments.long),
     ];
     let chosen = |step: &Step| {

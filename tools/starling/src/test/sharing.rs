@@ -1,0 +1,23 @@
+//! The step that looks for shared cache lines: calls that scale must go on scaling.
+
+use std::process::Command;
+use std::time::Duration;
+
+use super::step::Step;
+use super::tally;
+use crate::failure::{Context, Outcome};
+use crate::machine::Repository;
+
+/// Recording takes half a minute on an idle machine; before it, a kernel may have to be built.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+/// The steps of this group.
+///
+/// # Errors
+/// When this program does not know where it is.
+pub(super) fn steps(repository: &Repository) -> Outcome<Vec<Step>> {
+    let program = std::env::current_exe().context(|| "this program".into())?;
+    let mut starling = Command::new(program);
+    starling.current_dir(repository.root()).args(["trace", "sharing", "--check"]);
+    Ok(vec![Step::new("shared cache lines", starling, tally::closing_line).within(LIMIT)])
+}

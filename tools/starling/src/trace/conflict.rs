@@ -1,0 +1,130 @@
+//! Cache lines that one processor writes and the other one touches.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::code::Names;
+use super::window::{Access, Window};
+
+/// What one side did with a line.
+#[derive(Clone, Debug, Default)]
+struct Side {
+    accesses: Vec<Access>,
+}
+
+impl Side {
+    fn writes(&self) -> bool {
+        self.accesses.iter().any(|access| access.kind.writes())
+    }
+
+    fn touches(&self) -> bool {
+        !self.accesses.is_empty()
+    }
+}
+
+/// Lines of one kind that are shared again and again: written by the same function in the same sort of object.
+#[derive(Clone, Debug)]
+pub(super) struct Conflict {
+    /// What lies there.
+    pub(super) object: String,
+    /// The functions that write, and those that only read.
+    pub(super) writers: BTreeSet<String>,
+    pub(super) readers: BTreeSet<String>,
+    /// Rounds in which it was seen.
+    pub(super) rounds: usize,
+    /// Lines in the round with the most of them.
+    pub(super) lines: usize,
+    /// One of the lines: an address in it, and where else in it something was touched.
+    pub(super) example: BTreeSet<u64>,
+}
+
+/// The conflicts of a pair, given what both sides did in each round. What was seen in less than half of the rounds is no steady
+/// state: an interrupt, or a batch that a processor fetches for many calls.
+pub(super) fn find(rounds: &[[&Window; 2]], names: &Names) -> Vec<Conflict> {
+    let mut found: BTreeMap<(String, String), Conflict> = BTreeMap::new();
+    for round in rounds {
+        let mut in_round: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for sides in shared(round).into_values() {
+            let key = key(&sides, names);
+            *in_round.entry(key.clone()).or_default() += 1;
+            let conflict = found.entry(key.clone()).or_insert_with(|| Conflict {
+                object: key.0,
+                writers: BTreeSet::new(),
+                readers: BTreeSet::new(),
+                rounds: 0,
+                lines: 0,
+                example: BTreeSet::new(),
+            });
+            describe(conflict, &sides, names);
+        }
+        for (key, lines) in in_round {
+            if let Some(conflict) = found.get_mut(&key) {
+                conflict.rounds += 1;
+                conflict.lines = conflict.lines.max(lines);
+            }
+        }
+    }
+    found.into_values().filter(|conflict| conflict.rounds * 2 >= rounds.len()).collect()
+}
+
+/// The lines that one side writes and the other one touches.
+fn shared(round: &[&Window; 2]) -> BTreeMap<u64, [Side; 2]> {
+    let mut lines: BTreeMap<u64, [Side; 2]> = BTreeMap::new();
+    for (side, window) in round.iter().enumerate() {
+        for access in &window.accesses {
+            lines.entry(access.line).or_default()[side].accesses.push(*access);
+        }
+    }
+    lines.retain(|_, [first, second]| {
+        (first.writes() && second.touches()) || (second.writes() && first.touches())
+    });
+    lines
+}
+
+/// What conflicts are told apart by: the object and the function that writes it first.
+fn key(sides: &[Side; 2], names: &Names) -> (String, String) {
+    let all = || sides.iter().flat_map(|side| &side.accesses);
+    let write = all().find(|access| access.kind.writes());
+    let write = write.or_else(|| all().next());
+    write.map_or_else(Default::default, |access| (names.object(access.address), names.function(access.code)))
+}
+
+fn describe(conflict: &mut Conflict, sides: &[Side; 2], names: &Names) {
+    let fresh = conflict.example.is_empty();
+    for access in sides.iter().flat_map(|side| &side.accesses) {
+        let functions = if access.kind.writes() { &mut conflict.writers } else { &mut conflict.readers };
+        functions.insert(names.function(access.code));
+        if fresh {
+            conflict.example.insert(access.address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::window::Kind;
+    use super::*;
+
+    fn window(accesses: &[(Kind, u64)]) -> Window {
+        let access = |(kind, line): &(Kind, u64)| Access { kind: *kind, line: *line, address: 0, code: 0 };
+        Window { processor: 0, accesses: accesses.iter().map(access).collect() }
+    }
+
+    fn shared_lines(first: &[(Kind, u64)], second: &[(Kind, u64)]) -> Vec<u64> {
+        shared(&[&window(first), &window(second)]).into_keys().collect()
+    }
+
+    #[test]
+    fn line_is_shared_when_one_side_writes_it() {
+        assert_eq!(shared_lines(&[(Kind::Write, 1)], &[(Kind::Read, 1)]), [1]);
+        assert_eq!(shared_lines(&[(Kind::Read, 1)], &[(Kind::Atomic, 1)]), [1]);
+        assert_eq!(shared_lines(&[(Kind::Atomic, 1)], &[(Kind::Write, 1)]), [1]);
+    }
+
+    #[test]
+    fn what_both_read_or_only_one_touches_is_not_shared() {
+        assert!(
+            shared_lines(&[(Kind::Read, 1), (Kind::Write, 2)], &[(Kind::Read, 1), (Kind::Write, 3)])
+                .is_empty()
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! `starling trace`: what the kernel does inside a call, seen from the emulator.
+//!
+//! * [`plugin`]: the machine whose accesses are recorded
+//! * [`window`]: what it recorded
+//! * [`code`]: names of functions and objects
+//! * [`sharing`]: cache lines that calls on two processors share though they commute; [`conflict`] finds them,
+//!   [`expectation`] knows which ones are known
+
+mod code;
+mod conflict;
+mod expectation;
+mod plugin;
+mod sharing;
+mod window;
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Outcome;
+
+/// Look into what the kernel does inside a call.
+#[derive(Args, Debug)]
+pub(crate) struct TraceArguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    Sharing(sharing::SharingArguments),
+}
+
+/// Traces what the arguments say and returns the exit status.
+///
+/// # Errors
+/// When the machine cannot be had or did not do what it was to do.
+pub(crate) fn trace(arguments: &TraceArguments) -> Outcome<u8> {
+    match &arguments.what {
+        What::Sharing(arguments) => sharing::trace(arguments),
+    }
+}
