@@ -12,6 +12,7 @@ use crate::instruction::{self, Marker};
 use crate::recording::{self, Access, Kind};
 
 /// The version of the interface that is spoken here.
+// SAFETY: nothing else in this library has the name, and QEMU expects a number of this type.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)] // QEMU looks for it under this name.
 static qemu_plugin_version: c_int = 1;
@@ -48,6 +49,7 @@ type TranslateCallback = extern "C" fn(id: u64, block: *mut Block);
 type ExecuteCallback = extern "C" fn(processor: u32, data: *mut c_void);
 type AccessCallback = extern "C" fn(processor: u32, info: u32, address: u64, data: *mut c_void);
 
+// SAFETY: these are the functions' types as QEMU's documentation gives them.
 unsafe extern "C" {
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: u64, callback: TranslateCallback);
     fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
@@ -78,6 +80,7 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// `arguments` must be an array of `count` C strings, as QEMU passes it.
+// SAFETY: nothing else in this library has the name, and QEMU expects a function of this type.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn qemu_plugin_install(
     id: u64,
