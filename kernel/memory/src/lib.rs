@@ -9,6 +9,7 @@
 //!   user space can make large.
 //! - [`kstack`]: kernel stacks of which only the used pages exist.
 //! - [`file_cache`], [`region`], [`address_space`], [`buffer`]: user memory.
+//! - [`LazyTable`]: objects whose addresses follow from their numbers.
 //! - [`reclaim`], [`oom`], [`statistics`]: what happens when memory runs out, and what can be seen of it.
 //!
 //! Each mechanism states its locks and invariants at the top of its file.
@@ -25,6 +26,7 @@ pub mod heap;
 #[cfg(target_os = "none")]
 mod kernel_map;
 pub mod kstack;
+mod lazy_table;
 mod local;
 mod number_stack;
 pub mod oom;
@@ -33,6 +35,8 @@ pub mod per_cpu;
 pub mod reclaim;
 pub mod region;
 pub mod statistics;
+
+pub use lazy_table::LazyTable;
 
 /// An allocation could not be satisfied, even after reclaiming what can be reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use machine::{context, cpu, interrupt, preempt, time};
 use sync::rcu;
 
 use crate::cpu::{Cpu, REQUEST_ARM, REQUEST_RESCHEDULE};
+use crate::hand_over::HandOver;
 use crate::run_queue::{Activation, NO_SLICE_END, RunQueue};
 use crate::thread::{Thread, ThreadRef, current};
 use crate::{balance, deadline, idle, placement, softirq, stack, statistics};
@@ -116,11 +117,65 @@ fn dispatch(reason: Reason) {
         cpu.queue.raw().unlock();
         deadline::arm();
     } else {
-        switch(cpu, queue, previous, next, now_ns);
+        switch(cpu, queue, previous, next, now_ns, NO_SLICE_END);
     }
     // In this order: with interrupts off the end of the guard switches nothing; the callers look again.
     drop(preemption);
     drop(interrupts);
+}
+
+/// The voluntary switch of a thread that has announced a sleep, to the one that it gives the CPU to: past the run queue, and for
+/// what is left of its own turn. Where that cannot be (more urgent threads wait, no memory for the other's stack, it may not run
+/// here) the other is woken as usual.
+pub(crate) fn hand_over(next: HandOver) {
+    debug_assert!(preempt::count() == 0, "a thread in an atomic section must not sleep");
+    debug_assert!(!interrupt::in_interrupt(), "interrupt handlers must not sleep");
+    let preemption = preempt::disable();
+    let interrupts = interrupt::disable();
+    // Acquire: pairs with the Release at the end of the thread's last switch.
+    let on_its_way = next.thread().on_cpu.load(Ordering::Acquire);
+    if on_its_way || !placement::allowed_cpus(next.thread()).contains(cpu::current()) {
+        drop((next, interrupts, preemption));
+        return schedule();
+    }
+    let next = next.into_claimed();
+    let cpu = Cpu::this();
+    cpu.queue.raw().lock();
+    // SAFETY: the lock is held, and released in `finish_switch` after the last use.
+    let queue = unsafe { &mut *cpu.queue.as_ptr() };
+    preempt::set_need_resched(false);
+    rcu::quiescent();
+    let now_ns = time::now_ns();
+    queue.update_current(now_ns);
+    // SAFETY: the running thread is alive.
+    let previous = unsafe { &*queue.current() };
+    let slice_end_ns = queue.slice_end_ns();
+    let stays = keep_previous(cpu, queue, previous, Reason::Voluntary, now_ns);
+    next.set_cpu(cpu::current());
+    next.state.enqueued();
+    // SAFETY: this CPU is about to switch to it.
+    let admitted = !stays
+        && queue.may_run_next(next)
+        && stack::admit(unsafe { next.stack() }, cpu::current(), next.frees_memory());
+    let chosen = if admitted {
+        queue.activate_next(next);
+        next
+    } else {
+        queue.activate(next, Activation::Wakeup);
+        choose(queue, stays, false, now_ns)
+    };
+    if ptr::eq(chosen, previous) {
+        cpu.publish(queue);
+        cpu.queue.raw().unlock();
+        deadline::arm();
+    } else {
+        switch(cpu, queue, previous, chosen, now_ns, if admitted { slice_end_ns } else { NO_SLICE_END });
+    }
+    drop(preemption);
+    drop(interrupts);
+    if preempt::need_resched() {
+        preempt_hook();
+    }
 }
 
 /// Decides whether the running thread stays runnable here; takes it off the queue's books if not.
@@ -203,10 +258,20 @@ fn choose(queue: &mut RunQueue, stays: bool, parked: bool, now_ns: u64) -> &'sta
     unsafe { &*chosen }
 }
 
-fn switch(cpu: &'static Cpu, queue: &mut RunQueue, previous: &Thread, next: &Thread, now_ns: u64) {
+/// `slice_end_ns` is where the next thread's turn ends at the latest.
+#[inline(always)]
+fn switch(
+    cpu: &'static Cpu,
+    queue: &mut RunQueue,
+    previous: &Thread,
+    next: &Thread,
+    now_ns: u64,
+    slice_end_ns: u64,
+) {
     let was_idle = queue.is_idle();
     balance::let_go(queue, previous, next);
     queue.set_current(next, now_ns);
+    queue.inherit_slice(slice_end_ns);
     cpu.publish(queue);
     if was_idle {
         idle::leave();

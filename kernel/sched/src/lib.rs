@@ -6,7 +6,8 @@
 //! | `state` | the sleep/wake protocol: no wake-up is lost, none takes a lock in vain |
 //! | `run_queue` | which runnable thread of a CPU is next: real-time, fair, idle |
 //! | `dispatch` | the switch itself, preemption, the idle loop |
-//! | `placement`, `balance` | which CPU a thread goes to |
+//! | `placement`, `balance`, [`Bound`] | which CPU a thread goes to |
+//! | [`HandOver`] | giving the CPU to a sleeper, past the run queue |
 //! | [`timer`] | deadlines, per CPU, without a tick |
 //! | [`softirq`], [`work`] | what is put off: to the end of the interrupt, to a thread |
 //! | [`WaitQueue`], [`Mutex`], [`RwLock`], [`Completion`] | waiting for conditions, locks and events |
@@ -22,10 +23,12 @@
 extern crate alloc;
 
 mod balance;
+mod bound;
 mod completion;
 mod cpu;
 mod deadline;
 mod dispatch;
+mod hand_over;
 mod idle;
 mod memory_threads;
 mod mutex;
@@ -48,9 +51,11 @@ mod wait;
 mod wait_queue;
 pub mod work;
 
+pub use bound::Bound;
 pub use completion::Completion;
 pub use cpu::WakeBatch;
 pub use dispatch::{abandon_current, exit_current, schedule, set_death_hook, yield_now};
+pub use hand_over::HandOver;
 pub use mutex::{Mutex, MutexGuard};
 pub use policy::{Nice, Policy};
 pub use rw_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -59,5 +64,7 @@ pub use state::RunState;
 pub use thread::{
     Builder, Calls, Current, NewThread, Observation, Thread, ThreadRef, UserStart, current, spawn,
 };
-pub use wait::{Interrupted, WaitError, block_interruptible, block_uninterruptible};
+pub use wait::{
+    Interrupted, WaitError, block_interruptible, block_interruptible_handing_over, block_uninterruptible,
+};
 pub use wait_queue::{Registration, WaitQueue, Waker};

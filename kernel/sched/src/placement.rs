@@ -43,18 +43,24 @@ pub(crate) fn wake(thread: &Thread, mode: WakeMode) -> bool {
         WakeClaim::Nothing => false,
         WakeClaim::Kept => true,
         WakeClaim::Enqueue { uninterruptible } => {
-            let _preemption = preempt::disable();
-            if uninterruptible {
-                Cpu::this().uninterruptible.fetch_sub(1, Ordering::Relaxed);
-            }
-            let waker = waker();
-            let synchronous = mode.synchronous || waker.is_some_and(|waker| waker.entity.hands_over());
-            let now_ns = enqueue(thread, Activation::Wakeup, synchronous);
-            if let Some(waker) = waker {
-                waker.entity.note_wake(now_ns);
-            }
+            enqueue_woken(thread, uninterruptible, mode.synchronous);
             true
         }
+    }
+}
+
+/// Puts a sleeper that the caller has claimed on a run queue.
+#[inline(always)]
+pub(crate) fn enqueue_woken(thread: &Thread, uninterruptible: bool, synchronous: bool) {
+    let _preemption = preempt::disable();
+    if uninterruptible {
+        Cpu::this().uninterruptible.fetch_sub(1, Ordering::Relaxed);
+    }
+    let waker = waker();
+    let synchronous = synchronous || waker.is_some_and(|waker| waker.entity.hands_over());
+    let now_ns = enqueue(thread, Activation::Wakeup, synchronous);
+    if let Some(waker) = waker {
+        waker.entity.note_wake(now_ns);
     }
 }
 
@@ -113,8 +119,11 @@ pub(crate) fn enqueue(thread: &Thread, reason: Activation, synchronous: bool) ->
     activate_on(thread, target, reason, synchronous)
 }
 
-/// The CPUs of the thread's affinity that are online; all online ones if there is none such.
+/// The CPU that the thread is bound to; else the CPUs of its affinity that are online; all online ones if there is none such.
 pub(crate) fn allowed_cpus(thread: &Thread) -> CpuSet {
+    if let Some(cpu) = thread.bound_cpu() {
+        return CpuSet::only(cpu);
+    }
     let online = cpu::online();
     let allowed = thread.affinity().intersection(online);
     if allowed.is_empty() { online } else { allowed }

@@ -73,6 +73,8 @@ pub struct Thread {
     next_abandoned: AtomicPtr<Thread>,
     pub(crate) entity: Entity,
     affinity: AtomicCpuSet,
+    /// 1 + the CPU that it stays on whatever its affinity says, 0 for none; see `bound`. Written by the thread itself.
+    pub(crate) bound: AtomicU32,
     /// User registers at the top of the stack; null for kernel threads. Set at creation.
     user_state: *mut UserState,
     /// 1 + the CPU that had the user registers last, 0 for none. Written by that CPU.
@@ -198,6 +200,7 @@ impl Builder {
             next_abandoned: AtomicPtr::new(core::ptr::null_mut()),
             entity: Entity::new(self.policy, self.nice),
             affinity: AtomicCpuSet::new(self.affinity),
+            bound: AtomicU32::new(0),
             user_state,
             registers_cpu: AtomicU32::new(0),
             space: SpaceSlot::new(self.address_space),
@@ -310,6 +313,7 @@ impl Thread {
             next_abandoned: AtomicPtr::new(core::ptr::null_mut()),
             entity: Entity::new(Policy::Normal, Nice::default()),
             affinity: AtomicCpuSet::new(affinity),
+            bound: AtomicU32::new(0),
             user_state: core::ptr::null_mut(),
             registers_cpu: AtomicU32::new(0),
             space: SpaceSlot::new(None),

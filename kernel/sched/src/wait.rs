@@ -4,6 +4,7 @@
 //! condition true and calls [`crate::Thread::wake`]. [`crate::WaitQueue`] is this with the list included.
 
 use crate::dispatch;
+use crate::hand_over::HandOver;
 use crate::thread::current;
 use crate::timer;
 
@@ -36,6 +37,29 @@ pub fn block_interruptible(
     deadline_ns: Option<u64>,
 ) -> Result<(), WaitError> {
     timer::with_deadline(deadline_ns, |expired| block(condition, true, expired))
+}
+
+/// Like [`block_interruptible`], giving the CPU to the thread that was claimed for it. If there is no need to sleep, that thread is
+/// woken as usual.
+///
+/// # Errors
+/// [`WaitError`].
+pub fn block_interruptible_handing_over(
+    next: HandOver,
+    mut condition: impl FnMut() -> bool,
+    deadline_ns: Option<u64>,
+) -> Result<(), WaitError> {
+    timer::with_deadline(deadline_ns, |expired| {
+        let thread = current();
+        thread.state.prepare(true);
+        if condition() || thread.attention() || expired() {
+            thread.state.cancel();
+            drop(next);
+        } else {
+            dispatch::hand_over(next);
+        }
+        block(condition, true, expired)
+    })
 }
 
 /// Sleeps until the condition holds or the deadline (ns since boot) has passed; returns whether it holds. The condition

@@ -202,6 +202,21 @@ pub(crate) fn map(page: u64, purpose: Purpose, zeroed: Zeroed, urgency: Urgency)
     }
 }
 
+/// Addresses for `pages` pages, for good. Their owner maps what he wants of them with [`map_reserved`].
+pub(crate) fn reserve_addresses(pages: usize) -> Option<usize> {
+    let page = AREAS.lock().take(order_for(pages))?;
+    Some(address_of(page) as usize)
+}
+
+/// Maps a frame into reserved addresses, for good.
+pub(crate) fn map_reserved(address: usize, frame: crate::frame::Frame) -> Result<(), crate::OutOfMemory> {
+    let _areas = AREAS.lock();
+    let entry = kernel_map::entry(address as u64, &mut table_frame).ok_or(crate::OutOfMemory)?;
+    let frame = FrameNumber::containing(frame.into_physical()).ok_or(crate::OutOfMemory)?;
+    kernel_map::set(entry, frame, kernel_map::DATA);
+    Ok(())
+}
+
 /// Takes the frames from an area; they wait for the flush.
 pub(crate) fn unmap(page: u64, pages: u64) {
     let mut areas = AREAS.lock();

@@ -40,6 +40,8 @@ use core::fmt;
 
 use crate::local;
 
+#[cfg(target_os = "none")]
+pub(crate) use area::{map_reserved, reserve_addresses};
 pub(crate) use class::MAX_SLAB_OBJECT;
 pub(crate) use magazine::CpuHeap;
 

@@ -233,6 +233,33 @@ impl RunQueue {
 
     /// Adds a thread that belongs to no queue. Returns whether it should run instead of the running one.
     pub(crate) fn activate(&mut self, thread: &Thread, reason: Activation) -> bool {
+        self.place_activated(thread, reason);
+        self.count_in(&thread.entity);
+        self.insert(thread);
+        self.preempts(thread)
+    }
+
+    /// Adds a thread that has slept and runs next: it never waits in a tree.
+    pub(crate) fn activate_next(&mut self, thread: &Thread) {
+        self.place_activated(thread, Activation::Wakeup);
+        self.count_in(&thread.entity);
+    }
+
+    /// Whether a thread may run before all that wait here, because somebody who had the CPU gives it his turn.
+    pub(crate) fn may_run_next(&self, thread: &Thread) -> bool {
+        let Some(first) = self.realtime.front().get() else {
+            return !(thread.entity.is_realtime() && self.realtime_is_throttled());
+        };
+        thread.entity.policy().priority() > first.entity.policy().priority() && !self.realtime_is_throttled()
+    }
+
+    /// The running thread was given what is left of another one's turn, which ends then.
+    pub(crate) fn inherit_slice(&mut self, end_ns: u64) {
+        self.slice_end_ns = self.slice_end_ns.min(end_ns);
+    }
+
+    #[inline(always)]
+    fn place_activated(&mut self, thread: &Thread, reason: Activation) {
         let entity = &thread.entity;
         debug_assert!(!entity.is_queued(), "a thread is in one queue at a time");
         if entity.is_realtime() {
@@ -245,9 +272,6 @@ impl RunQueue {
             };
             entity.set_key(self.min_virtual_ns.saturating_add_signed(lag));
         }
-        self.count_in(entity);
-        self.insert(thread);
-        self.preempts(thread)
     }
 
     /// How long a waking thread has slept: what it was ahead of the others is forgiven at that rate. The running thread's
