@@ -41,7 +41,7 @@ pub(crate) struct ControlBlock {
     /// 1 + the owner. Written by the owner, to hand the block over; by the registry while there is no thread.
     owner: AtomicU32,
     state: AtomicU32,
-    /// Flags of the thread. Written by the registry.
+    /// Flags of the thread.
     flags: AtomicU32,
     /// To whom it sends; valid while POLLING.
     partner: AtomicU64,
@@ -249,6 +249,11 @@ impl LocalBlock<'_> {
 
     pub(crate) fn set_users(&self, caller: &Caller) {
         self.block().users.store(caller.users(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_flags(&self, flags: u32) {
+        let word = &self.block().flags;
+        word.store(word.load(Ordering::Relaxed) | flags, Ordering::Relaxed);
     }
 
     /// Prepares an offer.

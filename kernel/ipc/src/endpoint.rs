@@ -49,6 +49,11 @@ pub fn partition_all() {
     ALL_PARTITIONED.store(true, Ordering::Relaxed);
 }
 
+/// Connects the message boxes with what this crate does. Once, at start-up.
+pub fn initialize() {
+    mail::set_handlers();
+}
+
 pub(crate) fn all_are_partitioned() -> bool {
     ALL_PARTITIONED.load(Ordering::Relaxed)
 }
@@ -87,7 +92,8 @@ impl Endpoint {
             current().bind_for_good();
         }
         let block = registry::take(partitioned)?;
-        let flags = if options.open_to_all { OPEN_TO_ALL } else { 0 } | if partitioned { PARTITIONED } else { 0 };
+        let flags =
+            if options.open_to_all { OPEN_TO_ALL } else { 0 } | if partitioned { PARTITIONED } else { 0 };
         let off = interrupt::disable();
         let id = registry::bring_to_life(block, thread, caller, flags, &off);
         drop(off);
@@ -97,6 +103,19 @@ impl Endpoint {
     /// Its number.
     pub fn id(&self) -> ThreadId {
         self.id
+    }
+
+    /// Whether it is partitioned.
+    pub fn is_partitioned(&self) -> bool {
+        self.block.is_partitioned()
+    }
+
+    /// Takes messages from every user from now on.
+    pub fn open_to_all(&mut self) {
+        let _bond = current().bind();
+        let off = interrupt::disable();
+        self.own(&off);
+        self.local(&off).add_flags(OPEN_TO_ALL);
     }
 
     /// Does an operation.
@@ -438,6 +457,7 @@ fn end(block: RemoteBlock, id: ThreadId) {
         if !block.is(id) {
             return;
         }
+        leave_queue(block, &off);
         life::mark_dead(block);
     }
     drain(block);
@@ -450,6 +470,22 @@ fn end(block: RemoteBlock, id: ThreadId) {
     life::forget_thread(block);
     drop(bond);
     registry::give_back(block);
+}
+
+/// A thread that died in the midst of a send may still be queued.
+fn leave_queue(block: RemoteBlock, off: &InterruptGuard) {
+    while let Some(receiver) = registry::block(block.queued_at()) {
+        match (receiver.local(off), receiver.owner()) {
+            (Some(local), _) => {
+                handler::take_back(&local, block);
+            }
+            (None, Some(owner)) => {
+                let cancel = Request::Cancel { sender: block.index(), receiver: receiver.index() };
+                mail::request(owner, cancel, off);
+            }
+            (None, None) => return,
+        }
+    }
 }
 
 /// Tells the senders that wait for a thread that has ended. Each of them in an atomic section of its own.

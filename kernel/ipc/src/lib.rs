@@ -38,7 +38,7 @@ pub mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub use endpoint::{Endpoint, Options, cancel, cpu_of, end_abandoned, partition_all};
+pub use endpoint::{Endpoint, Options, cancel, cpu_of, end_abandoned, initialize, partition_all};
 pub use id::ThreadId;
 pub use operation::{
     Caller, Error, Failure, Message, Operation, Receive, Received, Refusal, Send, Timeout, WORDS,

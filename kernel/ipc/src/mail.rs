@@ -9,14 +9,11 @@
 //! A fourth one, *adoption*, is not part of any operation: it follows a thread that has migrated since its last one, and never occurs among
 //! partitioned threads.
 //!
-//! The parameters and the response of a request lie in a record of the *requesting* CPU, which is its part of the message box: a CPU has one
-//! request outstanding. Handlers run with interrupts off, send no requests, and take no locks but that of their own run queue.
+//! Handlers run with interrupts off, send no requests, and take no locks but that of their own run queue.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-use machine::cpu::{self, CpuId, CpuSet};
-use machine::interrupt::InterruptGuard;
-use sync::{PerCpu, per_cpu};
+use machine::cpu::{self, CpuId};
+use machine::interrupt::{self, InterruptGuard};
+use sync::message_box::{self, Kind};
 
 use crate::handler;
 use crate::id::ThreadId;
@@ -86,60 +83,58 @@ pub(crate) enum Response {
 }
 
 impl Response {
-    fn from_bits(bits: u32) -> Response {
+    fn from_word(word: u64) -> Response {
         [Response::Done, Response::Pending, Response::NotDone, Response::NotExistent]
             .into_iter()
-            .find(|response| *response as u32 == bits)
+            .find(|response| *response as u64 == word)
             .unwrap_or(Response::Moved)
     }
 }
 
-/// One CPU's request. Written by that CPU before it asks; the response by the CPU that is asked.
-struct Record {
-    kind: AtomicU32,
-    response: AtomicU32,
-    first: AtomicU64,
-    second: AtomicU64,
-}
-
-static RECORDS: PerCpu<Record> = per_cpu!(Record {
-    kind: AtomicU32::new(0),
-    response: AtomicU32::new(0),
-    first: AtomicU64::new(0),
-    second: AtomicU64::new(0),
-});
-
 impl Request {
-    fn encode(self) -> (u32, u64, u64) {
-        match self {
+    fn encode(self) -> message_box::Request {
+        let (kind, words) = match self {
             Request::Send { sender, receiver, may_wait } => {
-                (u32::from(may_wait), u64::from(sender), receiver.to_bits())
+                (Kind::IpcSend, [u64::from(sender), receiver.to_bits(), u64::from(may_wait)])
             }
-            Request::Cancel { sender, receiver } => (2, u64::from(sender), u64::from(receiver)),
-            Request::Adopt { block } => (3, u64::from(block), 0),
-            Request::Wakeup { thread, event } => match event {
-                Event::Delivered => (4, thread.to_bits(), 0),
-                Event::ReceiverGone => (5, thread.to_bits(), 0),
-                Event::Canceled => (6, thread.to_bits(), 0),
-                Event::PartnerGone(partner) => (7, thread.to_bits(), partner.to_bits()),
-            },
-        }
+            Request::Wakeup { thread, event } => {
+                let (number, partner) = match event {
+                    Event::Delivered => (0, 0),
+                    Event::ReceiverGone => (1, 0),
+                    Event::Canceled => (2, 0),
+                    Event::PartnerGone(partner) => (3, partner.to_bits()),
+                };
+                (Kind::IpcWakeup, [thread.to_bits(), number, partner])
+            }
+            Request::Cancel { sender, receiver } => {
+                (Kind::IpcCancel, [u64::from(sender), u64::from(receiver), 0])
+            }
+            Request::Adopt { block } => (Kind::IpcAdopt, [u64::from(block), 0, 0]),
+        };
+        let mut all = [0; message_box::WORDS];
+        all[..words.len()].copy_from_slice(&words);
+        message_box::Request { kind, words: all }
     }
 
-    fn decode(kind: u32, first: u64, second: u64) -> Request {
-        let wakeup = |event| Request::Wakeup { thread: ThreadId::from_bits(first), event };
+    fn decode(kind: Kind, words: [u64; message_box::WORDS]) -> Request {
+        let thread = ThreadId::from_bits(words[0]);
         match kind {
-            0 | 1 => Request::Send {
-                sender: first as u32,
-                receiver: ThreadId::from_bits(second),
-                may_wait: kind == 1,
+            Kind::IpcSend => Request::Send {
+                sender: words[0] as u32,
+                receiver: ThreadId::from_bits(words[1]),
+                may_wait: words[2] != 0,
             },
-            2 => Request::Cancel { sender: first as u32, receiver: second as u32 },
-            3 => Request::Adopt { block: first as u32 },
-            4 => wakeup(Event::Delivered),
-            5 => wakeup(Event::ReceiverGone),
-            6 => wakeup(Event::Canceled),
-            _ => wakeup(Event::PartnerGone(ThreadId::from_bits(second))),
+            Kind::IpcCancel => Request::Cancel { sender: words[0] as u32, receiver: words[1] as u32 },
+            Kind::IpcAdopt => Request::Adopt { block: words[0] as u32 },
+            _ => Request::Wakeup {
+                thread,
+                event: match words[1] {
+                    0 => Event::Delivered,
+                    1 => Event::ReceiverGone,
+                    2 => Event::Canceled,
+                    _ => Event::PartnerGone(ThreadId::from_bits(words[2])),
+                },
+            },
         }
     }
 
@@ -158,37 +153,32 @@ impl Request {
 #[inline(never)]
 pub(crate) fn request(target: CpuId, request: Request, off: &InterruptGuard) -> Response {
     debug_assert_ne!(target, cpu::current(), "what is here is done here");
-    let record = RECORDS.this();
-    let (kind, first, second) = request.encode();
-    record.kind.store(kind, Ordering::Relaxed);
-    record.first.store(first, Ordering::Relaxed);
-    record.second.store(second, Ordering::Relaxed);
-    record.response.store(Response::Moved as u32, Ordering::Relaxed);
     count(request.counter(), off);
-    probe::pass(Point::RequestReady, kind);
-    // The box publishes the record with the request, and the response with its answer.
-    sync::remote::call(CpuSet::only(target), serve, cpu::current().index());
-    probe::pass(Point::ResponseHere, kind);
-    Response::from_bits(record.response.load(Ordering::Relaxed))
+    let message = request.encode();
+    probe::pass(Point::RequestReady, message.kind);
+    let answer = message_box::request(target, message);
+    probe::pass(Point::ResponseHere, message.kind);
+    Response::from_word(answer[0])
 }
 
-/// Handles what another CPU has asked for.
-fn serve(asking: usize) {
-    let off = machine::interrupt::disable();
-    let asking = CpuId::from_index(asking);
-    let record = RECORDS.of(asking);
-    let request = Request::decode(
-        record.kind.load(Ordering::Relaxed),
-        record.first.load(Ordering::Relaxed),
-        record.second.load(Ordering::Relaxed),
-    );
-    let response = handler::handle(request, asking, &off);
-    record.response.store(response as u32, Ordering::Relaxed);
+/// Connects the message boxes with what this crate does. Once, at start-up.
+pub(crate) fn set_handlers() {
+    message_box::set_handler(Kind::IpcSend, |sender, words| serve(Kind::IpcSend, sender, words));
+    message_box::set_handler(Kind::IpcWakeup, |sender, words| serve(Kind::IpcWakeup, sender, words));
+    message_box::set_handler(Kind::IpcCancel, |sender, words| serve(Kind::IpcCancel, sender, words));
+    message_box::set_handler(Kind::IpcAdopt, |sender, words| serve(Kind::IpcAdopt, sender, words));
+}
+
+/// Handles what another CPU has asked for. Interrupts are off; the guard says so to the rest.
+fn serve(kind: Kind, asking: CpuId, mut words: [u64; message_box::WORDS]) -> message_box::Response {
+    let off = interrupt::disable();
+    words[0] = handler::handle(Request::decode(kind, words), asking, &off) as u64;
+    words
 }
 
 /// Handles the requests that are in this CPU's boxes already.
 pub(crate) fn serve_waiting(_off: &InterruptGuard) {
-    sync::remote::serve();
+    message_box::serve();
 }
 
 #[cfg(test)]
@@ -196,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_survive_the_record() {
+    fn requests_survive_the_box() {
         let thread = ThreadId::new(17, 3);
         let wakeup = |event| Request::Wakeup { thread, event };
         for request in [
@@ -209,8 +199,8 @@ mod tests {
             wakeup(Event::Canceled),
             wakeup(Event::PartnerGone(ThreadId::new(1, 1))),
         ] {
-            let (kind, first, second) = request.encode();
-            assert_eq!(Request::decode(kind, first, second), request);
+            let message = request.encode();
+            assert_eq!(Request::decode(message.kind, message.words), request);
         }
     }
 }

@@ -5,6 +5,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use sync::SpinLock;
+use sync::message_box::Kind;
 
 /// A place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +16,8 @@ pub enum Point {
     ResponseHere,
 }
 
-/// What is called, with the place and the kind of request as the box has it; interrupts are off.
-pub type Probe = fn(Point, u32);
+/// What is called, with the place and the type of the request; interrupts are off.
+pub type Probe = fn(Point, Kind);
 
 static ARMED: AtomicBool = AtomicBool::new(false);
 static PROBE: SpinLock<Option<Probe>> = SpinLock::new(None);
@@ -28,7 +29,7 @@ pub fn set(probe: Option<Probe>) {
 }
 
 #[inline(always)]
-pub(crate) fn pass(point: Point, kind: u32) {
+pub(crate) fn pass(point: Point, kind: Kind) {
     if ARMED.load(Ordering::Relaxed) {
         call(point, kind);
     }
@@ -36,7 +37,7 @@ pub(crate) fn pass(point: Point, kind: u32) {
 
 #[cold]
 #[inline(never)]
-fn call(point: Point, kind: u32) {
+fn call(point: Point, kind: Kind) {
     let probe = *PROBE.lock();
     if let Some(probe) = probe {
         probe(point, kind);

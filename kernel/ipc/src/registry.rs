@@ -34,8 +34,7 @@ struct Range {
     used: u32,
 }
 
-static RANGES: [SpinLock<Range>; MAX_CPUS] =
-    [const { SpinLock::new(Range { free: 0, used: 0 }) }; MAX_CPUS];
+static RANGES: [SpinLock<Range>; MAX_CPUS] = [const { SpinLock::new(Range { free: 0, used: 0 }) }; MAX_CPUS];
 /// Copies of [`Range::used`], for looking through all blocks without the locks.
 static USED: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
 

@@ -122,6 +122,7 @@ fn thread_abandoned(kernel: sched::ThreadRef) {
     };
     let process = thread.process().clone();
     process.begin_exit(Signal::SIGSEGV.number().into());
+    ::ipc::end_abandoned(::ipc::ThreadId::from_bits(thread.ipc_id.load(Ordering::Relaxed)));
     thread.exiting.store(true, Ordering::Relaxed);
     let (files, file_system, charge) = {
         let mut shared = thread.shared.lock();
@@ -162,7 +163,7 @@ fn leave(process: &Process, thread: &Arc<Thread>) -> (bool, Option<u32>, Option<
     (last, signals.group_exit, completed)
 }
 
-/// What the thread left in user memory: robust futexes, its clear-tid word.
+/// What the thread left in user memory: robust futexes, its clear-tid word; and its number for messages.
 #[inline(never)]
 pub(crate) fn release_user_memory(task: &mut Task) {
     if task.robust_list != 0 {
@@ -174,6 +175,10 @@ pub(crate) fn release_user_memory(task: &mut Task) {
         crate::futex::wake_address(task, clear);
     }
     task.sequence = Default::default();
+    // Its number goes too: who waits for it is told.
+    if task.ipc.take().is_some() {
+        task.thread.ipc_id.store(0, Ordering::Relaxed);
+    }
 }
 
 /// The child of a vfork gives the memory back.

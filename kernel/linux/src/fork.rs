@@ -357,6 +357,7 @@ fn construct(
         set_tid: if flags.contains(CloneFlags::CHILD_SETTID) { request.child_tid } else { 0 },
         futex_waiter: None,
         poll_waiter: None,
+        ipc: None,
         robust_list: 0,
         sequence: if flags.contains(CloneFlags::VM) { Default::default() } else { task.sequence },
         paused: None,

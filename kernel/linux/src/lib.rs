@@ -20,6 +20,7 @@ pub mod fork;
 pub mod futex;
 pub mod hardware;
 pub mod identity;
+pub mod ipc;
 pub mod memory;
 pub mod oom;
 pub mod pidfd;

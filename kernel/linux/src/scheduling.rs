@@ -222,6 +222,10 @@ pub fn sched_setaffinity(task: &mut Task, pid: i32, bytes: u32, mask: u64) -> Sy
         return Err(Errno::EINVAL);
     }
     if let Some(kernel) = thread.kernel_thread() {
+        // A partitioned thread stays where it is for good.
+        if kernel.is_bound_for_good() && !wanted.contains(kernel.cpu()) {
+            return Err(Errno::EXDEV);
+        }
         kernel.set_affinity(wanted);
     }
     Ok(0)

@@ -208,6 +208,7 @@ fn first_task(
         set_tid: 0,
         futex_waiter: None,
         poll_waiter: None,
+        ipc: None,
         robust_list: 0,
         sequence: Default::default(),
         paused: None,

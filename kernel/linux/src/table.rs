@@ -14,7 +14,7 @@ use crate::errno::{Errno, SysResult};
 use crate::file;
 use crate::task::Task;
 use crate::{
-    exec, exit, fork, futex, identity, memory, pidfd, prctl, process, reboot, rseq, scheduling, signal,
+    exec, exit, fork, futex, identity, ipc, memory, pidfd, prctl, process, reboot, rseq, scheduling, signal,
     socket, syslog, time, timer, wait,
 };
 
@@ -51,8 +51,12 @@ pub struct Description {
     pub coverage: &'static str,
 }
 
-/// One more than the greatest number in the table.
+/// One more than the greatest of Linux's numbers in the table.
 pub const COUNT: usize = 470;
+/// The first number of Starling's own calls.
+pub const FIRST_NATIVE: usize = 0x1000;
+/// Numbers of own calls.
+pub const NATIVE_COUNT: usize = 16;
 
 macro_rules! call {
     ($task:ident, $function:path,) => { $function($task) };
@@ -74,24 +78,37 @@ macro_rules! with_registers {
 }
 
 macro_rules! system_calls {
-    ($($number:literal $name:ident($count:tt) = $function:path: $coverage:literal;)*) => {
-        /// All calls there are, by number.
-        pub static DESCRIPTIONS: &[Description] = &[
+    ($descriptions:ident, $implementations:ident[$length:ident] from $first:expr;
+     $($number:literal $name:ident($count:tt) = $function:path: $coverage:literal;)*) => {
+        static $descriptions: &[Description] = &[
             $(Description { number: $number, name: stringify!($name), coverage: $coverage },)*
         ];
 
-        static IMPLEMENTATIONS: [Implementation; COUNT] = {
-            let mut table: [Implementation; COUNT] = [missing; COUNT];
+        static $implementations: [Implementation; $length] = {
+            let mut table: [Implementation; $length] = [missing; $length];
             $(
                 // A number listed twice would silently lose one of its calls.
-                table[$number] = |task: &mut Task| -> SysResult { with_registers!(task, $function, $count) };
+                table[$number - $first] =
+                    |task: &mut Task| -> SysResult { with_registers!(task, $function, $count) };
             )*
             table
         };
     };
 }
 
-system_calls! {
+/// All calls there are, by number.
+pub fn descriptions() -> impl Iterator<Item = &'static Description> {
+    DESCRIPTIONS.iter().chain(NATIVE_DESCRIPTIONS)
+}
+
+system_calls! { NATIVE_DESCRIPTIONS, NATIVE_IMPLEMENTATIONS[NATIVE_COUNT] from FIRST_NATIVE;
+    4096 ipc(6) = ipc::ipc: "Starling's own: see the chapter on messages between threads";
+    4097 ipc_self(1) = ipc::ipc_self: "Starling's own";
+    4098 ipc_cancel(1) = ipc::ipc_cancel: "Starling's own";
+    4099 ipc_cpu(1) = ipc::ipc_cpu: "Starling's own";
+}
+
+system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     0 read(3) = file::transfer::read: "";
     1 write(3) = file::transfer::write: "";
     2 open(3) = file::open::open: "";
@@ -371,6 +388,15 @@ fn missing(task: &mut Task) -> SysResult {
 pub fn dispatch(task: &mut Task, number: u64) -> SysResult {
     match IMPLEMENTATIONS.get(number as usize) {
         Some(implementation) => implementation(task),
+        None => dispatch_native(task, number),
+    }
+}
+
+/// Serves one of Starling's own calls.
+#[inline(never)]
+fn dispatch_native(task: &mut Task, number: u64) -> SysResult {
+    match NATIVE_IMPLEMENTATIONS.get((number as usize).wrapping_sub(FIRST_NATIVE)) {
+        Some(implementation) => implementation(task),
         None => missing(task),
     }
 }
@@ -395,7 +421,7 @@ pub fn reference() -> alloc::string::String {
          of a call, it does what the manual says.\n\n\
          | number | call | what is missing or differs |\n|---:|---|---|\n",
     );
-    for call in DESCRIPTIONS {
+    for call in descriptions() {
         page.push_str(&alloc::format!("| {} | `{}` | {} |\n", call.number, call.name, call.coverage));
     }
     page
@@ -407,7 +433,8 @@ mod tests {
 
     #[test]
     fn numbers_ascend_and_occur_once() {
-        assert!(DESCRIPTIONS.windows(2).all(|pair| pair[0].number < pair[1].number));
+        let numbers: alloc::vec::Vec<_> = descriptions().map(|call| call.number).collect();
+        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]));
     }
 
     #[test]
@@ -420,7 +447,7 @@ mod tests {
     #[test]
     fn numbers_are_those_of_the_abi() {
         let number =
-            |name: &str| DESCRIPTIONS.iter().find(|call| call.name == name).map(|call| call.number as u32);
+            |name: &str| descriptions().find(|call| call.name == name).map(|call| call.number as u32);
         assert_eq!(number("futex"), Some(linux_raw_sys::general::__NR_futex));
         assert_eq!(number("clone3"), Some(linux_raw_sys::general::__NR_clone3));
         assert_eq!(number("rseq"), Some(linux_raw_sys::general::__NR_rseq));

@@ -91,6 +91,8 @@ pub struct Task {
     pub(crate) futex_waiter: Option<Arc<crate::futex::Waiter>>,
     /// What its polls wait with, made on the first.
     pub(crate) poll_waiter: Option<Arc<vfs::poll::PollWaiter>>,
+    /// Its number among those that send each other messages, if it has one.
+    pub(crate) ipc: Option<::ipc::Endpoint>,
     /// Cleared, and its futex woken, when the thread ends.
     pub clear_tid: u64,
     /// Head of the robust futex list.

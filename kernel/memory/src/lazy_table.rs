@@ -37,7 +37,10 @@ pub struct LazyTable<T: Sync + 'static> {
 
 impl<T: Sync + 'static> LazyTable<T> {
     const ENTRY_BYTES: usize = {
-        assert!(size_of::<T>().is_power_of_two() && size_of::<T>() <= PAGE_SIZE, "entries fill pages exactly");
+        assert!(
+            size_of::<T>().is_power_of_two() && size_of::<T>() <= PAGE_SIZE,
+            "entries fill pages exactly"
+        );
         assert!(align_of::<T>() <= size_of::<T>(), "entries are aligned to their size");
         size_of::<T>()
     };

@@ -35,6 +35,13 @@ impl Thread {
     }
 }
 
+impl Thread {
+    /// Whether it stays on its CPU until it ends.
+    pub fn is_bound_for_good(&self) -> bool {
+        self.bound.load(Ordering::Relaxed) & FOR_GOOD != 0
+    }
+}
+
 impl Current {
     /// Binds the thread to the CPU that it is on. Does not nest.
     #[inline]

@@ -20,6 +20,10 @@ pub(crate) fn kernel_main() -> ! {
     }
     sched::initialize();
     machine::interrupt::enable();
+    ipc::initialize();
+    if boot::info().option("ipc") == Some("partitioned") {
+        ipc::partition_all();
+    }
     boot::trace("scheduler");
     if let Some(selection) = test_selection {
         host_link::start();

@@ -79,6 +79,7 @@ pub(crate) fn build(place: &Place, cases: &[Case]) -> Result<(Programs, Vec<(Str
 fn compile_multi_call(place: &Place, programs: &mut Programs) -> Result<Vec<PathBuf>, String> {
     let mut headers = cases::sources(&place.programs(), "h")?;
     headers.extend(cases::sources(&place.user(), "h")?);
+    headers.extend(cases::sources(&place.user().join("ipc/include"), "h")?);
     let mut sources = cases::sources(&place.programs(), "c")?;
     sources.extend(cases::sources(&place.user(), "c")?);
     let mut steps = Vec::new();

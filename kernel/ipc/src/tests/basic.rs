@@ -73,20 +73,23 @@ fn time_out_zero_fails_unless_the_partner_is_ready() {
 fn finite_time_outs_end_both_halves() {
     let machine = boot(2);
     let deaf = Actor::start(cpu(&machine, 1), |endpoint| {
-        let (from, wait) = (endpoint.id(), Timeout::After(50_000_000_000));
-        let _ = from;
-        endpoint.operate(&Operation::receive(None, Timeout::Zero), KERNEL).unwrap_err();
         sched::block_uninterruptible(|| false, Some(machine::time::now_ns() + 1_000_000_000));
-        endpoint.operate(&Operation::receive(None, wait), KERNEL)
+        endpoint.operate(&Operation::receive(None, Timeout::After(50_000_000_000)), KERNEL)
     });
     for there in 0..2 {
         let (to, wait) = (deaf.id, Timeout::After(1_000_000));
         let sender = Actor::doing(cpu(&machine, there), Operation::send(to, [0; 3], wait));
+        sender.await_sleep();
+        machine::hosted::advance(2_000_000);
         assert_eq!(sender.result(), Err(Failure::Ipc(Error::SendTimeout)));
         let receiver = Actor::doing(cpu(&machine, there), Operation::receive(Some(to), wait));
+        receiver.await_sleep();
+        machine::hosted::advance(2_000_000);
         assert_eq!(receiver.result(), Err(Failure::Ipc(Error::ReceiveTimeout)));
     }
     let last = Actor::doing(cpu(&machine, 0), Operation::send(deaf.id, [4; 3], NEVER));
+    last.await_sleep();
+    machine::hosted::advance(2_000_000_000);
     assert!(last.result().is_ok());
     assert_eq!(deaf.result().unwrap().message, [4; 3]);
 }

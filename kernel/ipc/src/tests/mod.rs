@@ -20,6 +20,7 @@ pub(super) fn boot(cpus: usize) -> Machine {
         sched::enter_application_processor()
     }
     sync::remote::initialize();
+    crate::initialize();
     sched::current();
     Machine::boot(cpus, enter)
 }

@@ -114,7 +114,7 @@ fn interfaces(out: &mut Text) -> Result<()> {
 /// `starling/missing_syscalls`: number, how often, name.
 pub(super) fn missing_calls(out: &mut Text) -> Result<()> {
     for (number, count) in crate::table::missed() {
-        let known = crate::table::DESCRIPTIONS.iter().find(|call| call.number == number);
+        let known = crate::table::descriptions().find(|call| call.number == number);
         let _ = writeln!(out, "{number} {count} {}", known.map_or("-", |call| call.name));
     }
     Ok(())

@@ -63,6 +63,10 @@ fn system() -> Result<()> {
     procfs::add_text("uptime", processors::uptime)?;
     procfs::add_text("version", lists::version)?;
     procfs::add_text("starling/missing_syscalls", lists::missing_calls)?;
+    procfs::add_text("starling/ipc", |out| {
+        let _ = ::ipc::statistics::write_report(out);
+        Ok(())
+    })?;
     procfs::add_text("starling/message_boxes", |out| {
         let _ = sync::message_box::write_matrix(out);
         Ok(())

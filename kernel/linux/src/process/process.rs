@@ -141,6 +141,8 @@ pub struct Process {
     /// What threads that have left had used; goes with `threads`.
     pub(crate) ended: EndedThreads,
     pub(crate) did_exec: AtomicBool,
+    /// Its threads that send messages from now on stay on their CPUs; see `ipc`.
+    pub(crate) ipc_partitioned: AtomicBool,
     pub(crate) is_subreaper: AtomicBool,
     pub(crate) is_dumpable: AtomicU8,
     pub(crate) oom_adjustment: core::sync::atomic::AtomicI16,
@@ -201,6 +203,7 @@ impl Process {
             usage_of_ended: SpinLock::new(ResourceUsage::default()),
             ended: EndedThreads::default(),
             did_exec: AtomicBool::new(false),
+            ipc_partitioned: AtomicBool::new(false),
             is_subreaper: AtomicBool::new(false),
             is_dumpable: AtomicU8::new(1),
             oom_adjustment: core::sync::atomic::AtomicI16::new(0),

@@ -50,6 +50,8 @@ pub struct Thread {
     pub(crate) stopped: AtomicBool,
     /// Children start as ordinary threads (SCHED_RESET_ON_FORK).
     pub(crate) resets_on_fork: AtomicBool,
+    /// Its number for messages, 0 if it has none; written by the thread.
+    pub(crate) ipc_id: AtomicU64,
     /// Page faults so far; written by the thread.
     faults: AtomicU64,
     /// What it has read and written; written by the thread.
@@ -75,6 +77,7 @@ impl Thread {
             exiting: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             resets_on_fork: AtomicBool::new(false),
+            ipc_id: AtomicU64::new(0),
             faults: AtomicU64::new(0),
             transfers: Transfers::default(),
             robust_list: AtomicU64::new(0),

@@ -30,6 +30,8 @@ pub enum Kind {
     IpcWakeup,
     /// Takes a send back that waits at the target.
     IpcCancel,
+    /// Hands a control block over to the CPU that its thread has migrated to.
+    IpcAdopt,
     /// Calls a function: see [`crate::remote::call`].
     Call,
     /// Calls a function that makes the target forget translations: see [`crate::remote::flush_tlb`].
@@ -38,7 +40,7 @@ pub enum Kind {
 
 impl Kind {
     /// All types.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Noop,
         Kind::Echo,
         Kind::EnterDebugger,
@@ -47,6 +49,7 @@ impl Kind {
         Kind::IpcSend,
         Kind::IpcWakeup,
         Kind::IpcCancel,
+        Kind::IpcAdopt,
         Kind::Call,
         Kind::FlushTlb,
     ];
@@ -62,6 +65,7 @@ impl Kind {
             Kind::IpcSend => "ipc_send",
             Kind::IpcWakeup => "ipc_wakeup",
             Kind::IpcCancel => "ipc_cancel",
+            Kind::IpcAdopt => "ipc_adopt",
             Kind::Call => "call",
             Kind::FlushTlb => "flush_tlb",
         }

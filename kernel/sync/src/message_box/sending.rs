@@ -241,6 +241,13 @@ fn rouse(answered: u64) {
     }
 }
 
+/// Handles the requests that are in this CPU's boxes, without waiting for their interrupt: for who knows that one is there. Interrupts
+/// are off.
+pub fn serve() {
+    debug_assert!(!interrupt::are_enabled(), "else the interrupt does it");
+    arrival();
+}
+
 /// Requests have arrived: the handler of [`Ipi::Call`]. Interrupts are off.
 fn arrival() {
     let this = cpu::current();
