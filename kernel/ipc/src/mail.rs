@@ -148,15 +148,15 @@ impl Request {
     }
 }
 
-/// Sends a request to another CPU and waits for its response, serving what others ask meanwhile. Interrupts stay off, and no other
-/// thread runs here until then.
+/// Sends a request to another CPU and waits for its response, serving what others ask meanwhile. No other thread runs here until then;
+/// interrupts come in only while the CPU halts, and none but the boxes' touches a block.
 #[inline(never)]
 pub(crate) fn request(target: CpuId, request: Request, off: &InterruptGuard) -> Response {
     debug_assert_ne!(target, cpu::current(), "what is here is done here");
     count(request.counter(), off);
     let message = request.encode();
     probe::pass(Point::RequestReady, message.kind);
-    let answer = message_box::request(target, message);
+    let answer = message_box::request_halting(target, message);
     probe::pass(Point::ResponseHere, message.kind);
     Response::from_word(answer[0])
 }

@@ -144,7 +144,7 @@ mod window {
     use crate::OutOfMemory;
     use machine::address::PAGE_SIZE;
 
-    pub(super) type Page = ();
+    pub(super) struct Page;
 
     pub(super) fn reserve() -> Option<usize> {
         let layout = core::alloc::Layout::from_size_align(PAGES_MAX * PAGE_SIZE, PAGE_SIZE).ok()?;
@@ -154,10 +154,10 @@ mod window {
     }
 
     pub(super) fn prepare_page() -> Result<Page, OutOfMemory> {
-        Ok(())
+        Ok(Page)
     }
 
-    pub(super) fn map_page(_address: usize, (): Page) -> Result<(), OutOfMemory> {
+    pub(super) fn map_page(_address: usize, _page: Page) -> Result<(), OutOfMemory> {
         Ok(())
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The waiting CPU spins for a moment. After that, if it has interrupts on, it halts and says so, and the answer comes with an
 //! interrupt: in a virtual machine with fewer processors than ours the target may not be running at all, and a
-//! spinning CPU would keep it from running until its time slice ends. With interrupts off it spins on.
+//! spinning CPU would keep it from running until its time slice ends. With interrupts off it spins on, unless the sender
+//! allows it to take interrupts while it halts ([`request_halting`]).
 //!
 //! Interrupts may be on while a CPU waits. Then requests are also served by the interrupt, which takes the same turn as the loop: it looks for requests
 //! first, and postpones them when all answers are there. Its interrupt is used up then, so it leaves a note ([`Own::rescan`]), and the
@@ -39,6 +40,8 @@ struct Own {
     halted: AtomicBool,
     /// Handlers that it is in; more than one only where a test breaks the rules.
     handlers: AtomicU32,
+    /// An interrupt has found all answers there, and the sender has not come to them yet: requests wait until it has.
+    settled: AtomicBool,
     /// Requests were postponed whose interrupt is used up.
     rescan: AtomicBool,
 }
@@ -48,6 +51,7 @@ static OWN: PerCpu<Own> = per_cpu!(Own {
     waiting: AtomicU64::new(0),
     halted: AtomicBool::new(false),
     handlers: AtomicU32::new(0),
+    settled: AtomicBool::new(false),
     rescan: AtomicBool::new(false),
 });
 
@@ -68,7 +72,21 @@ pub fn request(target: CpuId, request: Request) -> Response {
     let this = cpu::current();
     let own = begin(this);
     assert!(own.handlers.load(Ordering::Relaxed) == 0, "a handler sends no request");
-    let answer = exchange(this, own, target, &request);
+    let answer = exchange(this, own, target, &request, interrupt::are_enabled());
+    own.sending.store(false, Ordering::Relaxed);
+    answer
+}
+
+/// Like [`request`] with interrupts off, but the CPU may halt while it waits, and takes interrupts then. No other thread runs, and
+/// requests are handled as they would be anyway; so it is for callers to whom it makes no difference what other interrupts do. Interrupts are
+/// off when the answer comes, before any later request of the partner is handled.
+pub fn request_halting(target: CpuId, request: Request) -> Response {
+    debug_assert!(!interrupt::are_enabled(), "else `request` halts");
+    let _preemption = preempt::disable();
+    let this = cpu::current();
+    let own = begin(this);
+    assert!(own.handlers.load(Ordering::Relaxed) == 0, "a handler sends no request");
+    let answer = exchange(this, own, target, &request, true);
     own.sending.store(false, Ordering::Relaxed);
     answer
 }
@@ -81,7 +99,7 @@ pub fn request_from_handler(target: CpuId, request: Request) -> Option<Response>
     if own.sending.swap(true, Ordering::Relaxed) {
         return None;
     }
-    let answer = exchange(this, own, target, &request);
+    let answer = exchange(this, own, target, &request, interrupt::are_enabled());
     own.sending.store(false, Ordering::Relaxed);
     Some(answer)
 }
@@ -105,7 +123,7 @@ pub(crate) fn call(kind: Kind, targets: CpuSet, function: fn(usize), argument: u
         let _interrupts = interrupt::disable();
         function(argument);
     }
-    await_answers(this, own);
+    await_answers(this, own, interrupt::are_enabled());
     own.sending.store(false, Ordering::Relaxed);
 }
 
@@ -126,14 +144,14 @@ fn begin(this: CpuId) -> &'static Own {
     own
 }
 
-fn exchange(this: CpuId, own: &Own, target: CpuId, request: &Request) -> Response {
+fn exchange(this: CpuId, own: &Own, target: CpuId, request: &Request, may_halt: bool) -> Response {
     if target == this {
         let _interrupts = interrupt::disable();
         return enter_handler(own, this, request.kind as u32, request.words);
     }
     own.waiting.store(0, Ordering::Relaxed);
     post(this, own, target, request.kind, &request.words);
-    await_answers(this, own);
+    await_answers(this, own, may_halt);
     MATRIX.answer(this.index(), target.index())
 }
 
@@ -174,8 +192,7 @@ fn take_turn(this: CpuId, own: &Own) -> Turn {
     turn
 }
 
-fn await_answers(this: CpuId, own: &Own) {
-    let may_halt = interrupt::are_enabled();
+fn await_answers(this: CpuId, own: &Own, may_halt: bool) {
     let mut spins = 0;
     loop {
         let waiting = own.waiting.load(Ordering::Relaxed);
@@ -198,7 +215,8 @@ fn await_answers(this: CpuId, own: &Own) {
             spins += 1;
         }
     }
-    // Relaxed: set by this CPU's interrupt.
+    // Relaxed, both: set by this CPU's interrupt.
+    own.settled.store(false, Ordering::Relaxed);
     if own.rescan.load(Ordering::Relaxed) {
         own.rescan.store(false, Ordering::Relaxed);
         if interrupt::are_enabled() {
@@ -216,17 +234,16 @@ fn is_quiet(this: CpuId, waiting: u64) -> bool {
     MATRIX.arrived(this.index()) == 0 && waiting != 0 && MATRIX.answered(this.index(), waiting) == 0
 }
 
-/// Halts until somebody answers or any other interrupt comes. Interrupts are on.
+/// Halts until somebody answers or any other interrupt comes, with interrupts on meanwhile; afterwards they are as before.
 #[inline(never)]
 fn halt_until_answered(this: CpuId, own: &Own) {
-    interrupt::disable_unguarded();
+    let _interrupts = interrupt::disable();
     // SeqCst: the announcement is before the look for answers; who answers does so before it looks for the announcement.
     own.halted.store(true, Ordering::SeqCst);
     let waiting = own.waiting.load(Ordering::Relaxed);
     if is_quiet(this, waiting) {
         interrupt::enable_and_halt();
-    } else {
-        interrupt::enable();
+        interrupt::disable_unguarded();
     }
     own.halted.store(false, Ordering::Relaxed);
 }
@@ -252,9 +269,16 @@ pub fn serve() {
 fn arrival() {
     let this = cpu::current();
     let own = OWN.of(this);
+    if own.settled.load(Ordering::Relaxed) {
+        own.rescan.store(true, Ordering::Relaxed);
+        return;
+    }
     if own.waiting.load(Ordering::Relaxed) != 0 {
-        if let Turn::Answered { postponed: true } = take_turn(this, own) {
-            own.rescan.store(true, Ordering::Relaxed);
+        if let Turn::Answered { postponed } = take_turn(this, own) {
+            own.settled.store(true, Ordering::Relaxed);
+            if postponed {
+                own.rescan.store(true, Ordering::Relaxed);
+            }
         }
         return;
     }
