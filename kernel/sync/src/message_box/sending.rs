@@ -77,7 +77,7 @@ pub fn request(target: CpuId, request: Request) -> Response {
     answer
 }
 
-/// Like [`request`] with interrupts off, but the CPU may halt while it waits, and takes interrupts then. No other thread runs, and
+/// Like [`request()`] with interrupts off, but the CPU may halt while it waits, and takes interrupts then. No other thread runs, and
 /// requests are handled as they would be anyway; so it is for callers to whom it makes no difference what other interrupts do. Interrupts are
 /// off when the answer comes, before any later request of the partner is handled.
 pub fn request_halting(target: CpuId, request: Request) -> Response {
