@@ -4,7 +4,7 @@
 //! the old program has no business with the new one. Words go through registers both ways: the call takes the message in `rdx`, `r10`, `r8`,
 //! and on success puts the one received there, and its sender into `rdi`.
 //!
-//! What a call returns: 0 or [`REMOTE`] for success; a positive code of [`Error`] if the operation failed; a negative errno if it was refused.
+//! What a call returns: 0 or 0x100 (a partner was on another CPU) for success; a positive code of [`Error`] if the operation failed; a negative errno if it was refused.
 //! A signal to the thread cancels the operation; the call is not restarted, because the message may have been delivered: the code says so.
 
 use core::sync::atomic::Ordering;
