@@ -45,6 +45,11 @@ impl Backtrace {
         Backtrace { instruction: None, frame: context.stack_pointer().as_u64() as usize + SAVED_FRAME_OFFSET }
     }
 
+    /// From the place on where a thread was switched away from with that stack pointer.
+    pub fn of_stack_pointer(stack_pointer: u64) -> Backtrace {
+        Backtrace { instruction: None, frame: (stack_pointer as usize).wrapping_add(SAVED_FRAME_OFFSET) }
+    }
+
     /// The code addresses, innermost first: where execution stands, then return addresses.
     pub fn addresses(&self) -> impl Iterator<Item = usize> + use<> {
         self.walk().take(FRAMES_MAX)

@@ -77,6 +77,27 @@ pub fn write_bytes(bytes: &[u8]) {
     backend::console::write_bytes(bytes);
 }
 
+/// A byte that has come in on the first serial port, if any. By polling; nobody else reads there.
+pub fn read_byte() -> Option<u8> {
+    backend::console::read_byte()
+}
+
+/// Whether somebody out there has sent a break on the first serial port since the last call, or wants attention in another way.
+pub fn take_break() -> bool {
+    backend::console::take_break()
+}
+
+/// Calls `handler` when something comes in on the first serial port, from then on.
+///
+/// # Errors
+/// When no interrupt controller serves it.
+pub fn listen(handler: fn(usize)) -> Result<(), crate::interrupt::ConnectError> {
+    const FIRST_PORT_IRQ: u8 = 4;
+    crate::interrupt::connect_isa_irq(FIRST_PORT_IRQ, handler, 0)?;
+    backend::console::interrupt_on_input();
+    Ok(())
+}
+
 /// Prints formatted text whole, not mixed with other processors' lines.
 pub fn print(arguments: fmt::Arguments<'_>) {
     let guard = crate::interrupt::disable();

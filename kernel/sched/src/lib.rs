@@ -11,6 +11,7 @@
 //! | [`timer`] | deadlines, per CPU, without a tick |
 //! | [`softirq`], [`work`] | what is put off: to the end of the interrupt, to a thread |
 //! | [`WaitQueue`], [`Mutex`], [`RwLock`], [`Completion`] | waiting for conditions, locks and events |
+//! | [`inspection`] | what the debugger sees while everything stands still |
 //! | [`statistics`] | what `/proc/stat`, `/proc/loadavg` and `/proc/schedstat` show |
 //!
 //! # Contexts
@@ -30,6 +31,7 @@ mod deadline;
 mod dispatch;
 mod hand_over;
 mod idle;
+pub mod inspection;
 mod memory_threads;
 mod mutex;
 mod placement;

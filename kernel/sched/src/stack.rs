@@ -54,9 +54,9 @@ impl Stack {
         place
     }
 
-    /// The stack for good.
-    pub(crate) fn into_memory(self, owner: u64) -> KernelStack {
-        self.memory.set_owner(owner);
+    /// The stack for good, of the thread of that number at that place.
+    pub(crate) fn into_memory(self, owner: u64, control: u64) -> KernelStack {
+        self.memory.set_owner(owner, control);
         self.memory
     }
 }

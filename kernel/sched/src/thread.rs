@@ -219,7 +219,7 @@ impl Builder {
         // SAFETY: nobody else knows the thread yet.
         unsafe {
             *thread.context.get() = context;
-            *thread.stack.get() = Some(stack.into_memory(thread.id));
+            *thread.stack.get() = Some(stack.into_memory(thread.id, Arc::as_ptr(&thread) as u64));
         }
         Ok(NewThread(Some(thread)))
     }

@@ -12,6 +12,10 @@ pub(crate) fn kernel_main() -> ! {
     log::info!("Starling {} on {} processors", env!("CARGO_PKG_VERSION"), cpu::count());
     let test_selection = boot::info().option("test");
     memory::initialize();
+    let with_debugger = boot::info().option("debugger") == Some("on");
+    if with_debugger || test_selection.is_some() {
+        trace::debugger::initialize();
+    }
     boot::trace("memory");
     start_processors(test_selection.is_some());
     boot::trace("processors");
@@ -25,6 +29,12 @@ pub(crate) fn kernel_main() -> ! {
         ipc::partition_all();
     }
     boot::trace("scheduler");
+    if with_debugger {
+        trace::debugger::enable(true, true);
+        if let Err(reason) = trace::debugger::listen() {
+            log::error!("the debugger does not hear the serial port: {reason:?}");
+        }
+    }
     if let Some(selection) = test_selection {
         host_link::start();
         tests::run(selection);

@@ -76,8 +76,15 @@ fn system() -> Result<()> {
         Ok(())
     })?;
     rcu_trace()?;
-    // Requests are taken without effect: there are no keys behind them.
-    procfs::add("sysrq-trigger", Node::file(0o200, knob(|_| Ok(()), |_| Ok(()))?))
+    procfs::add("sysrq-trigger", Node::file(0o200, knob(|_| Ok(()), press_key)?))
+}
+
+/// A key that was written to `sysrq-trigger`: `g` enters the kernel debugger, if there is one; the others do nothing.
+fn press_key(keys: &[u8]) -> Result<()> {
+    if keys.first() == Some(&b'g') {
+        machine::debugger::breakpoint();
+    }
+    Ok(())
 }
 
 fn memory() -> Result<()> {

@@ -32,6 +32,38 @@ fn wait_until_empty() {
     }
 }
 
+const DATA_READY: u8 = 1;
+const BREAK: u8 = 1 << 4;
+
+pub(crate) fn read_byte() -> Option<u8> {
+    // SAFETY: the registers of the port that is ours; a byte is read once.
+    unsafe { (port::read_u8(LINE_STATUS) & DATA_READY != 0).then(|| port::read_u8(COM1)) }
+}
+
+/// Looks at the status, which forgets a break when it is read; the zero byte that comes with one is dropped.
+pub(crate) fn take_break() -> bool {
+    // SAFETY: as for `read_byte`.
+    unsafe {
+        let status = port::read_u8(LINE_STATUS);
+        if status & BREAK != 0 && status & DATA_READY != 0 {
+            port::read_u8(COM1);
+        }
+        status & BREAK != 0
+    }
+}
+
+pub(crate) fn interrupt_on_input() {
+    const INTERRUPT_ENABLE: u16 = COM1 + 1;
+    const MODEM_CONTROL: u16 = COM1 + 4;
+    const RECEIVED: u8 = 1;
+    const READY_WITH_INTERRUPT: u8 = 0x0b;
+    // SAFETY: as for `initialise_port`; the handler of the line is connected.
+    unsafe {
+        port::write_u8(MODEM_CONTROL, READY_WITH_INTERRUPT);
+        port::write_u8(INTERRUPT_ENABLE, RECEIVED);
+    }
+}
+
 /// Sets the port up: 115,200 baud, 8 data bits, FIFOs on, interrupts off. Without this QEMU's port has no FIFO.
 pub(crate) fn initialise_port() {
     for (offset, value) in [(1, 0x00), (3, 0x80), (0, 0x01), (1, 0x00), (3, 0x03), (2, 0x07), (4, 0x03)] {

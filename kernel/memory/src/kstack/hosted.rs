@@ -116,7 +116,7 @@ impl KernelStack {
     }
 
     /// Notes whose stack this is, for reports.
-    pub fn set_owner(&self, _thread: u64) {}
+    pub fn set_owner(&self, _thread: u64, _control: u64) {}
 
     /// Growth faults that the thread had.
     pub fn faults(&self) -> u32 {
@@ -243,3 +243,6 @@ pub(crate) fn initialize() {}
 pub(crate) fn prepare(_stacks: &super::per_cpu::CpuStacks) -> bool {
     true
 }
+
+/// Hosted stacks are not listed.
+pub(crate) fn for_each_stack(_visit: &mut dyn FnMut(&super::StackView)) {}

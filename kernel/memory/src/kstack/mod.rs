@@ -101,6 +101,30 @@ pub(crate) fn wake_service() {
     }
 }
 
+/// A stack that a thread has, as the debugger sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct StackView {
+    /// The number of its slot.
+    pub slot: u32,
+    /// The thread, as the scheduler numbers it.
+    pub owner: u64,
+    /// Where the scheduler keeps the thread; 0 for none yet.
+    pub control: u64,
+    /// The CPU that runs it.
+    pub running_on: Option<usize>,
+    /// Stack pointer when it was last switched away from.
+    pub saved_pointer: u64,
+    /// Pages that it has, and that it may have.
+    pub pages: (u32, u32),
+    /// From the lowest address of its window up to the first above.
+    pub range: (u64, u64),
+}
+
+/// Calls `visit` for each stack that a thread has, without locks: for the debugger, while everything stands still.
+pub fn for_each_stack(visit: &mut dyn FnMut(&StackView)) {
+    backend::for_each_stack(visit);
+}
+
 /// Sums over all CPUs.
 pub fn statistics() -> Totals {
     totals()

@@ -550,4 +550,11 @@ impl RunQueue {
         }
         None
     }
+
+    /// Calls `visit` for each thread that waits here, in the order in which they would run.
+    pub(crate) fn for_each_waiting(&self, mut visit: impl FnMut(&Thread)) {
+        for thread in self.realtime.iter().chain(self.fair.iter()) {
+            visit(thread);
+        }
+    }
 }

@@ -9,6 +9,7 @@
 
 mod address_space;
 mod address_space_costs;
+mod debugger;
 mod host_link;
 mod kit;
 mod kstack;
@@ -45,6 +46,7 @@ const LATE: &[&[Test]] = &[
     percpu::TESTS,
     kit::TESTS,
     message_box::TESTS,
+    debugger::TESTS,
     kstack::TESTS,
     kstack_races::TESTS,
     sched::TESTS,

@@ -67,6 +67,8 @@ pub(crate) struct Descriptor {
     pub(crate) owner: AtomicU64,
     /// Stack pointer when the thread was last switched away from.
     pub(crate) saved_pointer: AtomicU64,
+    /// Where the scheduler keeps the thread.
+    pub(crate) control: AtomicU64,
     /// The next stack of the list that this one is on.
     pub(crate) next: AtomicU32,
     /// Where the registers are while PARKED.
@@ -116,6 +118,7 @@ impl Descriptor {
     pub(crate) fn set_in_use(&self) {
         debug_assert_eq!(self.state.load(Relaxed), FREE);
         self.owner.store(0, Relaxed);
+        self.control.store(0, Relaxed);
         self.flags.store(0, Relaxed);
         self.faults.store(0, Relaxed);
         self.trims.store(0, Relaxed);
@@ -171,6 +174,11 @@ impl Descriptor {
     /// Whether a thread has the stack.
     pub(crate) fn is_in_use(&self) -> bool {
         self.state.load(Acquire) != FREE
+    }
+
+    /// The CPU that runs the thread.
+    pub(crate) fn running_on(&self) -> Option<usize> {
+        (self.state.load(Relaxed) as usize).checked_sub(RUNNING as usize)
     }
 
     /// Whether no thread has the stack and nobody trims it.

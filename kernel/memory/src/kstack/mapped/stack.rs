@@ -171,9 +171,10 @@ impl KernelStack {
         self.window().contains(address.as_u64())
     }
 
-    /// Notes whose stack this is, for reports.
-    pub fn set_owner(&self, thread: u64) {
+    /// Notes whose stack this is, for reports, and where the scheduler keeps that thread.
+    pub fn set_owner(&self, thread: u64, control: u64) {
         self.descriptor().owner.store(thread, Relaxed);
+        self.descriptor().control.store(control, Relaxed);
     }
 
     /// Growth faults that the thread had.

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
+use super::super::StackView;
 use super::super::geometry::{PAGE_BYTES, Window};
 use super::super::per_cpu::StackCounters;
 use super::super::statistics::Totals;
@@ -93,4 +94,24 @@ pub(crate) fn write_last_growth(out: &mut dyn fmt::Write, window: &Window) -> fm
     writeln!(out, "Found stack area {:#x}", window.bottom())?;
     writeln!(out, "Expand stack: map pte: start address {page:#x}, size {PAGE_BYTES}")?;
     writeln!(out, "set page table entry: address {page:#x} pte {entry:#x}")
+}
+
+/// See [`super::super::for_each_stack`].
+pub(crate) fn for_each_stack(visit: &mut dyn FnMut(&StackView)) {
+    for slot in 0..slots::slots_made() {
+        let known = descriptor::at(slot);
+        if !known.is_in_use() {
+            continue;
+        }
+        let window = known.window(slot);
+        visit(&StackView {
+            slot,
+            owner: known.owner.load(Relaxed),
+            control: known.control.load(Relaxed),
+            running_on: known.running_on(),
+            saved_pointer: known.saved_pointer.load(Relaxed),
+            pages: (window.mapped, window.pages),
+            range: (window.bottom(), window.top()),
+        });
+    }
 }

@@ -1,0 +1,453 @@
+//! The kernel debugger: how all CPUs come to it and leave it, what it shows, and that no input brings it down.
+//!
+//! A script speaks in place of the serial port, so each session takes a moment and can be repeated often. That it works over the serial
+//! port as well is tested from outside (`tests/command`).
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hint::black_box;
+use core::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+};
+
+use ::machine::address::VirtAddr;
+use ::machine::cpu::{self, CpuId};
+use ::machine::debugger::{self as machine_debugger, Access};
+use ::machine::{interrupt, ipi};
+use ::sync::message_box::{self, Kind, Request, WORDS};
+use ::trace::debugger::{self, Statistics};
+
+use super::kit::{Meeting, Team};
+use super::{Failure, Outcome, Test, check, fail};
+
+pub(crate) const TESTS: &[Test] = &[
+    Test { name: "debugger::test_msg_dbg", run: test_msg_dbg },
+    Test { name: "debugger::test_dbg_breakpoints", run: test_dbg_breakpoints },
+    Test { name: "debugger::entry_on_any_cpu_stops_all", run: entry_on_any_cpu_stops_all },
+    Test { name: "debugger::entry_on_all_cpus_at_once_leaves_nobody_behind", run: entry_on_all_at_once },
+    Test { name: "debugger::a_cpu_with_interrupts_off_comes_by_force", run: masked_cpu_comes },
+    Test { name: "debugger::a_cpu_that_waits_for_an_answer_comes", run: waiting_cpu_comes },
+    Test { name: "debugger::the_button_stops_all", run: button_stops_all },
+    Test { name: "debugger::another_cpu_can_be_made_active", run: another_cpu_becomes_active },
+    Test { name: "debugger::commands_show_what_they_promise", run: commands_show },
+    Test { name: "debugger::no_input_brings_it_down", run: no_input_brings_it_down },
+];
+
+/// Sessions of the tests that repeat.
+const REPETITIONS: u64 = 50;
+
+/// Runs a test with the debugger on and a script in place of the serial port. Returns what has happened since.
+fn scripted(lines: &'static [&'static str], test: impl FnOnce() -> Outcome) -> Result<Statistics, Failure> {
+    let before = debugger::statistics();
+    debugger::run_script(Some(lines));
+    debugger::enable(true, false);
+    let outcome = test();
+    debugger::enable(false, false);
+    debugger::run_script(None);
+    outcome?;
+    let after = debugger::statistics();
+    check!(after.most_active <= 1, "{} instances were active at a time", after.most_active);
+    check!(
+        machine_debugger::requests().is_empty(),
+        "requests of {:?} are left",
+        machine_debugger::requests()
+    );
+    Ok(Statistics {
+        sessions: after.sessions - before.sessions,
+        spurious: after.spurious - before.spurious,
+        local: after.local - before.local,
+        turns: after.turns - before.turns,
+        most_active: after.most_active,
+    })
+}
+
+/// Whether the debugger has said all of that, in any order.
+fn said(what: &[&str]) -> Outcome {
+    debugger::transcript(|text| match what.iter().find(|what| !text.contains(**what)) {
+        Some(missing) => fail!("{missing:?} was not said, but: {}", &text[..text.len().min(150)]),
+        None => Ok(()),
+    })
+}
+
+/// Runs the body on a CPU, to its end.
+fn run_on(cpu: CpuId, body: impl FnOnce() + Send + 'static) -> Outcome {
+    let mut team = Team::new();
+    team.start(cpu, body)?;
+    team.join()
+}
+
+fn last_cpu() -> CpuId {
+    CpuId::from_index(cpu::online().count() - 1)
+}
+
+/// The debugger is entered in a handler, while the sender waits with interrupts off; then it answers.
+fn test_msg_dbg() -> Outcome {
+    let (sender, target) = (CpuId::BOOT, last_cpu());
+    if sender == target {
+        return Ok(());
+    }
+    let answered = Arc::new(AtomicU64::new(0));
+    let report = answered.clone();
+    let happened = scripted(&["cpus", "boxes", "backtrace", "continue"], || {
+        run_on(sender, move || {
+            let _interrupts = interrupt::disable();
+            let request = Request { kind: Kind::EnterDebugger, words: [9; WORDS] };
+            report.store(message_box::request(target, request)[0], Release);
+        })?;
+        said(&["waits for an answer", "handles a request", "enter_debugger->"])
+    })?;
+    check!(answered.load(Acquire) == 9, "the handler did not answer");
+    check!(happened.sessions == 1, "{} sessions", happened.sessions);
+    Ok(())
+}
+
+/// What is watched.
+static WATCHED: AtomicU64 = AtomicU64::new(0);
+
+#[inline(never)]
+extern "C" fn landmark() {
+    black_box(());
+}
+
+/// Arms the first hardware breakpoint of every CPU, or disarms it.
+fn arm_everywhere(watch: Option<(u64, Access)>) {
+    static ADDRESS: AtomicU64 = AtomicU64::new(0);
+    static ACCESS: AtomicU64 = AtomicU64::new(0);
+    ADDRESS.store(watch.map_or(0, |(address, _)| address), SeqCst);
+    let number = watch.map_or(0, |(_, access)| match access {
+        Access::Execute => 1,
+        Access::Write => 2,
+        Access::ReadWrite => 3,
+    });
+    ACCESS.store(number, SeqCst);
+    let arm = |_| {
+        let address = VirtAddr::new(ADDRESS.load(SeqCst));
+        let access = match ACCESS.load(SeqCst) {
+            1 => Some(Access::Execute),
+            2 => Some(Access::Write),
+            3 => Some(Access::ReadWrite),
+            _ => None,
+        };
+        machine_debugger::set_watch(0, access.map(|access| (address, access)));
+    };
+    ::sync::remote::call(cpu::online(), arm, 0);
+}
+
+/// One CPU reads, another writes, each so often; hits are counted and stop nobody.
+fn test_dbg_breakpoints() -> Outcome {
+    const ACCESSES: u64 = 20;
+    let (reader, writer) = (CpuId::BOOT, last_cpu());
+    if reader == writer {
+        return Ok(());
+    }
+    let data = (&raw const WATCHED) as u64;
+    let code = landmark as extern "C" fn() as usize as u64;
+    // Access, address, hits of the reader and of the writer.
+    let cases = [
+        (Access::Write, data, 0, ACCESSES),
+        (Access::ReadWrite, data, ACCESSES, ACCESSES),
+        (Access::Execute, code, ACCESSES, ACCESSES),
+    ];
+    for (access, address, by_reader, by_writer) in cases {
+        let happened = scripted(&[], || {
+            debugger::count_hits(true);
+            arm_everywhere(Some((address, access)));
+            let mut team = Team::new();
+            team.start(reader, || {
+                for _ in 0..ACCESSES {
+                    black_box(WATCHED.load(Relaxed));
+                    landmark();
+                }
+            })?;
+            team.start(writer, || {
+                for value in 0..ACCESSES {
+                    WATCHED.store(value, Relaxed);
+                    landmark();
+                }
+            })?;
+            team.join()?;
+            arm_everywhere(None);
+            Ok(())
+        });
+        let hits = [reader, writer].map(|cpu| debugger::hits(cpu, 0));
+        debugger::count_hits(false);
+        let happened = happened?;
+        check!(hits == [by_reader, by_writer], "{access:?}: {hits:?} hits, not {by_reader} and {by_writer}");
+        check!(happened.sessions == 0, "{access:?}: counting stopped everybody");
+        check!(happened.local == by_reader + by_writer, "{access:?}: {} handled locally", happened.local);
+    }
+    Ok(())
+}
+
+fn entry_on_any_cpu_stops_all() -> Outcome {
+    for cpu in cpu::online().iter() {
+        let happened = scripted(&["cpus"], || {
+            run_on(cpu, || (0..REPETITIONS).for_each(|_| machine_debugger::breakpoint()))?;
+            debugger::transcript(|text| {
+                check!(!text.contains("left behind"), "a CPU did not come to {cpu}: {}", &text[..150]);
+                Ok(())
+            })
+        })?;
+        check!(happened.sessions == REPETITIONS, "{} sessions of {REPETITIONS} on {cpu}", happened.sessions);
+    }
+    Ok(())
+}
+
+fn entry_on_all_at_once() -> Outcome {
+    let cpus = cpu::online().count() as u64;
+    let meeting = Arc::new(Meeting::new(cpus as u32));
+    let happened = scripted(&[], || {
+        let mut team = Team::new();
+        team.start_on_each(cpu::online(), move |_| {
+            for _ in 0..REPETITIONS {
+                meeting.meet();
+                machine_debugger::breakpoint();
+            }
+        })?;
+        team.join()
+    })?;
+    let sessions = happened.sessions;
+    check!(
+        (REPETITIONS..=REPETITIONS * cpus).contains(&sessions),
+        "{sessions} sessions for {} requests",
+        REPETITIONS * cpus
+    );
+    Ok(())
+}
+
+fn masked_cpu_comes() -> Outcome {
+    let (asker, masked) = (CpuId::BOOT, last_cpu());
+    if asker == masked {
+        return Ok(());
+    }
+    let before = debugger::statistics().sessions;
+    let is_masked = Arc::new(AtomicBool::new(false));
+    let happened = scripted(&["cpus"], || {
+        let mut team = Team::new();
+        let told = is_masked.clone();
+        team.start(masked, move || {
+            let _interrupts = interrupt::disable();
+            told.store(true, Release);
+            while debugger::statistics().sessions == before {
+                cpu::relax();
+            }
+        })?;
+        team.start(asker, move || {
+            while !is_masked.load(Acquire) {
+                cpu::relax();
+            }
+            machine_debugger::breakpoint();
+        })?;
+        team.join()?;
+        debugger::transcript(|text| {
+            check!(!text.contains("left behind"), "the CPU did not come: {}", &text[..150]);
+            Ok(())
+        })
+    })?;
+    check!(happened.sessions == 1, "{} sessions", happened.sessions);
+    Ok(())
+}
+
+/// One CPU waits, with interrupts off, for the answer of one that has them off as well; a third one enters.
+fn waiting_cpu_comes() -> Outcome {
+    if cpu::online().count() < 3 {
+        return Ok(());
+    }
+    let [asker, waiter, masked] = [0, 1, 2].map(CpuId::from_index);
+    let before = debugger::statistics().sessions;
+    let stage = Arc::new(AtomicU64::new(0));
+    let happened = scripted(&["cpus", "boxes"], || {
+        let mut team = Team::new();
+        let told = stage.clone();
+        team.start(masked, move || {
+            let _interrupts = interrupt::disable();
+            told.store(1, Release);
+            while debugger::statistics().sessions == before {
+                cpu::relax();
+            }
+        })?;
+        let told = stage.clone();
+        team.start(waiter, move || {
+            while told.load(Acquire) == 0 {
+                cpu::relax();
+            }
+            let _interrupts = interrupt::disable();
+            message_box::request(masked, Request { kind: Kind::Noop, words: [0; WORDS] });
+        })?;
+        team.start(asker, move || {
+            while stage.load(Acquire) == 0 || message_box::state_of(waiter, masked).is_none() {
+                cpu::relax();
+            }
+            machine_debugger::breakpoint();
+        })?;
+        team.join()?;
+        said(&["waits for an answer", "noop->2"])
+    })?;
+    check!(happened.sessions == 1, "{} sessions", happened.sessions);
+    Ok(())
+}
+
+/// A non-maskable interrupt that nobody in here has sent.
+fn button_stops_all() -> Outcome {
+    let happened = scripted(&["cpus"], || {
+        let before = debugger::statistics().sessions;
+        machine_debugger::interrupt_unmasked(last_cpu());
+        let limit = ::machine::time::now_ns() + super::HANG_NS;
+        while debugger::statistics().sessions == before && ::machine::time::now_ns() < limit {
+            cpu::relax();
+        }
+        said(&["Button"])
+    })?;
+    check!(happened.sessions == 1, "{} sessions", happened.sessions);
+    // One that somebody in here has sent only counts.
+    let happened = scripted(&[], || {
+        let before = interrupt::vector_count(last_cpu(), 2);
+        ipi::send_non_maskable(last_cpu());
+        while interrupt::vector_count(last_cpu(), 2) == before {
+            cpu::relax();
+        }
+        Ok(())
+    })?;
+    check!(happened.sessions == 0, "a test's own interrupt stopped everybody");
+    Ok(())
+}
+
+fn another_cpu_becomes_active() -> Outcome {
+    if cpu::online().count() < 2 {
+        return Ok(());
+    }
+    let script = &["cpu 1", "registers", "cpu 63", "cpu", "cpu x", "cpu 0", "registers", "continue"];
+    let happened = scripted(script, || {
+        run_on(last_cpu(), machine_debugger::breakpoint)?;
+        said(&[
+            "kdb 0> cpu 1",
+            "kdb 1> registers",
+            "no such processor here",
+            "kdb 1> cpu 0",
+            "kdb 0> continue",
+        ])
+    })?;
+    check!(happened.sessions == 1 && happened.turns == 3, "{happened:?}");
+    Ok(())
+}
+
+fn commands_show() -> Outcome {
+    let script = &[
+        "help",
+        "cpus",
+        "registers",
+        "backtrace",
+        "threads",
+        "backtrace 1",
+        "queues",
+        "boxes",
+        "rcu",
+        "pages ffffffff80200000",
+        "memory ffffffff80200000 4",
+        "memory 0",
+        "slot 4",
+        "bogus",
+        "",
+    ];
+    scripted(script, || {
+        run_on(CpuId::BOOT, machine_debugger::breakpoint)?;
+        said(&[
+            "all processors go on",
+            "active, Breakpoint",
+            "rip",
+            "starling_thread_start",
+            "Sleeping",
+            "runnable",
+            "flush_tlb",
+            "pml4e",
+            "ffffffff80200000:",
+            "no such command",
+        ])
+    })?;
+    Ok(())
+}
+
+/// A pseudo-random number.
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+/// A line that a mad user might type.
+fn mad_line(state: &mut u64) -> String {
+    const WORDS: [&str; 20] = [
+        "memory",
+        "pages",
+        "backtrace",
+        "slot",
+        "threads",
+        "cpus",
+        "queues",
+        "boxes",
+        "rcu",
+        "registers",
+        "help",
+        "m",
+        "p",
+        "b",
+        "0",
+        "ffffffffffffffff",
+        "ffffd00000000000",
+        "-1",
+        "0x",
+        "99999999999999999999",
+    ];
+    let mut line = String::new();
+    for _ in 0..next(state) % 5 {
+        match next(state) % 4 {
+            0 => line.push_str(&alloc::format!("{:x}", next(state))),
+            1 => line.extend((0..next(state) % 40).map(|_| char::from((next(state) % 95 + 32) as u8))),
+            _ => line.push_str(WORDS[next(state) as usize % WORDS.len()]),
+        }
+        line.push(' ');
+    }
+    // These would end the session, or stop the CPUs again later.
+    if ["con", "cpu", "br", "wa", "unw"].iter().any(|start| line.trim_start().starts_with(start)) {
+        line.insert(0, '!');
+    }
+    line
+}
+
+fn no_input_brings_it_down() -> Outcome {
+    const LINES: usize = 400;
+    let mut state = 0x2545_f491_4f6c_dd1d;
+    let lines: Vec<&'static str> =
+        (0..LINES).map(|_| &*Box::leak(mad_line(&mut state).into_boxed_str())).collect();
+    let happened =
+        scripted(Box::leak(lines.into_boxed_slice()), || run_on(last_cpu(), machine_debugger::breakpoint))?;
+    check!(happened.sessions == 1, "{} sessions", happened.sessions);
+    // Breakpoints that are not there, or not for the taking.
+    let script = &[
+        "watch",
+        "watch 3",
+        "break zz",
+        "unwatch 9",
+        "unwatch x",
+        "watch 8",
+        "watch 8",
+        "watch 8 rw",
+        "break 10",
+        "break 18",
+        "unwatch 0",
+        "unwatch 1",
+        "unwatch 2",
+        "unwatch 3",
+        "cpus",
+    ];
+    let happened = scripted(script, || {
+        run_on(CpuId::BOOT, machine_debugger::breakpoint)?;
+        said(&["breakpoint 3", "there are four breakpoints", "numbered from 0 to 3"])
+    })?;
+    check!(happened.sessions == 1, "{} sessions", happened.sessions);
+    Ok(())
+}
