@@ -47,7 +47,7 @@ pub(super) fn heading(out: &mut Terminal) -> Result {
 
 fn place(visit: &Visit, out: &mut Terminal) -> Result {
     write!(out, "  at {:#x}", visit.instruction())?;
-    if visit.from_user() {
+    if visit.was_in_user() {
         return writeln!(out, " in user mode");
     }
     match symbols::resolve(visit.instruction() as usize) {
@@ -125,7 +125,7 @@ fn running_on(thread: &ThreadView) -> Option<CpuId> {
 
 fn own_backtrace(cpu: CpuId, out: &mut Terminal) -> Result {
     match session::of(cpu) {
-        Some(visit) if visit.from_user() => writeln!(out, "in user mode"),
+        Some(visit) if visit.was_in_user() => writeln!(out, "in user mode"),
         Some(visit) => {
             write!(out, "{}", Backtrace::from_registers(visit.instruction(), visit.frame_pointer()))
         }

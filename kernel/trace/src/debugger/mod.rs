@@ -14,6 +14,7 @@
 //!
 //! No lock of the kernel is waited for here: its holder may stand still.
 
+#[cfg_attr(not(any(target_os = "none", test)), allow(dead_code, reason = "on the host it is only tested"))]
 mod rendezvous;
 
 #[cfg(target_os = "none")]

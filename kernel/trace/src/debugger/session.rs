@@ -66,7 +66,7 @@ impl Visit {
     }
 
     /// Whether it was in user mode.
-    pub(super) fn from_user(&self) -> bool {
+    pub(super) fn was_in_user(&self) -> bool {
         self.registers[3] & 3 != 0
     }
 }
