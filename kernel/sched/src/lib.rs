@@ -9,7 +9,7 @@
 //! | `placement`, `balance`, [`Bound`] | which CPU a thread goes to |
 //! | [`HandOver`] | giving the CPU to a sleeper, past the run queue |
 //! | [`timer`] | deadlines, per CPU, without a tick |
-//! | [`softirq`], [`work`] | what is put off: to the end of the interrupt, to a thread |
+//! | [`softirq`], [`softirq_budget`], [`work`] | what is put off: to the end of the interrupt, to a thread; how much of that programs bear |
 //! | [`WaitQueue`], [`Mutex`], [`RwLock`], [`Completion`] | waiting for conditions, locks and events |
 //! | [`inspection`] | what the debugger sees while everything stands still |
 //! | [`statistics`] | what `/proc/stat`, `/proc/loadavg` and `/proc/schedstat` show |
@@ -40,6 +40,7 @@ mod rcu_driver;
 mod run_queue;
 mod rw_lock;
 pub mod softirq;
+pub mod softirq_budget;
 mod space;
 mod stack;
 mod start;

@@ -1,8 +1,9 @@
 //! What moves RCU forward: while a CPU has callbacks, its [`Softirq::Rcu`] runs every `PERIOD_NS`, and after
 //! `PATIENCE` rounds without progress urges the grace period. A CPU without callbacks does nothing.
 //!
-//! Callbacks that take longer than a softirq may, or all of them with `rcu.cb=kthread`, are run by the CPU's thread `rcuc/N`. It is an ordinary
-//! thread of the highest fair weight: it can be preempted between two chunks of callbacks, and real-time threads go first.
+//! Callbacks that take longer than a softirq may, or all of them with `rcu.cb=kthread`, are run by the CPU's thread `rcuc/N`, an ordinary
+//! thread: it can be preempted between two chunks of callbacks, and takes no more of the CPU than a program. If it falls behind, producers
+//! are slowed.
 //!
 //! Producers are slowed where they may sleep (`rcu::pace`); threads that free memory must not be, nor `rcuc`, for whom they would wait.
 
@@ -16,7 +17,6 @@ use memory::OutOfMemory;
 use sync::rcu::{self, Rest};
 use sync::{PerCpu, per_cpu};
 
-use crate::policy::Nice;
 use crate::softirq::{self, Softirq};
 use crate::thread::{Builder, Thread, current};
 use crate::timer::{self, Node};
@@ -102,13 +102,7 @@ pub(crate) fn start_thread(cpu: CpuId) -> Result<(), OutOfMemory> {
     }
     let name = crate::thread::numbered_name("rcuc/", cpu.index());
     // It frees memory when that is short, so its stack does not grow.
-    let builder = Builder {
-        name,
-        affinity: CpuSet::only(cpu),
-        nice: Nice::MIN,
-        pinned_stack: true,
-        ..Builder::new("")
-    };
+    let builder = Builder { name, affinity: CpuSet::only(cpu), pinned_stack: true, ..Builder::new("") };
     let new = builder.prepare(Box::new(move || thread_body(DRIVERS.of(cpu))))?;
     let thread = new.thread().clone();
     driver.thread.store(alloc::sync::Arc::into_raw(thread).cast_mut(), Ordering::Release);

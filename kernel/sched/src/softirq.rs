@@ -6,8 +6,9 @@
 //! only. Leaving a softirq run is a quiescent state for RCU.
 //!
 //! Budget: a run handles at most `ROUNDS` rounds and `BUDGET_NS`; what is raised after that is left to the CPU's
-//! `ksoftirqd` thread, which competes with user programs as an ordinary thread. While it is at it, interrupts raise without
-//! running. So no flood of packets starves user programs (specs/scalability.md §I).
+//! `ksoftirqd` thread, which competes with user programs as an ordinary thread. While it is at it, or when softirqs have used
+//! up what they may take of the CPU for now (`softirq_budget`), interrupts raise without running, but for timers and the like.
+//! So no flood of packets starves user programs (specs/scalability.md §I).
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -16,6 +17,7 @@ use machine::{interrupt, preempt, time};
 use memory::OutOfMemory;
 use sync::{PerCpu, per_cpu, rcu};
 
+use crate::softirq_budget::{Allowance, Window};
 use crate::thread::{Builder, ThreadRef, current};
 use crate::wait;
 
@@ -43,6 +45,9 @@ pub const COUNT: usize = 8;
 /// Their names in `/proc/softirqs`.
 pub const NAMES: [&str; COUNT] = ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "TASKLET", "SCHED", "RCU"];
 
+/// Softirqs that others wait for, and that are bounded by themselves.
+const URGENT: u32 = 1 << Softirq::Timer as u32 | 1 << Softirq::Sched as u32 | 1 << Softirq::Rcu as u32;
+
 struct Local {
     /// Bit n: softirq n is raised. Written by this CPU only, also from its interrupts.
     pending: AtomicU32,
@@ -52,6 +57,7 @@ struct Local {
     handed_over: AtomicBool,
     counts: [AtomicU64; COUNT],
     busy_ns: AtomicU64,
+    window: Window,
     /// This CPU's `ksoftirqd`, null before it exists.
     thread: AtomicPtr<crate::Thread>,
 }
@@ -62,8 +68,17 @@ static LOCAL: PerCpu<Local> = per_cpu!(Local {
     handed_over: AtomicBool::new(false),
     counts: [const { AtomicU64::new(0) }; COUNT],
     busy_ns: AtomicU64::new(0),
+    window: Window::new(),
     thread: AtomicPtr::new(core::ptr::null_mut()),
 });
+
+/// Reads the quota from the command line. Once, at start-up.
+pub(crate) fn initialize() {
+    let quota = machine::boot::info().option("softirq.quota");
+    if let Some(percent) = quota.and_then(|text| text.parse().ok()) {
+        crate::softirq_budget::set_quota_percent(percent);
+    }
+}
 
 fn nothing() {}
 
@@ -126,30 +141,38 @@ pub(crate) fn run_deferred() {
 
 /// Handles pending softirqs within the budget; interrupts are off before and after, and on meanwhile.
 fn run(local: &Local) {
-    if local.handed_over.load(Ordering::Relaxed) {
-        return;
-    }
     let _preemption = preempt::disable();
     let start_ns = time::now_ns();
+    let is_handed_over = local.handed_over.load(Ordering::Relaxed);
+    let allowed = match local.window.allowance(start_ns, is_handed_over) {
+        Allowance::All => u32::MAX,
+        Allowance::Urgent => URGENT,
+        Allowance::Nothing => 0,
+    };
     let mut rounds = 0;
     let mut count = 0;
-    while local.pending.load(Ordering::Relaxed) != 0 {
-        if rounds == ROUNDS || time::now_ns() - start_ns > BUDGET_NS {
-            hand_over(local);
-            break;
-        }
-        count += run_pending(local);
+    while local.pending.load(Ordering::Relaxed) & allowed != 0
+        && rounds < ROUNDS
+        && time::now_ns() - start_ns <= BUDGET_NS
+    {
+        count += run_pending(local, allowed);
         rounds += 1;
     }
-    let end_ns = time::now_ns();
-    local.busy_ns.fetch_add(end_ns - start_ns, Ordering::Relaxed);
-    rcu::softirqs_ran(count, end_ns);
+    if local.pending.load(Ordering::Relaxed) != 0 && !is_handed_over {
+        hand_over(local);
+    }
+    if count > 0 {
+        let end_ns = time::now_ns();
+        local.busy_ns.fetch_add(end_ns - start_ns, Ordering::Relaxed);
+        local.window.charge(end_ns - start_ns);
+        rcu::softirqs_ran(count, end_ns);
+    }
     // Whoever needs rescheduling is told by the end of the interrupt or section, unless that was a raise only.
 }
 
-/// One round; returns how many softirqs ran. Interrupts are off before and after, and on meanwhile.
-fn run_pending(local: &Local) -> u64 {
-    let pending = local.pending.swap(0, Ordering::Relaxed);
+/// One round of those that may run; returns how many softirqs ran. Interrupts are off before and after, and on meanwhile.
+fn run_pending(local: &Local, allowed: u32) -> u64 {
+    let pending = local.pending.fetch_and(!allowed, Ordering::Relaxed) & allowed;
     local.running.store(true, Ordering::Relaxed);
     interrupt::enable();
     for (number, handler) in HANDLERS.iter().enumerate() {
@@ -202,7 +225,7 @@ fn thread_body(local: &Local) {
             {
                 let _preemption = preempt::disable();
                 let _interrupts = interrupt::disable();
-                let count = run_pending(local);
+                let count = run_pending(local, u32::MAX);
                 rcu::softirqs_ran(count, time::now_ns());
             }
             // The end of the sections above lets others run; this makes the round a quiescent state even if none wants to.
@@ -226,6 +249,11 @@ pub(crate) fn is_quiet() -> bool {
 /// How often a CPU has run a softirq.
 pub fn count(cpu: CpuId, softirq: usize) -> u64 {
     LOCAL.of(cpu).counts[softirq].load(Ordering::Relaxed)
+}
+
+/// How often a CPU has left softirqs to its thread because they had used up their quota.
+pub fn refusals(cpu: CpuId) -> u64 {
+    LOCAL.of(cpu).window.refusals()
 }
 
 /// Time a CPU has spent in softirqs.

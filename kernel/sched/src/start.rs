@@ -59,6 +59,7 @@ fn set_hooks() {
         time::set_handler(deadline::interrupt);
         softirq::register(softirq::Softirq::Timer, timer::run_due);
         sync::remote::initialize();
+        softirq::initialize();
         rcu_driver::initialize();
         memory_threads::initialize();
         statistics::initialize();

@@ -191,9 +191,14 @@ pub(crate) fn expire(now_ns: u64) {
     base.publish(&trees);
 }
 
+/// Time after which the other callbacks that are due have to wait for the next softirq: those that arm their timers again at once
+/// would otherwise keep the CPU for ever.
+const RUN_NS: u64 = 1_000_000;
+
 /// Runs the callbacks that are due on this CPU; the handler of [`Softirq::Timer`].
 pub(crate) fn run_due() {
     let base = BASES.this();
+    let end_ns = time::now_ns() + RUN_NS;
     loop {
         let node = {
             let mut trees = base.trees.lock();
@@ -206,6 +211,11 @@ pub(crate) fn run_due() {
         // `Timer::arm` made for the time that the timer is armed.
         let timer = unsafe { Arc::from_raw(timer) };
         (timer.callback)();
+        drop(timer);
+        if time::now_ns() >= end_ns {
+            softirq::raise(Softirq::Timer);
+            return;
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Every interleaving, and every reordering that the memory model allows, of the lock-free parts of this crate:
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p sync --test models`.
 //!
-//! The queued lock is the crate's own source, compiled against loom's atomics and a small stand-in for crate `machine`. RCU's
-//! grace periods are a model of the protocol: one CPU that reads or idles, and one that replaces and waits.
+//! The queued lock, and RCU's tree and protocol of grace periods, are the crate's own source, compiled against loom's atomics and a small
+//! stand-in for crate `machine`. Around the protocol stand models of CPUs that read or idle, and of one that replaces and waits: as
+//! a forced grace period does, and as an expedited one, which asks by message box.
 #![cfg(loom)]
 
 // The lock's source says `machine::cpu`; here that is the stand-in below.
@@ -10,6 +11,14 @@ extern crate self as machine;
 
 #[path = "../src/queue_lock.rs"]
 pub mod queue_lock;
+
+/// The parts of RCU that know no CPUs.
+#[path = "../src/rcu"]
+#[allow(dead_code, reason = "the models use a part of it")]
+mod rcu {
+    pub(crate) mod protocol;
+    pub(crate) mod tree;
+}
 
 use std::ops::Deref;
 
@@ -121,30 +130,47 @@ mod queued_lock {
 }
 
 mod grace_period {
-    use loom::sync::Arc;
-    use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+    use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+    use loom::sync::{Arc, Mutex};
 
     use super::cpu;
+    use super::rcu::protocol::{Protocol, Start};
 
-    /// What the two CPUs share; the fields are those of `rcu::grace_period`, for one other CPU.
-    struct State {
-        /// The bit of the reading CPU.
-        need: AtomicU64,
-        completed: AtomicU64,
+    /// What the CPUs share, around the protocol for a tree of so many words.
+    struct State<const WORDS: usize> {
+        protocol: Protocol<WORDS>,
+        /// Serialises starts.
+        start: Mutex<()>,
+        /// Whether the reader idles.
         idle: AtomicBool,
+        /// Whether the reader was asked by message box and has not answered.
+        asked: AtomicBool,
         /// What readers follow: 0 the old object, 1 the new one.
         pointer: AtomicU32,
         /// The old object's memory was given back.
         freed: AtomicBool,
     }
 
-    impl State {
-        fn report(&self) {
-            if self.need.load(Ordering::Relaxed) != 0 {
-                fence(Ordering::SeqCst);
-                if self.need.swap(0, Ordering::SeqCst) != 0 {
-                    self.completed.store(1, Ordering::SeqCst);
-                }
+    /// The CPU that reads.
+    const READER: usize = 0;
+    /// A CPU in the second leaf, if there is one; it only reports.
+    const FAR: usize = 64;
+
+    impl<const WORDS: usize> State<WORDS> {
+        fn new(cpus: usize, idle: bool) -> Self {
+            Self {
+                protocol: Protocol::new(cpus),
+                start: Mutex::new(()),
+                idle: AtomicBool::new(idle),
+                asked: AtomicBool::new(false),
+                pointer: AtomicU32::new(0),
+                freed: AtomicBool::new(false),
+            }
+        }
+
+        fn report(&self, cpu: usize) {
+            if self.protocol.owes(cpu) && self.protocol.report(cpu) {
+                self.protocol.complete();
             }
         }
 
@@ -153,7 +179,7 @@ mod grace_period {
             if self.pointer.load(Ordering::Acquire) == 0 {
                 assert!(!self.freed.load(Ordering::Relaxed), "the reader sees the old object after its end");
             }
-            self.report();
+            self.report(READER);
         }
 
         fn leave_idle(&self) {
@@ -163,65 +189,143 @@ mod grace_period {
 
         fn enter_idle(&self) {
             self.idle.store(true, Ordering::Release);
-            self.report();
+            self.report(READER);
         }
 
-        fn is_idle(&self) -> bool {
-            self.idle.load(Ordering::SeqCst)
-        }
-
-        /// Replaces the object and waits for the readers of the old one, hurrying the grace period.
-        fn replace(&self) {
-            self.pointer.store(1, Ordering::Release);
-            fence(Ordering::SeqCst);
-            if self.is_idle() {
-                self.completed.store(1, Ordering::SeqCst);
-            } else {
-                self.need.store(1, Ordering::SeqCst);
+        /// The handler of the message box, outside of read sections.
+        fn answer(&self) {
+            if self.asked.load(Ordering::Acquire) {
+                self.report(READER);
+                self.asked.store(false, Ordering::Release);
             }
-            while self.completed.load(Ordering::Acquire) == 0 {
-                fence(Ordering::SeqCst);
-                if self.need.load(Ordering::SeqCst) != 0 && self.is_idle() {
-                    self.report();
-                }
+        }
+
+        /// The updater waits, and nobody plays the others.
+        fn is_quiescent(&self, cpu: usize) -> bool {
+            cpu != FAR && (cpu != READER || self.idle.load(Ordering::SeqCst))
+        }
+
+        fn begin(&self) -> u64 {
+            self.pointer.store(1, Ordering::Release);
+            let number = self.protocol.request();
+            let _starting = self.start.lock().unwrap();
+            if self.protocol.try_start(|cpu| self.is_quiescent(cpu)) == Start::Over {
+                self.protocol.complete();
+            }
+            number
+        }
+
+        /// Reports the reader if it idles; no start can come in between.
+        fn force(&self) {
+            fence(Ordering::SeqCst);
+            let is_over = {
+                let _starts_wait = self.start.lock().unwrap();
+                let seen = self.protocol.owes(READER) && self.idle.load(Ordering::SeqCst);
+                seen && self.protocol.report(READER)
+            };
+            if is_over {
+                self.protocol.complete();
+            }
+        }
+
+        /// Replaces the object and waits for the readers of the old one.
+        fn replace(&self, urge: fn(&Self)) {
+            let number = self.begin();
+            while self.protocol.completed() < number {
+                urge(self);
                 cpu::relax();
             }
             self.freed.store(true, Ordering::Relaxed);
         }
+
+        fn ask(&self) {
+            self.force();
+            self.asked.store(true, Ordering::Release);
+        }
     }
 
-    fn check(idle: bool, reader: fn(&State)) {
+    fn check<const WORDS: usize>(
+        cpus: usize,
+        idle: bool,
+        others: &'static [fn(&State<WORDS>)],
+        urge: fn(&State<WORDS>),
+    ) {
         let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
+        model.preemption_bound = Some(if others.len() > 1 { 2 } else { 3 });
         model.check(move || {
-            let state = Arc::new(State {
-                need: AtomicU64::new(0),
-                completed: AtomicU64::new(0),
-                idle: AtomicBool::new(idle),
-                pointer: AtomicU32::new(0),
-                freed: AtomicBool::new(false),
-            });
-            let other = state.clone();
-            let other = loom::thread::spawn(move || reader(&other));
-            state.replace();
-            other.join().unwrap();
+            let state = Arc::new(State::<WORDS>::new(cpus, idle));
+            let others: Vec<_> = others
+                .iter()
+                .map(|other| {
+                    let state = state.clone();
+                    loom::thread::spawn(move || other(&state))
+                })
+                .collect();
+            state.replace(urge);
+            others.into_iter().for_each(|other| other.join().unwrap());
         });
     }
 
     #[test]
     fn waits_for_a_reader_that_goes_idle() {
-        check(false, |state| {
-            state.read();
-            state.enter_idle();
-        });
+        check::<1>(
+            2,
+            false,
+            &[|state| {
+                state.read();
+                state.enter_idle();
+            }],
+            State::force,
+        );
     }
 
     #[test]
     fn a_processor_that_leaves_idle_sees_the_new_object() {
-        check(true, |state| {
-            state.leave_idle();
-            state.read();
-            state.enter_idle();
-        });
+        check::<1>(
+            2,
+            true,
+            &[|state| {
+                state.leave_idle();
+                state.read();
+                state.enter_idle();
+            }],
+            State::force,
+        );
+    }
+
+    #[test]
+    fn expedited_waits_for_a_reader_that_answers_its_message_box() {
+        check::<1>(
+            2,
+            false,
+            &[|state| {
+                state.read();
+                state.answer();
+                state.enter_idle();
+            }],
+            State::ask,
+        );
+    }
+
+    #[test]
+    fn two_leaves_of_the_tree_are_waited_for() {
+        check::<3>(
+            65,
+            false,
+            &[
+                |state| {
+                    state.read();
+                    state.enter_idle();
+                },
+                |state| {
+                    // It reports once it owes, however late it sees that.
+                    while !state.protocol.owes(FAR) {
+                        loom::thread::yield_now();
+                    }
+                    state.report(FAR);
+                },
+            ],
+            State::force,
+        );
     }
 }

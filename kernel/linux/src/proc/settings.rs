@@ -9,6 +9,7 @@ use core::fmt::{self, Write};
 use machine::address::PAGE_SIZE;
 use memory::address_space::{self, CommitMode};
 use memory::kstack::{self, OverflowPolicy};
+use sched::softirq_budget;
 use sync::Once;
 use vfs::generated::{Node, knob};
 use vfs::text::Text;
@@ -150,6 +151,18 @@ fn kernel() -> Result<()> {
         0..=1,
         || kstack::pin_realtime().into(),
         |value| kstack::set_pin_realtime(value != 0),
+    )?;
+    setting(
+        "kernel/softirq_quota_pct",
+        1..=100,
+        softirq_budget::quota_percent,
+        softirq_budget::set_quota_percent,
+    )?;
+    setting(
+        "kernel/softirq_window_us",
+        100..=1_000_000,
+        softirq_budget::window_us,
+        softirq_budget::set_window_us,
     )?;
     setting(
         "kernel/kstack_trim_secs",

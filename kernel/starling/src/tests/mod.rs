@@ -21,7 +21,10 @@ mod message_box;
 mod message_box_costs;
 mod outcome;
 mod percpu;
+mod rcu;
+mod rcu_flood;
 mod sched;
+mod softirq_flood;
 mod timing;
 
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -50,6 +53,8 @@ const LATE: &[&[Test]] = &[
     kstack::TESTS,
     kstack_races::TESTS,
     sched::TESTS,
+    rcu::TESTS,
+    softirq_flood::TESTS,
     timing::TESTS,
     address_space::TESTS,
 ];
@@ -61,6 +66,7 @@ const ON_REQUEST: &[&[Test]] = &[
     address_space_costs::TESTS,
     message_box_costs::TESTS,
     kstack_costs::TESTS,
+    rcu_flood::TESTS,
 ];
 
 static PASSED: AtomicU32 = AtomicU32::new(0);

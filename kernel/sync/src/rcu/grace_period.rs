@@ -309,6 +309,11 @@ pub(super) fn hurry() {
     DOMAINS.iter().for_each(|domain| domain.hurry());
 }
 
+/// How many grace periods of a flavour were reported because they did not end.
+pub fn stalls(kind: Kind) -> u64 {
+    domain(kind).urges()[2]
+}
+
 /// Whether nobody but this thread can be inside a read section because nobody else runs.
 fn is_alone() -> bool {
     cfg!(target_os = "none") && cpu::online().count() == 1

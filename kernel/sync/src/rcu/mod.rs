@@ -39,8 +39,8 @@ pub use callback::{RcuBox, call};
 pub use counted::{RcuArc, RcuArcSlot};
 pub use flavour::{Bh, Classic, Flavour, Kind, RcuBhGuard, RcuReadGuard, read, read_bh};
 pub use grace_period::{
-    WaitHook, completed, force, idle_enter, idle_exit, quiescent, set_wait_hook, softirq_exit, synchronize,
-    synchronize_bh, synchronize_expedited,
+    WaitHook, completed, force, idle_enter, idle_exit, quiescent, set_wait_hook, softirq_exit, stalls,
+    synchronize, synchronize_bh, synchronize_expedited,
 };
 pub use histogram::Summary;
 pub use pointer::Pointer;

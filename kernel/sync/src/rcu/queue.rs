@@ -5,7 +5,7 @@
 //!
 //! Flood defence (specs/scalability.md §M2.5). Usually at most `rcu.blimit` callbacks run in one go. A CPU on which more than
 //! `rcu.qhimark` wait is *flooded*: grace periods are forced and callbacks run without limit, until fewer than `rcu.qlowmark` wait. What takes
-//! longer than 3 ms in a softirq is left to the CPU's thread, which can be preempted between two chunks. Above twice
+//! longer than 3 ms in a softirq, or holds up another thread that should run, is left to the CPU's thread, which can be preempted between two chunks. Above twice
 //! the mark, or above its share of memory, the CPU is *overloaded*: see `pressure`.
 //!
 //! Callbacks run in chunks with preemption off, so callbacks of a CPU never overlap and always run in the order in which
@@ -217,13 +217,13 @@ pub fn serve() -> Rest {
             _ if is_flooded => u64::MAX,
             _ => parameters::batch_limit(),
         };
-        run_done(local, kind, limit, end_ns);
+        run_done(local, kind, limit, |now_ns| now_ns >= end_ns || preempt::need_resched());
         if !local.with(|segments| segments.has_done()) {
             continue;
         }
         rest = match rest {
             Rest::ForThread => rest,
-            _ if limit == 0 || time::now_ns() >= end_ns => {
+            _ if limit == 0 || time::now_ns() >= end_ns || preempt::need_resched() => {
                 bump(&local.hand_overs, 1);
                 Rest::ForThread
             }
@@ -241,7 +241,7 @@ pub fn serve_in_thread() -> bool {
     for kind in Kind::ALL {
         let local = &LOCAL.this()[kind as usize];
         advance(local, kind);
-        run_done(local, kind, CHUNK, u64::MAX);
+        run_done(local, kind, CHUNK, |_| false);
         more |= local.with(|segments| segments.has_done());
     }
     more
@@ -256,7 +256,7 @@ pub fn invoke(limit: u32) -> bool {
         let local = &LOCAL.this()[kind as usize];
         if local.waiting() > 0 {
             advance(local, kind);
-            run_done(local, kind, u64::from(limit), u64::MAX);
+            run_done(local, kind, u64::from(limit), |_| false);
             more |= local.with(|segments| segments.has_done());
         }
     }
@@ -278,8 +278,8 @@ fn advance(local: &Local, kind: Kind) {
     }
 }
 
-/// Runs callbacks until the limit, the time, or the last one.
-fn run_done(local: &Local, kind: Kind, limit: u64, end_ns: u64) {
+/// Runs callbacks until the limit, the last one, or until `is_enough` says so of the time.
+fn run_done(local: &Local, kind: Kind, limit: u64, is_enough: impl Fn(u64) -> bool) {
     let mut total = 0;
     while total < limit {
         let _preemption = preempt::disable();
@@ -297,7 +297,7 @@ fn run_done(local: &Local, kind: Kind, limit: u64, end_ns: u64) {
         if local.flooded.load(Ordering::Relaxed) {
             ebb(local, waiting);
         }
-        if end_ns != u64::MAX && time::now_ns() >= end_ns {
+        if is_enough(time::now_ns()) {
             break;
         }
     }
@@ -522,7 +522,7 @@ pub(super) mod tests {
             assert!(counts(this, Kind::Bh).flooded);
             grace_period::wait_in_section_for_test(Kind::Bh);
             advance(local, Kind::Bh);
-            run_done(local, Kind::Bh, CHUNK, u64::MAX);
+            run_done(local, Kind::Bh, CHUNK, |_| false);
         }
         assert!(!counts(this, Kind::Bh).flooded);
         drop(section);

@@ -1,0 +1,439 @@
+//! Tests of RCU on real processors: torture of both flavours, progress under a flood, grace periods while others idle or
+//! spin, the report of stalls, and the policies for callbacks compared.
+
+use super::{HANG_NS, Outcome, Test, check, fail};
+use ::sched::{Builder, Completion, Policy, ThreadRef, timer};
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use machine::cpu::{self, CpuId, CpuSet};
+use machine::{boot, preempt, time};
+use sync::rcu::{self, Bh, Classic, Flavour, Kind, Pointer, RcuBox, parameters};
+
+pub(crate) const TESTS: &[Test] = &[
+    Test { name: "rcu::torture_classic", run: torture_classic },
+    Test { name: "rcu::torture_bh", run: torture_bh },
+    Test { name: "rcu::forward_progress", run: forward_progress },
+    Test { name: "rcu::grace_periods_end_while_others_idle", run: grace_periods_end_while_others_idle },
+    Test { name: "rcu::grace_periods_end_while_others_spin", run: grace_periods_end_while_others_spin },
+    Test { name: "rcu::stall_is_reported", run: stall_is_reported },
+    Test { name: "rcu::policies_compared", run: policies_compared },
+];
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn spawn(
+    builder: Builder,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<(ThreadRef, Arc<Completion>), super::Failure> {
+    let done = Arc::new(Completion::new());
+    let signal = done.clone();
+    let body = Box::new(move || {
+        body();
+        signal.complete();
+    });
+    match ::sched::spawn(builder, body) {
+        Ok(thread) => Ok((thread, done)),
+        Err(memory::OutOfMemory) => fail!("no memory for a thread"),
+    }
+}
+
+fn on(affinity: CpuSet) -> Builder {
+    Builder { affinity, ..Builder::new("rcu test") }
+}
+
+fn join(done: &Completion) -> Outcome {
+    check!(done.wait_deadline(time::now_ns() + HANG_NS), "a thread did not end in time");
+    Ok(())
+}
+
+fn sleep_ns(nanoseconds: u64) {
+    timer::sleep_until_uninterruptible(time::now_ns() + nanoseconds);
+}
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+
+    fn delay(&mut self, spins: u64) {
+        for _ in 0..self.below(spins) {
+            cpu::relax();
+        }
+    }
+}
+
+const ALIVE: u32 = 0x600d_600d;
+const DEAD: u32 = 0xdead_dead;
+
+/// What readers look at: nobody may see it dead.
+struct Object {
+    number: u64,
+    state: AtomicU32,
+}
+
+impl Object {
+    fn boxed(number: u64) -> Option<RcuBox<Object>> {
+        RcuBox::try_new(Object { number, state: AtomicU32::new(ALIVE) })
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.state.store(DEAD, Ordering::SeqCst);
+    }
+}
+
+/// What the threads of a torture share.
+struct Torture<F: Flavour> {
+    pointers: [Pointer<Object, F>; 4],
+    stop: AtomicBool,
+    reads: AtomicU64,
+    updates: AtomicU64,
+    /// Readers that saw an object die.
+    errors: AtomicU64,
+}
+
+impl<F: Flavour> Torture<F> {
+    /// One read section with a delay in it.
+    fn read(&self, enter: fn() -> F::Guard, random: &mut Random) {
+        let guard = enter();
+        let place = random.below(self.pointers.len() as u64) as usize;
+        if let Some(object) = self.pointers[place].read(&guard) {
+            let number = object.number;
+            let first = object.state.load(Ordering::Relaxed);
+            // Mostly short, now and then longer than a grace period needs otherwise.
+            let longest = if random.below(200) == 0 { 20_000 } else { 50 };
+            random.delay(longest);
+            let whole =
+                first == ALIVE && object.state.load(Ordering::Relaxed) == ALIVE && object.number == number;
+            if !whole {
+                self.errors.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        drop(guard);
+        self.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn update(&self, random: &mut Random) {
+        let number = self.updates.fetch_add(1, Ordering::Relaxed);
+        let place = random.below(self.pointers.len() as u64) as usize;
+        if let Some(new) = Object::boxed(number) {
+            self.pointers[place].replace(Some(new));
+        }
+        match random.below(400) {
+            0 => rcu::synchronize(),
+            1 => rcu::synchronize_expedited(),
+            2 => rcu::synchronize_bh(),
+            3 => rcu::barrier(),
+            4 => drop(rcu::barrier_expedited()),
+            5 => sleep_ns(100_000),
+            _ => random.delay(200),
+        }
+    }
+}
+
+fn torture_seconds() -> u64 {
+    boot::info().option("rcu.torture_secs").and_then(|text| text.parse().ok()).unwrap_or(2)
+}
+
+/// Readers and updaters on each processor; `enter` begins a read section.
+fn torture<F: Flavour>(enter: fn() -> F::Guard, with_softirqs: bool) -> Outcome
+where
+    F::Guard: 'static,
+{
+    let shared = Arc::new(Torture::<F> {
+        pointers: [const { Pointer::null() }; 4],
+        stop: AtomicBool::new(false),
+        reads: AtomicU64::new(0),
+        updates: AtomicU64::new(0),
+        errors: AtomicU64::new(0),
+    });
+    let mut threads = Vec::new();
+    let mut timers = Vec::new();
+    for (index, target) in cpu::online().iter().enumerate() {
+        let seed = 0x9e37_79b9 * (index as u64 + 1);
+        for reader in 0..2 {
+            let shared = shared.clone();
+            // One stays, one may be moved.
+            let affinity = if reader == 0 { CpuSet::only(target) } else { cpu::online() };
+            threads.push(spawn(on(affinity), move || {
+                let mut random = Random(seed + reader);
+                while !shared.stop.load(Ordering::Relaxed) {
+                    shared.read(enter, &mut random);
+                    if random.below(1000) == 0 {
+                        sleep_ns(200_000);
+                    }
+                }
+            })?);
+        }
+        let updated = shared.clone();
+        threads.push(spawn(on(cpu::online()), move || {
+            let mut random = Random(seed + 77);
+            while !updated.stop.load(Ordering::Relaxed) {
+                updated.update(&mut random);
+            }
+        })?);
+        if with_softirqs {
+            timers.push(softirq_reader(&shared, enter, seed)?);
+        }
+    }
+    sleep_ns(torture_seconds() * SECOND_NS);
+    shared.stop.store(true, Ordering::Relaxed);
+    threads.iter().try_for_each(|(_, done)| join(done))?;
+    for timer in &timers {
+        timer.cancel();
+    }
+    rcu::barrier();
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let (reads, updates, errors) = (load(&shared.reads), load(&shared.updates), load(&shared.errors));
+    log::info!(
+        "torture of {}: {reads} reads, {updates} updates, {errors} errors; {}",
+        F::KIND.name(),
+        rcu::grace_periods(F::KIND)
+    );
+    check!(errors == 0, "{errors} of {reads} readers saw an object die");
+    check!(reads > 0 && updates > 0, "{reads} reads, {updates} updates");
+    Ok(())
+}
+
+/// A timer that reads in its softirq and arms itself again.
+fn softirq_reader<F: Flavour>(
+    shared: &Arc<Torture<F>>,
+    enter: fn() -> F::Guard,
+    seed: u64,
+) -> Result<Arc<timer::Timer>, super::Failure>
+where
+    F::Guard: 'static,
+{
+    let own: Arc<sync::Once<Weak<timer::Timer>>> = Arc::new(sync::Once::new());
+    let (shared, again) = (shared.clone(), own.clone());
+    let state = AtomicU64::new(seed);
+    let timer = timer::Timer::new(Box::new(move || {
+        let mut random = Random(state.load(Ordering::Relaxed));
+        shared.read(enter, &mut random);
+        state.store(random.0, Ordering::Relaxed);
+        if let Some(timer) = again.get().and_then(Weak::upgrade)
+            && !shared.stop.load(Ordering::Relaxed)
+        {
+            timer.arm(time::now_ns() + 100_000 + random.below(400_000));
+        }
+    }));
+    let Ok(timer) = timer else { fail!("no memory for a timer") };
+    own.call_once(|| Arc::downgrade(&timer));
+    timer.arm(time::now_ns() + 100_000);
+    Ok(timer)
+}
+
+fn torture_classic() -> Outcome {
+    torture::<Classic>(rcu::read, false)
+}
+
+fn torture_bh() -> Outcome {
+    torture::<Bh>(rcu::read_bh, true)
+}
+
+#[derive(Default)]
+struct Laundry {
+    stop: AtomicBool,
+    /// Callbacks that were laundered at least three times.
+    clean: AtomicU64,
+}
+
+/// Hands over a callback that hands itself over again from within.
+fn launder(laundry: Arc<Laundry>, rounds: u32) {
+    const ENOUGH: u32 = 3;
+    rcu::call(Box::new(move || {
+        if rounds == ENOUGH {
+            laundry.clean.fetch_add(1, Ordering::Relaxed);
+        }
+        if !laundry.stop.load(Ordering::Relaxed) {
+            launder(laundry, rounds + 1);
+        }
+    }));
+}
+
+/// Callbacks as fast as possible for 8 s of guest time: those that hand themselves over again get through.
+fn forward_progress() -> Outcome {
+    const DURATION_NS: u64 = 8 * SECOND_NS;
+    const LAUNDERED_MIN: u64 = 100;
+    /// Callbacks that are laundered, of each CPU: they never end, so they must not be what the flood consists of.
+    const LAUNDERED: u64 = 250;
+    let laundry = Arc::new(Laundry::default());
+    let end_ns = time::now_ns() + DURATION_NS;
+    let mut threads = Vec::new();
+    for target in cpu::online().iter() {
+        let laundry = laundry.clone();
+        threads.push(spawn(on(CpuSet::only(target)), move || {
+            let mut posted = 0_u64;
+            while time::now_ns() < end_ns {
+                if posted < LAUNDERED {
+                    launder(laundry.clone(), 0);
+                }
+                if let Some(boxed) = RcuBox::try_new([posted; 4]) {
+                    boxed.defer_drop();
+                }
+                posted += 1;
+            }
+            log::info!("{posted} callbacks posted on one CPU");
+        })?);
+    }
+    threads.iter().try_for_each(|(_, done)| join(done))?;
+    laundry.stop.store(true, Ordering::Relaxed);
+    rcu::barrier();
+    let clean = laundry.clean.load(Ordering::Relaxed);
+    let most = cpu::online().iter().map(|cpu| rcu::counts(cpu, Kind::Classic).most).max().unwrap_or(0);
+    log::info!("{clean} callbacks laundered three times; at most {most} waited on a CPU");
+    check!(clean >= LAUNDERED_MIN, "only {clean} callbacks were laundered three times");
+    Ok(())
+}
+
+/// How long grace periods take, usual and expedited, in microseconds.
+fn grace_period_us() -> (u64, u64) {
+    const TIMES: u64 = 20;
+    let measure = |wait: fn()| {
+        let start_ns = time::now_ns();
+        (0..TIMES).for_each(|_| wait());
+        (time::now_ns() - start_ns) / TIMES / 1_000
+    };
+    (measure(rcu::synchronize), measure(rcu::synchronize_expedited))
+}
+
+fn grace_periods_end_while_others_idle() -> Outcome {
+    let before = rcu::completed();
+    let (usual_us, expedited_us) = grace_period_us();
+    log::info!("grace periods among idle CPUs: {usual_us} us, expedited {expedited_us} us");
+    let needed = cpu::online().count() > 1;
+    check!(!needed || rcu::completed() >= before + 40, "{} of 40 grace periods", rcu::completed() - before);
+    Ok(())
+}
+
+fn grace_periods_end_while_others_spin() -> Outcome {
+    let (stop, spinning) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let mut threads = Vec::new();
+    for target in cpu::online().iter() {
+        let (stop, spinning) = (stop.clone(), spinning.clone());
+        threads.push(spawn(on(CpuSet::only(target)), move || {
+            spinning.fetch_add(1, Ordering::Relaxed);
+            while !stop.load(Ordering::Relaxed) {
+                cpu::relax();
+            }
+        })?);
+    }
+    while spinning.load(Ordering::Relaxed) < threads.len() as u64 {
+        sleep_ns(1_000_000);
+    }
+    let (usual_us, expedited_us) = grace_period_us();
+    stop.store(true, Ordering::Relaxed);
+    log::info!("grace periods among spinning CPUs: {usual_us} us, expedited {expedited_us} us");
+    threads.iter().try_for_each(|(_, done)| join(done))
+}
+
+/// A CPU stays in a read section beyond the time-out: that is reported, with what it does.
+fn stall_is_reported() -> Outcome {
+    const TIMEOUT_MS: u64 = 100;
+    let mut others = cpu::online().iter().filter(|&cpu| cpu != CpuId::BOOT);
+    let Some(other) = others.next() else { return Ok(()) };
+    let usual_ms = parameters::stall_ns() / 1_000_000;
+    parameters::set_stall_ms(TIMEOUT_MS);
+    let before = rcu::stalls(Kind::Classic);
+    let (stop, entered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (leave, inside) = (stop.clone(), entered.clone());
+    let (_thread, done) = spawn(on(CpuSet::only(other)), move || {
+        let guard = rcu::read();
+        inside.store(true, Ordering::Relaxed);
+        while !leave.load(Ordering::Relaxed) {
+            cpu::relax();
+        }
+        drop(guard);
+    })?;
+    let hang_ns = time::now_ns() + HANG_NS;
+    while !entered.load(Ordering::Relaxed) && time::now_ns() < hang_ns {
+        sleep_ns(1_000_000);
+    }
+    let ran = Arc::new(AtomicBool::new(false));
+    let flag = ran.clone();
+    // From a CPU that is not held up.
+    let (_poster, posted) = spawn(on(CpuSet::only(CpuId::BOOT)), move || {
+        rcu::call(Box::new(move || flag.store(true, Ordering::Relaxed)));
+    })?;
+    join(&posted)?;
+    while rcu::stalls(Kind::Classic) == before && time::now_ns() < hang_ns {
+        sleep_ns(1_000_000);
+    }
+    // The holdout prints when the interrupt reaches it.
+    sleep_ns(20_000_000);
+    let (reported, ran_early) = (rcu::stalls(Kind::Classic) > before, ran.load(Ordering::Relaxed));
+    stop.store(true, Ordering::Relaxed);
+    join(&done)?;
+    parameters::set_stall_ms(usual_ms);
+    rcu::barrier();
+    check!(reported, "nobody reported the stall");
+    check!(!ran_early, "the callback ran under the reader");
+    check!(ran.load(Ordering::Relaxed), "the callback never ran");
+    Ok(())
+}
+
+/// The three policies with 20,000 callbacks, and how long a real-time thread has to wait meanwhile.
+fn policies_compared() -> Outcome {
+    let usual = parameters::policy();
+    let is_alone = cpu::online().count() == 1;
+    let policies = [parameters::Policy::Throttle, parameters::Policy::Thread, parameters::Policy::Direct];
+    let mut outcome = Ok(());
+    for policy in policies.into_iter().filter(|&policy| policy != parameters::Policy::Direct || is_alone) {
+        parameters::set_policy(policy);
+        outcome = compare(policy);
+        if outcome.is_err() {
+            break;
+        }
+    }
+    parameters::set_policy(usual);
+    outcome
+}
+
+fn compare(policy: parameters::Policy) -> Outcome {
+    const CALLBACKS: u64 = 20_000;
+    const PERIOD_NS: u64 = 200_000;
+    let target = CpuSet::only(cpu::current());
+    let (stop, latest_ns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (end, latest) = (stop.clone(), latest_ns.clone());
+    let builder = Builder { policy: Policy::Fifo(50), ..on(target) };
+    let (_watcher, watched) = spawn(builder, move || {
+        while !end.load(Ordering::Relaxed) {
+            let due_ns = time::now_ns() + PERIOD_NS;
+            timer::sleep_until_uninterruptible(due_ns);
+            latest.fetch_max(time::now_ns() - due_ns, Ordering::Relaxed);
+        }
+    })?;
+    let ran = Arc::new(AtomicU64::new(0));
+    let counter = ran.clone();
+    let start_ns = time::now_ns();
+    let (_poster, posted) = spawn(on(target), move || {
+        for _ in 0..CALLBACKS {
+            let counter = counter.clone();
+            rcu::call(Box::new(move || {
+                assert!(preempt::count() > 0, "callbacks run with preemption off");
+                counter.fetch_add(1, Ordering::Relaxed);
+            }));
+        }
+    })?;
+    join(&posted)?;
+    rcu::barrier();
+    let taken_us = (time::now_ns() - start_ns) / 1_000;
+    stop.store(true, Ordering::Relaxed);
+    join(&watched)?;
+    let ran = ran.load(Ordering::Relaxed);
+    log::info!(
+        "rcu.cb={policy:?}: {CALLBACKS} callbacks in {taken_us} us; a real-time thread was at most {} us late",
+        latest_ns.load(Ordering::Relaxed) / 1_000
+    );
+    check!(ran == CALLBACKS, "{ran} of {CALLBACKS} callbacks ran with {policy:?}");
+    Ok(())
+}
