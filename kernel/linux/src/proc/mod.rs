@@ -32,6 +32,7 @@ mod process;
 mod processor_model;
 mod processors;
 mod provoke_crash;
+mod provoke_flood;
 mod root;
 mod settings;
 mod stack_test;

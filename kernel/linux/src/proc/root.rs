@@ -8,7 +8,8 @@ use vfs::{Error, Result};
 
 use super::process::Processes;
 use super::{
-    kernel_objects, lists, memory_numbers, processor_model, processors, provoke_crash, settings, stack_test,
+    kernel_objects, lists, memory_numbers, processor_model, processors, provoke_crash, provoke_flood,
+    settings, stack_test,
 };
 use crate::terminal::calling_thread;
 
@@ -27,7 +28,10 @@ pub fn register() -> Result<()> {
         crate::syslog::register()
     });
     sysfs::fill_later(kernel_objects::register);
-    debugfs::fill_later(provoke_crash::register);
+    debugfs::fill_later(|| {
+        provoke_crash::register()?;
+        provoke_flood::register()
+    });
     Ok(())
 }
 
