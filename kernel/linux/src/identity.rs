@@ -112,8 +112,8 @@ pub fn setpgid(task: &mut Task, pid: i32, group: i32) -> SysResult {
     Ok(0)
 }
 
-static NODE: SpinLock<String> = SpinLock::new(String::new());
-static DOMAIN: SpinLock<String> = SpinLock::new(String::new());
+static NODE: SpinLock<String> = SpinLock::named("host name", String::new());
+static DOMAIN: SpinLock<String> = SpinLock::named("domain name", String::new());
 
 /// Sets the system's name on the network; what does not fit is cut off.
 pub fn set_node_name(name: &str) {

@@ -34,9 +34,9 @@ mod action {
 }
 
 /// Where destructive reading stands.
-static UNREAD: SpinLock<Cursor> = SpinLock::new(Cursor::START);
+static UNREAD: SpinLock<Cursor> = SpinLock::named("unread messages", Cursor::START);
 /// Where reading all begins.
-static CLEARED: SpinLock<Cursor> = SpinLock::new(Cursor::START);
+static CLEARED: SpinLock<Cursor> = SpinLock::named("cleared messages", Cursor::START);
 
 fn check_privilege(credentials: &Credentials) -> Result<(), Errno> {
     let privileged = credentials.has(Capabilities::SYSLOG) || credentials.has(Capabilities::SYS_ADMIN);

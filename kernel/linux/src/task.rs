@@ -186,7 +186,9 @@ impl Task {
     fn serve_call(&mut self) {
         let number = self.user.registers.rax;
         self.user.call = number;
+        sync::classes::call_begins(number);
         let result = crate::table::dispatch(self, number);
+        sync::classes::call_ends();
         self.user.registers.rax = register_of(result);
         if let Err(errno) = result
             && errno.is_restart()

@@ -11,7 +11,7 @@ use machine::vdso::{DATA_DISTANCE, Parameters, code, functions};
 use memory::address_space::{AddressSpace, MapBacking, MapRequest, Protection};
 use memory::frame::{Frame, Purpose, Zeroed};
 use memory::region::SpecialMapping;
-use sync::{Once, SpinLock};
+use sync::{IrqSpinLock, Once};
 use zerocopy::IntoBytes;
 
 use crate::errno::Errno;
@@ -29,7 +29,8 @@ const VERSION: &str = "LINUX_2.6";
 struct Mappings {
     data: Arc<SpecialMapping>,
     image: Arc<SpecialMapping>,
-    parameters: SpinLock<Frame>,
+    /// Taken by the interrupt that trims the clock, too.
+    parameters: IrqSpinLock<Frame>,
 }
 
 static MAPPINGS: Once<Mappings> = Once::new();
@@ -51,7 +52,7 @@ pub fn start() -> Result<(), Errno> {
     let mappings = Mappings {
         data: mapping("[vvar]", &data)?,
         image: mapping("[vdso]", &image)?,
-        parameters: SpinLock::new(data),
+        parameters: IrqSpinLock::named("vdso", data),
     };
     MAPPINGS.call_once(|| mappings);
     update();

@@ -159,6 +159,12 @@ pub fn interrupted_code() -> Option<crate::backtrace::Backtrace> {
     Some(crate::backtrace::Backtrace::from_registers(instruction, frame_pointer))
 }
 
+/// How many interrupts this processor is in the middle of.
+#[inline(always)]
+pub fn nesting() -> u32 {
+    backend::interrupt::nesting()
+}
+
 /// Sets what runs at the end of the outermost interrupt, with interrupts disabled, [`in_interrupt`] still true.
 pub fn set_exit_hook(hook: fn()) {
     EXIT.set(hook);

@@ -11,6 +11,7 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sync::Once;
+use sync::classes::{Attempt, Class, Held, Kind};
 
 use machine::preempt::HeldLock;
 
@@ -69,6 +70,7 @@ const CONTENDED: u32 = 2;
 /// States: FREE → HELD (by compare-and-swap) → FREE; a waiter marks it CONTENDED, and whoever leaves that state wakes.
 pub(crate) struct SleepLock<T> {
     state: AtomicU32,
+    class: Class,
     value: UnsafeCell<T>,
 }
 
@@ -77,17 +79,31 @@ unsafe impl<T: Send> Sync for SleepLock<T> {}
 
 impl<T> SleepLock<T> {
     pub(crate) const fn new(value: T) -> SleepLock<T> {
-        SleepLock { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+        SleepLock { state: AtomicU32::new(FREE), class: Class::natural(), value: UnsafeCell::new(value) }
+    }
+
+    /// A lock of the class of that name.
+    pub(crate) const fn named(class: &'static str, value: T) -> SleepLock<T> {
+        SleepLock { state: AtomicU32::new(FREE), class: Class::named(class), value: UnsafeCell::new(value) }
     }
 
     /// Takes the lock; may sleep.
     #[inline]
     pub(crate) fn lock(&self) -> SleepGuard<'_, T> {
+        self.lock_nested(0)
+    }
+
+    /// Takes the lock while `nesting` others of its class are held: the caller knows an order among them.
+    #[inline]
+    pub(crate) fn lock_nested(&self, nesting: u8) -> SleepGuard<'_, T> {
+        let mut attempt =
+            Attempt::to_wait::<T>(&self.class, Kind::Mutex, (&raw const self.state).cast(), nesting);
         // Acquire: pairs with the Release in the guard's drop.
         if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            attempt.contended();
             self.lock_contended();
         }
-        SleepGuard { lock: self, _held: HeldLock::note() }
+        SleepGuard { lock: self, _classed: attempt.taken(&self.class), _held: HeldLock::note() }
     }
 
     #[inline(never)]
@@ -106,6 +122,7 @@ impl<T> SleepLock<T> {
 /// Proof that a [`SleepLock`] is held.
 pub(crate) struct SleepGuard<'a, T> {
     lock: &'a SleepLock<T>,
+    _classed: Held,
     _held: HeldLock,
 }
 

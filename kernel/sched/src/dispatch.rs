@@ -98,7 +98,7 @@ fn dispatch(reason: Reason) {
     let preemption = preempt::disable();
     let interrupts = interrupt::disable();
     let cpu = Cpu::this();
-    cpu.queue.raw().lock();
+    cpu.queue.lock_unguarded();
     // SAFETY: the lock is held, and released in `finish_switch` after the last use.
     let queue = unsafe { &mut *cpu.queue.as_ptr() };
     preempt::set_need_resched(false);
@@ -114,7 +114,7 @@ fn dispatch(reason: Reason) {
             queue.start_slice(now_ns);
         }
         cpu.publish(queue);
-        cpu.queue.raw().unlock();
+        cpu.queue.unlock_unguarded();
         deadline::arm();
     } else {
         switch(cpu, queue, previous, next, now_ns, NO_SLICE_END);
@@ -306,7 +306,8 @@ fn finish_switch() {
     let dead = thread.state.is_dead();
     // Release: pairs with the Acquire in `placement::enqueue`; the context is saved.
     thread.on_cpu.store(false, Ordering::Release);
-    cpu.queue.raw().unlock();
+    cpu.queue.unlock_unguarded();
+    sync::classes::thread_switched();
     if moving {
         placement::enqueue(thread, Activation::Moved, false);
         balance::moved();

@@ -13,6 +13,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use machine::preempt::HeldLock;
 
+use sync::classes::{Attempt, Class, Held, Kind};
+
 use crate::WaitQueue;
 use crate::thread::current;
 use crate::wait::Interrupted;
@@ -26,6 +28,7 @@ const WAITER: u32 = 8;
 /// A sleeping lock around a value.
 pub struct Mutex<T: ?Sized> {
     word: AtomicU32,
+    class: Class,
     waiters: WaitQueue,
     value: UnsafeCell<T>,
 }
@@ -36,9 +39,18 @@ unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
 
 impl<T> Mutex<T> {
-    /// A free lock around the value.
+    /// A free lock around the value, of the class of its type.
     pub const fn new(value: T) -> Self {
-        Self { word: AtomicU32::new(0), waiters: WaitQueue::new(), value: UnsafeCell::new(value) }
+        Self::with_class(Class::natural(), value)
+    }
+
+    /// A free lock around the value, of the class of that name.
+    pub const fn named(class: &'static str, value: T) -> Self {
+        Self::with_class(Class::named(class), value)
+    }
+
+    const fn with_class(class: Class, value: T) -> Self {
+        Self { word: AtomicU32::new(0), class, waiters: WaitQueue::new(), value: UnsafeCell::new(value) }
     }
 
     /// The value, when the lock is no longer shared.
@@ -48,23 +60,39 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    fn guard(&self) -> MutexGuard<'_, T> {
-        MutexGuard { lock: self, _held: HeldLock::note() }
+    fn guard(&self, attempt: Attempt) -> MutexGuard<'_, T> {
+        MutexGuard { lock: self, _classed: attempt.taken(&self.class), _held: HeldLock::note() }
+    }
+
+    #[inline(always)]
+    fn attempt(&self, nesting: u8) -> Attempt {
+        crate::start::ensure_started();
+        Attempt::to_wait::<T>(&self.class, Kind::Mutex, (&raw const self.word).cast(), nesting)
     }
 
     /// Takes the lock; sleeps while another thread holds it.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.lock_nested(0)
+    }
+
+    /// Takes the lock while `nesting` others of its class are held: the caller knows an order among them, such as from parent to
+    /// child.
+    #[inline]
+    pub fn lock_nested(&self, nesting: u8) -> MutexGuard<'_, T> {
+        let mut attempt = self.attempt(nesting);
         if !self.take_free() {
+            attempt.contended();
             self.lock_slowly();
         }
-        self.guard()
+        self.guard(attempt)
     }
 
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.take_free().then(|| self.guard())
+        let attempt = Attempt::to_try::<T>(&self.class, Kind::Mutex, (&raw const self.word).cast(), 0);
+        self.take_free().then(|| self.guard(attempt))
     }
 
     /// Takes the lock; sleeps while another thread holds it.
@@ -72,14 +100,16 @@ impl<T: ?Sized> Mutex<T> {
     /// # Errors
     /// [`Interrupted`] when the thread's attention flag is set before that.
     pub fn lock_interruptible(&self) -> Result<MutexGuard<'_, T>, Interrupted> {
+        let mut attempt = self.attempt(0);
         if !self.take_free() {
+            attempt.contended();
             self.word.fetch_add(WAITER, Ordering::Relaxed);
             let mut woken = false;
             let outcome = self.waiters.wait_interruptible_exclusive(|| self.take_as_waiter(&mut woken));
             self.end_wait();
             outcome?;
         }
-        Ok(self.guard())
+        Ok(self.guard(attempt))
     }
 
     #[inline(always)]
@@ -195,6 +225,7 @@ impl<T: ?Sized> core::fmt::Debug for Mutex<T> {
 /// Proof that a [`Mutex`] is held; releases it when dropped.
 pub struct MutexGuard<'a, T: ?Sized> {
     lock: &'a Mutex<T>,
+    _classed: Held,
     _held: HeldLock,
 }
 

@@ -9,6 +9,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use machine::preempt::HeldLock;
 
+use sync::classes::{Attempt, Class, Held, Kind};
+
 use crate::WaitQueue;
 
 const WRITER: u32 = 1;
@@ -21,6 +23,7 @@ const READER: u32 = 1 << 16;
 /// A sleeping reader-writer lock around a value.
 pub struct RwLock<T: ?Sized> {
     word: AtomicU32,
+    class: Class,
     readers: WaitQueue,
     writers: WaitQueue,
     value: UnsafeCell<T>,
@@ -32,10 +35,20 @@ unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
 
 impl<T> RwLock<T> {
-    /// A free lock around the value.
+    /// A free lock around the value, of the class of its type.
     pub const fn new(value: T) -> Self {
+        Self::with_class(Class::natural(), value)
+    }
+
+    /// A free lock around the value, of the class of that name.
+    pub const fn named(class: &'static str, value: T) -> Self {
+        Self::with_class(Class::named(class), value)
+    }
+
+    const fn with_class(class: Class, value: T) -> Self {
         Self {
             word: AtomicU32::new(0),
+            class,
             readers: WaitQueue::new(),
             writers: WaitQueue::new(),
             value: UnsafeCell::new(value),
@@ -49,34 +62,66 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
+    #[inline(always)]
+    fn attempt(&self, nesting: u8) -> Attempt {
+        crate::start::ensure_started();
+        Attempt::to_wait::<T>(&self.class, Kind::RwLock, (&raw const self.word).cast(), nesting)
+    }
+
+    #[inline(always)]
+    fn attempt_to_try(&self) -> Attempt {
+        Attempt::to_try::<T>(&self.class, Kind::RwLock, (&raw const self.word).cast(), 0)
+    }
+
+    #[inline(always)]
+    fn read_guard(&self, attempt: Attempt) -> RwLockReadGuard<'_, T> {
+        RwLockReadGuard { lock: self, _classed: attempt.taken(&self.class), _held: HeldLock::note() }
+    }
+
+    #[inline(always)]
+    fn write_guard(&self, attempt: Attempt) -> RwLockWriteGuard<'_, T> {
+        RwLockWriteGuard { lock: self, _classed: attempt.taken(&self.class), _held: HeldLock::note() }
+    }
+
     /// Takes the lock for reading; sleeps while a writer has it or waits for it.
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        let mut attempt = self.attempt(0);
         if !self.take_read(WRITER | PENDING_MASK) {
+            attempt.contended();
             self.read_slowly();
         }
-        RwLockReadGuard { lock: self, _held: HeldLock::note() }
+        self.read_guard(attempt)
     }
 
     /// Takes the lock for reading if no writer has it or waits for it.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        self.take_read(WRITER | PENDING_MASK).then_some(())?;
-        Some(RwLockReadGuard { lock: self, _held: HeldLock::note() })
+        let attempt = self.attempt_to_try();
+        self.take_read(WRITER | PENDING_MASK).then(|| self.read_guard(attempt))
     }
 
     /// Takes the lock for writing; sleeps while anybody has it.
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.write_nested(0)
+    }
+
+    /// Takes the lock for writing while `nesting` others of its class are held: the caller knows an order among them, such as from
+    /// parent to child.
+    #[inline]
+    pub fn write_nested(&self, nesting: u8) -> RwLockWriteGuard<'_, T> {
+        let mut attempt = self.attempt(nesting);
         if !self.take_write(0) {
+            attempt.contended();
             self.write_slowly();
         }
-        RwLockWriteGuard { lock: self, _held: HeldLock::note() }
+        self.write_guard(attempt)
     }
 
     /// Takes the lock for writing if nobody has it.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        self.take_write(0).then_some(())?;
-        Some(RwLockWriteGuard { lock: self, _held: HeldLock::note() })
+        let attempt = self.attempt_to_try();
+        self.take_write(0).then(|| self.write_guard(attempt))
     }
 
     #[inline(always)]
@@ -169,6 +214,7 @@ impl<T: ?Sized> core::fmt::Debug for RwLock<T> {
 /// Proof that a [`RwLock`] is held for reading.
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
+    _classed: Held,
     _held: HeldLock,
 }
 
@@ -191,6 +237,7 @@ impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
 /// Proof that a [`RwLock`] is held for writing.
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
+    _classed: Held,
     _held: HeldLock,
 }
 

@@ -174,6 +174,7 @@ fn run(local: &Local) {
 fn run_pending(local: &Local, allowed: u32) -> u64 {
     let pending = local.pending.fetch_and(!allowed, Ordering::Relaxed) & allowed;
     local.running.store(true, Ordering::Relaxed);
+    sync::classes::enter_softirq();
     interrupt::enable();
     for (number, handler) in HANDLERS.iter().enumerate() {
         if pending & (1 << number) != 0 {
@@ -186,6 +187,7 @@ fn run_pending(local: &Local, allowed: u32) -> u64 {
         }
     }
     interrupt::disable_unguarded();
+    sync::classes::leave_softirq();
     local.running.store(false, Ordering::Relaxed);
     u64::from(pending.count_ones())
 }

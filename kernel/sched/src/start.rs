@@ -60,10 +60,17 @@ fn set_hooks() {
         softirq::register(softirq::Softirq::Timer, timer::run_due);
         sync::remote::initialize();
         softirq::initialize();
+        sync::classes::set_finder(locks_of);
         rcu_driver::initialize();
         memory_threads::initialize();
         statistics::initialize();
     });
+}
+
+/// What is kept of locks for the thread of that word.
+fn locks_of(thread_word: usize) -> &'static sync::classes::ThreadLocks {
+    // SAFETY: the word of a CPU that has been started is the address of its running thread, which is alive for as long as it runs.
+    &unsafe { &*(thread_word as *const Thread) }.locks
 }
 
 fn start_helpers() {

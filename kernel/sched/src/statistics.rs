@@ -84,7 +84,7 @@ const LOAD_PERIOD_NS: u64 = 5_000_000_000;
 const LOAD_DECAY: [u64; 3] = [1884, 2014, 2037];
 
 static NEXT_SAMPLE_NS: AtomicU64 = AtomicU64::new(LOAD_PERIOD_NS);
-static LOAD: SpinLock<[u64; 3]> = SpinLock::new([0; 3]);
+static LOAD: SpinLock<[u64; 3]> = SpinLock::named("load averages", [0; 3]);
 
 /// Takes the samples of the load that are due. Called at switches: while there is none, nothing runs and the load is what it was.
 #[inline(always)]

@@ -27,6 +27,7 @@ use machine::{interrupt, preempt, time};
 use memory::OutOfMemory;
 use memory::address_space::AddressSpace;
 use memory::kstack::{self, KernelStack, PinReason};
+use sync::classes::ThreadLocks;
 use sync::{Once, SpinLock};
 
 use crate::cpu::{Cpu, REQUEST_RESCHEDULE, request};
@@ -64,6 +65,8 @@ pub struct Thread {
     pub(crate) on_cpu: AtomicBool,
     /// Sleeping locks that it holds, while it does not run. Written by its CPU when it switches away.
     pub(crate) locks_held: AtomicU32,
+    /// What debug builds and those that count locks keep of them. Written by the thread.
+    pub(crate) locks: ThreadLocks,
     /// See [`Thread::set_attention`].
     attention: AtomicBool,
     kill: AtomicBool,
@@ -194,6 +197,7 @@ impl Builder {
             cpu: AtomicU32::new(cpu::current().index() as u32),
             on_cpu: AtomicBool::new(false),
             locks_held: AtomicU32::new(0),
+            locks: ThreadLocks::new(),
             attention: AtomicBool::new(false),
             kill: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
@@ -206,7 +210,7 @@ impl Builder {
             space: SpaceSlot::new(self.address_space),
             user_cycles: AtomicU64::new(0),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            name: SpinLock::new(self.name),
+            name: SpinLock::named("thread name", self.name),
             program: AtomicPtr::new(core::ptr::null_mut()),
             personality: Once::new(),
             body: UnsafeCell::new(Some(body)),
@@ -307,6 +311,7 @@ impl Thread {
             cpu: AtomicU32::new(cpu::current().index() as u32),
             on_cpu: AtomicBool::new(true),
             locks_held: AtomicU32::new(0),
+            locks: ThreadLocks::new(),
             attention: AtomicBool::new(false),
             kill: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
@@ -319,7 +324,7 @@ impl Thread {
             space: SpaceSlot::new(None),
             user_cycles: AtomicU64::new(0),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            name: SpinLock::new(name_bytes(name.as_bytes())),
+            name: SpinLock::named("thread name", name_bytes(name.as_bytes())),
             program: AtomicPtr::new(core::ptr::null_mut()),
             personality: Once::new(),
             body: UnsafeCell::new(None),

@@ -236,7 +236,7 @@ impl Timer {
     pub fn new(callback: Box<dyn Fn() + Send + Sync>) -> Result<Arc<Timer>, OutOfMemory> {
         crate::stack::try_arc(Timer {
             node: Node::new(Action::Call),
-            control: IrqSpinLock::new(()),
+            control: IrqSpinLock::named("timer", ()),
             callback,
         })
     }

@@ -80,6 +80,7 @@ pub(crate) fn block(
     interruptible: bool,
     expired: &dyn Fn() -> bool,
 ) -> Result<(), WaitError> {
+    sync::classes::may_sleep();
     let thread = current();
     loop {
         thread.state.prepare(interruptible);

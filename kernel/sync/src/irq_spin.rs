@@ -12,11 +12,13 @@ use machine::interrupt::{self, InterruptGuard};
 use machine::preempt::{self, PreemptGuard};
 
 use crate::QueueLock;
+use crate::classes::{Attempt, Class, Held, Kind};
 
 /// A spin lock around a value, taken with interrupts off.
 #[derive(Default)]
 pub struct IrqSpinLock<T: ?Sized> {
     raw: QueueLock,
+    class: Class,
     value: UnsafeCell<T>,
 }
 
@@ -26,9 +28,14 @@ unsafe impl<T: ?Sized + Send> Sync for IrqSpinLock<T> {}
 unsafe impl<T: ?Sized + Send> Send for IrqSpinLock<T> {}
 
 impl<T> IrqSpinLock<T> {
-    /// A free lock around the value.
+    /// A free lock around the value, of the class of its type.
     pub const fn new(value: T) -> Self {
-        Self { raw: QueueLock::new(), value: UnsafeCell::new(value) }
+        Self { raw: QueueLock::new(), class: Class::natural(), value: UnsafeCell::new(value) }
+    }
+
+    /// A free lock around the value, of the class of that name.
+    pub const fn named(class: &'static str, value: T) -> Self {
+        Self { raw: QueueLock::new(), class: Class::named(class), value: UnsafeCell::new(value) }
     }
 
     /// The value, when the lock is no longer shared.
@@ -41,11 +48,24 @@ impl<T: ?Sized> IrqSpinLock<T> {
     /// Takes the lock with interrupts off; spins while another CPU holds it.
     #[inline]
     pub fn lock(&self) -> IrqSpinLockGuard<'_, T> {
+        self.lock_nested(0)
+    }
+
+    /// Takes the lock while `nesting` others of its class are held: the caller knows an order among them, such as from parent to
+    /// child.
+    #[inline]
+    pub fn lock_nested(&self, nesting: u8) -> IrqSpinLockGuard<'_, T> {
         let preemption = preempt::disable();
         let interrupts = interrupt::disable();
-        self.raw.lock();
+        let mut attempt =
+            Attempt::to_wait::<T>(&self.class, Kind::IrqSpin, (&raw const self.raw).cast(), nesting);
+        if !self.raw.try_lock() {
+            attempt.contended();
+            self.raw.lock_queued();
+        }
         IrqSpinLockGuard {
             lock: self,
+            _held: attempt.taken(&self.class),
             _interrupts: interrupts,
             _preemption: preemption,
             _not_send: PhantomData,
@@ -57,11 +77,13 @@ impl<T: ?Sized> IrqSpinLock<T> {
     pub fn try_lock(&self) -> Option<IrqSpinLockGuard<'_, T>> {
         let preemption = preempt::disable();
         let interrupts = interrupt::disable();
+        let attempt = Attempt::to_try::<T>(&self.class, Kind::IrqSpin, (&raw const self.raw).cast(), 0);
         if !self.raw.try_lock() {
             return None;
         }
         Some(IrqSpinLockGuard {
             lock: self,
+            _held: attempt.taken(&self.class),
             _interrupts: interrupts,
             _preemption: preemption,
             _not_send: PhantomData,
@@ -78,10 +100,23 @@ impl<T: ?Sized> IrqSpinLock<T> {
         self.raw.is_locked()
     }
 
-    /// The lock word, for the dispatcher, which takes the lock in one thread and releases it in
-    /// the next.
-    pub fn raw(&self) -> &QueueLock {
-        &self.raw
+    /// Takes the lock, for the dispatcher, which takes it in one thread and releases it in the next. Preemption and interrupts are
+    /// off until after the release.
+    #[inline]
+    pub fn lock_unguarded(&self) {
+        let mut attempt = Attempt::to_wait::<T>(&self.class, Kind::IrqSpin, (&raw const self.raw).cast(), 0);
+        if !self.raw.try_lock() {
+            attempt.contended();
+            self.raw.lock_queued();
+        }
+        let _kept = core::mem::ManuallyDrop::new(attempt.taken(&self.class));
+    }
+
+    /// Releases the lock, for the dispatcher.
+    #[inline]
+    pub fn unlock_unguarded(&self) {
+        self.raw.unlock();
+        let _released = Held::again::<T>(&self.class, Kind::IrqSpin, (&raw const self.raw).cast());
     }
 
     /// The value's address, for the dispatcher.
@@ -99,6 +134,7 @@ impl<T: ?Sized> core::fmt::Debug for IrqSpinLock<T> {
 /// Proof that an [`IrqSpinLock`] is held; releases it when dropped.
 pub struct IrqSpinLockGuard<'a, T: ?Sized> {
     lock: &'a IrqSpinLock<T>,
+    _held: Held,
     // Fields drop in this order, after `drop` has released the lock: see the module's theory.
     _interrupts: InterruptGuard,
     _preemption: PreemptGuard,
@@ -139,7 +175,7 @@ mod tests {
         assert!(interrupt::are_enabled());
         let outer = lock.lock();
         assert!(!interrupt::are_enabled());
-        let other = IrqSpinLock::new(0);
+        let other = IrqSpinLock::named("test inner", 0);
         drop(other.lock());
         assert!(!interrupt::are_enabled(), "the inner guard restores what it found");
         drop(outer);

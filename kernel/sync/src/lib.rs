@@ -9,6 +9,7 @@
 //!   to be an [`IrqSpinLock`].
 //! - No spin lock is held across [`remote::call`], and nobody waits for a lock with interrupts off
 //!   unless every holder keeps them off too: the two together make a deadlock impossible.
+//! - Locks have [`classes`]; debug builds check that classes are taken in one order, and the rules above.
 //! - Guards are `!Send`: a lock is released on the CPU that took it.
 //! - Critical sections are short and bounded; with first-come-first-served locks the longest wait is
 //!   then (CPUs − 1) × the longest section (specs/scalability.md §J38).
@@ -16,6 +17,7 @@
 
 extern crate alloc;
 
+pub mod classes;
 mod counter;
 mod irq_spin;
 pub mod message_box;
@@ -34,7 +36,7 @@ pub use irq_spin::{IrqSpinLock, IrqSpinLockGuard};
 pub use once::{Lazy, Once};
 pub use padded::CachePadded;
 pub use per_cpu::{LocalCell, PerCpu};
-pub use queue_lock::QueueLock;
+pub use queue_lock::{OVERTAKES_MAX, QueueLock};
 pub use rw_spin::{RwSpinLock, RwSpinReadGuard, RwSpinWriteGuard};
 pub use seqlock::SeqLock;
 pub use spin::{SpinLock, SpinLockGuard};

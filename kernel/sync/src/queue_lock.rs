@@ -6,8 +6,9 @@
 //! at most once per level: thread, softirq, interrupt, and once more inside a machine check), so the
 //! lock itself needs no room for them and a held lock owns no node.
 //!
-//! The word is two separate atomics, so that a release is a plain store:
-//! `held` = 0 or 1; `tail` = 1 + index of the queue's last node, 0 when nobody waits.
+//! The word is three separate atomics, so that a release is a plain store:
+//! `held` = 0 or 1; `tail` = 1 + index of the queue's last node, 0 when nobody waits; `overtakes` = how often the head of the
+//! queue was overtaken, written by the holder only.
 //!
 //! Transitions:
 //! - `lock`, nobody holds or waits: `held` 0 → 1 (fast path, one atomic operation).
@@ -18,9 +19,14 @@
 //!
 //! A CPU that finds the lock held tries for a moment ([`BARGES_MAX`]) to take it past the queue, before it queues. A
 //! virtual machine may have fewer host processors than CPUs: the head of the queue is then often not running when the lock
-//! becomes free, and strict order would let everybody wait until the host runs it. So the lock is not fair: a newcomer can
-//! overtake the head, but those who find the lock held for long line up, first come, first served among them, and the head
-//! competes with the newcomers only.
+//! becomes free, and strict order would let everybody wait until the host runs it. So a newcomer may overtake the head, but
+//! not for ever: who takes the lock past a queue counts that in `overtakes`, and once the count has reached
+//! [`OVERTAKES_MAX`] nobody may do so until the head has had the lock. CPUs that looked before the limit was reached, or before there was a
+//! queue, can still come in between, once each.
+//!
+//! So a CPU that waits in the queue has the lock after at most [`OVERTAKES_MAX`] + 2 × (CPUs − 1) acquisitions by others for itself and
+//! for each CPU before it; nobody starves. What strictness costs where the head is not running, the others wait out once in
+//! that many acquisitions.
 //!
 //! Preemption must be off from before `lock` until after `unlock`.
 //!
@@ -43,6 +49,11 @@ const LEVELS: usize = 4;
 
 /// How often a CPU tries to take a held lock before it queues.
 pub(crate) const BARGES_MAX: u32 = if cfg!(all(loom, test)) { 1 } else { 1000 };
+
+/// How often the head of the queue is overtaken before the lock is kept for it: a lock that is taken every microsecond then makes
+/// all wait for a head that the host does not run once in 200 µs at most.
+pub const OVERTAKES_MAX: u8 = if cfg!(all(loom, test)) { 1 } else { 190 };
+const _: () = assert!(OVERTAKES_MAX as usize + cpu::MAX_CPUS <= u8::MAX as usize, "the count does not wrap");
 
 struct Node {
     /// 1 + index of the successor's node, 0 while there is none. Written by the successor.
@@ -86,6 +97,8 @@ fn node_of_tail(tail: u16) -> &'static Node {
 #[derive(Debug, Default)]
 pub struct QueueLock {
     held: AtomicU8,
+    /// Written by the holder.
+    overtakes: AtomicU8,
     tail: AtomicU16,
 }
 
@@ -93,13 +106,13 @@ impl QueueLock {
     /// A free lock.
     #[cfg(not(all(loom, test)))]
     pub const fn new() -> Self {
-        Self { held: AtomicU8::new(0), tail: AtomicU16::new(0) }
+        Self { held: AtomicU8::new(0), overtakes: AtomicU8::new(0), tail: AtomicU16::new(0) }
     }
 
     /// A free lock.
     #[cfg(all(loom, test))]
     pub fn new() -> Self {
-        Self { held: AtomicU8::new(0), tail: AtomicU16::new(0) }
+        Self { held: AtomicU8::new(0), overtakes: AtomicU8::new(0), tail: AtomicU16::new(0) }
     }
 
     /// Takes the lock. Preemption must be off.
@@ -136,11 +149,23 @@ impl QueueLock {
         self.held.load(Ordering::Relaxed) != 0
     }
 
+    /// Takes the lock past the queue, if it is free and the head was not overtaken too often.
+    fn barge(&self) -> bool {
+        if self.overtakes.load(Ordering::Relaxed) >= OVERTAKES_MAX || self.is_locked() || !self.take() {
+            return false;
+        }
+        if self.tail.load(Ordering::Relaxed) != 0 {
+            self.overtakes.store(self.overtakes.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Takes the lock after an attempt that failed. Preemption must be off.
     #[cold]
     #[inline(never)]
-    fn lock_queued(&self) {
+    pub(crate) fn lock_queued(&self) {
         for _ in 0..BARGES_MAX {
-            if !self.is_locked() && self.take() {
+            if self.barge() {
                 return;
             }
             machine::cpu::relax();
@@ -169,6 +194,12 @@ impl QueueLock {
         while self.is_locked() || !self.take() {
             machine::cpu::relax();
         }
+        let overtakes = self.overtakes.load(Ordering::Relaxed);
+        assert!(
+            usize::from(overtakes) < OVERTAKES_MAX as usize + cpu::MAX_CPUS,
+            "the head was overtaken for ever"
+        );
+        self.overtakes.store(0, Ordering::Relaxed);
         if self.tail.compare_exchange(ours, 0, Ordering::Release, Ordering::Relaxed).is_err() {
             promote_successor(node);
         }

@@ -1,9 +1,10 @@
 //! A spin lock that many readers or one writer hold. A waiting writer stops new readers, for a moment ([`BARGES_MAX`]): where
 //! a virtual machine has fewer host processors than CPUs, the reader that the writer waits for may not be running, and all
-//! others would wait with it. A reader that waited that long goes past the writer; the gaps between readers are the writer's.
-//! So writers must be rare, as those are that change the regions of an address space.
+//! others would wait with it. A reader that waited that long goes past the writer; after [`PASSES_MAX`] such readers none does
+//! before the writer had the lock, so writers don't starve. Writers must be rare, as those are that change the regions of an
+//! address space: readers that wait compete with the next writer.
 //!
-//! The word: bit 0 = held by a writer, bit 1 = a writer waits, the rest = readers × 4. Writers queue
+//! The word: bit 0 = held by a writer, bit 1 = a writer waits, 8 bits = readers that went past it, the rest = readers. Writers queue
 //! on an inner lock, so at most one of them is at the word at a time. Readers may nest only where no
 //! writer can come in between: do not nest.
 
@@ -15,17 +16,29 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use machine::preempt::{self, PreemptGuard};
 
 use crate::QueueLock;
+use crate::classes::{Attempt, Class, Held, Kind};
 use crate::queue_lock::BARGES_MAX;
 
 const WRITER: u32 = 1;
 const WRITER_WAITS: u32 = 2;
-const READER: u32 = 4;
+/// A reader that went past the writer that waits.
+const PASS: u32 = 1 << 2;
+const PASSES: u32 = 0xff << 2;
+const READER: u32 = 1 << 10;
+
+/// How many readers go past a writer that waits.
+const PASSES_MAX: u32 = 100;
+const _: () = assert!(
+    PASSES_MAX * PASS + machine::cpu::MAX_CPUS as u32 * PASS <= PASSES,
+    "the count does not overflow"
+);
 
 /// A reader-writer spin lock around a value. Preemption is off while it is held.
 #[derive(Default)]
 pub struct RwSpinLock<T: ?Sized> {
     word: AtomicU32,
     writers: QueueLock,
+    class: Class,
     value: UnsafeCell<T>,
 }
 
@@ -35,55 +48,84 @@ unsafe impl<T: ?Sized + Send + Sync> Sync for RwSpinLock<T> {}
 unsafe impl<T: ?Sized + Send> Send for RwSpinLock<T> {}
 
 impl<T> RwSpinLock<T> {
-    /// A free lock around the value.
+    /// A free lock around the value, of the class of its type.
     pub const fn new(value: T) -> Self {
-        Self { word: AtomicU32::new(0), writers: QueueLock::new(), value: UnsafeCell::new(value) }
+        Self::with_class(Class::natural(), value)
+    }
+
+    /// A free lock around the value, of the class of that name.
+    pub const fn named(class: &'static str, value: T) -> Self {
+        Self::with_class(Class::named(class), value)
+    }
+
+    const fn with_class(class: Class, value: T) -> Self {
+        Self { word: AtomicU32::new(0), writers: QueueLock::new(), class, value: UnsafeCell::new(value) }
     }
 }
 
 impl<T: ?Sized> RwSpinLock<T> {
+    #[inline(always)]
+    fn attempt(&self) -> Attempt {
+        Attempt::to_wait::<T>(&self.class, Kind::RwSpin, (&raw const self.word).cast(), 0)
+    }
+
     /// Takes the lock for reading.
     #[inline]
     pub fn read(&self) -> RwSpinReadGuard<'_, T> {
         let preemption = preempt::disable();
+        let mut attempt = self.attempt();
         let mut barges = 0;
         loop {
             let word = self.word.load(Ordering::Relaxed);
-            let barred = if barges < BARGES_MAX { WRITER | WRITER_WAITS } else { WRITER };
+            let may_pass = barges >= BARGES_MAX && word & PASSES < PASSES_MAX * PASS;
+            let barred = if may_pass { WRITER } else { WRITER | WRITER_WAITS };
             if word & barred == 0 {
+                let with_us = word + if word & WRITER_WAITS == 0 { READER } else { READER + PASS };
                 // Acquire: pairs with the Release of the last writer.
                 if self
                     .word
-                    .compare_exchange_weak(word, word + READER, Ordering::Acquire, Ordering::Relaxed)
+                    .compare_exchange_weak(word, with_us, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
                 {
                     break;
                 }
             } else {
+                if barges == 0 {
+                    attempt.contended();
+                }
                 barges += 1;
                 machine::cpu::relax();
             }
         }
-        RwSpinReadGuard { lock: self, _preemption: preemption, _not_send: PhantomData }
+        let held = attempt.taken(&self.class);
+        RwSpinReadGuard { lock: self, _held: held, _preemption: preemption, _not_send: PhantomData }
     }
 
     /// Takes the lock for writing.
     #[inline]
     pub fn write(&self) -> RwSpinWriteGuard<'_, T> {
         let preemption = preempt::disable();
+        let mut attempt = self.attempt();
         self.writers.lock();
         if self.word.compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            attempt.contended();
             self.word.fetch_or(WRITER_WAITS, Ordering::Relaxed);
-            // Acquire: pairs with the Release of the last reader.
-            while self
-                .word
-                .compare_exchange_weak(WRITER_WAITS, WRITER, Ordering::Acquire, Ordering::Relaxed)
-                .is_err()
-            {
+            loop {
+                let word = self.word.load(Ordering::Relaxed);
+                // Acquire: pairs with the Release of the last reader.
+                if word & !(WRITER_WAITS | PASSES) == 0
+                    && self
+                        .word
+                        .compare_exchange_weak(word, WRITER, Ordering::Acquire, Ordering::Relaxed)
+                        .is_ok()
+                {
+                    break;
+                }
                 machine::cpu::relax();
             }
         }
-        RwSpinWriteGuard { lock: self, _preemption: preemption, _not_send: PhantomData }
+        let held = attempt.taken(&self.class);
+        RwSpinWriteGuard { lock: self, _held: held, _preemption: preemption, _not_send: PhantomData }
     }
 
     /// The value, without locking: `&mut` proves that nobody else has the lock.
@@ -101,6 +143,7 @@ impl<T: ?Sized> core::fmt::Debug for RwSpinLock<T> {
 /// Proof that a [`RwSpinLock`] is held for reading.
 pub struct RwSpinReadGuard<'a, T: ?Sized> {
     lock: &'a RwSpinLock<T>,
+    _held: Held,
     _preemption: PreemptGuard,
     _not_send: PhantomData<*mut ()>,
 }
@@ -125,6 +168,7 @@ impl<T: ?Sized> Drop for RwSpinReadGuard<'_, T> {
 /// Proof that a [`RwSpinLock`] is held for writing.
 pub struct RwSpinWriteGuard<'a, T: ?Sized> {
     lock: &'a RwSpinLock<T>,
+    _held: Held,
     _preemption: PreemptGuard,
     _not_send: PhantomData<*mut ()>,
 }
@@ -164,8 +208,8 @@ mod tests {
     fn readers_share() {
         let lock = RwSpinLock::new(1);
         let first = lock.read();
-        let second = lock.read();
-        assert_eq!(*first + *second, 2);
+        let second = std::thread::scope(|scope| scope.spawn(|| *lock.read()).join().unwrap());
+        assert_eq!(*first + second, 2);
     }
 
     #[test]
@@ -179,10 +223,39 @@ mod tests {
         while lock.word.load(Ordering::Relaxed) & WRITER_WAITS == 0 {
             std::thread::yield_now();
         }
-        assert_eq!(*lock.read(), 0);
+        let passing = std::thread::scope(|scope| scope.spawn(|| *lock.read()).join().unwrap());
+        assert_eq!(passing, 0);
         drop(first);
         writer.join().unwrap();
         assert_eq!(*lock.read(), 1);
+    }
+
+    #[test]
+    fn a_writer_that_waits_is_passed_a_limited_number_of_times() {
+        let lock = Arc::new(RwSpinLock::new(0));
+        let first = lock.read();
+        let writer = {
+            let lock = lock.clone();
+            std::thread::spawn(move || *lock.write() += 1)
+        };
+        while lock.word.load(Ordering::Relaxed) & WRITER_WAITS == 0 {
+            std::thread::yield_now();
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..PASSES_MAX).for_each(|_| assert_eq!(*lock.read(), 0)));
+        });
+        let late = {
+            let lock = lock.clone();
+            std::thread::spawn(move || *lock.read())
+        };
+        drop(first);
+        assert_eq!(
+            late.join().unwrap(),
+            1,
+            "the reader after the last one that may pass waits for the writer"
+        );
+        writer.join().unwrap();
+        assert_eq!(lock.word.load(Ordering::Relaxed), 0);
     }
 
     /// Of each worker. Miri takes a thousand times as long.

@@ -4,6 +4,7 @@
 //! lock) makes it odd, writes, makes it even. A reader copies the value word by word with atomic
 //! loads between two reads of the number and retries when they differ or are odd. Because the copy
 //! consists of atomic loads, a torn copy is a stale value that is thrown away, never a data race.
+//! A reader that had to retry [`RETRIES_MAX`] times takes the writers' lock once, so that writers don't starve it.
 //! Meant for types without padding bytes (numbers, arrays of numbers, `repr(C)` structs of them).
 
 use core::cell::UnsafeCell;
@@ -11,6 +12,9 @@ use core::mem::{MaybeUninit, align_of, size_of};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::IrqSpinLock;
+
+/// How often a reader retries before it keeps the writers out.
+const RETRIES_MAX: u32 = 1000;
 
 /// A sequence lock around a value; writers exclude each other and interrupts.
 pub struct SeqLock<T: Copy> {
@@ -28,13 +32,17 @@ unsafe impl<T: Copy + Send> Send for SeqLock<T> {}
 impl<T: Copy> SeqLock<T> {
     /// A lock around the value.
     pub const fn new(value: T) -> Self {
-        Self { sequence: AtomicU32::new(0), writers: IrqSpinLock::new(()), value: UnsafeCell::new(value) }
+        Self {
+            sequence: AtomicU32::new(0),
+            writers: IrqSpinLock::named("sequence lock", ()),
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// A consistent copy of the value. Spins while a writer is at it.
     #[inline]
     pub fn read(&self) -> T {
-        loop {
+        for _ in 0..RETRIES_MAX {
             // Acquire: pairs with the Release that ended the last write.
             let before = self.sequence.load(Ordering::Acquire);
             if before & 1 == 0 {
@@ -48,6 +56,16 @@ impl<T: Copy> SeqLock<T> {
             }
             machine::cpu::relax();
         }
+        self.read_locked()
+    }
+
+    /// A copy while no writer is at it.
+    #[cold]
+    #[inline(never)]
+    fn read_locked(&self) -> T {
+        let _no_writer = self.writers.lock();
+        // SAFETY: writers are excluded by the guard.
+        unsafe { *self.value.get() }
     }
 
     /// Replaces the value.
@@ -155,6 +173,13 @@ mod tests {
         stop.store(true, Ordering::Relaxed);
         reader.join().unwrap();
         assert_eq!(lock.read(), [rounds - 1; 8]);
+    }
+
+    #[test]
+    fn a_reader_that_gave_up_retrying_reads_under_the_lock() {
+        let lock = SeqLock::new([1_u64, 2]);
+        assert_eq!(lock.read_locked(), [1, 2]);
+        assert!(!lock.writers.is_locked());
     }
 
     #[test]

@@ -10,11 +10,13 @@ use core::ops::{Deref, DerefMut};
 use machine::preempt::{self, PreemptGuard};
 
 use crate::QueueLock;
+use crate::classes::{Attempt, Class, Held, Kind};
 
 /// A spin lock around a value.
 #[derive(Default)]
 pub struct SpinLock<T: ?Sized> {
     raw: QueueLock,
+    class: Class,
     value: UnsafeCell<T>,
 }
 
@@ -25,9 +27,14 @@ unsafe impl<T: ?Sized + Send> Sync for SpinLock<T> {}
 unsafe impl<T: ?Sized + Send> Send for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
-    /// A free lock around the value.
+    /// A free lock around the value, of the class of its type.
     pub const fn new(value: T) -> Self {
-        Self { raw: QueueLock::new(), value: UnsafeCell::new(value) }
+        Self { raw: QueueLock::new(), class: Class::natural(), value: UnsafeCell::new(value) }
+    }
+
+    /// A free lock around the value, of the class of that name.
+    pub const fn named(class: &'static str, value: T) -> Self {
+        Self { raw: QueueLock::new(), class: Class::named(class), value: UnsafeCell::new(value) }
     }
 
     /// The value, when the lock is no longer shared.
@@ -40,19 +47,42 @@ impl<T: ?Sized> SpinLock<T> {
     /// Takes the lock; spins while another CPU holds it.
     #[inline]
     pub fn lock(&self) -> SpinLockGuard<'_, T> {
+        self.lock_nested(0)
+    }
+
+    /// Takes the lock while `nesting` others of its class are held: the caller knows an order among them, such as from parent to
+    /// child.
+    #[inline]
+    pub fn lock_nested(&self, nesting: u8) -> SpinLockGuard<'_, T> {
         let preemption = preempt::disable();
-        self.raw.lock();
-        SpinLockGuard { lock: self, _preemption: preemption, _not_send: PhantomData }
+        let mut attempt =
+            Attempt::to_wait::<T>(&self.class, Kind::Spin, (&raw const self.raw).cast(), nesting);
+        if !self.raw.try_lock() {
+            attempt.contended();
+            self.raw.lock_queued();
+        }
+        SpinLockGuard {
+            lock: self,
+            _held: attempt.taken(&self.class),
+            _preemption: preemption,
+            _not_send: PhantomData,
+        }
     }
 
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<SpinLockGuard<'_, T>> {
         let preemption = preempt::disable();
+        let attempt = Attempt::to_try::<T>(&self.class, Kind::Spin, (&raw const self.raw).cast(), 0);
         if !self.raw.try_lock() {
             return None;
         }
-        Some(SpinLockGuard { lock: self, _preemption: preemption, _not_send: PhantomData })
+        Some(SpinLockGuard {
+            lock: self,
+            _held: attempt.taken(&self.class),
+            _preemption: preemption,
+            _not_send: PhantomData,
+        })
     }
 
     /// The value, without locking: `&mut` proves that nobody else has the lock.
@@ -75,6 +105,7 @@ impl<T: ?Sized> core::fmt::Debug for SpinLock<T> {
 /// Proof that a [`SpinLock`] is held; releases it when dropped.
 pub struct SpinLockGuard<'a, T: ?Sized> {
     lock: &'a SpinLock<T>,
+    _held: Held,
     // Dropped after `drop` has released the lock, so the rescheduling it may cause finds it free.
     _preemption: PreemptGuard,
     _not_send: PhantomData<*mut ()>,

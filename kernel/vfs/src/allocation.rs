@@ -56,6 +56,32 @@ pub fn push<T>(vector: &mut Vec<T>, value: T) -> Result<()> {
     Ok(())
 }
 
+/// Locks something with a vector in it that has room for `additional` more elements. What that takes is allocated while the lock
+/// is free.
+#[track_caller]
+pub fn lock_with_room<T, G>(
+    lock: impl Fn() -> G,
+    additional: usize,
+    vector: impl Fn(&mut G) -> &mut Vec<T>,
+) -> Result<G> {
+    let mut larger = Vec::new();
+    loop {
+        let mut guard = lock();
+        let own = vector(&mut guard);
+        if own.capacity() - own.len() >= additional {
+            return Ok(guard);
+        }
+        let wanted = own.len() + additional.max(own.len()).max(4);
+        if larger.capacity() >= wanted {
+            larger.append(own);
+            core::mem::swap(own, &mut larger);
+            return Ok(guard);
+        }
+        drop(guard);
+        fallible::try_reserve(&mut larger, wanted)?;
+    }
+}
+
 /// Appends bytes.
 #[inline]
 #[track_caller]

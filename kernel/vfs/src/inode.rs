@@ -343,7 +343,7 @@ impl<O: InodeOperations> Inode<O> {
                 extension: Once::new(),
                 watches: Once::new(),
             },
-            lock: sched::RwLock::new(()),
+            lock: sched::RwLock::named("inode", ()),
             operations,
         }
     }

@@ -30,6 +30,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use bitflags::bitflags;
 use sched::WaitQueue;
 use sync::IrqSpinLock;
+use sync::classes::IN_TREE;
 
 use crate::file::OpenFile;
 use crate::{Result, allocation, wait};
@@ -136,7 +137,8 @@ impl PollList {
         loop {
             let mut gone = 0;
             let more = {
-                let mut entries = self.entries.lock();
+                // Watchers that are watched themselves tell theirs; epoll sees to it that there is no circle.
+                let mut entries = self.entries.lock_nested(IN_TREE);
                 let more = Self::tell(&mut entries, events, &mut removed, &mut gone);
                 self.number.store(entries.len() as u32, Ordering::Relaxed);
                 more
@@ -197,6 +199,12 @@ impl PollList {
         let mut stale = None;
         {
             let mut entries = self.entries.lock();
+            let is_place =
+                |entry: &Entry| Arc::ptr_eq(&entry.watcher, watcher) || entry.watcher.is_stale(entry.key);
+            if entries.len() == entries.capacity() && !entries.iter().any(is_place) {
+                drop(entries);
+                entries = allocation::lock_with_room(|| self.entries.lock(), 1, |entries| entries)?;
+            }
             let own = entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.watcher, watcher));
             if let Some(entry) = own {
                 // One watcher may watch the same list for two descriptors: interests add up within a generation.
@@ -206,7 +214,7 @@ impl PollList {
                 let new = Entry { watcher: watcher.clone(), key, interest, exclusive };
                 stale = Some(core::mem::replace(&mut entries[index], new));
             } else {
-                allocation::reserve(&mut entries, 1)?;
+                // There is room: it was made above, or a place found there that is gone now.
                 entries.push(Entry { watcher: watcher.clone(), key, interest, exclusive });
             }
             self.number.store(entries.len() as u32, Ordering::Relaxed);

@@ -109,7 +109,7 @@ impl Superblock {
             read_only: AtomicBool::new(false),
             mounts: AtomicU32::new(0),
             root: Once::new(),
-            rename: sched::Mutex::new(()),
+            rename: sched::Mutex::named("rename", ()),
             operations,
         })?;
         let root = Dentry::new_root(make_root(&superblock)?, traits)?;

@@ -18,7 +18,7 @@ pub struct DeviceTree {
     instance: SpinLock<Option<Arc<Superblock>>>,
 }
 
-pub(crate) static DEVICE_TREE: DeviceTree = DeviceTree { instance: SpinLock::new(None) };
+pub(crate) static DEVICE_TREE: DeviceTree = DeviceTree { instance: SpinLock::named("devfs", None) };
 
 /// Permission bits of the directories.
 const DIRECTORY_MODE: u32 = 0o755;

@@ -77,7 +77,7 @@ pub(crate) struct Messages {
 
 impl Messages {
     pub(crate) fn new() -> Self {
-        Self { cursor: SpinLock::new(log_ring::first()) }
+        Self { cursor: SpinLock::named("reader of messages", log_ring::first()) }
     }
 }
 

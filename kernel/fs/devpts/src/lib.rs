@@ -35,7 +35,7 @@ struct DevPts {
     instance: SpinLock<Option<Arc<Superblock>>>,
 }
 
-static DEVPTS: DevPts = DevPts { instance: SpinLock::new(None) };
+static DEVPTS: DevPts = DevPts { instance: SpinLock::named("devpts", None) };
 
 /// Registers the file system type and the table of slaves. Once, at start-up.
 pub fn register() {

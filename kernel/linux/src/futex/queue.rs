@@ -172,7 +172,7 @@ pub(super) fn with_both<T>(
         return body(&mut TABLE[one].lock(), None);
     }
     // Lower index first, so that two requeues in opposite directions do not wait for each other.
-    let (mut low, mut high) = (TABLE[one.min(two)].lock(), TABLE[one.max(two)].lock());
+    let (mut low, mut high) = (TABLE[one.min(two)].lock(), TABLE[one.max(two)].lock_nested(1));
     if one < two { body(&mut low, Some(&mut high)) } else { body(&mut high, Some(&mut low)) }
 }
 

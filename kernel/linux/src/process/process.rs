@@ -213,7 +213,7 @@ impl Process {
             membarrier: AtomicU32::new(0),
             vfork_release: SpinLock::new(None),
             end_pollers: vfs::PollList::new(),
-            last_name: SpinLock::new(from.name),
+            last_name: SpinLock::named("last name of a process", from.name),
             last_credentials: SpinLock::new(from.credentials),
         }
     }

@@ -203,8 +203,8 @@ fn region_flags(request: &MapRequest, layout: &Layout) -> RegionFlags {
 
 /// Shared anonymous memory is a file without a name.
 fn shared_anonymous(placed: &Placed) -> Result<MapBacking, MapError> {
-    let cache = fallible::try_arc(FileCache::new(CacheKind::SharedMemory))?;
-    cache.truncate(placed.end - placed.start).map_err(|_| MapError::OutOfMemory)?;
+    let cache = FileCache::with_size(CacheKind::SharedMemory, placed.end - placed.start);
+    let cache = fallible::try_arc(cache.map_err(|_| MapError::OutOfMemory)?)?;
     Ok(MapBacking::File(fallible::try_arc(FileMapping::new(cache, None))?))
 }
 

@@ -66,6 +66,7 @@ pub(super) fn pass(window: Window) {
         Some(actions.remove(last).1)
     });
     if let Some(action) = action {
-        action();
+        // Stands for another thread.
+        sync::classes::without_order(action);
     }
 }

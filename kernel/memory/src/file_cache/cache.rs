@@ -113,11 +113,24 @@ impl FileCache {
             present: AtomicU64::new(0),
             mappings: AtomicU32::new(0),
             flags: AtomicU32::new(0),
-            change: SleepLock::new(()),
+            change: SleepLock::named("changes of a file cache", ()),
             kind,
             representative: None,
             budget: None,
         }
+    }
+
+    /// The same with a hole of `size` bytes in it.
+    ///
+    /// # Errors
+    /// [`CacheError::TooBig`].
+    pub fn with_size(kind: CacheKind, size: u64) -> Result<FileCache, CacheError> {
+        if size > MAX_FILE_BYTES {
+            return Err(CacheError::TooBig);
+        }
+        let mut cache = FileCache::new(kind);
+        cache.size = AtomicU64::new(size);
+        Ok(cache)
     }
 
     /// The same, limited by a budget.

@@ -59,6 +59,7 @@ static HEAP: KernelHeap = KernelHeap;
 unsafe impl core::alloc::GlobalAlloc for KernelHeap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        sync::classes::may_allocate();
         let object = match class::index_of_layout(layout) {
             Some(index) => magazine::allocate(index, slab::Refusal::Fatal),
             None => large::allocate(layout, crate::frame::Zeroed::No),

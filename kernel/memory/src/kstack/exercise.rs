@@ -20,7 +20,7 @@ const STEP_BYTES: usize = 128;
 /// Recurses until `bytes` bytes of the stack below the caller are in use, then calls `at_depth`. Returns whether all
 /// frames were found as they were left.
 pub fn exercise(bytes: usize, kind: Exercise, at_depth: &mut dyn FnMut()) -> bool {
-    static LOCK: sync::SpinLock<()> = sync::SpinLock::new(());
+    static LOCK: sync::SpinLock<()> = sync::SpinLock::named("exercise", ());
     let marker = 0u8;
     let floor = (&raw const marker).addr().saturating_sub(bytes);
     let mut descent = Descent { floor, at_level: &mut || {}, at_depth };

@@ -70,6 +70,8 @@ pub(crate) fn application_processor(cpu: CpuId) -> ! {
         interrupt::disable_unguarded();
     }
     preempt::set_need_resched(false);
+    // What tests have put there was no thread.
+    cpu::set_thread_word(0);
     drop(preemption);
     crate::start::enter_scheduler(cpu)
 }

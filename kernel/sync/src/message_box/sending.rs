@@ -107,6 +107,7 @@ pub fn request_from_handler(target: CpuId, request: Request) -> Option<Response>
 /// Runs `function(argument)` on every CPU of the set, this one included if it is a member.
 pub(crate) fn call(kind: Kind, targets: CpuSet, function: fn(usize), argument: usize) {
     debug_assert!(matches!(kind, Kind::Call | Kind::FlushTlb), "these two carry functions");
+    crate::classes::may_call_remotely();
     let _preemption = preempt::disable();
     let this = cpu::current();
     let own = begin(this);

@@ -72,7 +72,7 @@ impl Domain {
         Self {
             kind,
             protocol: Protocol::new(MAX_CPUS),
-            start: IrqSpinLock::new(()),
+            start: IrqSpinLock::named("start of a grace period", ()),
             started_ns: AtomicU64::new(0),
             forced: AtomicU64::new(0),
             hurried: AtomicU64::new(0),

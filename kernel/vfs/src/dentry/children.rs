@@ -53,7 +53,7 @@ pub(super) struct Children {
 
 impl Children {
     pub(super) const fn new() -> Self {
-        Self { table: rcu::Pointer::null(), count: SpinLock::new(0) }
+        Self { table: rcu::Pointer::null(), count: SpinLock::named("dentry children", 0) }
     }
 
     #[inline]
@@ -235,7 +235,8 @@ impl Children {
 
     /// Whether there are entries, dead ones included.
     pub(super) fn is_empty(&self) -> bool {
-        *self.count.lock() == 0
+        // Also asked of an entry by who evicts it from its directory.
+        *self.count.lock_nested(1) == 0
     }
 
     /// Drops the whole table.

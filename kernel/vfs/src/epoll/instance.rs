@@ -37,7 +37,7 @@ use crate::{Error, Result, allocation, anonymous, wait};
 const NESTING_MAX: usize = 5;
 
 /// Held while an instance is made to watch another: the check for circles must see all of them.
-static NESTING: sched::Mutex<()> = sched::Mutex::new(());
+static NESTING: sched::Mutex<()> = sched::Mutex::named("nesting of epoll", ());
 
 #[derive(Default)]
 struct Interests {
@@ -180,7 +180,7 @@ impl Shared {
     /// Takes every queued interest once and reports the ready ones through `each`, at most `limit`. An error of `each`
     /// (a fault) puts the interest back and ends the round; it is returned if nothing was reported.
     fn collect(&self, limit: usize, each: &mut dyn FnMut(EpollEvent) -> Result<()>) -> Result<usize> {
-        let _one = self.scan.lock();
+        let _one = self.scan.lock_nested(sync::classes::IN_TREE);
         let mut count = 0;
         for _ in 0..self.ready_number.load(Ordering::SeqCst) {
             if count == limit {
@@ -225,7 +225,7 @@ impl Shared {
 
     /// Whether something is ready indeed.
     fn any_ready(&self) -> bool {
-        let _one = self.scan.lock();
+        let _one = self.scan.lock_nested(sync::classes::IN_TREE);
         for _ in 0..self.ready_number.load(Ordering::SeqCst) {
             let Some(index) = self.pop() else { return false };
             let Some(item) = self.item(index) else { continue };
@@ -250,7 +250,7 @@ pub fn create_epoll() -> Result<Arc<OpenFile>> {
         interests: SpinLock::new(Interests::default()),
         ready: IrqSpinLock::new(VecDeque::new()),
         ready_number: AtomicUsize::new(0),
-        scan: sched::Mutex::new(()),
+        scan: sched::Mutex::named("scan of epoll", ()),
         waiters: WaitQueue::new(),
         sleeping: AtomicUsize::new(0),
         watchers: PollList::new(),

@@ -141,7 +141,7 @@ impl OpenFile {
             flags: AtomicU32::new(flags.difference(OpenFlags::CREATION).bits()),
             features,
             position: AtomicU64::new(0),
-            position_lock: sched::Mutex::new(()),
+            position_lock: sched::Mutex::named("file position", ()),
             owner: AtomicI32::new(0),
             owner_signal: AtomicU32::new(0),
             holds_write_access,

@@ -49,7 +49,7 @@ impl PathTree {
             directories: SpinLock::new(Vec::new()),
             directory_mode,
             filler: Once::new(),
-            filling: Mutex::new(()),
+            filling: Mutex::named("filling of a tree", ()),
             full: AtomicBool::new(false),
         }
     }

@@ -95,7 +95,8 @@ impl MountNamespace {
     fn copy_mount(mount: &Arc<Mount>, root: &Path) -> Result<Arc<Mount>> {
         let copy =
             Mount::new(mount.superblock().clone(), root.dentry.clone(), &mount.source(), mount.flags())?;
-        *copy.propagation.lock() = *mount.propagation.lock();
+        let propagation = *mount.propagation.lock();
+        *copy.propagation.lock() = propagation;
         Ok(copy)
     }
 

@@ -72,7 +72,7 @@ impl MountNamespace {
         root.namespace.store(id, Ordering::Release);
         allocation::arc(Self {
             id,
-            changes: sched::Mutex::new(()),
+            changes: sched::Mutex::named("changes of mounts", ()),
             mounts: SpinLock::new(Mounts { root, list }),
             events: AtomicU64::new(0),
             watchers: PollList::new(),
@@ -116,7 +116,7 @@ impl MountNamespace {
 
     /// Makes room for `number` more mounts.
     pub(super) fn reserve(&self, number: usize) -> Result<()> {
-        allocation::reserve(&mut self.mounts.lock().list, number)
+        allocation::lock_with_room(|| self.mounts.lock(), number, |mounts| &mut mounts.list).map(drop)
     }
 
     /// Lists a mount; room was reserved.

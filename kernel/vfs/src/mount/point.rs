@@ -78,7 +78,7 @@ impl Mount {
             writers: AtomicI32::new(0),
             attachment: rcu::Pointer::null(),
             children: rcu::Pointer::null(),
-            children_lock: IrqSpinLock::new(()),
+            children_lock: IrqSpinLock::named("mounts on a mount", ()),
             namespace: AtomicU64::new(0),
             propagation: SpinLock::new(Propagation::Private),
             expired: AtomicU32::new(0),

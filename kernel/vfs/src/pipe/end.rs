@@ -98,7 +98,19 @@ impl Pipe {
 
     /// Changes the ring and publishes its length.
     pub(super) fn with_ring<R>(&self, change: impl FnOnce(&mut Ring) -> R) -> R {
-        let mut ring = self.ring.lock();
+        self.with_locked(self.ring.lock(), change)
+    }
+
+    /// The same while the ring of another pipe, at a lower address, is being changed.
+    pub(super) fn with_second_ring<R>(&self, change: impl FnOnce(&mut Ring) -> R) -> R {
+        self.with_locked(self.ring.lock_nested(1), change)
+    }
+
+    fn with_locked<R>(
+        &self,
+        mut ring: sched::MutexGuard<'_, Ring>,
+        change: impl FnOnce(&mut Ring) -> R,
+    ) -> R {
         let result = change(&mut ring);
         // Release: pairs with the Acquire in the conditions of waiters.
         self.used.store(ring.buffers.len(), Ordering::Release);

@@ -120,9 +120,9 @@ fn between(from: &Pipe, to: &Pipe, length: usize, non_block: bool, mode: Mode) -
             transfer(source, target, length, mode)
         };
         let moved = if core::ptr::from_ref(from) < core::ptr::from_ref(to) {
-            from.with_ring(|source| to.with_ring(|target| work(source, target)))
+            from.with_ring(|source| to.with_second_ring(|target| work(source, target)))
         } else {
-            to.with_ring(|target| from.with_ring(|source| work(source, target)))
+            to.with_ring(|target| from.with_second_ring(|source| work(source, target)))
         }?;
         if moved > 0 {
             to.written(states.1);

@@ -78,7 +78,7 @@ impl PathContext<'_> {
             if is_mount_point(parent, &dentry) {
                 return Err(Error::Busy);
             }
-            let _victim = inode.lock().write();
+            let _victim = inode.lock().write_nested(1);
             directory.operations().remove_directory(directory, name.as_bytes(), &inode)?;
             dentry.remove();
             inode.clone()

@@ -54,10 +54,10 @@ fn lock_both<'a>(
         Arc::as_ptr(first.directory).cast::<()>() < Arc::as_ptr(second.directory).cast::<()>();
     if first_above || (!second_above && first_is_lower) {
         let one = first.directory.lock().write();
-        (one, Some(second.directory.lock().write()))
+        (one, Some(second.directory.lock().write_nested(1)))
     } else {
         let two = second.directory.lock().write();
-        (first.directory.lock().write(), Some(two))
+        (first.directory.lock().write_nested(1), Some(two))
     }
 }
 
@@ -149,7 +149,7 @@ impl PathContext<'_> {
         };
         let _victim = match &replaced {
             Some(replaced) if !exchange && replaced.kind == FileKind::Directory => {
-                Some(replaced.lock().write())
+                Some(replaced.lock().write_nested(2))
             }
             _ => None,
         };

@@ -8,6 +8,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use clap::ValueEnum;
+
 use super::repository::{BARE_TARGET, Repository};
 use crate::cache;
 use crate::failure::{Context, Failure, Outcome};
@@ -17,6 +19,41 @@ use crate::progress::Progress;
 const KERNEL: &str = "starling-kernel";
 /// The name of the bootable image, beside the linked file.
 const IMAGE: &str = "starling-kernel.image";
+
+/// A variant of the kernel, named as the profile it is built with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Build {
+    /// What is used
+    Release,
+    /// With assertions and lock order checking
+    Checked,
+    /// With counts of lock acquisitions
+    Counted,
+}
+
+/// Names the variant to boot, where no option does.
+const BUILD_VARIABLE: &str = "STARLING_BUILD";
+
+impl Build {
+    /// What the environment names.
+    ///
+    /// # Errors
+    /// When there is no such variant.
+    pub(crate) fn from_environment() -> Outcome<Self> {
+        let Ok(name) = std::env::var(BUILD_VARIABLE) else { return Ok(Self::Release) };
+        <Self as ValueEnum>::from_str(&name, false)
+            .map_err(|_| Failure::ours(format!("{BUILD_VARIABLE}={name}: not release, checked or counted")))
+    }
+
+    /// Its name.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Checked => "checked",
+            Self::Counted => "counted",
+        }
+    }
+}
 
 /// A kernel to boot.
 #[derive(Debug)]
@@ -44,16 +81,27 @@ impl Kernel {
     /// # Errors
     /// When it does not build; what cargo said is on standard error then.
     pub(crate) fn build(repository: &Repository, progress: &Progress) -> Outcome<Self> {
+        Self::build_as(Build::Release, repository, progress)
+    }
+
+    /// A variant of it.
+    ///
+    /// # Errors
+    /// As [`Kernel::build`].
+    pub(crate) fn build_as(build: Build, repository: &Repository, progress: &Progress) -> Outcome<Self> {
         progress.say("building the kernel");
         let mut cargo = repository.bare_cargo("build");
-        cargo.args(["--quiet", "--release", "--package", KERNEL]);
+        cargo.args(["--quiet", "--profile", build.name(), "--package", KERNEL]);
+        if build == Build::Counted {
+            cargo.args(["--features", "lcount"]);
+        }
         let output = cargo.stdin(Stdio::null()).output().context(|| "cargo".into())?;
         progress.finish();
         if !output.status.success() {
             eprint!("{}", String::from_utf8_lossy(&output.stderr));
             return Err(Failure::ours("the kernel does not build"));
         }
-        let symbols = repository.target_directory().join(BARE_TARGET).join("release").join(KERNEL);
+        let symbols = repository.target_directory().join(BARE_TARGET).join(build.name()).join(KERNEL);
         let image = symbols.with_file_name(IMAGE);
         let linked = fs::metadata(&symbols).context(|| symbols.display().to_string())?;
         if !fs::metadata(&image).is_ok_and(|image| is_newer(&image, &linked)) {

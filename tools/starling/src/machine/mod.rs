@@ -7,7 +7,7 @@ mod qemu;
 mod repository;
 
 pub(crate) use accelerator::Accelerator;
-pub(crate) use kernel_image::{Kernel, kernel_packages};
+pub(crate) use kernel_image::{Build, Kernel, kernel_packages};
 pub(crate) use qemu::{
     Configuration, VirtualMachine, base_arguments, bound_to_parent, program as qemu_program,
 };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::quantity;
+use crate::machine::Build;
 
 /// Run a command, or a shell, on the Starling kernel in a virtual machine of its own.
 #[derive(Args, Debug)]
@@ -88,6 +89,10 @@ pub(crate) struct RunArguments {
     /// Load a plugin into QEMU
     #[arg(long, value_name = "file=FILE,ARGUMENT...", hide = true)]
     pub(crate) qemu_plugin: Option<String>,
+
+    /// Variant of the kernel to build and boot [default: release, or what STARLING_BUILD in the environment names]
+    #[arg(long, value_enum, conflicts_with = "kernel")]
+    pub(crate) build: Option<Build>,
 
     /// Boot this kernel instead of building the one in this repository
     #[arg(long, value_name = "FILE")]

@@ -16,7 +16,7 @@ use crate::failure::{
     STATUS_TIMEOUT,
 };
 use crate::image::{self, Initramfs, RunRequest, Tree, UserId};
-use crate::machine::{Accelerator, Configuration, Kernel, Repository, VirtualMachine};
+use crate::machine::{Accelerator, Build, Configuration, Kernel, Repository, VirtualMachine};
 use crate::progress::Progress;
 use crate::session::{self, Conclusion, Options, Proxy};
 
@@ -46,7 +46,10 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
     }
     let kernel = match &arguments.kernel {
         Some(kernel) => Kernel::given(kernel)?,
-        None => Kernel::build(&Repository::find()?, &progress)?,
+        None => {
+            let build = arguments.build.map_or_else(Build::from_environment, Ok)?;
+            Kernel::build_as(build, &Repository::find()?, &progress)?
+        }
     };
     let accelerator = accelerator(arguments.accel, &progress)?;
     progress.finish();
