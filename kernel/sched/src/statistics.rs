@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use machine::cpu::{self, CpuId};
 use machine::time;
-use sync::{PerCpuCounter, SpinLock};
+use sync::{IrqSpinLock, PerCpuCounter};
 
 use crate::cpu::Cpu;
 use crate::softirq;
@@ -84,7 +84,8 @@ const LOAD_PERIOD_NS: u64 = 5_000_000_000;
 const LOAD_DECAY: [u64; 3] = [1884, 2014, 2037];
 
 static NEXT_SAMPLE_NS: AtomicU64 = AtomicU64::new(LOAD_PERIOD_NS);
-static LOAD: SpinLock<[u64; 3]> = SpinLock::named("load averages", [0; 3]);
+/// Taken under the lock of a run queue, too, which interrupts take.
+static LOAD: IrqSpinLock<[u64; 3]> = IrqSpinLock::named("load averages", [0; 3]);
 
 /// Takes the samples of the load that are due. Called at switches: while there is none, nothing runs and the load is what it was.
 #[inline(always)]
