@@ -34,6 +34,10 @@ const NAME_BYTES: u64 = 20;
 /// Most names of a file.
 const LINKS_MAX: u32 = 1 << 31;
 
+#[cfg_attr(
+    debug_assertions,
+    allow(clippy::large_enum_variant, reason = "what debug builds keep of a lock makes it so")
+)]
 pub(crate) enum Contents {
     Directory(sched::RwLock<Names>),
     File { cache: Arc<FileCache>, seals: Seals },
