@@ -140,7 +140,7 @@ pub(crate) fn hand_over(next: HandOver) {
     }
     let next = next.into_claimed();
     let cpu = Cpu::this();
-    cpu.queue.raw().lock();
+    cpu.queue.lock_unguarded();
     // SAFETY: the lock is held, and released in `finish_switch` after the last use.
     let queue = unsafe { &mut *cpu.queue.as_ptr() };
     preempt::set_need_resched(false);
@@ -166,7 +166,7 @@ pub(crate) fn hand_over(next: HandOver) {
     };
     if ptr::eq(chosen, previous) {
         cpu.publish(queue);
-        cpu.queue.raw().unlock();
+        cpu.queue.unlock_unguarded();
         deadline::arm();
     } else {
         switch(cpu, queue, previous, chosen, now_ns, if admitted { slice_end_ns } else { NO_SLICE_END });

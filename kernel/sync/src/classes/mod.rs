@@ -8,8 +8,8 @@
 //! | built with | what is done | cost |
 //! |---|---|---|
 //! | neither | nothing: all types here are empty | none |
-//! | debug assertions (profiles `dev` and `checked`) | order checking: [`order`] | some hundred instructions a lock |
-//! | feature `lcount` (profile `counted`) | counting: [`count`], [`statistics`] | some dozen instructions a lock |
+//! | debug assertions (profiles `dev` and `checked`) | order checking: `order` | some hundred instructions a lock |
+//! | feature `lcount` (profile `counted`) | counting: `count`, `statistics` | some dozen instructions a lock |
 //!
 //! Who takes a lock makes an [`Attempt`], which becomes a [`Held`] when the lock is taken; dropping that says that the lock
 //! is free again. Spin locks that are held are listed per CPU, sleeping locks per thread ([`ThreadLocks`]).
