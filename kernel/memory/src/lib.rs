@@ -59,6 +59,7 @@ pub fn initialize() {
         #[cfg(target_os = "none")]
         heap::initialize_areas();
         per_cpu::initialize();
+        per_cpu::register_local_tables();
         heap::initialize();
         kstack::initialize();
     });

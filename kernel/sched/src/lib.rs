@@ -25,6 +25,7 @@ extern crate alloc;
 
 mod balance;
 mod bound;
+mod clustered_sweep;
 mod completion;
 mod cpu;
 mod deadline;

@@ -15,7 +15,9 @@ use sync::{Once, PerCpu, per_cpu};
 
 use crate::cpu::Cpu;
 use crate::thread::{Builder, Thread, ThreadRef};
-use crate::{deadline, dispatch, idle, memory_threads, rcu_driver, softirq, statistics, timer, work};
+use crate::{
+    clustered_sweep, deadline, dispatch, idle, memory_threads, rcu_driver, softirq, statistics, timer, work,
+};
 
 /// Idle threads take interrupts and softirqs on other stacks; their own holds a few frames.
 const IDLE_STACK_PAGES: usize = 2;
@@ -64,6 +66,7 @@ fn set_hooks() {
         rcu_driver::initialize();
         memory_threads::initialize();
         statistics::initialize();
+        clustered_sweep::initialize();
     });
 }
 

@@ -11,6 +11,9 @@ use machine::cpu::{self, CpuId};
 pub(crate) fn kernel_main() -> ! {
     log::info!("Starling {} on {} processors", env!("CARGO_PKG_VERSION"), cpu::count());
     let test_selection = boot::info().option("test");
+    if boot::info().option("clustered") == Some("off") {
+        sync::clustered::set_enabled(false);
+    }
     memory::initialize();
     let with_debugger = boot::info().option("debugger") == Some("on");
     if with_debugger || test_selection.is_some() {

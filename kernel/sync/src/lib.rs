@@ -18,6 +18,7 @@
 extern crate alloc;
 
 pub mod classes;
+pub mod clustered;
 mod counter;
 mod irq_spin;
 pub mod message_box;

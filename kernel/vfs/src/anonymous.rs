@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use core::any::Any;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use memory::per_cpu::Shared;
 use sync::Once;
 
 use crate::attributes::{DeviceNumber, FileKind, FileSystemStatus};
@@ -44,7 +45,7 @@ impl InodeOperations for Plain {}
 struct Home {
     superblock: Arc<Superblock>,
     shared: Arc<Inode>,
-    mount: Arc<Mount>,
+    mount: Shared<Mount>,
 }
 
 static HOME: Once<Home> = Once::new();
@@ -70,6 +71,8 @@ fn home() -> Result<&'static Home> {
     )?;
     let shared = shared.ok_or(crate::Error::OutOfMemory)?;
     let mount = Mount::new(superblock.clone(), superblock.root().clone(), b"none", MountFlags::empty())?;
+    // It stays for ever, and every place without a path refers to it.
+    Shared::spread(&mount);
     Ok(HOME.call_once(|| Home { superblock, shared, mount }))
 }
 
@@ -91,6 +94,6 @@ pub fn new_inode(kind: FileKind, mode: u32, user: u32, group: u32) -> Result<Arc
 }
 
 /// The mount that places of files without a path are in.
-pub(crate) fn internal_mount() -> Result<Arc<Mount>> {
+pub(crate) fn internal_mount() -> Result<Shared<Mount>> {
     Ok(home()?.mount.clone())
 }

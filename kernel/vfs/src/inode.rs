@@ -19,6 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, 
 
 use memory::file_cache::FileCache;
 use sync::Once;
+use sync::clustered::Count;
 
 use crate::attributes::{
     AtomicTimestamp, AttributeChange, DeviceNumber, FileKind, FileStatus, MODE_MASK, Timestamp,
@@ -248,7 +249,8 @@ pub struct InodeHead {
     born: Timestamp,
     writers: AtomicI32,
     /// Open files at places of this file: a file without names is gone with the last one.
-    openers: AtomicU32,
+    /// Open files. All CPUs count there when they open the same file; the number is needed when its last name is gone.
+    openers: Count,
     /// Without a name, but may be given one (`O_TMPFILE` without `O_EXCL`).
     linkable: AtomicBool,
     locks: Once<Box<FileLocks>>,
@@ -337,7 +339,7 @@ impl<O: InodeOperations> Inode<O> {
                 changed: AtomicTimestamp::new(time),
                 born: time,
                 writers: AtomicI32::new(0),
-                openers: AtomicU32::new(0),
+                openers: Count::new(&"openers of a file"),
                 linkable: AtomicBool::new(false),
                 locks: Once::new(),
                 extension: Once::new(),
@@ -472,20 +474,22 @@ impl InodeHead {
     /// Counts an open file.
     #[inline]
     pub(crate) fn add_opener(&self) {
-        self.openers.fetch_add(1, Ordering::Relaxed);
+        self.openers.add(1);
     }
 
-    /// An open file has ended; whether it was the last one.
+    /// An open file has ended; whether it may have been the last one of a file without a name.
     #[inline]
     pub(crate) fn remove_opener(&self) -> bool {
-        // SeqCst, with the fence in `is_gone`: of who closes last and who removes the last name, one sees that it is gone.
-        self.openers.fetch_sub(1, Ordering::SeqCst) == 1
+        self.openers.add(-1);
+        // With the fence in `is_gone`: of who closes last and who removes the last name, one sees that it is gone.
+        fence(Ordering::SeqCst);
+        self.links() == 0
     }
 
     /// Whether it has neither names nor open files.
     pub(crate) fn is_gone(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.links() == 0 && self.openers.load(Ordering::Relaxed) == 0
+        self.links() == 0 && self.openers.value() == 0
     }
 
     /// Bytes.

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use memory::per_cpu::Shared;
 use sync::Once;
 use vfs::attributes::{DeviceNumber, FileKind};
 use vfs::credentials::Credentials;
@@ -77,7 +78,7 @@ impl Seals {
 
 /// Where memory files are: mounted nowhere.
 struct Home {
-    mount: Arc<Mount>,
+    mount: Shared<Mount>,
 }
 
 static HOME: Once<Home> = Once::new();
@@ -88,6 +89,8 @@ fn home() -> Result<&'static Home> {
     }
     let superblock = crate::file_system::new_instance("tmpfs", 0o1777)?;
     let mount = Mount::new(superblock.clone(), superblock.root().clone(), b"memfd", MountFlags::NO_DEVICES)?;
+    // It stays for ever, and every memory file refers to it.
+    Shared::spread(&mount);
     Ok(HOME.call_once(|| Home { mount }))
 }
 

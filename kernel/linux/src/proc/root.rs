@@ -99,6 +99,29 @@ fn memory() -> Result<()> {
         let _ = statistics::write_buddyinfo(out);
         Ok(())
     })?;
+    procfs::add_text("starling/clustered", |out| {
+        let enabled = sync::clustered::enabled();
+        let _ = writeln!(
+            out,
+            "clustered objects {}",
+            if enabled { "on" } else { "off: every root stays single" }
+        );
+        sync::clustered::report(|object| {
+            let _ = writeln!(
+                out,
+                "{} {} {} representatives {} cpus {:#x} misses {} swaps {} forwarded {}",
+                object.number,
+                object.name,
+                if object.distributed { "distributed" } else { "single" },
+                object.representatives,
+                object.cpus.bits(),
+                object.misses,
+                object.swaps,
+                object.forwarded,
+            );
+        });
+        Ok(())
+    })?;
     procfs::add_text("starling/percpu_blocks", |out| {
         let _ = ::memory::per_cpu::write_blocks(out);
         Ok(())

@@ -21,7 +21,7 @@ use core::sync::atomic::{
 };
 
 use machine::cpu;
-use sync::{Once, rcu};
+use sync::{Once, clustered, rcu};
 
 use super::boxed::PerCpuBox;
 
@@ -31,6 +31,9 @@ const SWITCHING: u8 = 2;
 
 /// Added while references may be in cells: more than there can be.
 const BIAS: i64 = 1 << 62;
+
+/// Counts that share a grace period.
+const GATHER_BATCH: usize = 64;
 
 /// What giving a reference back came to.
 #[must_use]
@@ -98,7 +101,12 @@ impl PerCpuRef {
     }
 
     /// Counts per CPU from now on, if there is memory for that and nobody switches already.
+    ///
+    /// With `clustered=off` it stays gathered.
     pub fn spread(&self) {
+        if !clustered::enabled() {
+            return;
+        }
         if self.cells.get().is_none()
             && let Ok(cells) = PerCpuBox::try_zeroed()
         {
@@ -117,17 +125,62 @@ impl PerCpuRef {
     /// Counts in one place again. May sleep: waits for a grace period. Says whether it is gathered now, which it is not
     /// when somebody else switches at the moment.
     pub fn gather(&self) -> bool {
-        if self.state.compare_exchange(SPREAD, SWITCHING, Acquire, Relaxed).is_err() {
-            return self.is_gathered();
+        let mine = self.state.load(Relaxed) == SPREAD && Self::may_gather() && self.begin_gathering();
+        if mine {
+            rcu::synchronize();
+            self.end_gathering();
         }
-        self.shown.store(ptr::null_mut(), SeqCst);
-        // Who saw the cells has counted in them after this.
-        rcu::synchronize();
+        mine || self.is_gathered()
+    }
+
+    /// Gathers many counts with a grace period for each [`GATHER_BATCH`] of them. May sleep.
+    pub fn gather_all<'a>(counts: impl Iterator<Item = &'a Self> + Clone) {
+        let mut rest = counts;
+        if !Self::may_gather() {
+            return;
+        }
+        while rest.clone().next().is_some() {
+            let batch = rest.clone().take(GATHER_BATCH);
+            let mut mine = 0_u64;
+            for (index, count) in batch.clone().enumerate() {
+                mine |= u64::from(count.begin_gathering()) << index;
+            }
+            if mine != 0 {
+                rcu::synchronize();
+            }
+            batch
+                .enumerate()
+                .filter(|(index, _)| mine >> index & 1 != 0)
+                .for_each(|(_, count)| count.end_gathering());
+            rest.nth(GATHER_BATCH - 1);
+        }
+    }
+
+    /// Whether one may wait for a grace period here. If not, a count stays spread: its object is leaked, which is a bug but
+    /// no danger.
+    fn may_gather() -> bool {
+        let may = crate::frame::allocate::may_wait();
+        if !may {
+            log::error!("per-CPU references can't be gathered where nobody may sleep");
+        }
+        may
+    }
+
+    /// Hides the cells; says whether the caller has to end it, a grace period later.
+    fn begin_gathering(&self) -> bool {
+        let mine = self.state.compare_exchange(SPREAD, SWITCHING, Acquire, Relaxed).is_ok();
+        if mine {
+            self.shown.store(ptr::null_mut(), SeqCst);
+        }
+        mine
+    }
+
+    /// Who saw the cells has counted in them by now.
+    fn end_gathering(&self) {
         let cells = self.cells.get().expect("it was spread");
         let counted: i64 = cells.iter().map(|cell| cell.swap(0, Relaxed)).sum();
         self.atomic.fetch_add(counted - BIAS, AcqRel);
         self.state.store(GATHERED, Release);
-        true
     }
 
     /// Gathers and gives a reference back: the owner's farewell. May sleep.

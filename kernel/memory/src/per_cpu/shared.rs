@@ -56,6 +56,11 @@ impl<T> Shared<T> {
         Self::references(this).gather()
     }
 
+    /// Like [`gather`](Self::gather) for many objects at once. May sleep.
+    pub fn gather_all(these: &[Self]) {
+        PerCpuRef::gather_all(these.iter().map(Self::references));
+    }
+
     /// How many handles there are; exact only between [`gather`](Self::gather) and [`spread`](Self::spread).
     pub fn count(this: &Self) -> usize {
         usize::try_from(Self::references(this).value()).unwrap_or(0)

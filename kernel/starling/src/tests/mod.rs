@@ -9,6 +9,7 @@
 
 mod address_space;
 mod address_space_costs;
+mod clustered;
 mod debugger;
 mod host_link;
 mod kit;
@@ -47,6 +48,7 @@ const EARLY: &[&[Test]] = &[machine::TESTS];
 const LATE: &[&[Test]] = &[
     memory::TESTS,
     percpu::TESTS,
+    clustered::TESTS,
     kit::TESTS,
     message_box::TESTS,
     debugger::TESTS,
@@ -62,6 +64,7 @@ const LATE: &[&[Test]] = &[
 /// Tests that run only when they are named, because they need somebody outside.
 const ON_REQUEST: &[&[Test]] = &[
     percpu::LONG,
+    clustered::LONG,
     host_link::TESTS,
     address_space_costs::TESTS,
     message_box_costs::TESTS,

@@ -18,6 +18,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use machine::cpu::MAX_CPUS;
 use memory::fallible::EmptyArc;
+use memory::per_cpu::Shared;
 use sync::{PerCpu, PerCpuCounter, SpinLock, per_cpu};
 
 use super::operations::{FileFeatures, FileOperations};
@@ -208,7 +209,7 @@ impl OpenFile {
             None => {
                 let mut name = Vec::new();
                 self.write_name(&mut name)?;
-                let mount: Arc<Mount> = crate::anonymous::internal_mount()?;
+                let mount: Shared<Mount> = crate::anonymous::internal_mount()?;
                 let name = &name[..name.len().min(crate::name::NAME_MAX)];
                 Ok(Path::new(mount, Dentry::new_detached(name, self.inode.clone())?))
             }

@@ -11,6 +11,7 @@ use crate::attributes::FileKind;
 use crate::flags::MountFlags;
 use crate::superblock::FileSystemType;
 use crate::{Error, Result, allocation};
+use memory::per_cpu::Shared;
 
 /// Mounts that one name space may hold (`/proc/sys/fs/mount-max` of Linux has the same number).
 const MOUNT_MAX: usize = 100_000;
@@ -76,14 +77,14 @@ impl MountNamespace {
     }
 
     /// Attaches a tree of detached mounts (the first is its top; the others are attached to each other already).
-    fn attach_tree(&self, tree: Vec<Arc<Mount>>, target: &Path) -> Result<()> {
+    fn attach_tree(&self, tree: Vec<Shared<Mount>>, target: &Path) -> Result<()> {
         let top = &tree[0];
         let target = self.check_target(target, top.root().existing()?.kind == FileKind::Directory)?;
         if self.mount_count() + tree.len() > MOUNT_MAX {
             return Err(Error::NoSpace);
         }
         self.reserve(tree.len())?;
-        top.attach(&target.mount, &target.dentry)?;
+        Mount::attach(top, &target.mount, &target.dentry)?;
         for mount in &tree {
             self.add(mount);
         }
@@ -92,7 +93,7 @@ impl MountNamespace {
     }
 
     /// A detached copy of a mount that shows `root`.
-    fn copy_mount(mount: &Arc<Mount>, root: &Path) -> Result<Arc<Mount>> {
+    fn copy_mount(mount: &Shared<Mount>, root: &Path) -> Result<Shared<Mount>> {
         let copy =
             Mount::new(mount.superblock().clone(), root.dentry.clone(), &mount.source(), mount.flags())?;
         let propagation = *mount.propagation.lock();
@@ -101,7 +102,7 @@ impl MountNamespace {
     }
 
     /// Copies the mounts below `source` (below its entry, when it is not the mount's root) onto `copy`.
-    fn copy_below(source: &Path, copy: &Arc<Mount>, tree: &mut Vec<Arc<Mount>>) -> Result<()> {
+    fn copy_below(source: &Path, copy: &Shared<Mount>, tree: &mut Vec<Shared<Mount>>) -> Result<()> {
         let mut pairs = Vec::new();
         allocation::push(&mut pairs, (source.mount.clone(), copy.clone()))?;
         let mut next = 0;
@@ -118,7 +119,7 @@ impl MountNamespace {
                     continue;
                 }
                 let child_copy = Self::copy_mount(&child, &Path::root_of(&child))?;
-                child_copy.attach(&parent_copy, &point)?;
+                Mount::attach(&child_copy, &parent_copy, &point)?;
                 allocation::push(tree, child_copy.clone())?;
                 allocation::push(&mut pairs, (child, child_copy))?;
             }
@@ -139,7 +140,7 @@ impl MountNamespace {
         outcome.and_then(|()| self.attach_tree(tree.clone(), target)).inspect_err(|_| {
             // Copies refer to each other as parent and child until they are detached.
             for mount in tree.iter().rev() {
-                let _ = mount.detach();
+                let _ = Mount::detach(mount);
             }
         })
     }
@@ -147,7 +148,7 @@ impl MountNamespace {
     fn move_mount(&self, source: &Path, target: &Path) -> Result<()> {
         let _changes = self.changes.lock();
         let mount = &source.mount;
-        if !source.is_mount_root() || !self.contains(mount) || Arc::ptr_eq(mount, &self.root_mount()) {
+        if !source.is_mount_root() || !self.contains(mount) || Shared::ptr_eq(mount, &self.root_mount()) {
             return Err(Error::Invalid);
         }
         let target = self.check_target(target, source.inode()?.kind == FileKind::Directory)?;
@@ -162,9 +163,9 @@ impl MountNamespace {
         if matches!(*old_parent.propagation.lock(), Propagation::Shared(_)) {
             return Err(Error::Invalid);
         }
-        mount.detach()?;
-        if let Err(error) = mount.attach(&target.mount, &target.dentry) {
-            mount.attach(&old_parent, &old_point)?;
+        Mount::detach(mount)?;
+        if let Err(error) = Mount::attach(mount, &target.mount, &target.dentry) {
+            Mount::attach(mount, &old_parent, &old_point)?;
             return Err(error);
         }
         self.changed();
@@ -172,11 +173,11 @@ impl MountNamespace {
     }
 
     /// Whether `mount` is `top` or below it.
-    fn is_within(mount: &Arc<Mount>, top: &Arc<Mount>) -> bool {
+    fn is_within(mount: &Shared<Mount>, top: &Shared<Mount>) -> bool {
         let guard = sync::rcu::read();
         let mut current = mount;
         loop {
-            if Arc::ptr_eq(current, top) {
+            if Shared::ptr_eq(current, top) {
                 return true;
             }
             match current.attached_at(&guard) {
@@ -197,7 +198,7 @@ impl MountNamespace {
         allocation::push(&mut tree, copy.clone())?;
         Self::copy_below(&root_path, &copy, &mut tree)?;
         for mount in Self::tree(&root)? {
-            if *mount.propagation.lock() != Propagation::Unbindable || Arc::ptr_eq(&mount, &root) {
+            if *mount.propagation.lock() != Propagation::Unbindable || Shared::ptr_eq(&mount, &root) {
                 allocation::push(&mut originals, mount)?;
             }
         }
@@ -207,7 +208,7 @@ impl MountNamespace {
             namespace.add(mount);
         }
         for place in places {
-            let index = originals.iter().position(|mount| Arc::ptr_eq(mount, &place.mount));
+            let index = originals.iter().position(|mount| Shared::ptr_eq(mount, &place.mount));
             if let Some(mount) = index.and_then(|index| tree.get(index)) {
                 place.mount = mount.clone();
             }
@@ -222,14 +223,14 @@ impl MountNamespace {
         if !self.contains(&new_root.mount) || !self.contains(&put_old.mount) || !new_root.is_mount_root() {
             return Err(Error::Invalid);
         }
-        if Arc::ptr_eq(&new_root.mount, &old) || Arc::ptr_eq(&put_old.mount, &old) {
+        if Shared::ptr_eq(&new_root.mount, &old) || Shared::ptr_eq(&put_old.mount, &old) {
             return Err(Error::Busy);
         }
-        if !Self::is_within(&put_old.mount, &new_root.mount) || !Arc::ptr_eq(&old, &self.root_mount()) {
+        if !Self::is_within(&put_old.mount, &new_root.mount) || !Shared::ptr_eq(&old, &self.root_mount()) {
             return Err(Error::Invalid);
         }
-        new_root.mount.detach()?;
-        old.attach(&put_old.mount, &put_old.dentry)?;
+        Mount::detach(&new_root.mount)?;
+        Mount::attach(&old, &put_old.mount, &put_old.dentry)?;
         self.set_root(new_root.mount.clone());
         self.changed();
         Ok(())
@@ -241,8 +242,9 @@ impl Drop for MountNamespace {
         // Mounts refer to their parents and children: take the tree apart, leaves first.
         let Ok(tree) = Self::tree(&self.root_mount()) else { return };
         for mount in tree.iter().rev() {
-            let _ = mount.detach();
+            let _ = Mount::detach(mount);
             self.remove(mount);
         }
+        Shared::gather_all(&tree);
     }
 }

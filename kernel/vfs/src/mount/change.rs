@@ -3,7 +3,6 @@
 //! Propagation types are kept and shown; events do not propagate between peers, since a single name space's peers are
 //! all made by explicit binds. Shared mounts get a peer group of their own.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,6 +11,7 @@ use super::path::Path;
 use super::point::Mount;
 use crate::flags::{MountFlags, UnmountFlags};
 use crate::{Error, Result, allocation};
+use memory::per_cpu::Shared;
 
 /// How mount events propagate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ enum Kind {
 
 impl MountNamespace {
     /// A mount and all mounts below it, parents first.
-    pub(super) fn tree(top: &Arc<Mount>) -> Result<Vec<Arc<Mount>>> {
+    pub(super) fn tree(top: &Shared<Mount>) -> Result<Vec<Shared<Mount>>> {
         let mut tree = Vec::new();
         allocation::push(&mut tree, top.clone())?;
         let mut next = 0;
@@ -60,7 +60,7 @@ impl MountNamespace {
     }
 
     /// A tree of one mount.
-    pub(super) fn only(mount: Arc<Mount>) -> Result<Vec<Arc<Mount>>> {
+    pub(super) fn only(mount: Shared<Mount>) -> Result<Vec<Shared<Mount>>> {
         let mut tree = Vec::new();
         allocation::push(&mut tree, mount)?;
         Ok(tree)
@@ -125,10 +125,10 @@ impl MountNamespace {
         let mount = place.mount.clone();
         let expires = flags.contains(UnmountFlags::EXPIRE);
         let forced = flags.intersects(UnmountFlags::FORCE | UnmountFlags::DETACH);
-        if expires && (forced || Arc::ptr_eq(&mount, &process_root.mount)) {
+        if expires && (forced || Shared::ptr_eq(&mount, &process_root.mount)) {
             return Err(Error::Invalid);
         }
-        if Arc::ptr_eq(&mount, &self.root_mount()) {
+        if Shared::ptr_eq(&mount, &self.root_mount()) {
             return Err(if flags.contains(UnmountFlags::DETACH) { Error::Invalid } else { Error::Busy });
         }
         drop(place);
@@ -139,30 +139,39 @@ impl MountNamespace {
             return Err(Error::Busy);
         }
         if flags.contains(UnmountFlags::EXPIRE) && !mount.expire() {
+            Shared::spread(&mount);
             return Err(Error::WouldBlock);
         }
         self.unmount_tree(&mount)
     }
 
+    /// Whether somebody uses a mount. Its references are counted in one place from here on, also if it is not in use.
+    ///
     /// References of an idle attached mount: the parent's child list, the name space's list, and the caller's. Older
     /// child lists and attachments of mounts that were on it may hold more until they are dropped after a grace
     /// period: then waiting for that decides.
-    fn in_use(mount: &Arc<Mount>) -> bool {
+    fn in_use(mount: &Shared<Mount>) -> bool {
         const REFERENCES_WHEN_IDLE: usize = 3;
-        if Arc::strong_count(mount) <= REFERENCES_WHEN_IDLE {
+        Shared::gather(mount);
+        if Shared::count(mount) <= REFERENCES_WHEN_IDLE {
             return false;
         }
         sync::rcu::barrier();
-        Arc::strong_count(mount) > REFERENCES_WHEN_IDLE
+        let in_use = Shared::count(mount) > REFERENCES_WHEN_IDLE;
+        if in_use {
+            Shared::spread(mount);
+        }
+        in_use
     }
 
     /// Detaches a mount and everything mounted below it.
-    fn unmount_tree(&self, top: &Arc<Mount>) -> Result<()> {
+    fn unmount_tree(&self, top: &Shared<Mount>) -> Result<()> {
         let tree = Self::tree(top)?;
         for mount in tree.iter().rev() {
-            mount.detach()?;
+            Mount::detach(mount)?;
             self.remove(mount);
         }
+        Shared::gather_all(&tree);
         self.changed();
         Ok(())
     }

@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use memory::per_cpu::Shared;
 use sync::SpinLock;
 
 use super::change::Propagation;
@@ -29,9 +30,9 @@ pub struct MountNamespace {
 }
 
 struct Mounts {
-    root: Arc<Mount>,
+    root: Shared<Mount>,
     /// All mounts in the order in which they were attached.
-    list: Vec<Arc<Mount>>,
+    list: Vec<Shared<Mount>>,
 }
 
 /// What `mountinfo` shows of a mount.
@@ -57,7 +58,7 @@ pub struct MountDescription {
     /// Whether the file system itself is read-only.
     pub read_only: bool,
     /// The mount, for the file system's own options.
-    pub mount: Arc<Mount>,
+    pub mount: Shared<Mount>,
 }
 
 /// Name space ids begin at 1: 0 stands for none.
@@ -65,11 +66,12 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl MountNamespace {
     /// A name space with one mount, its root.
-    pub fn new(root: Arc<Mount>) -> Result<Arc<Self>> {
+    pub fn new(root: Shared<Mount>) -> Result<Arc<Self>> {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let mut list = Vec::new();
         allocation::push(&mut list, root.clone())?;
         root.namespace.store(id, Ordering::Release);
+        Shared::spread(&root);
         allocation::arc(Self {
             id,
             changes: sched::Mutex::named("changes of mounts", ()),
@@ -90,11 +92,11 @@ impl MountNamespace {
         Path::root_of(&mount).onto_mounts()
     }
 
-    pub(super) fn root_mount(&self) -> Arc<Mount> {
+    pub(super) fn root_mount(&self) -> Shared<Mount> {
         self.mounts.lock().root.clone()
     }
 
-    pub(super) fn set_root(&self, root: Arc<Mount>) {
+    pub(super) fn set_root(&self, root: Shared<Mount>) {
         let old = core::mem::replace(&mut self.mounts.lock().root, root);
         drop(old);
     }
@@ -119,18 +121,19 @@ impl MountNamespace {
         allocation::lock_with_room(|| self.mounts.lock(), number, |mounts| &mut mounts.list).map(drop)
     }
 
-    /// Lists a mount; room was reserved.
-    pub(super) fn add(&self, mount: &Arc<Mount>) {
+    /// Lists a mount; room was reserved. From now on its references are counted per CPU.
+    pub(super) fn add(&self, mount: &Shared<Mount>) {
+        Shared::spread(mount);
         mount.namespace.store(self.id, Ordering::Release);
         self.mounts.lock().list.push(mount.clone());
     }
 
-    /// Takes a mount off the list.
-    pub(super) fn remove(&self, mount: &Arc<Mount>) {
+    /// Takes a mount off the list. The caller keeps a handle and gathers the references.
+    pub(super) fn remove(&self, mount: &Shared<Mount>) {
         mount.namespace.store(0, Ordering::Release);
         let removed = {
             let mut mounts = self.mounts.lock();
-            let index = mounts.list.iter().position(|listed| Arc::ptr_eq(listed, mount));
+            let index = mounts.list.iter().position(|listed| Shared::ptr_eq(listed, mount));
             index.map(|index| mounts.list.remove(index))
         };
         drop(removed);

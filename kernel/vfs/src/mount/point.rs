@@ -11,14 +11,20 @@
 //! # Locking
 //! The tree changes only under the name space's lock. Flags and the count of writers are atomics of their own.
 //!
+//! # References
+//! Every path walk ends with a reference to a mount, mostly to the same one on all CPUs. So while a mount is on a name
+//! space's list its references are counted per CPU ([`Shared`]); they are gathered to decide whether it is in use, and
+//! when it has left the list.
+//!
 //! # Invariants
 //! - The attachment's parent has the mount among its children, and the mount point carries `MOUNT_POINT`.
-//! - `writers` is negative exactly while a change to read-only is being decided.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use memory::per_cpu::Shared;
+use sync::clustered::Count;
 use sync::rcu::{self, RcuReadGuard};
 use sync::{IrqSpinLock, SpinLock};
 
@@ -30,12 +36,12 @@ use crate::{Error, Result, allocation};
 
 /// Where a mount is attached.
 pub(super) struct Attachment {
-    pub(super) parent: Arc<Mount>,
+    pub(super) parent: Shared<Mount>,
     pub(super) point: Arc<Dentry>,
 }
 
 /// Mounts on directories of one mount, sorted by the address of the mount point.
-struct ChildMounts(Vec<(usize, Arc<Mount>)>);
+struct ChildMounts(Vec<(usize, Shared<Mount>)>);
 
 /// A mount.
 pub struct Mount {
@@ -44,7 +50,8 @@ pub struct Mount {
     root: Arc<Dentry>,
     source: SpinLock<Arc<[u8]>>,
     flags: AtomicU32,
-    writers: AtomicI32,
+    /// Files open for writing through it. Counted by all CPUs, needed when it is to become read-only.
+    writers: Count,
     pub(super) attachment: rcu::Pointer<Attachment>,
     children: rcu::Pointer<ChildMounts>,
     /// Changes `children`; an interrupt-safe lock only because it is never held for long.
@@ -64,25 +71,25 @@ impl Mount {
         root: Arc<Dentry>,
         source: &[u8],
         flags: MountFlags,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Shared<Self>> {
         let source = allocation::arc_bytes(source)?;
         // Before there is a mount whose end would take it back, also if that ends for want of memory.
         superblock.mount_added();
-        allocation::arc(Self {
+        Ok(Shared::try_new(Self {
             // Relaxed: only uniqueness matters.
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             superblock,
             root,
             source: SpinLock::new(source),
             flags: AtomicU32::new(flags.bits()),
-            writers: AtomicI32::new(0),
+            writers: Count::new(&"writers of a mount"),
             attachment: rcu::Pointer::null(),
             children: rcu::Pointer::null(),
             children_lock: IrqSpinLock::named("mounts on a mount", ()),
             namespace: AtomicU64::new(0),
             propagation: SpinLock::new(Propagation::Private),
             expired: AtomicU32::new(0),
-        })
+        })?)
     }
 
     /// The id that `mountinfo` and `statx` show.
@@ -132,11 +139,11 @@ impl Mount {
         if self.read_only() { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    /// Counts an open file that can write; one atomic operation.
+    /// Counts an open file that can write.
     pub fn begin_write(&self) -> Result<()> {
         self.writable()?;
-        // AcqRel: the count is visible before the flag is checked again, see `set_read_only`.
-        self.writers.fetch_add(1, Ordering::AcqRel);
+        // Counted before the flag is looked at again, see `set_read_only`.
+        self.writers.add(1);
         if self.read_only() {
             self.end_write();
             return Err(Error::ReadOnly);
@@ -146,13 +153,17 @@ impl Mount {
 
     /// The end of what [`begin_write`](Self::begin_write) began.
     pub fn end_write(&self) {
-        self.writers.fetch_sub(1, Ordering::AcqRel);
+        self.writers.add(-1);
     }
 
-    /// Makes it read-only. Fails with `EBUSY` while files are open for writing through it.
+    /// Makes it read-only. Fails with `EBUSY` while files are open for writing through it. May sleep.
+    ///
+    /// Who begins to write counts, then looks at the flag; here the flag is set, then counts are read. Every CPU passes a
+    /// quiescent state, and so a full barrier, in between: either its count is seen here, or the flag is seen there.
     pub(super) fn set_read_only(&self) -> Result<()> {
         let before = self.flags.fetch_or(MountFlags::READ_ONLY.bits(), Ordering::AcqRel);
-        if self.writers.load(Ordering::Acquire) > 0 {
+        rcu::synchronize();
+        if self.writers() > 0 {
             self.flags.store(before, Ordering::Release);
             return Err(Error::Busy);
         }
@@ -160,8 +171,8 @@ impl Mount {
     }
 
     /// Files open for writing through it.
-    pub(super) fn writers(&self) -> i32 {
-        self.writers.load(Ordering::Acquire)
+    pub(super) fn writers(&self) -> i64 {
+        self.writers.value()
     }
 
     /// Marks it as expired; true when it was already and nobody used it since.
@@ -175,7 +186,7 @@ impl Mount {
         &self,
         point: &Arc<Dentry>,
         guard: &'guard RcuReadGuard,
-    ) -> Option<&'guard Arc<Mount>> {
+    ) -> Option<&'guard Shared<Mount>> {
         let children = self.children.read(guard)?;
         let address = Arc::as_ptr(point) as usize;
         let index = children.0.binary_search_by_key(&address, |(point, _)| *point).ok()?;
@@ -187,7 +198,7 @@ impl Mount {
     pub fn attached_at<'guard>(
         &self,
         guard: &'guard RcuReadGuard,
-    ) -> Option<(&'guard Arc<Mount>, &'guard Arc<Dentry>)> {
+    ) -> Option<(&'guard Shared<Mount>, &'guard Arc<Dentry>)> {
         self.attachment.read(guard).map(|attachment| (&attachment.parent, &attachment.point))
     }
 
@@ -197,7 +208,7 @@ impl Mount {
     }
 
     /// The mounts on its directories.
-    pub(super) fn children(&self) -> Result<Vec<Arc<Mount>>> {
+    pub(super) fn children(&self) -> Result<Vec<Shared<Mount>>> {
         let _changes = self.children_lock.lock();
         let guard = rcu::read();
         let mut list = Vec::new();
@@ -215,33 +226,33 @@ impl Mount {
     }
 
     /// Attaches a detached mount. The caller holds the name space's lock.
-    pub(super) fn attach(self: &Arc<Self>, parent: &Arc<Mount>, point: &Arc<Dentry>) -> Result<()> {
+    pub(super) fn attach(this: &Shared<Self>, parent: &Shared<Mount>, point: &Arc<Dentry>) -> Result<()> {
         let attachment = allocation::rcu(Attachment { parent: parent.clone(), point: point.clone() })?;
-        parent.change_children(Some((point, self)), None)?;
+        parent.change_children(Some((point, this)), None)?;
         point.set_flags(DentryFlags::MOUNT_POINT);
-        self.attachment.replace(Some(attachment));
+        this.attachment.replace(Some(attachment));
         Ok(())
     }
 
     /// Detaches it; its own children stay on it. The caller holds the name space's lock. The smaller list may fail to
     /// be allocated: then the whole list is left as it is and the call fails.
-    pub(super) fn detach(self: &Arc<Self>) -> Result<()> {
+    pub(super) fn detach(this: &Shared<Self>) -> Result<()> {
         let parent = {
             let guard = rcu::read();
-            match self.attachment.read(&guard) {
+            match this.attachment.read(&guard) {
                 Some(attachment) => attachment.parent.clone(),
                 None => return Ok(()),
             }
         };
-        parent.change_children(None, Some(self))?;
-        self.attachment.replace(None);
+        parent.change_children(None, Some(this))?;
+        this.attachment.replace(None);
         Ok(())
     }
 
     fn change_children(
         &self,
-        add: Option<(&Arc<Dentry>, &Arc<Mount>)>,
-        remove: Option<&Arc<Mount>>,
+        add: Option<(&Arc<Dentry>, &Shared<Mount>)>,
+        remove: Option<&Shared<Mount>>,
     ) -> Result<()> {
         let _changes = self.children_lock.lock();
         let guard = rcu::read();
@@ -251,7 +262,7 @@ impl Mount {
             list.extend(
                 old.0
                     .iter()
-                    .filter(|(_, mount)| !remove.is_some_and(|gone| Arc::ptr_eq(mount, gone)))
+                    .filter(|(_, mount)| !remove.is_some_and(|gone| Shared::ptr_eq(mount, gone)))
                     .cloned(),
             );
         }

@@ -147,7 +147,9 @@ impl PathContext<'_> {
         {
             let _exclusive = directory.lock().write();
             self.check_new(&parent, &name)?;
-            if !Arc::ptr_eq(&old.mount, &parent.mount) || !inode.same_superblock(directory) {
+            if !memory::per_cpu::Shared::ptr_eq(&old.mount, &parent.mount)
+                || !inode.same_superblock(directory)
+            {
                 return Err(Error::CrossDevice);
             }
             if inode.kind == FileKind::Directory {

@@ -81,7 +81,7 @@ impl PathContext<'_> {
         let old_last = old_walker.stop_at_parent()?;
         let mut new_walker = Walker::new(self, new_start, new_path, LookupFlags::empty())?;
         let new_last = new_walker.stop_at_parent()?;
-        if !Arc::ptr_eq(&old_walker.place().mount, &new_walker.place().mount) {
+        if !memory::per_cpu::Shared::ptr_eq(&old_walker.place().mount, &new_walker.place().mount) {
             return Err(Error::CrossDevice);
         }
         let new_error = if flags.contains(RenameFlags::NO_REPLACE) { Error::Exists } else { Error::Busy };

@@ -8,6 +8,7 @@
 
 use alloc::sync::Arc;
 
+use memory::per_cpu::Shared;
 use sync::rcu;
 
 use crate::attributes::FileKind;
@@ -42,7 +43,7 @@ pub(super) struct Rules<'a> {
 /// Walks from `start` along `text`, beginning at `offset`.
 pub(super) fn walk(rules: &Rules<'_>, start: &Path, text: &[u8], offset: usize) -> Progress {
     let guard = rcu::read();
-    let (mut mount, mut dentry): (&Arc<Mount>, &Arc<Dentry>) = (&start.mount, &start.dentry);
+    let (mut mount, mut dentry): (&Shared<Mount>, &Arc<Dentry>) = (&start.mount, &start.dentry);
     let mut done = offset;
     let mut absent = false;
     while let Some((name, end)) = next_component(text, done) {
@@ -97,7 +98,7 @@ pub(super) fn walk(rules: &Rules<'_>, start: &Path, text: &[u8], offset: usize) 
         (mount, dentry) = (new_mount, new_dentry);
         done = end;
     }
-    let moved = !Arc::ptr_eq(dentry, &start.dentry) || !Arc::ptr_eq(mount, &start.mount);
+    let moved = !Arc::ptr_eq(dentry, &start.dentry) || !Shared::ptr_eq(mount, &start.mount);
     if !moved {
         return Progress { place: None, offset: done, absent };
     }
