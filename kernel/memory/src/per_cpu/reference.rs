@@ -127,13 +127,13 @@ impl PerCpuRef {
     pub fn gather(&self) -> bool {
         let mine = self.state.load(Relaxed) == SPREAD && Self::may_gather() && self.begin_gathering();
         if mine {
-            rcu::synchronize();
+            rcu::synchronize_expedited();
             self.end_gathering();
         }
         mine || self.is_gathered()
     }
 
-    /// Gathers many counts with a grace period for each [`GATHER_BATCH`] of them. May sleep.
+    /// Gathers many counts with a grace period for each few dozen of them. May sleep.
     pub fn gather_all<'a>(counts: impl Iterator<Item = &'a Self> + Clone) {
         let mut rest = counts;
         if !Self::may_gather() {
@@ -146,7 +146,7 @@ impl PerCpuRef {
                 mine |= u64::from(count.begin_gathering()) << index;
             }
             if mine != 0 {
-                rcu::synchronize();
+                rcu::synchronize_expedited();
             }
             batch
                 .enumerate()

@@ -18,7 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "clustered::each_cpu_misses_once", run: each_cpu_misses_once },
     Test { name: "clustered::clusters_share_a_representative", run: clusters_share },
     Test { name: "clustered::calls_of_a_deleted_object_fail", run: deleted_objects_fail },
-    Test { name: "clustered::swaps_under_load", run: || swaps_under_load(100) },
+    Test { name: "clustered::swaps_under_load", run: || swaps_under_load(1_000) },
     Test { name: "clustered::becomes_distributed_and_single_again", run: adapts },
     Test { name: "clustered::count_is_exact_under_load", run: count_is_exact },
 ];
@@ -182,7 +182,7 @@ fn swaps_under_load(swaps: u32) -> Outcome {
             while !stop.load(Ordering::Relaxed) {
                 object.call(|cell| cell.value.fetch_add(1, Ordering::Relaxed));
                 own += 1;
-                if own % 512 == 0 {
+                if own % 64 == 0 {
                     ::sched::yield_now();
                 }
             }

@@ -37,7 +37,7 @@ impl<I: ?Sized + Send + Sync + 'static> Clustered<I> {
     /// See [`SwapError`]; the old root stays.
     pub fn swap(&self, new: Arc<dyn Root<I>>) -> Result<(), SwapError> {
         self.inner().begin_swap(new)?;
-        rcu::synchronize();
+        rcu::synchronize_expedited();
         self.inner().finish_swap();
         Ok(())
     }

@@ -162,7 +162,7 @@ impl Mount {
     /// quiescent state, and so a full barrier, in between: either its count is seen here, or the flag is seen there.
     pub(super) fn set_read_only(&self) -> Result<()> {
         let before = self.flags.fetch_or(MountFlags::READ_ONLY.bits(), Ordering::AcqRel);
-        rcu::synchronize();
+        rcu::synchronize_expedited();
         if self.writers() > 0 {
             self.flags.store(before, Ordering::Release);
             return Err(Error::Busy);
