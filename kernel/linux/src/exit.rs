@@ -82,7 +82,8 @@ pub(crate) fn end_thread(mut task: Box<Task>) {
         (shared.files.take(), shared.file_system.take(), shared.charge.take())
     };
     drop((shared_files, shared_file_system, file_system, charge));
-    crate::task::close_table(files);
+    // The last one closes what is open.
+    drop(files);
     // Before the end is announced: who waits for it finds the memory free. The process's own reference goes there too.
     drop(current().set_address_space(None));
     drop(address_space);
@@ -116,7 +117,7 @@ pub(crate) fn register_death_hook() {
 
 /// A thread died in the kernel and will never run again: its process ends with SIGSEGV. What the thread's own stack held cannot be
 /// dropped, so what others wait for (open files, memory) is given back by hand.
-fn thread_abandoned(kernel: sched::ThreadRef) {
+fn thread_abandoned(kernel: sched::ThreadRef, died: &sync::arc_table::OwnerDied) {
     let Some(thread) = kernel.personality().and_then(|object| object.downcast::<Thread>().ok()) else {
         return;
     };
@@ -128,14 +129,11 @@ fn thread_abandoned(kernel: sched::ThreadRef) {
         let mut shared = thread.shared.lock();
         (shared.files.take(), shared.file_system.take(), shared.charge.take())
     };
+    // Its own are lost on the dead stack. Dropped, these close what is open.
+    drop(files.and_then(|files| vfs::Descriptors::inherit(files, died)));
+    drop((file_system, charge));
     // One reference here and the one that is lost on the dead stack.
     const LAST_REFERENCES: usize = 2;
-    if let Some(files) = &files
-        && Arc::strong_count(files) <= LAST_REFERENCES
-    {
-        files.close_all();
-    }
-    drop((files, file_system, charge));
     let space = process.address_space().filter(|_| process.thread_count() == 1);
     finish_thread(&process, &thread, 0);
     if let Some(space) = space

@@ -316,7 +316,7 @@ fn construct(
     let flags = request.flags;
     let parent = task.process().clone();
     let files = match flags.contains(CloneFlags::FILES) {
-        true => task.files.clone(),
+        true => task.files.share(),
         false => task.files.duplicate()?,
     };
     let file_system = match flags.contains(CloneFlags::FS) {
@@ -334,7 +334,7 @@ fn construct(
     let name = task.thread.name();
     let shared = Shared {
         credentials: task.credentials.clone(),
-        files: Some(files.clone()),
+        files: Some(Arc::clone(&files)),
         file_system: Some(file_system.clone()),
         name,
         charge: Some(charge),

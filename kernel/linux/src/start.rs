@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use machine::user::UserContext;
 use memory::address_space::AddressSpace;
 use sched::{NewThread, UserStart};
-use vfs::{DescriptorTable, FileSystemContext, OpenFile};
+use vfs::{DescriptorTable, Descriptors, FileSystemContext, OpenFile};
 
 use crate::abi::AlternateStack;
 use crate::credentials::account::ProcessCharge;
@@ -144,21 +144,21 @@ fn make(
     }))
     .map_err(no_memory)?;
 
-    let files = DescriptorTable::new()?;
+    let files = Descriptors::new()?;
     for file in &command.files {
         files.install(file.clone(), vfs::DescriptorFlags::empty(), 0, u64::from(u32::MAX))?;
     }
+    let table = Arc::clone(&files);
     let shared = Shared {
         credentials: credentials.clone(),
-        files: Some(files.clone()),
+        files: Some(Arc::clone(&files)),
         file_system: Some(command.file_system.clone()),
         name: [0; crate::process::thread::NAME_BYTES],
         charge,
     };
     let thread = Thread::new(reserved.number(), process.clone(), SignalSet::EMPTY, shared);
     let thread = memory::fallible::try_arc(thread).map_err(no_memory)?;
-    let task =
-        first_task(thread.clone(), credentials, files.clone(), command.file_system.clone(), space.clone())?;
+    let task = first_task(thread.clone(), credentials, files, command.file_system.clone(), space.clone())?;
 
     let mut builder = sched::Builder::new("command");
     builder.user = UserStart::Fresh;
@@ -176,7 +176,7 @@ fn make(
     if let Some(terminal) = &command.terminal {
         crate::terminal::adopt(terminal, &process);
     }
-    Ok(Prepared { process, thread: kernel, files })
+    Ok(Prepared { process, thread: kernel, files: table })
 }
 
 /// Sends a signal of the host's to the command.
@@ -190,7 +190,7 @@ pub fn signal_command(number: u8) {
 fn first_task(
     thread: Arc<Thread>,
     credentials: Arc<Credentials>,
-    files: Arc<DescriptorTable>,
+    files: Descriptors,
     file_system: Arc<FileSystemContext>,
     address_space: Arc<AddressSpace>,
 ) -> Result<Box<Task>, Errno> {

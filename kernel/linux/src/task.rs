@@ -14,7 +14,7 @@ use core::ops::ControlFlow;
 use machine::user::{Exception, NO_CALL, UserContext, UserEvent};
 use memory::address_space::AddressSpace;
 use sched::current;
-use vfs::{Capabilities, DescriptorTable};
+use vfs::{Capabilities, Descriptors};
 
 use crate::abi::AlternateStack;
 use crate::credentials::account::ProcessCharge;
@@ -74,7 +74,7 @@ pub struct Task {
     /// Its credentials.
     pub credentials: Arc<Credentials>,
     /// Its descriptors.
-    pub files: Arc<DescriptorTable>,
+    pub files: Descriptors,
     /// Root, current directory, umask.
     pub file_system: Arc<FileSystemContext>,
     /// Its memory.
@@ -141,11 +141,11 @@ impl Task {
     }
 
     /// Replaces its descriptors; closes the old ones if nobody else has them.
-    pub fn replace_files(&mut self, new: Arc<DescriptorTable>) {
-        let shared = self.thread.shared.lock().files.replace(new.clone());
+    pub fn replace_files(&mut self, new: Descriptors) {
+        let table = Arc::clone(&new);
+        let shared = self.thread.shared.lock().files.replace(table);
         let old = core::mem::replace(&mut self.files, new);
-        drop(shared);
-        close_table(old);
+        drop((shared, old));
     }
 
     /// The thread's life from its first user instruction to its end.
@@ -244,12 +244,5 @@ pub fn clear_attention_unless_killed(task: &mut Task) {
 fn reschedule() {
     if machine::preempt::need_resched() {
         sched::schedule();
-    }
-}
-
-/// Lets go of a descriptor table; its last user closes what is open.
-pub(crate) fn close_table(table: Arc<DescriptorTable>) {
-    if let Some(table) = Arc::into_inner(table) {
-        table.close_all();
     }
 }

@@ -18,6 +18,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use machine::{context, cpu, interrupt, preempt, time};
 use sync::rcu;
 
+use sync::arc_table::OwnerDied;
+
 use crate::cpu::{Cpu, REQUEST_ARM, REQUEST_RESCHEDULE};
 use crate::hand_over::HandOver;
 use crate::run_queue::{Activation, NO_SLICE_END, RunQueue};
@@ -341,8 +343,8 @@ pub fn exit_current() -> ! {
 /// A [`set_death_hook`] function, null while there is none.
 static DEATH_HOOK: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
-/// Registers what is told, by a work queue, about a thread that was abandoned.
-pub fn set_death_hook(hook: fn(ThreadRef)) {
+/// Registers what is told, by a work queue, about a thread that was abandoned, with the proof that it is gone.
+pub fn set_death_hook(hook: fn(ThreadRef, &OwnerDied)) {
     DEATH_HOOK.store(hook as *mut (), Ordering::Release);
 }
 
@@ -385,7 +387,9 @@ pub(crate) extern "C" fn finish_parked_switch() {
 pub(crate) fn report_death(thread: ThreadRef) {
     let hook = DEATH_HOOK.load(Ordering::Acquire);
     if !hook.is_null() {
-        // SAFETY: a non-null pointer was stored from a `fn(ThreadRef)` in `set_death_hook`.
-        unsafe { core::mem::transmute::<*mut (), fn(ThreadRef)>(hook)(thread) };
+        // SAFETY: the thread was abandoned and never runs again; the hook uses the proof for that thread's own tables.
+        let died = unsafe { OwnerDied::new() };
+        // SAFETY: a non-null pointer was stored from a function of this type in `set_death_hook`.
+        unsafe { core::mem::transmute::<*mut (), fn(ThreadRef, &OwnerDied)>(hook)(thread, &died) };
     }
 }

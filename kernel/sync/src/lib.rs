@@ -17,10 +17,12 @@
 
 extern crate alloc;
 
+pub mod arc_table;
 pub mod classes;
 pub mod clustered;
 mod counter;
 mod irq_spin;
+mod local_read;
 pub mod message_box;
 mod once;
 mod padded;
@@ -34,6 +36,7 @@ mod spin;
 
 pub use counter::PerCpuCounter;
 pub use irq_spin::{IrqSpinLock, IrqSpinLockGuard};
+pub use local_read::{LocalReadGuard, LocalReadLock};
 pub use once::{Lazy, Once};
 pub use padded::CachePadded;
 pub use per_cpu::{LocalCell, PerCpu};

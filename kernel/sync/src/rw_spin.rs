@@ -128,6 +128,18 @@ impl<T: ?Sized> RwSpinLock<T> {
         RwSpinWriteGuard { lock: self, _held: held, _preemption: preemption, _not_send: PhantomData }
     }
 
+    /// The value, if no writer has the lock or waits for it.
+    ///
+    /// # Safety
+    /// As long as the reference lives, the caller keeps writers that come later from touching the value.
+    #[inline(always)]
+    pub(crate) unsafe fn peek_unless_written(&self) -> Option<&T> {
+        // SeqCst: a later writer sees what the caller stored before. Acquire: pairs with the Release of the last writer.
+        let free = self.word.load(Ordering::SeqCst) & (WRITER | WRITER_WAITS) == 0;
+        // SAFETY: no writer is there, and the caller keeps others away.
+        free.then(|| unsafe { &*self.value.get() })
+    }
+
     /// The value, without locking: `&mut` proves that nobody else has the lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()

@@ -67,8 +67,8 @@ pub fn initialize() {
 pub use attributes::{AttributeChange, DeviceNumber, FileKind, FileStatus, TimeChange, Timestamp};
 pub use credentials::{Capabilities, Credentials};
 pub use file::{
-    DescriptorFlags, DescriptorTable, FileFeatures, FileMappingKind, FileOperations, FileOwner, OpenFile,
-    ReservedDescriptor, SeekFrom,
+    DescriptorFlags, DescriptorTable, Descriptors, FileFeatures, FileMappingKind, FileOperations, FileOwner,
+    FileRef, OpenFile, ReservedDescriptor, SeekFrom,
 };
 pub use flags::{Access, LookupFlags, MountFlags, OpenFlags};
 pub use inode::Inode;

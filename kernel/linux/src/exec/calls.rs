@@ -345,8 +345,7 @@ fn install(task: &mut Task, new: Prepared) {
 /// What a program may share with other processes but not over execve: descriptors and dispositions.
 fn unshare(task: &mut Task) {
     let process = task.process().clone();
-    // Two references are the task's own: more mean that another process uses the table.
-    if Arc::strong_count(&task.files) > 2
+    if task.files.is_shared()
         && let Ok(files) = task.files.duplicate()
     {
         task.replace_files(files);

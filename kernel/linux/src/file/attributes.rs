@@ -34,7 +34,7 @@ fn change_at(
 
 #[inline(never)]
 fn change_file(task: &Task, descriptor: i32, change: &AttributeChange, path_handles: bool) -> SysResult {
-    let file = if path_handles { task.file(descriptor)? } else { task.usable_file(descriptor)? };
+    let file = if path_handles { task.lent_file(descriptor)? } else { task.lent_usable_file(descriptor)? };
     match file.path() {
         Some(place) => {
             let places = task.file_system.places();
@@ -229,7 +229,7 @@ pub fn ftruncate(task: &mut Task, descriptor: i32, size: i64) -> SysResult {
     if size < 0 {
         return Err(Errno::EINVAL);
     }
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     check_file_size(task, size)?;
     file.truncate(size)?;
     Ok(0)
@@ -237,7 +237,7 @@ pub fn ftruncate(task: &mut Task, descriptor: i32, size: i64) -> SysResult {
 
 /// Allocates or frees a range of a file.
 pub fn fallocate(task: &mut Task, descriptor: i32, mode: u32, offset: i64, length: i64) -> SysResult {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     let mode = AllocateMode::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
     if offset < 0 || length <= 0 {
         return Err(Errno::EINVAL);

@@ -72,8 +72,7 @@ impl Task {
     /// # Errors
     /// EBADF; ENOTDIR for files without a place in the tree.
     pub fn start_of(&self, descriptor: i32) -> Result<Path, Errno> {
-        let file = self.file(descriptor)?;
-        Ok(file.path_or_detached()?)
+        Ok(self.lent_file(descriptor)?.path_or_detached()?)
     }
 
     /// The open file of a descriptor, O_PATH handles included.
@@ -92,6 +91,24 @@ impl Task {
     #[inline]
     pub fn usable_file(&self, descriptor: i32) -> Result<alloc::sync::Arc<vfs::OpenFile>, Errno> {
         Ok(self.files.get_usable(descriptor_number(descriptor)?)?)
+    }
+
+    /// As [`file`](Self::file), borrowed for this call: without an atomic operation where no other task has the table.
+    ///
+    /// # Errors
+    /// EBADF.
+    #[inline]
+    pub fn lent_file(&self, descriptor: i32) -> Result<vfs::FileRef<'_>, Errno> {
+        Ok(self.files.look_up(descriptor_number(descriptor)?)?)
+    }
+
+    /// As [`usable_file`](Self::usable_file), borrowed for this call.
+    ///
+    /// # Errors
+    /// EBADF.
+    #[inline]
+    pub fn lent_usable_file(&self, descriptor: i32) -> Result<vfs::FileRef<'_>, Errno> {
+        Ok(self.files.look_up_usable(descriptor_number(descriptor)?)?)
     }
 
     /// The limit on descriptors.

@@ -61,7 +61,7 @@ impl DirectorySink for UserEntries {
 
 #[inline(never)]
 fn list(task: &Task, descriptor: i32, buffer: u64, size: u32, layout: Layout) -> SysResult {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     let mut entries = UserEntries { layout, next: buffer, left: size as usize, written: 0, fault: false };
     let outcome = file.read_directory(&mut entries)?;
     if entries.written == 0 {
@@ -118,7 +118,7 @@ pub fn chdir(task: &mut Task, path: u64) -> SysResult {
 
 /// Changes the working directory to an open one.
 pub fn fchdir(task: &mut Task, descriptor: i32) -> SysResult {
-    let file = task.file(descriptor)?;
+    let file = task.lent_file(descriptor)?;
     let Some(path) = file.path().filter(|_| file.inode().kind == FileKind::Directory) else {
         return Err(Errno::ENOTDIR);
     };

@@ -44,7 +44,7 @@ pub fn epoll_ctl(task: &mut Task, set: i32, operation: i32, descriptor: i32, eve
             EpollEvents::from_bits_retain(u32::from_ne_bytes(events.try_into().map_err(|_| Errno::EINVAL)?));
         data = u64::from_ne_bytes(rest.try_into().map_err(|_| Errno::EINVAL)?);
     }
-    let (set, file) = (task.usable_file(set)?, task.usable_file(descriptor)?);
+    let (set, file) = (task.lent_usable_file(set)?, task.usable_file(descriptor)?);
     let epoll = set.object::<Epoll>().ok_or(Errno::EINVAL)?;
     let event = EpollEvent { events: flags, data };
     let number = descriptor_number(descriptor)?;
@@ -63,7 +63,7 @@ fn wait(task: &Task, set: i32, events: u64, maximum: i32, deadline_ns: Option<u6
         .ok()
         .filter(|&maximum| maximum > 0 && maximum <= EVENTS_MAX as usize)
         .ok_or(Errno::EINVAL)?;
-    let set = task.usable_file(set)?;
+    let set = task.lent_usable_file(set)?;
     let epoll = set.object::<Epoll>().ok_or(Errno::EINVAL)?;
     let mut next = events;
     epoll

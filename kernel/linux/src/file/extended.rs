@@ -32,7 +32,7 @@ impl Target {
     }
 
     fn open(task: &Task, descriptor: i32) -> Result<Target, Errno> {
-        let file = task.usable_file(descriptor)?;
+        let file = task.lent_usable_file(descriptor)?;
         Ok(Target { inode: file.inode().clone(), place: file.path().cloned() })
     }
 

@@ -42,14 +42,14 @@ const F_UNLCK: i16 = 2;
 /// Operates on a descriptor.
 #[inline(never)]
 pub fn fcntl(task: &mut Task, descriptor: i32, command: u32, argument: u64) -> SysResult {
-    let file = task.file(descriptor)?;
+    let file = task.lent_file(descriptor)?;
     if file.flags().contains(OpenFlags::PATH)
         && !matches!(command, F_DUPFD | F_DUPFD_CLOEXEC | F_GETFD | F_SETFD | F_GETFL)
     {
         return Err(Errno::EBADF);
     }
     match command {
-        F_DUPFD | F_DUPFD_CLOEXEC => duplicate(task, file, command, argument),
+        F_DUPFD | F_DUPFD_CLOEXEC => duplicate(task, file.counted(), command, argument),
         F_GETFD => Ok(task.files.flags(descriptor_number(descriptor)?)?.bits() as usize),
         F_SETFD => {
             let flags = descriptor_flags(argument & FD_CLOEXEC != 0);
@@ -246,7 +246,7 @@ pub fn flock(task: &mut Task, descriptor: i32, operation: u32) -> SysResult {
         LOCK_UN => None,
         _ => return Err(Errno::EINVAL),
     };
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     file.inode().locks()?.set_flock(file.id(), kind, operation & LOCK_NB == 0)?;
     Ok(0)
 }

@@ -32,7 +32,7 @@ pub fn inotify_add_watch(task: &mut Task, descriptor: i32, path: u64, mask: u32)
     if mask.is_empty() {
         return Err(Errno::EINVAL);
     }
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     let instance = Inotify::of(&file)?;
     let path = UserPath::read(path)?;
     let mut lookup = LookupFlags::empty();
@@ -46,7 +46,7 @@ pub fn inotify_add_watch(task: &mut Task, descriptor: i32, path: u64, mask: u32)
 
 /// Ends a watch.
 pub fn inotify_rm_watch(task: &mut Task, descriptor: i32, watch: i32) -> SysResult {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     Inotify::of(&file)?.remove(watch)?;
     Ok(0)
 }

@@ -20,7 +20,7 @@ const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 /// Device-specific requests.
 #[inline(never)]
 pub fn ioctl(task: &mut Task, descriptor: i32, command: u32, argument: u64) -> SysResult {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     let number = descriptor_number(descriptor)?;
     match command {
         FIOCLEX | FIONCLEX => {

@@ -86,7 +86,7 @@ impl Task {
     /// EBADF when it is not open.
     #[inline]
     pub(super) fn look(&self, descriptor: i32, events: PollEvents) -> Result<PollEvents, Errno> {
-        let file = self.files.get_usable(descriptor_number(descriptor)?)?;
+        let file = self.lent_usable_file(descriptor)?;
         Ok(file.poll(None) & (events | PollEvents::ALWAYS))
     }
 

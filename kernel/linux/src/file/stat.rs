@@ -59,7 +59,7 @@ fn put_status(out: u64, status: &FileStatus) -> SysResult {
 /// The status of a path or, with an empty path where that is allowed, of a descriptor.
 fn status_at(task: &Task, directory: i32, path: &UserPath, flags: u32) -> Result<FileStatus, Errno> {
     if path.as_bytes().is_empty() && flags & AT_EMPTY_PATH != 0 && directory != AT_FDCWD {
-        return Ok(task.file(directory)?.status());
+        return Ok(task.lent_file(directory)?.status());
     }
     let lookup = lookup_flags(flags);
     task.with_places(directory, path, |context, start, path| Ok(context.status(start, path, lookup)?))
@@ -87,7 +87,7 @@ pub fn lstat(task: &mut Task, path: u64, out: u64) -> SysResult {
 
 /// The status of an open file.
 pub fn fstat(task: &mut Task, descriptor: i32, out: u64) -> SysResult {
-    put_status(out, &task.file(descriptor)?.status())
+    put_status(out, &task.lent_file(descriptor)?.status())
 }
 
 /// The status of a file relative to a directory.

@@ -87,6 +87,6 @@ pub fn statfs(task: &mut Task, path: u64, out: u64) -> SysResult {
 /// The file system that an open file lies in.
 #[inline(never)]
 pub fn fstatfs(task: &mut Task, descriptor: i32, out: u64) -> SysResult {
-    let file = task.file(descriptor)?;
+    let file = task.lent_file(descriptor)?;
     put(out, &file.path_or_detached()?.mount)
 }

@@ -18,19 +18,19 @@ pub fn sync(task: &mut Task) -> SysResult {
 
 /// Writes a file back.
 pub fn fsync(task: &mut Task, descriptor: i32) -> SysResult {
-    task.usable_file(descriptor)?.sync(false)?;
+    task.lent_usable_file(descriptor)?.sync(false)?;
     Ok(0)
 }
 
 /// Writes a file's data back.
 pub fn fdatasync(task: &mut Task, descriptor: i32) -> SysResult {
-    task.usable_file(descriptor)?.sync(true)?;
+    task.lent_usable_file(descriptor)?.sync(true)?;
     Ok(0)
 }
 
 /// Writes the file system of an open file back.
 pub fn syncfs(task: &mut Task, descriptor: i32) -> SysResult {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     if let Some(path) = file.path() {
         path.mount.superblock().operations().sync()?;
     }
@@ -40,7 +40,7 @@ pub fn syncfs(task: &mut Task, descriptor: i32) -> SysResult {
 /// Writes a part of a file back.
 pub fn sync_file_range(task: &mut Task, descriptor: i32, offset: i64, length: i64, flags: u32) -> SysResult {
     const KNOWN: u32 = 7;
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     if flags & !KNOWN != 0 || offset < 0 || length < 0 || offset.checked_add(length).is_none() {
         return Err(Errno::EINVAL);
     }
@@ -55,7 +55,7 @@ pub fn sync_file_range(task: &mut Task, descriptor: i32, offset: i64, length: i6
 }
 
 fn check_advice(task: &Task, descriptor: i32) -> Result<(), Errno> {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     if file.inode().kind == FileKind::Fifo { Err(Errno::ESPIPE) } else { Ok(()) }
 }
 
@@ -68,7 +68,7 @@ pub fn fadvise64(task: &mut Task, descriptor: i32, _offset: i64, length: i64, ad
 
 /// Reads a part of a file ahead: files here lie in memory.
 pub fn readahead(task: &mut Task, descriptor: i32, _offset: i64, _count: usize) -> SysResult {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     file.check_readable()?;
     if file.inode().kind == FileKind::Regular { Ok(0) } else { Err(Errno::EINVAL) }
 }

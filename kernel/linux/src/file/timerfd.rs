@@ -40,7 +40,7 @@ pub fn timerfd_settime(task: &mut Task, descriptor: i32, flags: u32, new: u64, o
         value_ns: wanted.value.to_ns().ok_or(Errno::EINVAL)?,
         interval_ns: wanted.interval.to_ns().ok_or(Errno::EINVAL)?,
     };
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     let before = TimerFile::of(&file)?.set(setting, flags & ABSOLUTE != 0, flags & CANCEL_ON_SET != 0);
     UserPointer::<IntervalTimerSpec>::new(old).write_if_given(&to_spec(before))?;
     Ok(0)
@@ -48,7 +48,7 @@ pub fn timerfd_settime(task: &mut Task, descriptor: i32, flags: u32, new: u64, o
 
 /// Reads a timer.
 pub fn timerfd_gettime(task: &mut Task, descriptor: i32, out: u64) -> SysResult {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     let setting = TimerFile::of(&file)?.get();
     UserPointer::<IntervalTimerSpec>::new(out).write(&to_spec(setting))?;
     Ok(0)

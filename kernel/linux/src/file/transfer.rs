@@ -1,6 +1,5 @@
 //! Reading, writing and seeking.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use machine::address::UserAddr;
@@ -80,7 +79,7 @@ fn limit_size(task: &Task, file: &OpenFile, position: u64, length: usize) -> Res
 
 /// Reads from a descriptor.
 pub fn read(task: &mut Task, descriptor: i32, buffer: u64, length: usize) -> SysResult {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     let (address, length) = user_range(buffer, length)?;
     let result = file.read(&mut Sink::user(address, length)).map_err(Errno::from);
     task.thread.transfers.count_read(&result);
@@ -89,7 +88,7 @@ pub fn read(task: &mut Task, descriptor: i32, buffer: u64, length: usize) -> Sys
 
 /// Writes to a descriptor.
 pub fn write(task: &mut Task, descriptor: i32, buffer: u64, length: usize) -> SysResult {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     let (address, length) = user_range(buffer, length)?;
     let length = limit_size(task, &file, file.position(), length)?;
     let result = written(task, &file, file.write(&mut Source::user(address, length)));
@@ -99,7 +98,7 @@ pub fn write(task: &mut Task, descriptor: i32, buffer: u64, length: usize) -> Sy
 
 /// Reads from a position.
 pub fn pread64(task: &mut Task, descriptor: i32, buffer: u64, length: usize, position: i64) -> SysResult {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     let (address, length) = user_range(buffer, length)?;
     let result = file.read_at(position, &mut Sink::user(address, length)).map_err(Errno::from);
     task.thread.transfers.count_read(&result);
@@ -108,7 +107,7 @@ pub fn pread64(task: &mut Task, descriptor: i32, buffer: u64, length: usize, pos
 
 /// Writes to a position.
 pub fn pwrite64(task: &mut Task, descriptor: i32, buffer: u64, length: usize, position: i64) -> SysResult {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     let (address, length) = user_range(buffer, length)?;
     let length = limit_size(task, &file, position.max(0) as u64, length)?;
     let result = broken_pipe(task, file.write_at(position, &mut Source::user(address, length)));
@@ -147,7 +146,7 @@ pub fn readv(task: &mut Task, descriptor: i32, list: u64, count: usize) -> SysRe
 }
 
 fn read_ranges(task: &Task, descriptor: i32, list: u64, count: usize) -> SysResult {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     let ranges = read_vectors(list, count)?;
     file.check_readable()?;
     if ranges.iter().all(|range| range.length == 0) {
@@ -166,12 +165,17 @@ pub fn writev(task: &mut Task, descriptor: i32, list: u64, count: usize) -> SysR
 }
 
 fn write_vectors(task: &Task, descriptor: i32, list: u64, count: usize, position: Option<i64>) -> SysResult {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     let ranges = read_vectors(list, count)?;
     write_ranges(task, &file, &ranges, position)
 }
 
-fn write_ranges(task: &Task, file: &Arc<OpenFile>, ranges: &[UserRange], position: Option<i64>) -> SysResult {
+fn write_ranges(
+    task: &Task,
+    file: &alloc::sync::Arc<OpenFile>,
+    ranges: &[UserRange],
+    position: Option<i64>,
+) -> SysResult {
     let wanted = ranges.iter().map(|range| range.length).sum();
     let at = position.map_or(file.position(), |position| position.max(0) as u64);
     let allowed = limit_size(task, file, at, wanted)?;
@@ -184,7 +188,7 @@ fn write_ranges(task: &Task, file: &Arc<OpenFile>, ranges: &[UserRange], positio
 
 fn write_ranges_at(
     task: &Task,
-    file: &Arc<OpenFile>,
+    file: &alloc::sync::Arc<OpenFile>,
     ranges: &[UserRange],
     position: Option<i64>,
 ) -> SysResult {
@@ -211,7 +215,7 @@ fn shorten(ranges: &[UserRange], length: usize) -> Result<Vec<UserRange>, Errno>
 /// Reads into several ranges from a position.
 #[inline(never)]
 pub fn preadv(task: &mut Task, descriptor: i32, list: u64, count: usize, position: i64) -> SysResult {
-    let file = task.usable_file(descriptor)?;
+    let file = task.lent_usable_file(descriptor)?;
     let ranges = read_vectors(list, count)?;
     let result = file.read_at(position, &mut Sink::user_list(&ranges)).map_err(Errno::from);
     task.thread.transfers.count_read_of_vectors(&result);
@@ -264,7 +268,7 @@ pub fn pwritev2(
         pwritev(task, descriptor, list, count, position)?
     };
     if flags & (RWF_DSYNC | RWF_SYNC) != 0 {
-        task.usable_file(descriptor)?.sync(flags & RWF_SYNC == 0)?;
+        task.lent_usable_file(descriptor)?.sync(flags & RWF_SYNC == 0)?;
     }
     Ok(written)
 }
@@ -280,7 +284,7 @@ fn check_flags(flags: u32) -> Result<(), Errno> {
 
 /// Moves a file's position.
 pub fn lseek(task: &mut Task, descriptor: i32, offset: i64, whence: u32) -> SysResult {
-    let file = task.file(descriptor)?;
+    let file = task.lent_file(descriptor)?;
     let target = match whence {
         0 => SeekFrom::Start(offset),
         1 => SeekFrom::Current(offset),

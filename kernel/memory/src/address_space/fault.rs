@@ -126,7 +126,7 @@ impl AddressSpace {
 
     /// One attempt; see the theory of this file.
     fn attempt(&self, address: u64, access: Access) -> Step {
-        let regions = self.regions.read();
+        let regions = self.regions.read_locally();
         let Some(region) = regions.find(address) else { return outside(&regions, address) };
         let flags = region.flags;
         let allowed = match access {

@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use machine::address::{PhysAddr, USER_END, UserAddr};
 use machine::fault::{self, FaultError};
-use sync::RwSpinLock;
+use sync::LocalReadLock;
 
 /// One past the highest user address.
 pub const USER_TOP: u64 = USER_END as u64;
@@ -94,7 +94,8 @@ impl LimitCells {
 
 /// The memory of a program. See the theory of [the module](super).
 pub struct AddressSpace {
-    pub(super) regions: RwSpinLock<RegionTree>,
+    /// Read by each fault, without a line that other processors write.
+    pub(super) regions: LocalReadLock<RegionTree>,
     pub(super) tables: Arc<Tables>,
     pub(super) resident: Resident,
     /// A fork is sharing pages. Set with `regions` held for writing, under `change`.
@@ -164,7 +165,7 @@ impl AddressSpace {
         let registration = Registration::reserve()?;
         let tables = fallible::try_arc(Tables::new()?)?;
         let space = fallible::try_arc(AddressSpace {
-            regions: RwSpinLock::new(regions),
+            regions: LocalReadLock::new(regions),
             tables,
             resident: Resident::default(),
             copying: AtomicBool::new(false),

@@ -10,7 +10,7 @@
 //! The open block and the counts are touched by their own CPU only, with interrupts off; other CPUs read the counts.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::alloc::Layout;
 use core::cell::UnsafeCell;
 use core::ptr;
@@ -59,6 +59,19 @@ impl<T: Send + Sync + 'static> Deferred for Arc<T> {
     unsafe fn drop_raw(raw: *mut ()) -> usize {
         // SAFETY: the caller's promise.
         drop(unsafe { Arc::from_raw(raw.cast::<T>()) });
+        size_of::<T>()
+    }
+}
+
+/// Keeps the memory of an object that may be gone.
+impl<T: Send + Sync + 'static> Deferred for Weak<T> {
+    fn into_raw(self) -> *mut () {
+        Weak::into_raw(self).cast_mut().cast()
+    }
+
+    unsafe fn drop_raw(raw: *mut ()) -> usize {
+        // SAFETY: the caller's promise.
+        drop(unsafe { Weak::from_raw(raw.cast::<T>()) });
         size_of::<T>()
     }
 }

@@ -34,6 +34,18 @@ impl<T: Send + Sync + 'static, F: Flavour> Pointer<T, F> {
         unsafe { node.as_ref() }.map(|node| &node.value)
     }
 
+    /// As [`read`](Self::read), for who keeps the value from being replaced in another way than by a guard.
+    ///
+    /// # Safety
+    /// As long as the reference lives, nobody replaces the value.
+    #[inline(always)]
+    pub(crate) unsafe fn read_unguarded(&self) -> Option<&T> {
+        // Acquire: pairs with the AcqRel in `replace`.
+        let node = self.node.load(Ordering::Acquire);
+        // SAFETY: a node that is not replaced stays.
+        unsafe { node.as_ref() }.map(|node| &node.value)
+    }
+
     /// Points to something else; the old value is dropped after a grace period.
     pub fn replace(&self, new: Option<RcuBox<T>>) {
         let new = new.map_or(ptr::null_mut(), RcuBox::into_raw);

@@ -1,8 +1,16 @@
 //! Descriptor tables: small numbers for open files.
 //!
 //! # Structure
-//! A vector of slots, and two bitmaps: descriptors in use (or reserved), and those that close on exec. All under one
-//! spin lock, held for a few instructions. The lowest free descriptor is found from a hint in the bitmap, 64 at a time.
+//! A table of files that is read without a lock ([`sync::arc_table`]), and beside it, under its writers' lock, two bitmaps: descriptors in
+//! use (or reserved), and those that close on exec. The lock is held for a few instructions. The lowest free descriptor is found from
+//! a hint in the bitmap, 64 at a time.
+//!
+//! # Who may do what
+//! A task has [`Descriptors`]: the table and the right to take files out of it. While no other task has that right too (the table
+//! isn't shared, `CLONE_FILES`), a look-up borrows the file with neither an atomic operation nor a reference; the borrow cannot outlive
+//! that of the task's table, and a file that the same call closes in spite of it stays until it is given back. Tasks that share
+//! a table look up under RCU and take references. Everybody else (`/proc/PID/fd`, `pidfd_getfd`) has but the [`DescriptorTable`]: looking
+//! into it takes the writers' lock, and takes references.
 //!
 //! # Growth
 //! Who finds the table too small lets go of the lock, makes a larger one, and moves the files over under the lock; what was there
@@ -14,15 +22,16 @@
 //! an unused reservation is given back when dropped.
 //!
 //! # Cost
-//! Looking a descriptor up: one lock acquisition and one reference count increment (and the decrement at the end of the
-//! call); no allocation. Closing drops the file outside of the lock.
+//! Looking a descriptor up: neither lock nor atomic operation in a table of one task; in a shared one no lock, one
+//! compare-and-exchange, and the decrement at the end of the call. No allocation. Closing drops the file outside of the lock; in a shared
+//! table its memory waits for a grace period.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::ops::Deref;
 
 use bitflags::bitflags;
-use sync::SpinLock;
+use sync::arc_table::{ArcTable, Owner, OwnerDied, Reference, Room, Taken as TakenOut, Writer};
 
 use super::open_file::OpenFile;
 use crate::{Error, Result, allocation};
@@ -47,7 +56,6 @@ bitflags! {
 
 #[derive(Default)]
 struct Slots {
-    files: Vec<Option<Arc<OpenFile>>>,
     /// Descriptors in use or reserved; as many bits as there are slots, rounded up.
     used: Vec<u64>,
     close_on_exec: Vec<u64>,
@@ -62,13 +70,23 @@ enum Taken {
     NoRoom(u32),
 }
 
-/// A descriptor table.
+/// A descriptor table, as those see it who may not take anything out of it.
 pub struct DescriptorTable {
-    id: u64,
-    slots: SpinLock<Slots>,
+    files: ArcTable<OpenFile, Slots>,
 }
 
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+/// A task's descriptors: a table, and the right to take files out of it.
+pub struct Descriptors {
+    table: Arc<DescriptorTable>,
+    /// Always there until the end.
+    owner: Option<Owner>,
+}
+
+/// A file that was looked up: borrowed, or a reference of its own.
+pub type FileRef<'a> = Reference<'a, OpenFile>;
+
+/// The lock of a table, held.
+type Locked<'a> = Writer<'a, OpenFile, Slots>;
 
 const fn word(descriptor: u32) -> usize {
     (descriptor / 64) as usize
@@ -95,23 +113,18 @@ impl Slots {
     }
 
     fn has_room_for(&self, descriptor: u32) -> bool {
-        (descriptor as usize) < self.files.len()
+        word(descriptor) < self.used.len()
     }
 
-    /// A table without files, large enough for a descriptor.
-    fn with_room_for(descriptor: u32) -> Result<Self> {
-        let length = table_length(descriptor as usize + 1);
-        let mut files = Vec::new();
-        allocation::reserve(&mut files, length)?;
-        files.resize_with(length, || None);
+    /// Bitmaps without anything in use, for so many descriptors.
+    fn with_length(length: usize) -> Result<Self> {
         let used = allocation::filled(0, length / 64)?;
         let close_on_exec = allocation::filled(0, length / 64)?;
-        Ok(Self { files, used, close_on_exec, lowest_free: 0 })
+        Ok(Self { used, close_on_exec, lowest_free: 0 })
     }
 
-    /// Moves everything into a larger table. What is left in the smaller one is nothing but its memory.
+    /// Moves everything into larger bitmaps. What is left in the smaller ones is nothing but their memory.
     fn move_into(&mut self, larger: &mut Self) {
-        larger.files[..self.files.len()].swap_with_slice(&mut self.files);
         larger.used[..self.used.len()].copy_from_slice(&self.used);
         larger.close_on_exec[..self.close_on_exec.len()].copy_from_slice(&self.close_on_exec);
         larger.lowest_free = self.lowest_free;
@@ -165,98 +178,30 @@ impl Slots {
         self.close_on_exec[word(descriptor)] &= !bit(descriptor);
         self.lowest_free = self.lowest_free.min(descriptor);
     }
+}
 
-    fn remove(&mut self, descriptor: u32) -> Option<Arc<OpenFile>> {
-        let file = self.files.get_mut(descriptor as usize)?.take()?;
-        self.clear(descriptor);
-        Some(file)
-    }
+/// Room for so many files.
+fn room(length: usize) -> Result<Room<OpenFile>> {
+    memory::fallible::fail_point()?;
+    Room::try_new(length).ok_or(Error::OutOfMemory)
 }
 
 impl DescriptorTable {
-    /// An empty table.
-    pub fn new() -> Result<Arc<Self>> {
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        allocation::arc(Self { id, slots: SpinLock::new(Slots::default()) })
-    }
-
     /// A number of its own: the owner of record locks.
     pub fn id(&self) -> u64 {
-        self.id
+        self.files.id()
     }
 
-    /// A copy for a new process: the same files under the same numbers, in a table no larger than they need. Reserved descriptors are
-    /// free in it.
-    pub fn duplicate(&self) -> Result<Arc<Self>> {
-        self.duplicate_range(u32::MAX)
-    }
-
-    /// A copy of the descriptors below `end` (`close_range` with `CLOSE_RANGE_UNSHARE`).
-    pub fn duplicate_range(&self, end: u32) -> Result<Arc<Self>> {
-        let table = Self::new()?;
-        let mut copy = Slots::default();
-        loop {
-            let slots = self.slots.lock();
-            let wanted = slots.end().min(end as usize);
-            if copy.files.capacity() < wanted || copy.used.capacity() < slots.used.len() {
-                let words = slots.used.len();
-                drop(slots);
-                allocation::reserve(&mut copy.files, table_length(wanted))?;
-                allocation::reserve(&mut copy.used, words)?;
-                allocation::reserve(&mut copy.close_on_exec, words)?;
-                continue;
-            }
-            for file in &slots.files[..wanted] {
-                let descriptor = copy.files.len() as u32;
-                if descriptor.is_multiple_of(64) {
-                    copy.used.push(0);
-                    copy.close_on_exec.push(0);
-                }
-                copy.files.push(file.clone());
-                if file.is_some() {
-                    let close = slots.close_on_exec[word(descriptor)] & bit(descriptor) != 0;
-                    copy.mark(descriptor, close);
-                }
-            }
-            break;
-        }
-        // Slots and bitmap words always cover the same descriptors.
-        let length = if copy.files.is_empty() { 0 } else { table_length(copy.files.len()) };
-        allocation::reserve_total(&mut copy.used, length / 64)?;
-        allocation::reserve_total(&mut copy.close_on_exec, length / 64)?;
-        copy.used.resize(length / 64, 0);
-        copy.close_on_exec.resize(length / 64, 0);
-        allocation::reserve_total(&mut copy.files, length)?;
-        copy.files.resize_with(length, || None);
-        *table.slots.lock() = copy;
-        Ok(table)
-    }
-
-    /// The file of a descriptor. Fails with `EBADF`.
-    #[inline]
+    /// The file of a descriptor of another task. Fails with `EBADF`.
     pub fn get(&self, descriptor: Descriptor) -> Result<Arc<OpenFile>> {
-        match self.slots.lock().files.get(descriptor as usize) {
-            Some(Some(file)) => Ok(file.clone()),
-            _ => Err(Error::BadDescriptor),
-        }
-    }
-
-    /// As [`get`](Self::get), but `O_PATH` handles count as bad: for everything that needs a file's contents.
-    #[inline]
-    pub fn get_usable(&self, descriptor: Descriptor) -> Result<Arc<OpenFile>> {
-        let file = self.get(descriptor)?;
-        if file.flags().contains(crate::flags::OpenFlags::PATH) {
-            Err(Error::BadDescriptor)
-        } else {
-            Ok(file)
-        }
+        self.files.get_foreign(descriptor as usize).ok_or(Error::BadDescriptor)
     }
 
     /// Reserves the lowest free descriptor. `limit` is `RLIMIT_NOFILE`.
     pub fn reserve(self: &Arc<Self>, limit: u64) -> Result<ReservedDescriptor> {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         loop {
-            let taken = self.slots.lock().take(0, limit)?;
+            let taken = self.files.write().take(0, limit)?;
             match taken {
                 Taken::Descriptor(descriptor) => {
                     return Ok(ReservedDescriptor { table: self.clone(), descriptor, used: false });
@@ -270,10 +215,12 @@ impl DescriptorTable {
     #[cold]
     #[inline(never)]
     fn make_room(&self, descriptor: u32) -> Result<()> {
-        let mut larger = Slots::with_room_for(descriptor)?;
-        let mut slots = self.slots.lock();
+        let length = table_length(descriptor as usize + 1);
+        let (mut larger, room) = (Slots::with_length(length)?, room(length)?);
+        let mut slots = self.files.write();
         if !slots.has_room_for(descriptor) {
             slots.move_into(&mut larger);
+            slots.grow(room);
         }
         drop(slots);
         Ok(())
@@ -292,19 +239,202 @@ impl DescriptorTable {
             return Err(Error::Invalid);
         }
         loop {
-            let mut slots = self.slots.lock();
+            let mut slots = self.files.write();
             let taken = slots.take(minimum, limit)?;
             match taken {
                 Taken::Descriptor(descriptor) => {
                     slots.set_close_on_exec(descriptor, flags.contains(DescriptorFlags::CLOSE_ON_EXEC));
-                    slots.files[descriptor as usize] = Some(file);
-                    return Ok(descriptor);
+                    return put(&mut slots, descriptor, file).map(|()| descriptor);
                 }
                 Taken::NoRoom(descriptor) => {
                     drop(slots);
                     self.make_room(descriptor)?;
                 }
             }
+        }
+    }
+
+    /// Marks all descriptors from `first` to `last` (`CLOSE_RANGE_CLOEXEC`).
+    pub fn mark_range(&self, first: Descriptor, last: Descriptor) {
+        let mut slots = self.files.write();
+        let end = (slots.length() as u32).min(last.saturating_add(1));
+        for descriptor in first..end {
+            if slots.is_filled(descriptor as usize) {
+                slots.set_close_on_exec(descriptor, true);
+            }
+        }
+    }
+
+    /// The flags of a descriptor.
+    pub fn flags(&self, descriptor: Descriptor) -> Result<DescriptorFlags> {
+        let slots = self.files.write();
+        if !slots.is_filled(descriptor as usize) {
+            return Err(Error::BadDescriptor);
+        }
+        let close = slots.close_on_exec[word(descriptor)] & bit(descriptor) != 0;
+        Ok(if close { DescriptorFlags::CLOSE_ON_EXEC } else { DescriptorFlags::empty() })
+    }
+
+    /// Changes the flags of a descriptor.
+    pub fn set_flags(&self, descriptor: Descriptor, flags: DescriptorFlags) -> Result<()> {
+        let mut slots = self.files.write();
+        if !slots.is_filled(descriptor as usize) {
+            return Err(Error::BadDescriptor);
+        }
+        slots.set_close_on_exec(descriptor, flags.contains(DescriptorFlags::CLOSE_ON_EXEC));
+        Ok(())
+    }
+
+    /// The lowest open descriptor from `from` on.
+    pub fn next_open(&self, from: Descriptor) -> Option<Descriptor> {
+        let slots = self.files.write();
+        let mut mask = !(bit(from) - 1);
+        for index in word(from)..slots.used.len() {
+            let mut bits = slots.used[index] & core::mem::replace(&mut mask, u64::MAX);
+            while bits != 0 {
+                let descriptor = index as u32 * 64 + bits.trailing_zeros();
+                // One that is only reserved has no file.
+                if slots.is_filled(descriptor as usize) {
+                    return Some(descriptor);
+                }
+                bits &= bits - 1;
+            }
+        }
+        None
+    }
+
+    /// The number of open descriptors.
+    pub fn open_count(&self) -> usize {
+        self.files.write().used.iter().map(|bits| bits.count_ones() as usize).sum()
+    }
+
+    /// The number of slots (`FDSize` in `/proc/PID/status`). It grows with the highest descriptor that was ever open, and a copy for a
+    /// new process begins with no more than that needs.
+    pub fn size(&self) -> usize {
+        self.files.write().length().max(SLOTS_MIN)
+    }
+}
+
+/// Puts a file where a descriptor was taken for it.
+fn put(slots: &mut Locked<'_>, descriptor: Descriptor, file: Arc<OpenFile>) -> Result<()> {
+    let filled = slots.fill(descriptor as usize, file);
+    debug_assert!(filled.is_ok(), "a descriptor that was taken is in use");
+    filled.map_err(|_| Error::Busy)
+}
+
+impl Deref for Descriptors {
+    type Target = Arc<DescriptorTable>;
+    fn deref(&self) -> &Arc<DescriptorTable> {
+        &self.table
+    }
+}
+
+impl Descriptors {
+    /// Descriptors in an empty table.
+    pub fn new() -> Result<Self> {
+        Self::with(Slots::default(), None)
+    }
+
+    fn with(slots: Slots, room: Option<Room<OpenFile>>) -> Result<Self> {
+        let table = allocation::arc(DescriptorTable { files: ArcTable::new(slots) })?;
+        if let Some(room) = room {
+            table.files.write().grow(room);
+        }
+        let owner = table.files.first_owner();
+        Ok(Self { table, owner })
+    }
+
+    #[inline(always)]
+    fn owner(&self) -> &Owner {
+        self.owner.as_ref().expect("descriptors have the right to their table until they are dropped")
+    }
+
+    /// For a task that shares the table (`CLONE_FILES`).
+    pub fn share(&self) -> Self {
+        Self { table: self.table.clone(), owner: Some(self.table.files.share(self.owner())) }
+    }
+
+    /// Whether another task has the table too.
+    pub fn is_shared(&self) -> bool {
+        self.table.files.owners() > 1
+    }
+
+    /// The descriptors that a thread had which died in the kernel, if no other one has them.
+    pub fn inherit(table: Arc<DescriptorTable>, died: &OwnerDied) -> Option<Self> {
+        if table.files.owners() > 1 {
+            return None;
+        }
+        let owner = Some(table.files.inherit(died));
+        Some(Self { table, owner })
+    }
+
+    /// A copy for a new process: the same files under the same numbers, in a table no larger than they need. Reserved descriptors are
+    /// free in it.
+    pub fn duplicate(&self) -> Result<Self> {
+        self.duplicate_range(u32::MAX)
+    }
+
+    /// A copy of the descriptors below `end` (`close_range` with `CLOSE_RANGE_UNSHARE`).
+    pub fn duplicate_range(&self, end: u32) -> Result<Self> {
+        let files = &self.table.files;
+        let needed = |slots: &Locked<'_>| match slots.end().min(end as usize) {
+            0 => 0,
+            wanted => table_length(wanted),
+        };
+        loop {
+            let length = needed(&files.write());
+            if length == 0 {
+                return Self::new();
+            }
+            let (mut copy, mut room) = (Slots::with_length(length)?, room(length)?);
+            let slots = files.write();
+            if needed(&slots) > length {
+                // Another thread was faster.
+                continue;
+            }
+            for descriptor in 0..slots.end().min(end as usize) {
+                if let Some(file) = slots.get(descriptor) {
+                    room.put(descriptor, file);
+                    let descriptor = descriptor as u32;
+                    copy.mark(descriptor, slots.close_on_exec[word(descriptor)] & bit(descriptor) != 0);
+                }
+            }
+            drop(slots);
+            return Self::with(copy, Some(room));
+        }
+    }
+
+    /// The file of a descriptor, for this call. Fails with `EBADF`.
+    #[inline]
+    pub fn look_up(&self, descriptor: Descriptor) -> Result<FileRef<'_>> {
+        self.table.files.look_up(self.owner(), descriptor as usize).ok_or(Error::BadDescriptor)
+    }
+
+    /// As [`look_up`](Self::look_up), but `O_PATH` handles count as bad: for everything that needs a file's contents.
+    #[inline]
+    pub fn look_up_usable(&self, descriptor: Descriptor) -> Result<FileRef<'_>> {
+        let file = self.look_up(descriptor)?;
+        if file.flags().contains(crate::flags::OpenFlags::PATH) {
+            Err(Error::BadDescriptor)
+        } else {
+            Ok(file)
+        }
+    }
+
+    /// A reference to the file of a descriptor, for what outlives the call. Fails with `EBADF`.
+    #[inline]
+    pub fn get(&self, descriptor: Descriptor) -> Result<Arc<OpenFile>> {
+        self.table.files.get(self.owner(), descriptor as usize).ok_or(Error::BadDescriptor)
+    }
+
+    /// As [`get`](Self::get), but `O_PATH` handles count as bad.
+    #[inline]
+    pub fn get_usable(&self, descriptor: Descriptor) -> Result<Arc<OpenFile>> {
+        let file = self.get(descriptor)?;
+        if file.flags().contains(crate::flags::OpenFlags::PATH) {
+            Err(Error::BadDescriptor)
+        } else {
+            Ok(file)
         }
     }
 
@@ -320,31 +450,40 @@ impl DescriptorTable {
         if u64::from(descriptor) >= limit || descriptor >= DESCRIPTORS_MAX {
             return Err(Error::BadDescriptor);
         }
-        let mut slots = self.slots.lock();
+        let mut slots = self.table.files.write();
         while !slots.has_room_for(descriptor) {
             drop(slots);
             self.make_room(descriptor)?;
-            slots = self.slots.lock();
+            slots = self.table.files.write();
         }
-        let old = slots.files[descriptor as usize].take();
-        if old.is_none() && slots.is_used(descriptor) {
+        if !slots.is_filled(descriptor as usize) && slots.is_used(descriptor) {
             return Err(Error::Busy);
         }
-        slots.files[descriptor as usize] = Some(file);
+        // In one step: others see the old file or the new one.
+        let old = slots.replace(self.owner(), descriptor as usize, Some(file));
         slots.mark(descriptor, flags.contains(DescriptorFlags::CLOSE_ON_EXEC));
-        Ok(old)
+        drop(slots);
+        Ok(old.map(TakenOut::finish))
     }
 
     /// Closes a descriptor: record locks of this table on the file end, and the operations are told. The file ends
     /// with its last reference.
     pub fn close(&self, descriptor: Descriptor) -> Result<()> {
-        let file = self.slots.lock().remove(descriptor).ok_or(Error::BadDescriptor)?;
-        file.closed_by(self.id)
+        self.remove(descriptor)?.closed_by(self.id())
     }
 
     /// Takes a file out without closing it as [`close`](Self::close) does.
     pub fn remove(&self, descriptor: Descriptor) -> Result<Arc<OpenFile>> {
-        self.slots.lock().remove(descriptor).ok_or(Error::BadDescriptor)
+        let mut slots = self.table.files.write();
+        let file = self.take_out(&mut slots, descriptor);
+        drop(slots);
+        Ok(file.ok_or(Error::BadDescriptor)?.finish())
+    }
+
+    fn take_out(&self, slots: &mut Locked<'_>, descriptor: Descriptor) -> Option<TakenOut<OpenFile>> {
+        let file = slots.replace(self.owner(), descriptor as usize, None)?;
+        slots.clear(descriptor);
+        Some(file)
     }
 
     /// Closes all descriptors from `first` to `last` (`close_range`).
@@ -357,30 +496,19 @@ impl DescriptorTable {
         }
     }
 
-    /// Marks all descriptors from `first` to `last` (`CLOSE_RANGE_CLOEXEC`).
-    pub fn mark_range(&self, first: Descriptor, last: Descriptor) {
-        let mut slots = self.slots.lock();
-        let end = (slots.files.len() as u32).min(last.saturating_add(1));
-        for descriptor in first..end {
-            if slots.files[descriptor as usize].is_some() {
-                slots.set_close_on_exec(descriptor, true);
-            }
-        }
-    }
-
     /// Closes what is marked to be closed on exec.
     pub fn close_on_exec(&self) {
         let mut next = 0;
         loop {
             let file = {
-                let mut slots = self.slots.lock();
+                let mut slots = self.table.files.write();
                 let found = (word(next)..slots.close_on_exec.len()).find_map(|index| {
                     let bits = slots.close_on_exec[index] & slots.used[index];
                     (bits != 0).then(|| index as u32 * 64 + bits.trailing_zeros())
                 });
                 let Some(descriptor) = found else { return };
                 next = descriptor;
-                let file = slots.remove(descriptor);
+                let file = self.take_out(&mut slots, descriptor);
                 if file.is_none() {
                     // Reserved by a thread that is gone by now.
                     slots.set_close_on_exec(descriptor, false);
@@ -388,7 +516,7 @@ impl DescriptorTable {
                 file
             };
             if let Some(file) = file {
-                let _ = file.closed_by(self.id);
+                let _ = file.finish().closed_by(self.id());
             }
         }
     }
@@ -397,64 +525,16 @@ impl DescriptorTable {
     pub fn close_all(&self) {
         self.close_range(0, u32::MAX - 1);
     }
-
-    /// The flags of a descriptor.
-    pub fn flags(&self, descriptor: Descriptor) -> Result<DescriptorFlags> {
-        let slots = self.slots.lock();
-        match slots.files.get(descriptor as usize) {
-            Some(Some(_)) => {
-                let close = slots.close_on_exec[word(descriptor)] & bit(descriptor) != 0;
-                Ok(if close { DescriptorFlags::CLOSE_ON_EXEC } else { DescriptorFlags::empty() })
-            }
-            _ => Err(Error::BadDescriptor),
-        }
-    }
-
-    /// Changes the flags of a descriptor.
-    pub fn set_flags(&self, descriptor: Descriptor, flags: DescriptorFlags) -> Result<()> {
-        let mut slots = self.slots.lock();
-        match slots.files.get(descriptor as usize) {
-            Some(Some(_)) => {
-                slots.set_close_on_exec(descriptor, flags.contains(DescriptorFlags::CLOSE_ON_EXEC));
-                Ok(())
-            }
-            _ => Err(Error::BadDescriptor),
-        }
-    }
-
-    /// The lowest open descriptor from `from` on.
-    pub fn next_open(&self, from: Descriptor) -> Option<Descriptor> {
-        let slots = self.slots.lock();
-        let mut mask = !(bit(from) - 1);
-        for index in word(from)..slots.used.len() {
-            let mut bits = slots.used[index] & core::mem::replace(&mut mask, u64::MAX);
-            while bits != 0 {
-                let descriptor = index as u32 * 64 + bits.trailing_zeros();
-                // One that is only reserved has no file.
-                if slots.files[descriptor as usize].is_some() {
-                    return Some(descriptor);
-                }
-                bits &= bits - 1;
-            }
-        }
-        None
-    }
-
-    /// The number of open descriptors.
-    pub fn open_count(&self) -> usize {
-        self.slots.lock().used.iter().map(|bits| bits.count_ones() as usize).sum()
-    }
-
-    /// The number of slots (`FDSize` in `/proc/PID/status`). It grows with the highest descriptor that was ever open, and a copy for a
-    /// new process begins with no more than that needs.
-    pub fn size(&self) -> usize {
-        self.slots.lock().files.len().max(SLOTS_MIN)
-    }
 }
 
-impl Drop for DescriptorTable {
+impl Drop for Descriptors {
+    /// The last one closes everything.
     fn drop(&mut self) {
-        self.close_all();
+        let was_last = self.owner.take().is_some_and(|owner| self.table.files.release(owner));
+        if was_last {
+            self.owner = self.table.files.first_owner();
+            self.close_all();
+        }
     }
 }
 
@@ -474,11 +554,11 @@ impl ReservedDescriptor {
     /// Puts the file there.
     pub fn install(mut self, file: Arc<OpenFile>, flags: DescriptorFlags) -> Descriptor {
         self.used = true;
-        let mut slots = self.table.slots.lock();
-        debug_assert!(slots.files[self.descriptor as usize].is_none(), "a reserved descriptor was taken");
+        let mut slots = self.table.files.write();
         slots.set_close_on_exec(self.descriptor, flags.contains(DescriptorFlags::CLOSE_ON_EXEC));
-        slots.files[self.descriptor as usize] = Some(file);
+        let put = put(&mut slots, self.descriptor, file);
         drop(slots);
+        debug_assert!(put.is_ok(), "a reserved descriptor was taken");
         self.descriptor
     }
 }
@@ -486,7 +566,7 @@ impl ReservedDescriptor {
 impl Drop for ReservedDescriptor {
     fn drop(&mut self) {
         if !self.used {
-            self.table.slots.lock().clear(self.descriptor);
+            self.table.files.write().clear(self.descriptor);
         }
     }
 }

@@ -6,7 +6,9 @@ mod operations;
 mod regular;
 mod transfer;
 
-pub use descriptor::{DESCRIPTORS_MAX, Descriptor, DescriptorFlags, DescriptorTable, ReservedDescriptor};
+pub use descriptor::{
+    DESCRIPTORS_MAX, Descriptor, DescriptorFlags, DescriptorTable, Descriptors, FileRef, ReservedDescriptor,
+};
 pub(crate) use open_file::PreparedFile;
 pub use open_file::{FileOwner, OpenFile, SeekFrom};
 pub use operations::{FileFeatures, FileMappingKind, FileOperations, NoOperations};

@@ -44,9 +44,12 @@ impl FileSystemContext {
         Self::new(places, 0o022)
     }
 
-    /// A copy of its own (`fork`, `unshare(CLONE_FS)`).
+    /// A copy of its own (`fork`, `unshare(CLONE_FS)`). So is its pair: each walk takes a reference to that, which processes on
+    /// different CPUs should not meet in.
     pub fn duplicate(&self) -> Result<Arc<Self>> {
-        Self::new(self.places(), self.umask())
+        let Places { root, cwd, namespace } = &*self.places();
+        let (root, cwd, namespace) = (root.clone(), cwd.clone(), namespace.clone());
+        Self::new(allocation::arc(Places { root, cwd, namespace })?, self.umask())
     }
 
     /// Root and working directory now: one lock, one reference.

@@ -3,7 +3,7 @@
 use memory::fallible::{exhaust, inject, stop_injection};
 use vfs::credentials::Credentials;
 use vfs::epoll::{Epoll, EpollEvent, EpollEvents, create_epoll};
-use vfs::file::{DescriptorFlags, DescriptorTable};
+use vfs::file::{DescriptorFlags, Descriptors};
 use vfs::flags::{LookupFlags, MountFlags, OpenFlags};
 use vfs::mount::MountSource;
 use vfs::pipe::{create_pipe, splice};
@@ -114,7 +114,7 @@ fn open_files_survive_every_failure() {
     exhaust("files", || {
         let Ok(world) = World::try_new() else { return };
         let script = || -> Result<()> {
-            let table = DescriptorTable::new()?;
+            let table = Descriptors::new()?;
             let (reader, writer) = create_pipe(OpenFlags::NON_BLOCK, &Credentials::root())?;
             table.install(reader.clone(), DescriptorFlags::empty(), 0, 100)?;
             let reserved = table.reserve(100)?;

@@ -3,7 +3,7 @@
 use vfs::Error;
 use vfs::credentials::Credentials;
 use vfs::epoll::{Epoll, EpollEvent, EpollEvents, create_epoll};
-use vfs::file::{DescriptorFlags, DescriptorTable};
+use vfs::file::{DescriptorFlags, Descriptors};
 use vfs::flags::OpenFlags;
 use vfs::inotify::{EventMask, Inotify, create_inotify};
 use vfs::lock::{FlockKind, LockKind, LockOwner, RecordRequest};
@@ -181,7 +181,7 @@ fn inotify_tells_what_happens_in_a_directory() {
 fn descriptors_are_the_lowest_free_ones() {
     let world = World::new();
     let file = world.open("/", OpenFlags::empty()).unwrap();
-    let table = DescriptorTable::new().unwrap();
+    let table = Descriptors::new().unwrap();
     let add = || table.install(file.clone(), DescriptorFlags::empty(), 0, 100);
     assert_eq!((0..70).map(|_| add().unwrap()).collect::<Vec<_>>(), (0..70).collect::<Vec<_>>());
     table.close(5).unwrap();
@@ -207,7 +207,7 @@ fn descriptors_are_the_lowest_free_ones() {
 fn descriptor_tables_grow_without_allocating_under_their_lock() {
     let world = World::new();
     let file = world.open("/", OpenFlags::empty()).unwrap();
-    let table = DescriptorTable::new().unwrap();
+    let table = Descriptors::new().unwrap();
     let before = memory::fallible::passed_with_preemption_off();
     for expected in 0..300 {
         assert_eq!(table.install(file.clone(), DescriptorFlags::empty(), 0, 5000), Ok(expected));
@@ -230,12 +230,13 @@ fn threads_that_grow_a_table_together_lose_no_file() {
     const EACH: usize = 500;
     let world = World::new();
     let file = world.open("/", OpenFlags::empty()).unwrap();
-    let table = DescriptorTable::new().unwrap();
+    let table = Descriptors::new().unwrap();
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
-            scope.spawn(|| {
+            let (own, file) = (table.share(), &file);
+            scope.spawn(move || {
                 for _ in 0..EACH {
-                    table.install(file.clone(), DescriptorFlags::empty(), 0, 5000).unwrap();
+                    own.install(file.clone(), DescriptorFlags::empty(), 0, 5000).unwrap();
                 }
             });
         }
@@ -250,7 +251,7 @@ fn threads_that_grow_a_table_together_lose_no_file() {
 fn fork_copies_and_exec_closes_marked_descriptors() {
     let world = World::new();
     let file = world.open("/", OpenFlags::empty()).unwrap();
-    let table = DescriptorTable::new().unwrap();
+    let table = Descriptors::new().unwrap();
     for index in 0..10 {
         let flags = if index % 2 == 1 { DescriptorFlags::CLOSE_ON_EXEC } else { DescriptorFlags::empty() };
         table.install(file.clone(), flags, 0, 100).unwrap();

@@ -1,0 +1,549 @@
+//! A growing table of counted references that is read without a lock: descriptors and the like.
+//!
+//! # Owners
+//! Who may take references out of a table holds an [`Owner`] token of it; mostly there is one, a thread. Others may only look, by
+//! [`ArcTable::get_foreign`], which takes the writers' lock.
+//!
+//! # Looking up
+//! - *One owner.* Nobody else can take anything out, and the owner is inside this look-up: it borrows what the slot refers to, with
+//!   neither an atomic operation nor a count ([`Reference::Lent`]). The borrow lives as long as that of the token. Should the owner take
+//!   the reference out in spite of it, the object is parked until a removal finds nothing lent: `lent`, which only the owner writes,
+//!   tells that. So a wrong order of calls costs memory for a while and is never unsound.
+//! - *Several owners.* Under RCU: load the array, load the slot, and raise the object's count unless it is zero already, which means that the slot
+//!   has just changed: look again. The memory of an object that was taken out while there were several owners stays for a grace
+//!   period: a weak reference to it is dropped later, while the object itself ends with its last reference, as ever.
+//!
+//! Only an owner makes more owners, in its own thread, after which it borrows nothing any more; what it has borrowed before stays
+//! visible as lent to the new one, which gets its token from it. A number of owners that falls back to one is seen by the last one
+//! after everything the others did (Release in [`ArcTable::release`], Acquire in the look-up).
+//!
+//! # Growth
+//! Under the lock: a larger array gets references of its own, is published, and only then is the old one emptied, so that a reader
+//! who finds nothing in an array that is no longer the current one looks again. The old array's memory goes after a grace period.
+//!
+//! # Costs
+//! One owner: four loads and two stores. Several: two loads and one compare-and-exchange, and the decrement at the end.
+
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use crate::rcu::{self, Pointer, RcuBox};
+use crate::{SpinLock, SpinLockGuard};
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// The slots. A pointer that is not null came from `Arc::into_raw`, and the array has that reference.
+struct Array<T> {
+    slots: Box<[AtomicPtr<T>]>,
+}
+
+impl<T> Array<T> {
+    /// Takes a reference out.
+    fn swap(&self, index: usize, new: Option<Arc<T>>) -> Option<Arc<T>> {
+        let new = new.map_or(ptr::null_mut(), |new| Arc::into_raw(new).cast_mut());
+        // AcqRel: publishes the new object's contents, and hands us the old reference.
+        let old = self.slots.get(index)?.swap(new, Ordering::AcqRel);
+        // SAFETY: the array had a reference to it, which the swap gave to us alone.
+        (!old.is_null()).then(|| unsafe { Arc::from_raw(old) })
+    }
+}
+
+impl<T> Drop for Array<T> {
+    fn drop(&mut self) {
+        for index in 0..self.slots.len() {
+            drop(self.swap(index, None));
+        }
+    }
+}
+
+/// An array that is not in use yet.
+pub struct Room<T: Send + Sync + 'static>(RcuBox<Array<T>>);
+
+impl<T: Send + Sync + 'static> Room<T> {
+    /// Room for so many references, unless there is no memory for it.
+    pub fn try_new(length: usize) -> Option<Self> {
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(length).ok()?;
+        slots.resize_with(length, || AtomicPtr::new(ptr::null_mut()));
+        Some(Self(RcuBox::try_new(Array { slots: slots.into_boxed_slice() })?))
+    }
+
+    /// Puts a reference into a slot that there is; gives back what was in it.
+    pub fn put(&mut self, index: usize, object: Arc<T>) -> Option<Arc<T>> {
+        self.0.swap(index, Some(object))
+    }
+}
+
+/// The proof that the thread with a table's last token has died without giving it back.
+pub struct OwnerDied(());
+
+impl OwnerDied {
+    /// Such a proof.
+    ///
+    /// # Safety
+    /// The thread never runs again, and it is used for tables only that this thread alone owned.
+    pub unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+/// The right to take references out of one table. For one thread at a time.
+pub struct Owner {
+    table: u64,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+/// What only writers touch.
+struct Locked<T, X> {
+    extra: X,
+    /// Objects that were taken out while something was lent.
+    parked: Vec<Arc<T>>,
+}
+
+/// A table; `X` is what its users keep beside it, under the same lock.
+pub struct ArcTable<T: Send + Sync + 'static, X> {
+    id: u64,
+    array: Pointer<Array<T>>,
+    owners: AtomicU32,
+    /// References that the only owner has borrowed. Written by it alone.
+    lent: AtomicU32,
+    locked: SpinLock<Locked<T, X>>,
+}
+
+/// What a look-up found.
+pub enum Reference<'a, T> {
+    /// Borrowed from a table with one owner.
+    Lent(Lent<'a, T>),
+    /// A reference of its own.
+    Counted(Arc<T>),
+}
+
+/// A reference that belongs to the table.
+pub struct Lent<'a, T> {
+    /// The table's own reference; never dropped here.
+    object: ManuallyDrop<Arc<T>>,
+    lent: &'a AtomicU32,
+    // The borrow may not go to another thread: the count is its owner's alone.
+    not_send: PhantomData<*const ()>,
+}
+
+impl<T> Drop for Lent<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Relaxed, and no read-modify-write: nobody else writes it.
+        self.lent.store(self.lent.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+}
+
+impl<T> Deref for Reference<'_, T> {
+    type Target = Arc<T>;
+    #[inline(always)]
+    fn deref(&self) -> &Arc<T> {
+        match self {
+            Self::Lent(lent) => &lent.object,
+            Self::Counted(object) => object,
+        }
+    }
+}
+
+impl<T> Reference<'_, T> {
+    /// A reference of its own, for what outlives the borrow.
+    pub fn counted(self) -> Arc<T> {
+        match self {
+            Self::Lent(lent) => (*lent.object).clone(),
+            Self::Counted(object) => object,
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static, X> ArcTable<T, X> {
+    /// A table without slots.
+    pub fn new(extra: X) -> Self {
+        Self {
+            // Relaxed: only has to be unique.
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            array: Pointer::null(),
+            owners: AtomicU32::new(0),
+            lent: AtomicU32::new(0),
+            locked: SpinLock::new(Locked { extra, parked: Vec::new() }),
+        }
+    }
+
+    /// A number that no other table has.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The right of the first owner. None if there is one already, or was.
+    pub fn first_owner(&self) -> Option<Owner> {
+        let first = self.owners.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+        first.is_ok().then_some(Owner { table: self.id, not_sync: PhantomData })
+    }
+
+    /// The right of an owner that died: nobody looks at what it had borrowed any more.
+    pub fn inherit(&self, _: &OwnerDied) -> Owner {
+        self.lent.store(0, Ordering::Relaxed);
+        self.owners.store(1, Ordering::Release);
+        Owner { table: self.id, not_sync: PhantomData }
+    }
+
+    /// How many owners there are.
+    pub fn owners(&self) -> u32 {
+        self.owners.load(Ordering::Relaxed)
+    }
+
+    /// One more owner. From now on nothing is lent.
+    pub fn share(&self, owner: &Owner) -> Owner {
+        self.check(owner);
+        // Relaxed: the token that comes of it carries the order to whoever gets it.
+        self.owners.fetch_add(1, Ordering::Relaxed);
+        Owner { table: self.id, not_sync: PhantomData }
+    }
+
+    /// Gives up a right; returns whether it was the last one.
+    pub fn release(&self, owner: Owner) -> bool {
+        self.check(&owner);
+        // Release: pairs with the Acquire in `is_alone`.
+        self.owners.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Whether this owner is the only one.
+    #[inline(always)]
+    fn is_alone(&self, owner: &Owner) -> bool {
+        self.check(owner);
+        // Acquire: pairs with the Release in `release`.
+        self.owners.load(Ordering::Acquire) == 1
+    }
+
+    #[inline(always)]
+    fn check(&self, owner: &Owner) {
+        assert!(owner.table == self.id, "an owner of another table");
+    }
+
+    /// What an owner finds in a slot.
+    #[inline(always)]
+    pub fn look_up<'a>(&'a self, owner: &'a Owner, index: usize) -> Option<Reference<'a, T>> {
+        if !self.is_alone(owner) {
+            return self.get_shared(index).map(Reference::Counted);
+        }
+        // SAFETY: arrays are replaced by owners only, and the only one is here.
+        let array = unsafe { self.array.read_unguarded() }?;
+        // Acquire: pairs with the AcqRel in `swap`, by which another thread may have filled the slot.
+        let object = array.slots.get(index)?.load(Ordering::Acquire);
+        if object.is_null() {
+            return None;
+        }
+        // SAFETY: the pointer came from `Arc::into_raw`, and this reference is the table's: it is never dropped here. The
+        // table's is taken out by owners only. The only one is here; should it do that while the borrow lives, which keeps
+        // the token from leaving this thread, `replace` finds the count below raised and parks the object. Owners that come
+        // later find it raised as well: they got their token after this.
+        let object = ManuallyDrop::new(unsafe { Arc::from_raw(object) });
+        // Relaxed, and no read-modify-write: nobody else writes it.
+        self.lent.store(self.lent.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Some(Reference::Lent(Lent { object, lent: &self.lent, not_send: PhantomData }))
+    }
+
+    /// A reference of its own to what an owner finds in a slot.
+    pub fn get(&self, owner: &Owner, index: usize) -> Option<Arc<T>> {
+        self.look_up(owner, index).map(Reference::counted)
+    }
+
+    /// The look-up of a table with several owners.
+    #[inline(never)]
+    fn get_shared(&self, index: usize) -> Option<Arc<T>> {
+        loop {
+            let guard = rcu::read();
+            let array = self.array.read(&guard)?;
+            // Acquire: pairs with the AcqRel in `swap`.
+            let object = array.slots.get(index)?.load(Ordering::Acquire);
+            if object.is_null() {
+                // An array that has been replaced is emptied afterwards: then the slot's contents are in the new one.
+                if self.array.read(&guard).is_some_and(|now| ptr::eq(now, array)) {
+                    return None;
+                }
+                continue;
+            }
+            // SAFETY: the pointer came from `Arc::into_raw`. Its memory is still there: while there are several owners, a weak
+            // reference to what was taken out is kept for a grace period, which the guard holds up. This one is never dropped.
+            let weak = ManuallyDrop::new(unsafe { Weak::from_raw(object) });
+            if let Some(object) = weak.upgrade() {
+                return Some(object);
+            }
+            // Its last reference went while we looked, so the slot has changed: once more.
+            machine::cpu::relax();
+        }
+    }
+
+    /// A reference of its own to what is in a slot, for those who are no owners. Takes the writers' lock.
+    pub fn get_foreign(&self, index: usize) -> Option<Arc<T>> {
+        self.write().get(index)
+    }
+
+    /// Keeps other writers away.
+    #[inline]
+    pub fn write(&self) -> Writer<'_, T, X> {
+        Writer { table: self, locked: self.locked.lock() }
+    }
+
+    /// Empties a table that nobody else has.
+    pub fn drain(&mut self, mut each: impl FnMut(Arc<T>)) {
+        let guard = rcu::read();
+        let Some(array) = self.array.read(&guard) else { return };
+        let length = array.slots.len();
+        drop(guard);
+        for index in 0..length {
+            let guard = rcu::read();
+            let taken = self.array.read(&guard).and_then(|array| array.swap(index, None));
+            drop(guard);
+            // What ends with its last reference may sleep.
+            if let Some(object) = taken {
+                each(object);
+            }
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static, X> Drop for ArcTable<T, X> {
+    fn drop(&mut self) {
+        // The array itself goes after a grace period; what it refers to need not wait.
+        self.drain(drop);
+    }
+}
+
+/// The writers' lock of a table, held.
+pub struct Writer<'a, T: Send + Sync + 'static, X> {
+    table: &'a ArcTable<T, X>,
+    locked: SpinLockGuard<'a, Locked<T, X>>,
+}
+
+impl<T: Send + Sync + 'static, X> Deref for Writer<'_, T, X> {
+    type Target = X;
+    fn deref(&self) -> &X {
+        &self.locked.extra
+    }
+}
+
+impl<T: Send + Sync + 'static, X> DerefMut for Writer<'_, T, X> {
+    fn deref_mut(&mut self) -> &mut X {
+        &mut self.locked.extra
+    }
+}
+
+impl<T: Send + Sync + 'static, X> Writer<'_, T, X> {
+    fn array(&self) -> Option<&Array<T>> {
+        // SAFETY: arrays are replaced under the lock, which is held as long as the reference lives.
+        unsafe { self.table.array.read_unguarded() }
+    }
+
+    /// The number of slots.
+    pub fn length(&self) -> usize {
+        self.array().map_or(0, |array| array.slots.len())
+    }
+
+    /// Whether there is something in a slot.
+    pub fn is_filled(&self, index: usize) -> bool {
+        let slot = self.array().and_then(|array| array.slots.get(index));
+        slot.is_some_and(|slot| !slot.load(Ordering::Relaxed).is_null())
+    }
+
+    /// A reference of its own to what is in a slot.
+    pub fn get(&self, index: usize) -> Option<Arc<T>> {
+        let object = self.array()?.slots.get(index)?.load(Ordering::Acquire);
+        // SAFETY: references are taken out under the lock, which is held, so the array has one; and it came from an `Arc`.
+        (!object.is_null()).then(|| unsafe {
+            Arc::increment_strong_count(object);
+            Arc::from_raw(object)
+        })
+    }
+
+    /// Fills an empty slot. Gives the reference back if there is no such slot, or something is in it.
+    pub fn fill(&mut self, index: usize, object: Arc<T>) -> Result<(), Arc<T>> {
+        if index >= self.length() || self.is_filled(index) {
+            return Err(object);
+        }
+        if let Some(array) = self.array() {
+            array.swap(index, Some(object));
+        }
+        Ok(())
+    }
+
+    /// Puts something else, or nothing, into a slot that there is; readers see the one or the other. What was there is for
+    /// [`Taken::finish`], without the lock.
+    pub fn replace(&mut self, owner: &Owner, index: usize, new: Option<Arc<T>>) -> Option<Taken<T>> {
+        let alone = self.table.is_alone(owner);
+        let object = self.array()?.swap(index, new)?;
+        let mut parked = Vec::new();
+        // Relaxed: this thread's own, or older than the token.
+        if self.table.lent.load(Ordering::Relaxed) == 0 {
+            parked = core::mem::take(&mut self.locked.parked);
+        } else if self.locked.parked.try_reserve(1).is_ok() {
+            self.locked.parked.push(object.clone());
+        } else {
+            // It stays for ever: better than to go while it is looked at.
+            core::mem::forget(object.clone());
+        }
+        Some(Taken { object, parked, alone })
+    }
+
+    /// Moves everything into a larger array; one that is not larger goes unused. Both are freed later.
+    pub fn grow(&mut self, room: Room<T>) {
+        let Some(old) = self.array() else {
+            self.table.array.replace(Some(room.0));
+            return;
+        };
+        if room.0.slots.len() <= old.slots.len() {
+            return;
+        }
+        for index in 0..old.slots.len() {
+            room.0.swap(index, self.get(index));
+        }
+        // So that it is there until it has been emptied.
+        let guard = rcu::read();
+        let old = self.table.array.read(&guard);
+        self.table.array.replace(Some(room.0));
+        if let Some(old) = old {
+            // None of these is the last reference: the new array has one.
+            (0..old.slots.len()).for_each(|index| drop(old.swap(index, None)));
+        }
+    }
+}
+
+/// What was taken out of a table.
+#[must_use = "its memory must outlive the readers"]
+pub struct Taken<T: Send + Sync + 'static> {
+    object: Arc<T>,
+    parked: Vec<Arc<T>>,
+    alone: bool,
+}
+
+impl<T: Send + Sync + 'static> Taken<T> {
+    /// The reference that the table had. If it had several owners, sees to it that the object's memory outlives those who may still be
+    /// looking at it. May wait where there is no memory for that.
+    pub fn finish(self) -> Arc<T> {
+        if !self.alone {
+            rcu::drop_later(Arc::downgrade(&self.object));
+        }
+        drop(self.parked);
+        self.object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(length: usize) -> (ArcTable<u32, ()>, Owner) {
+        let table = ArcTable::new(());
+        table.write().grow(Room::try_new(length).unwrap());
+        let owner = table.first_owner().unwrap();
+        (table, owner)
+    }
+
+    #[test]
+    fn table_with_one_owner_lends() {
+        let (table, owner) = table(4);
+        let object = Arc::new(7);
+        assert!(table.write().fill(1, object.clone()).is_ok());
+        let found = table.look_up(&owner, 1).unwrap();
+        assert!(matches!(found, Reference::Lent(_)));
+        assert_eq!((**found, Arc::strong_count(&object)), (7, 2));
+        assert!(Arc::ptr_eq(&found.counted(), &object));
+        assert!(table.look_up(&owner, 0).is_none());
+        assert!(table.look_up(&owner, 4).is_none());
+    }
+
+    #[test]
+    fn what_is_lent_survives_its_removal() {
+        let (table, owner) = table(4);
+        assert!(table.write().fill(1, Arc::new(7)).is_ok());
+        let found = table.look_up(&owner, 1).unwrap();
+        let taken = table.write().replace(&owner, 1, None).unwrap();
+        let weak = Arc::downgrade(&taken.finish());
+        assert_eq!(**found, 7);
+        drop(found);
+        assert!(weak.upgrade().is_some());
+        // The next removal lets go of it.
+        assert!(table.write().fill(2, Arc::new(8)).is_ok());
+        drop(table.write().replace(&owner, 2, None).unwrap().finish());
+        assert!(weak.upgrade().is_none());
+    }
+
+    #[test]
+    fn table_with_two_owners_counts() {
+        let (table, owner) = table(4);
+        assert!(table.write().fill(1, Arc::new(7)).is_ok());
+        let other = table.share(&owner);
+        assert!(matches!(table.look_up(&owner, 1), Some(Reference::Counted(_))));
+        assert!(!table.release(other));
+        assert!(matches!(table.look_up(&owner, 1), Some(Reference::Lent(_))));
+        assert!(table.release(owner));
+        assert!(table.first_owner().is_some());
+    }
+
+    #[test]
+    fn object_ends_with_its_last_reference_and_not_a_grace_period_later() {
+        let (table, owner) = table(4);
+        let other = table.share(&owner);
+        let object = Arc::new(7);
+        let weak = Arc::downgrade(&object);
+        assert!(table.write().fill(1, object).is_ok());
+        let guard = rcu::read();
+        let taken = table.write().replace(&other, 1, None).unwrap();
+        drop(taken.finish());
+        assert!(weak.upgrade().is_none());
+        drop(guard);
+    }
+
+    #[test]
+    fn growth_keeps_what_is_there() {
+        let (table, owner) = table(2);
+        assert!(table.write().fill(1, Arc::new(7)).is_ok());
+        assert_eq!(table.write().fill(2, Arc::new(8)).map_err(|object| *object), Err(8));
+        table.write().grow(Room::try_new(8).unwrap());
+        assert_eq!(table.write().length(), 8);
+        assert_eq!(table.get(&owner, 1).map(|object| *object), Some(7));
+        table.write().grow(Room::try_new(4).unwrap());
+        assert_eq!(table.write().length(), 8);
+    }
+
+    #[test]
+    fn stable_slot_is_never_missed_while_others_change_and_the_table_grows() {
+        let (table, owner) = table(2);
+        assert!(table.write().fill(1, Arc::new(7)).is_ok());
+        let other = table.share(&owner);
+        let rounds: usize = if cfg!(miri) { 20 } else { 2_000 };
+        std::thread::scope(|scope| {
+            let table = &table;
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let old = table.write().replace(&other, 0, Some(Arc::new(round as u32)));
+                    drop(old.map(Taken::finish));
+                    if round % 16 == 0 {
+                        table.write().grow(Room::try_new(2 + round / 16).unwrap());
+                    }
+                }
+            });
+            for _ in 0..rounds {
+                assert_eq!(table.get_shared(1).as_deref(), Some(&7));
+                if let Some(object) = table.get_shared(0) {
+                    assert!((*object as usize) < rounds);
+                }
+            }
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "an owner of another table")]
+    fn owner_of_another_table_is_refused() {
+        let (_, owner) = table(1);
+        let (other, _) = table(1);
+        let _ = other.look_up(&owner, 0);
+    }
+}
