@@ -1,9 +1,10 @@
-/* One of four CPUs maps 64 MiB, touches it sparsely and unmaps it, again and again, while others spin in user mode or idle: all that is
- * thrown away, at once or after a grace period, comes back. Free memory must return to within 4 MiB of what it was.
+/* One CPU maps 64 MiB, touches them sparsely and unmaps them, again and again, while another one spins in user mode and the
+ * rest, if there is one, idles. All that is thrown away, at once or after a grace period, comes back: free memory must
+ * return to within 4 MiB of what it was.
  *
  * abi: guest
  * abi: alone
- * abi: cpus 4
+ * abi: cpus 2,4
  * abi: args 3
  * abi: long-args 60
  * abi: limit 120

@@ -8,6 +8,7 @@
 //! * [`session`]: the loop between the host's streams and the guest
 //! * [`mod@test`]: `starling test`, a list of steps
 //! * [`mod@bench`]: `starling bench`, the kernel measured against Linux
+//! * [`mod@plot`]: `starling plot`, drawings of what the kernel recorded
 //! * [`mod@trace`]: `starling trace`, what the kernel does inside a call
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ mod cache;
 mod failure;
 mod image;
 mod machine;
+mod plot;
 mod progress;
 mod run;
 mod session;
@@ -42,6 +44,7 @@ enum Command {
     Run(Box<run::RunArguments>),
     Test(test::TestArguments),
     Bench(bench::BenchArguments),
+    Plot(plot::PlotArguments),
     Trace(trace::TraceArguments),
 }
 
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Test(arguments) => test::test(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
+        Command::Plot(arguments) => plot::plot(&arguments),
         Command::Trace(arguments) => trace::trace(&arguments),
     };
     exit_code(result)
