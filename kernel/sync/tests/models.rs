@@ -9,6 +9,9 @@
 // The lock's source says `machine::cpu`; here that is the stand-in below.
 extern crate self as machine;
 
+#[path = "../src/message_box/protocol.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the models use what the protocol is made of")]
+mod protocol;
 #[path = "../src/queue_lock.rs"]
 pub mod queue_lock;
 
@@ -327,5 +330,148 @@ mod grace_period {
             ],
             State::force,
         );
+    }
+}
+
+/// The matrix of message boxes, from the crate's own source: CPUs that send and wait with interrupts off, and serve when they are done.
+mod message_boxes {
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicU32, Ordering};
+
+    use super::protocol::{Departure, Matrix, Turn, WORDS};
+
+    const REQUEST: u32 = 1;
+
+    struct Boxes<const CPUS: usize> {
+        matrix: Matrix<CPUS>,
+        /// Requests that each CPU has handled.
+        handled: [AtomicU32; CPUS],
+        /// Answers that each CPU has come to.
+        seen: [AtomicU32; CPUS],
+        /// CPUs that need no answer any more.
+        done: AtomicU32,
+    }
+
+    impl<const CPUS: usize> Boxes<CPUS> {
+        fn new() -> Self {
+            let zeros = || core::array::from_fn(|_| AtomicU32::new(0));
+            Self { matrix: Matrix::new(), handled: zeros(), seen: zeros(), done: AtomicU32::new(0) }
+        }
+
+        /// A request says how many answers its sender has given to this CPU: all of them must have been seen.
+        fn handle(&self, this: usize, words: [u64; WORDS]) -> [u64; WORDS] {
+            let seen = self.seen[this].load(Ordering::Relaxed);
+            assert!(u64::from(seen) >= words[0], "a request was handled before an earlier answer");
+            self.handled[this].fetch_add(1, Ordering::Relaxed);
+            words.map(|word| !word)
+        }
+
+        /// Sends to `target` and waits.
+        fn send(&self, this: usize, target: usize, departure: Departure) {
+            let given = if CPUS == 2 { self.handled[this].load(Ordering::Relaxed) } else { 0 };
+            let words = [u64::from(given); WORDS];
+            self.matrix.post(this, target, REQUEST, &words);
+            let mut waiting = 1 << target;
+            loop {
+                let turn = self.matrix.turn(
+                    this,
+                    &mut waiting,
+                    departure,
+                    || {},
+                    |_, _, words| self.handle(this, words),
+                );
+                match turn {
+                    Turn::Answered { .. } => break,
+                    Turn::Served(_) | Turn::Nothing => loom::thread::yield_now(),
+                }
+            }
+            assert_eq!(self.matrix.answer(this, target), words.map(|word| !word));
+            self.seen[this].fetch_add(1, Ordering::Relaxed);
+        }
+
+        /// Interrupts are on again: serves what is there, and what comes until all are done.
+        fn serve_until_all_are_done(&self, this: usize) {
+            self.done.fetch_add(1, Ordering::AcqRel);
+            loop {
+                let all = self.done.load(Ordering::Acquire) == CPUS as u32;
+                let senders = self.matrix.arrived(this);
+                self.matrix.serve(this, senders, |_, _, words| self.handle(this, words));
+                if all {
+                    return;
+                }
+                loom::thread::yield_now();
+            }
+        }
+    }
+
+    /// Each CPU sends so many requests to the next one.
+    fn ring<const CPUS: usize>(requests: usize, preemptions: usize) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(preemptions);
+        model.check(move || {
+            let boxes = Arc::new(Boxes::<CPUS>::new());
+            let play = move |boxes: &Boxes<CPUS>, this: usize| {
+                for _ in 0..requests {
+                    boxes.send(this, (this + 1) % CPUS, Departure::default());
+                }
+                boxes.serve_until_all_are_done(this);
+            };
+            let others: Vec<_> = (1..CPUS)
+                .map(|this| {
+                    let boxes = boxes.clone();
+                    loom::thread::spawn(move || play(&boxes, this))
+                })
+                .collect();
+            play(&boxes, 0);
+            others.into_iter().for_each(|other| other.join().unwrap());
+            for handled in &boxes.handled {
+                assert_eq!(handled.load(Ordering::Relaxed), requests as u32, "each request is handled once");
+            }
+        });
+    }
+
+    #[test]
+    fn two_processors_that_ask_each_other_are_both_answered_in_order() {
+        ring::<2>(1, 4);
+    }
+
+    #[test]
+    fn two_requests_each_are_answered_in_order() {
+        ring::<2>(2, 2);
+    }
+
+    /// One CPU asks; the other serves once and then asks itself.
+    fn answer_then_ask(departure: Departure) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(move || {
+            let boxes = Arc::new(Boxes::<2>::new());
+            let other = boxes.clone();
+            let other = loom::thread::spawn(move || {
+                while other.handled[1].load(Ordering::Relaxed) == 0 {
+                    let senders = other.matrix.arrived(1);
+                    // Answering and asking follow each other, with no step for the other CPU to be let go first.
+                    if other.matrix.serve(1, senders, |_, _, words| other.handle(1, words)) == 0 {
+                        loom::thread::yield_now();
+                    }
+                }
+                other.send(1, 0, Departure::default());
+                other.serve_until_all_are_done(1);
+            });
+            boxes.send(0, 1, departure);
+            boxes.serve_until_all_are_done(0);
+            other.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn an_answer_counts_before_a_later_request() {
+        answer_then_ask(Departure::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "handled before an earlier answer")]
+    fn the_model_notices_looks_in_the_wrong_order() {
+        answer_then_ask(Departure { order_swapped: true, ..Departure::default() });
     }
 }

@@ -5,8 +5,16 @@ use crate::images::Images;
 
 /// All cases.
 pub(crate) fn cases(images: &Images) -> Vec<Case> {
-    let groups =
-        [identity(), processors(), endings(), streams(), options(), from_images(images), refusals(images)];
+    let groups = [
+        identity(),
+        processors(),
+        endings(),
+        streams(),
+        options(),
+        from_images(images),
+        refusals(images),
+        debugger(images),
+    ];
     groups.into_iter().flatten().collect()
 }
 
@@ -15,6 +23,24 @@ fn identity() -> Vec<Case> {
         Case::new("uname names the system", &["uname", "-a"]).output(Expected::LineWith("Starling")),
         Case::new("the machine is x86_64", &["uname", "-m"]).prints("x86_64\n"),
         Case::script("the shell is the image's", "echo $0; echo $PPID").prints("sh\n1\n"),
+    ]
+}
+
+/// The kernel debugger over the serial port: a file answers its prompts.
+fn debugger(images: &Images) -> Vec<Case> {
+    let talk = |name: &str, script: &str, cpus: &str, says: &'static str| {
+        let option = format!("--debugger={}", images.path(script).display());
+        Case::script(name, "echo before; echo g >/proc/sysrq-trigger; echo after")
+            .with(&["--cpus", cpus, &option])
+            .prints("before\nafter\n")
+            .errors(Expected::Contains(says))
+    };
+    vec![
+        talk("sysrq-g stops all processors", "look.kdb", "2", "here, Summons"),
+        talk("another processor can be talked to", "switch.kdb", "4", "kdb 3> cpu 0"),
+        talk("the key enters before a command asks for it", "key.kdb", "2", "kdb 0> help"),
+        Case::script("without a debugger sysrq-g does nothing", "echo g >/proc/sysrq-trigger; echo after")
+            .prints("after\n"),
     ]
 }
 

@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "message_box::test_msg_echo", run: test_msg_echo },
     Test { name: "message_box::test_msg_nested", run: test_msg_nested },
     Test { name: "message_box::test_msg_parallel", run: test_msg_parallel },
+    Test { name: "message_box::test_msg_tcb_pf", run: test_msg_tcb_pf },
     Test { name: "message_box::test_msg_order", run: test_msg_order },
     Test { name: "message_box::test_msg_aggregation", run: test_msg_aggregation },
     Test { name: "message_box::postponed_requests_are_served_after_the_answer", run: postponed_are_served },
@@ -295,6 +296,72 @@ fn window_notices_swapped_order() -> Outcome {
     let early = run_order(40, true);
     message_box::inject_defects("");
     check!(early? > 0, "no request was handled early although the order of the looks was swapped");
+    Ok(())
+}
+
+/// An entry of a table whose pages come on demand, as threads' control blocks lie in one.
+#[repr(align(512))]
+struct Block(AtomicU64);
+
+static AREA: ::memory::LazyTable<Block> = ::memory::LazyTable::new();
+
+/// The owner says what an entry holds, and that it exists; it makes nothing.
+fn handle_resolve(_sender: CpuId, words: [u64; WORDS]) -> Response {
+    let found = AREA.get(words[0] as usize);
+    let mut answer = [0; WORDS];
+    answer[0] = u64::from(found.is_some());
+    answer[1] = found.map_or(0, |block| block.0.load(Acquire));
+    answer
+}
+
+/// CPU 0 reads control blocks of CPU 1 that exist and that don't. A walk through the page tables shows that the ones are there, that
+/// asking for the others has made no page, and nobody had to forget translations.
+fn test_msg_tcb_pf() -> Outcome {
+    const EXISTING: usize = 3;
+    const MISSING: usize = 100 * ::memory::LazyTable::<Block>::PER_PAGE;
+    const VALUE: u64 = 0x7cb;
+    if cpu::online().count() < 2 {
+        return Ok(());
+    }
+    message_box::set_handler(Kind::ResolvePageFault, handle_resolve);
+    let flushes = || cpu::online().iter().map(|cpu| message_box::counts(cpu, Kind::FlushTlb).1).sum::<u64>();
+    let made = Arc::new(AtomicU64::new(0));
+    let report = made.clone();
+    let mut team = Team::new();
+    team.start(ANSWERER, move || {
+        if let Ok(block) = AREA.make(EXISTING, || Block(AtomicU64::new(0))) {
+            block.0.store(VALUE, Release);
+            report.store(core::ptr::from_ref(block) as u64, Release);
+        }
+    })?;
+    team.join()?;
+    let address = made.load(Acquire);
+    check!(address != 0, "no memory for a page");
+    let (pages, flushed) = (AREA.pages(), flushes());
+    let asked = Arc::new([const { AtomicU64::new(0) }; 4]);
+    let report = asked.clone();
+    let mut team = Team::new();
+    team.start(ASKER, move || {
+        let _interrupts = interrupt::disable();
+        for (place, number) in [EXISTING, MISSING].into_iter().enumerate() {
+            let words = [number as u64, 0, 0, 0, 0, 0];
+            let answer = message_box::request(ANSWERER, Request { kind: Kind::ResolvePageFault, words });
+            report[2 * place].store(answer[0], Relaxed);
+            report[2 * place + 1].store(AREA.get(number).map_or(0, |block| block.0.load(Acquire)), Relaxed);
+        }
+    })?;
+    team.join()?;
+    let asked = [0, 1, 2, 3].map(|index: usize| asked[index].load(Relaxed));
+    check!(asked == [1, VALUE, 0, 0], "the owner and its memory say {asked:x?}");
+    let mapping = |address| ::machine::mmu::kernel_mapping(::machine::address::VirtAddr::new(address));
+    let missing = address + ((MISSING - EXISTING) * size_of::<Block>()) as u64;
+    check!(
+        mapping(address).is_some_and(|page| page.writable && !page.executable),
+        "the page is not as it should be"
+    );
+    check!(mapping(missing).is_none(), "asking has made a page");
+    check!(AREA.pages() == pages, "{} pages became {}", pages, AREA.pages());
+    check!(flushes() == flushed, "translations were flushed");
     Ok(())
 }
 

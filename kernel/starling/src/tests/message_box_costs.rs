@@ -5,6 +5,7 @@
 //! | e2s … s2m | one access to a line in the given state: A has it exclusive (e), modified (m) or both share it (s); B reads (→ s) or writes (→ m) |
 //! | ii | interrupt to the other CPU, and one back from its handler |
 //! | if | interrupt to the other CPU, whose handler sets a flag |
+//! | send | the sender's part of that |
 //! | ff1, ff2 | a flag set there and back, in one line or in one line for each |
 //! | msg | a request that does nothing |
 //! | wake | waking a thread that sleeps on the other CPU, until the waker goes on |
@@ -151,7 +152,7 @@ fn await_flag(index: usize, value: u64) {
     }
 }
 
-/// Interrupts cost what a call costs without its boxes: the debugger's own interrupt has no handler in this boot.
+/// By vectors that nobody else uses.
 fn interrupt_rows() -> Outcome {
     let vector = interrupt::allocate_vector(set_flag, 0);
     let Some(vector) = vector else { super::fail!("no vector is free") };
@@ -165,6 +166,17 @@ fn interrupt_rows() -> Outcome {
             ipi::send_vector(B, vector);
             await_flag(0, 1);
             time::cycles() - start
+        }),
+    );
+    print(
+        "send",
+        median(|| {
+            FLAGS[0].store(0, Relaxed);
+            let start = time::cycles();
+            ipi::send_vector(B, vector);
+            let cycles = time::cycles() - start;
+            await_flag(0, 1);
+            cycles
         }),
     );
     static BACK: ::sync::Once<interrupt::Vector> = ::sync::Once::new();

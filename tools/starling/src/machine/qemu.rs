@@ -3,7 +3,7 @@
 //! | connection | QEMU's end | carries |
 //! |---|---|---|
 //! | link | standard input and output | the host link (COM2) |
-//! | log | a pipe | the kernel log (COM1) |
+//! | log | a pipe; with a debugger a socket | the kernel log (COM1), and the debugger's dialogue |
 //! | complaints | standard error | what QEMU itself has to say |
 //!
 //! The machines are stripped to what the kernel uses, because every device costs start-up time. Measured under TCG, from
@@ -58,6 +58,8 @@ pub(crate) struct Configuration<'a> {
     pub(crate) initramfs: &'a OwnedFd,
     /// Wait for a debugger on this port.
     pub(crate) gdb: Option<u16>,
+    /// Somebody talks to the kernel debugger over the log's port.
+    pub(crate) debugger: bool,
     /// A plugin for the translator, and its arguments.
     pub(crate) plugin: Option<&'a str>,
 }
@@ -70,7 +72,7 @@ pub(crate) struct VirtualMachine {
     pub(crate) started: Instant,
     /// The host link.
     pub(crate) link: UnixStream,
-    /// The kernel log.
+    /// The kernel log. With a debugger, what is written there is for it.
     pub(crate) log: File,
     /// QEMU's own messages.
     pub(crate) complaints: ChildStderr,
@@ -101,7 +103,12 @@ impl VirtualMachine {
         let qemu = program()?;
         let doing = || format!("starting {}", qemu.display());
         let (link, qemu_link) = UnixStream::pair().context(doing)?;
-        let (log, qemu_log) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).context(doing)?;
+        let (log, qemu_log): (OwnedFd, OwnedFd) = if configuration.debugger {
+            let (ours, theirs) = UnixStream::pair().context(doing)?;
+            (ours.into(), theirs.into())
+        } else {
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).context(doing)?
+        };
         let mut command = bound_to_parent(&qemu);
         command.args(arguments(configuration, qemu_log.as_raw_fd()));
         // The terminal's signals are for us: QEMU must not see them.
@@ -193,7 +200,11 @@ fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
     let Configuration { machine, accelerator, cpus, memory, .. } = *configuration;
     let mut words = base_arguments(machine.options(), accelerator, cpus, memory);
     let mut add = |line: &str| words.extend(line.split(' ').map(OsString::from));
-    add(&format!("-chardev file,id=log,path=/dev/fd/{log} -serial chardev:log"));
+    if configuration.debugger {
+        add(&format!("-chardev socket,id=log,fd={log} -serial chardev:log"));
+    } else {
+        add(&format!("-chardev file,id=log,path=/dev/fd/{log} -serial chardev:log"));
+    }
     // The second UART as a device: microvm has no other way to have two.
     add("-chardev stdio,id=link,signal=off -device isa-serial,index=1,chardev=link");
     add(&format!("-initrd /dev/fd/{}", configuration.initramfs.as_raw_fd()));

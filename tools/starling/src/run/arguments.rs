@@ -78,6 +78,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "1234")]
     pub(crate) gdb: Option<u16>,
 
+    /// Switch the kernel debugger on and talk to it on this terminal; Ctrl-] g enters it. With a file, its lines are the commands
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub(crate) debugger: Option<Option<PathBuf>>,
+
     /// Append a word to the kernel command line
     #[arg(long, value_name = "WORD", value_parser = quantity::kernel_word, allow_hyphen_values = true)]
     pub(crate) kernel_arg: Vec<String>,

@@ -12,13 +12,13 @@ use hostlink_protocol::ExitKind;
 pub(crate) use quantity::memory as memory_size;
 
 use crate::failure::{
-    Failure, Outcome, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_OURS, STATUS_SIGNAL_BASE,
+    Context, Failure, Outcome, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_OURS, STATUS_SIGNAL_BASE,
     STATUS_TIMEOUT,
 };
 use crate::image::{self, Initramfs, RunRequest, Tree, UserId};
 use crate::machine::{Accelerator, Build, Configuration, Kernel, Repository, VirtualMachine};
 use crate::progress::Progress;
-use crate::session::{self, Conclusion, Options, Proxy};
+use crate::session::{self, Conclusion, Dialogue, Options, Proxy};
 
 const ENOENT: u16 = 2;
 /// The size of a terminal that does not say.
@@ -52,6 +52,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
         }
     };
     let accelerator = accelerator(arguments.accel, &progress)?;
+    let debugger = debugger(arguments)?;
     progress.finish();
     let machine = VirtualMachine::start(&Configuration {
         machine: arguments.machine,
@@ -62,6 +63,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
         kernel_arguments: &kernel_arguments(arguments),
         initramfs: &initramfs.file,
         gdb: arguments.gdb,
+        debugger: debugger.is_some(),
         plugin: arguments.qemu_plugin.as_deref(),
     })?;
     drop(initramfs);
@@ -78,7 +80,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
         timeout: arguments.timeout,
         boot_trace: arguments.boot_trace,
     };
-    let end = Proxy::run(machine, options)?;
+    let end = Proxy::run(machine, options, debugger)?;
     if matches!(end.conclusion, Conclusion::Broken(_)) && !arguments.verbose {
         eprint!("{}", String::from_utf8_lossy(&end.log));
     }
@@ -95,6 +97,17 @@ fn streams(arguments: &RunArguments) -> Outcome<(bool, bool)> {
     Ok((terminal, !terminal || on_terminal))
 }
 
+/// The other end of the kernel debugger's dialogue, if there is to be one.
+///
+/// # Errors
+/// When its script cannot be read.
+fn debugger(arguments: &RunArguments) -> Outcome<Option<Dialogue>> {
+    let Some(script) = &arguments.debugger else { return Ok(None) };
+    let Some(path) = script else { return Ok(Some(Dialogue::with_the_user())) };
+    let text = std::fs::read_to_string(path).context(|| path.display().to_string())?;
+    Ok(Some(Dialogue::with_script(&text)))
+}
+
 /// The kernel command line. The kernel logs only errors unless it is told to log more, to start faster.
 fn kernel_arguments(arguments: &RunArguments) -> Vec<String> {
     let mut words = arguments.kernel_arg.clone();
@@ -103,6 +116,9 @@ fn kernel_arguments(arguments: &RunArguments) -> Vec<String> {
     }
     if arguments.boot_trace {
         words.push("boot-trace".into());
+    }
+    if arguments.debugger.is_some() {
+        words.push("debugger=on".into());
     }
     words
 }

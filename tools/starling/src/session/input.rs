@@ -14,6 +14,8 @@ const PIECE: usize = hostlink_protocol::MAX_PAYLOAD;
 const ESCAPE: u8 = 0x1d;
 /// How often it must be pressed.
 const ESCAPES: u32 = 3;
+/// The key that enters the kernel debugger when pressed after the other one.
+const DEBUGGER: u8 = b'g';
 
 /// What reading gave.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub(super) enum Read {
     End,
     /// The user wants the virtual machine gone.
     Escape,
+    /// The user wants the kernel debugger.
+    EnterDebugger,
     /// Nothing now.
     Nothing,
 }
@@ -84,10 +88,14 @@ impl Input {
             }
         };
         let bytes = &buffer[..count];
+        let wants_debugger = self.channel == Channel::TtyInput && self.escapes == 1 && bytes == [DEBUGGER];
         let spent = self.credit.spend(count);
         assert!(spent, "no more is read than there is credit for");
         if self.channel == Channel::TtyInput && self.counts_as_escape(bytes) {
             return Read::Escape;
+        }
+        if wants_debugger {
+            return Read::EnterDebugger;
         }
         Read::Bytes(bytes.to_vec())
     }

@@ -3,9 +3,11 @@
 //! * [`proxy`]: the loop that moves bytes and frames between the guest and the host's streams
 //! * [`output`], [`input`], [`log`]: the streams
 //! * [`terminal`], [`signals`]: what the host's terminal and kernel have to say
+//! * [`dialogue`]: the kernel debugger's
 //! * [`boot_trace`]: where the time went before the command's first instruction
 
 mod boot_trace;
+mod dialogue;
 mod input;
 mod log;
 mod output;
@@ -13,5 +15,6 @@ mod proxy;
 mod signals;
 mod terminal;
 
+pub(crate) use dialogue::Dialogue;
 pub(crate) use proxy::{Conclusion, Options, Proxy};
 pub(crate) use terminal::{is_terminal, size as terminal_size};

@@ -23,6 +23,7 @@ use signal_hook::consts::{SIGHUP, SIGKILL, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
 
 use super::boot_trace::BootTrace;
+use super::dialogue::Dialogue;
 use super::input::{Input, Read as InputRead};
 use super::log::{self, Drained, Log};
 use super::output::{Output, Stream};
@@ -108,6 +109,7 @@ pub(crate) struct Proxy {
     /// How the session ends at that time, unless it ends before.
     verdict: Option<(Instant, Conclusion)>,
     trace: BootTrace,
+    dialogue: Option<Dialogue>,
     conclusion: Option<Conclusion>,
 }
 
@@ -127,7 +129,7 @@ impl Proxy {
     ///
     /// # Errors
     /// When the host's terminal or signals cannot be set up.
-    pub(crate) fn run(machine: VirtualMachine, options: Options) -> Outcome<End> {
+    pub(crate) fn run(machine: VirtualMachine, options: Options, dialogue: Option<Dialogue>) -> Outcome<End> {
         let signals = Signals::take_over(options.terminal)?;
         let raw = if options.terminal && options.input { Some(RawTerminal::enter()?) } else { None };
         let channel = if options.terminal { Channel::TtyInput } else { Channel::Stdin };
@@ -142,7 +144,7 @@ impl Proxy {
             standard_output: Output::new(Stream::Out),
             standard_error: Output::new(Stream::Error),
             input: Input::new(channel, options.input),
-            log: Log::new(options.verbose, raw.is_some()),
+            log: Log::new(options.verbose || dialogue.is_some(), raw.is_some()),
             signals,
             raw,
             greeted: false,
@@ -150,6 +152,7 @@ impl Proxy {
             gathering: None,
             verdict: None,
             trace: BootTrace::default(),
+            dialogue,
             conclusion: None,
             machine,
         };
@@ -171,7 +174,7 @@ impl Proxy {
             match source {
                 Source::Signals => self.signals.take().into_iter().for_each(|signal| self.signal(signal)),
                 Source::Link => self.exchange(flags),
-                Source::Log => self.read_log(),
+                Source::Log => self.talk(flags),
                 Source::Complaints => self.read_complaints(),
                 Source::Input => self.read_input(),
                 Source::Output(stream) => self.write_output(stream)?,
@@ -195,8 +198,13 @@ impl Proxy {
         if running && self.link_open && !link.is_empty() {
             wanted.push(want(Source::Link, self.machine.link.as_fd(), link));
         }
-        if self.log_open && !self.standard_error.is_full() {
-            wanted.push(want(Source::Log, self.machine.log.as_fd(), PollFlags::IN));
+        if self.log_open {
+            let mut interest = PollFlags::empty();
+            interest.set(PollFlags::IN, !self.standard_error.is_full());
+            interest.set(PollFlags::OUT, self.dialogue.as_ref().is_some_and(Dialogue::has_more));
+            if !interest.is_empty() {
+                wanted.push(want(Source::Log, self.machine.log.as_fd(), interest));
+            }
         }
         if self.complaints_open && !self.standard_error.is_full() {
             wanted.push(want(Source::Complaints, self.machine.complaints.as_fd(), PollFlags::IN));
@@ -336,6 +344,7 @@ impl Proxy {
                 self.greeted = true;
                 self.trace.hello(self.machine.started.elapsed(), nanoseconds);
                 self.send_window();
+                self.dialogue.iter_mut().for_each(Dialogue::greeted);
             }
             GuestFrame::Hello { version, .. } => {
                 let text =
@@ -389,9 +398,24 @@ impl Proxy {
         self.conclude(Conclusion::Broken(first.unwrap_or(how)));
     }
 
+    /// Reads the log, and sends what is for the kernel debugger.
+    fn talk(&mut self, flags: PollFlags) {
+        if let (true, Some(dialogue)) = (flags.intersects(PollFlags::OUT), &mut self.dialogue) {
+            dialogue.send(&mut &self.machine.log);
+        }
+        if flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+            self.read_log();
+        }
+    }
+
     fn read_log(&mut self) {
         match log::drain(&mut &self.machine.log) {
-            Drained::Bytes(bytes) => self.log.append(&bytes, &mut self.standard_error),
+            Drained::Bytes(bytes) => {
+                self.log.append(&bytes, &mut self.standard_error);
+                if let Some(dialogue) = &mut self.dialogue {
+                    dialogue.listen(&bytes);
+                }
+            }
             Drained::Nothing => {}
             Drained::End => self.log_open = false,
         }
@@ -418,7 +442,11 @@ impl Proxy {
 
     fn read_input(&mut self) {
         match self.input.read() {
-            InputRead::Bytes(bytes) => self.send(self.input.frame(&bytes)),
+            InputRead::Bytes(bytes) => match &mut self.dialogue {
+                Some(dialogue) if dialogue.takes_input() => dialogue.type_in(&bytes),
+                _ => self.send(self.input.frame(&bytes)),
+            },
+            InputRead::EnterDebugger => self.dialogue.iter_mut().for_each(Dialogue::enter),
             // The terminal has been closed.
             InputRead::End if self.options.terminal => self.interrupted(SIGHUP),
             InputRead::End => self.send(HostFrame::StdinEof),
