@@ -87,9 +87,9 @@ pub fn is_present() -> bool {
     backend::debugger::is_present()
 }
 
-/// Has a processor come although it has interrupts off.
-pub fn interrupt_unmasked(cpu: CpuId) {
-    backend::debugger::interrupt_unmasked(cpu);
+/// Interrupts a processor as the button outside does: for tests of that.
+pub fn press_button(cpu: CpuId) {
+    backend::debugger::press_button(cpu);
 }
 
 #[cfg(target_os = "none")]

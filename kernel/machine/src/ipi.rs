@@ -53,8 +53,8 @@ pub fn count(cpu: CpuId, ipi: Ipi) -> u64 {
     backend::ipi::count(cpu, ipi)
 }
 
-/// Interrupts a processor whatever it does. It only counts that (vector 2): tests use it to hit any instruction. Nothing
-/// happens on the hosted machine.
+/// Interrupts a processor whatever it does. It joins the debugger if that wants it, and else only counts that (vector 2): tests use it
+/// to hit any instruction. Nothing happens on the hosted machine.
 pub fn send_non_maskable(target: CpuId) {
     backend::ipi::send_non_maskable(target);
 }

@@ -10,4 +10,4 @@ pub(crate) fn is_present() -> bool {
     false
 }
 
-pub(crate) fn interrupt_unmasked(_cpu: CpuId) {}
+pub(crate) fn press_button(_cpu: CpuId) {}

@@ -36,8 +36,8 @@ pub(crate) fn is_present() -> bool {
     has_hook()
 }
 
-pub(crate) fn interrupt_unmasked(cpu: CpuId) {
-    ipi::interrupt_unmasked(cpu);
+pub(crate) fn press_button(cpu: CpuId) {
+    ipi::press_button(cpu);
 }
 
 fn read_control() -> u64 {

@@ -34,16 +34,17 @@ pub(crate) fn count(cpu: CpuId, ipi: Ipi) -> u64 {
     super::interrupt::vector_count(cpu, vector_of(ipi))
 }
 
-/// Non-maskable interrupts that this kernel has sent to each processor for no other purpose than to hit it.
+/// Non-maskable interrupts that this kernel has sent to each processor, to hit it or to have it in the debugger, and that have not
+/// arrived. Two that become one leave a rest, for which the button is once not heard by this processor.
 static EXPECTED: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
 
 pub(crate) fn send_non_maskable(target: CpuId) {
     EXPECTED[target.index()].fetch_add(1, Ordering::SeqCst);
-    interrupt_unmasked(target);
+    press_button(target);
 }
 
-/// Has a processor join the others in the debugger although it has interrupts off.
-pub(crate) fn interrupt_unmasked(target: CpuId) {
+/// A non-maskable interrupt that nobody expects.
+pub(crate) fn press_button(target: CpuId) {
     if let Some(area) = PerCpu::of(target) {
         // SAFETY: every processor has a handler for it, on a stack of its own, which touches nothing that the
         // interrupted code uses.

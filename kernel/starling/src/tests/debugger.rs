@@ -294,7 +294,7 @@ fn waiting_cpu_comes() -> Outcome {
 fn button_stops_all() -> Outcome {
     let happened = scripted(&["cpus"], || {
         let before = debugger::statistics().sessions;
-        machine_debugger::interrupt_unmasked(last_cpu());
+        machine_debugger::press_button(last_cpu());
         let limit = ::machine::time::now_ns() + super::HANG_NS;
         while debugger::statistics().sessions == before && ::machine::time::now_ns() < limit {
             cpu::relax();

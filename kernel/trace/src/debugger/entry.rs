@@ -123,7 +123,8 @@ impl Platform for Machine {
     }
 
     fn summon_unmasked(&self, cpu: CpuId) {
-        debugger::interrupt_unmasked(cpu);
+        // Should it arrive when the session is over, it is not taken for the button.
+        ipi::send_non_maskable(cpu);
     }
 
     fn now_ns(&self) -> u64 {
