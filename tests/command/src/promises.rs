@@ -36,7 +36,7 @@ fn debugger(images: &Images) -> Vec<Case> {
             .errors(Expected::Contains(says))
     };
     vec![
-        talk("sysrq-g stops all processors", "look.kdb", "2", "here, Summons"),
+        talk("sysrq-g stops all processors", "look.kdb", "2", "Breakpoint, thread"),
         talk("another processor can be talked to", "switch.kdb", "4", "kdb 3> cpu 0"),
         talk("the key enters before a command asks for it", "key.kdb", "2", "kdb 0> help"),
         Case::script("without a debugger sysrq-g does nothing", "echo g >/proc/sysrq-trigger; echo after")

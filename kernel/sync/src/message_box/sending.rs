@@ -68,6 +68,7 @@ pub(crate) fn initialize() {
 /// as well.
 pub fn request(target: CpuId, request: Request) -> Response {
     debug_assert!(!matches!(request.kind, Kind::Call | Kind::FlushTlb), "see `remote::call`");
+    crate::classes::may_call_remotely();
     let _preemption = preempt::disable();
     let this = cpu::current();
     let own = begin(this);
@@ -82,6 +83,7 @@ pub fn request(target: CpuId, request: Request) -> Response {
 /// off when the answer comes, before any later request of the partner is handled.
 pub fn request_halting(target: CpuId, request: Request) -> Response {
     debug_assert!(!interrupt::are_enabled(), "else `request` halts");
+    crate::classes::may_call_remotely();
     let _preemption = preempt::disable();
     let this = cpu::current();
     let own = begin(this);
@@ -124,7 +126,9 @@ pub(crate) fn call(kind: Kind, targets: CpuSet, function: fn(usize), argument: u
         let _interrupts = interrupt::disable();
         function(argument);
     }
-    await_answers(this, own, interrupt::are_enabled());
+    if !others.is_empty() {
+        await_answers(this, own, interrupt::are_enabled());
+    }
     own.sending.store(false, Ordering::Relaxed);
 }
 
