@@ -104,9 +104,10 @@ static long make_child(long number)
     return call_that_forks(number, record(words, 11), below(8) ? 88 : 64, 0, 0, 0);
 }
 
-static void count(long number, long result)
+static void count(long call, long result)
 {
-    if (number < 0 || number >= NUMBERS)
+    int number = place_of(call);
+    if (number < 0)
         return;
     atomic_fetch_add(&counts->made[number], 1);
     if (result >= 0 || (result < -4095))
@@ -117,7 +118,7 @@ static void count(long number, long result)
 
 static int raw_call(void)
 {
-    long number = (long)(below(24) ? below(NUMBERS) : below(0x1400));
+    long number = (long)(below(24) ? below(LINUX_NUMBERS) : below(0x1400));
     uint64_t a = anything(), b = anything(), c = anything(), d = anything(), e = anything(), f = anything();
     for (unsigned i = 0; i < sizeof never_raw / sizeof *never_raw; i++)
         if (never_raw[i] == number)
@@ -519,19 +520,19 @@ static void report(void)
 {
     long reached = 0, total = 0;
     for (int i = 0; i < CALLS; i++) {
-        reached += atomic_load(&counts->made[calls[i].number]) > 0;
-        if (atomic_load(&counts->made[calls[i].number]) == 0)
+        reached += atomic_load(&counts->made[place_of(calls[i].number)]) > 0;
+        if (atomic_load(&counts->made[place_of(calls[i].number)]) == 0)
             printf("not reached: %s\n", calls[i].name);
     }
     printf("never worked:");
     for (int i = 0; i < CALLS; i++)
-        if (atomic_load(&counts->known[calls[i].number]) && atomic_load(&counts->worked[calls[i].number]) == 0)
+        if (atomic_load(&counts->known[place_of(calls[i].number)]) && atomic_load(&counts->worked[place_of(calls[i].number)]) == 0)
             printf(" %s", calls[i].name);
     printf("\nnot described:");
     for (int number = 0; number < NUMBERS; number++) {
         int described = 0;
         for (int i = 0; i < CALLS; i++)
-            described |= calls[i].number == number;
+            described |= place_of(calls[i].number) == number;
         /* A broken signal frame makes a few results up. */
         if (!described && atomic_load(&counts->known[number]) > atomic_load(&counts->made[number]) / 2)
             printf(" %d", number);

@@ -83,7 +83,17 @@ static const struct call calls[] = {
     { 424, "pidfd_send_signal", "fs$z", 1 }, { 434, "pidfd_open", "tB", 1 }, { 435, "clone3", "", 8 }, { 436, "close_range", "jji", 8 },
     { 437, "openat2", "dp=L", 1 }, { 438, "pidfd_getfd", "ffz", 1 }, { 439, "faccessat2", "dpiE", 1 }, { 441, "epoll_pwait2", "fbikq8", 1 },
     { 449, "futex_waitv", "!izkB", 1 }, { 452, "fchmodat2", "dpmE", 1 },
+    /* Starling's own. */
+    { 4096, "ipc", "`{iii}", 1 }, { 4097, "ipc_self", "'", 1 }, { 4098, "ipc_cancel", "`", 1 }, { 4099, "ipc_cpu", "`", 1 },
 };
 
-enum { CALLS = sizeof calls / sizeof *calls, NUMBERS = 470 };
+enum { CALLS = sizeof calls / sizeof *calls, LINUX_NUMBERS = 470, FIRST_NATIVE = 4096, NUMBERS = LINUX_NUMBERS + 16 };
+
+/* The place of a call among the counters; -1 for numbers that have none. */
+static inline int place_of(long number)
+{
+    if (number >= 0 && number < LINUX_NUMBERS)
+        return (int)number;
+    return number >= FIRST_NATIVE && number < FIRST_NATIVE + 16 ? (int)(number - FIRST_NATIVE) + LINUX_NUMBERS : -1;
+}
 #endif

@@ -183,6 +183,31 @@ static uint64_t own_thread(void)
     return below(8) ? (uint64_t)thread_ids[below(THREADS)] : 0;
 }
 
+/* A thread's number for messages: of one of this process's threads, of nobody, or anything. */
+static uint64_t message_id(void)
+{
+    static _Atomic uint64_t known[THREADS];
+    if (below(8) == 0)
+        known[below(THREADS)] = (uint64_t)syscall(4097, below(3) ? 0 : 1);
+    uint64_t id = known[below(THREADS)];
+    return below(20) ? id : below(2) ? id + (1ull << (32 + below(31))) : anything();
+}
+
+/* What a message operation does: mostly something that exists. */
+static uint64_t message_operation(void)
+{
+    static const uint8_t some[] = { 1, 2, 3, 6, 7 };
+    return below(20) ? some[below(sizeof some)] : anything();
+}
+
+static uint64_t message_timeouts(void)
+{
+    uint64_t halves[2];
+    for (int i = 0; i < 2; i++)
+        halves[i] = below(3) == 0 ? 0 : below(12) ? below(3000) : below(2) ? 0xffffffff : draw() & 0xffffffff;
+    return halves[1] << 32 | halves[0];
+}
+
 static uint64_t child_id(void)
 {
     return below(2) ? ~0ull : (uint64_t)getpid() + below(40);
@@ -369,6 +394,10 @@ static uint64_t value(char kind)
     case 'R': { uint64_t words[3] = { (uintptr_t)arena + below(64) * 8, below(64) - 32, 0 }; return record(words, 3); }
     case '(': return 32;
     case '\\': return 0x53053053;
+    case '`': return message_id();
+    case '{': return message_operation();
+    case '}': return message_timeouts();
+    case '\'': return below(20) ? below(2) : anything();
     default: return anything();
     }
 }

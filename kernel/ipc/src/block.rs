@@ -20,6 +20,7 @@ use machine::interrupt::InterruptGuard;
 use sched::{HandOver, ThreadRef};
 use sync::rcu;
 
+use crate::defects;
 use crate::id::ThreadId;
 use crate::operation::{Caller, Error, Message, WORDS};
 use crate::queue::QueueHead;
@@ -194,9 +195,12 @@ impl RemoteBlock {
     /// The block as its owner sees it; `None` on other CPUs.
     #[inline(always)]
     pub(crate) fn local(self, _off: &InterruptGuard) -> Option<LocalBlock<'_>> {
+        let local = LocalBlock { remote: self, _off: core::marker::PhantomData };
+        if cfg!(feature = "local-only") {
+            return Some(local);
+        }
         let here = cpu::current().index() as u32 + 1;
-        (self.block.owner.load(Ordering::Relaxed) == here)
-            .then_some(LocalBlock { remote: self, _off: core::marker::PhantomData })
+        (self.block.owner.load(Ordering::Relaxed) == here).then_some(local)
     }
 
     /// Calls the closure with the thread. Interrupts are off or a read section is open.
@@ -309,6 +313,9 @@ impl LocalBlock<'_> {
     #[inline(always)]
     pub(crate) fn accepted(&self, remote: bool) {
         let mut next = self.state().accepted().with_remote(remote);
+        if defects::has(defects::LATE_RECEIVE) && next.kind() == Kind::Receiving {
+            return self.set_state(State::READY);
+        }
         if next.kind() == Kind::Receiving && !self.queue().is_empty() {
             next = next.with_thread_needed();
         }

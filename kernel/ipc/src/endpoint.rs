@@ -26,12 +26,13 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use machine::cpu::{self, CpuId};
 use machine::interrupt::{self, InterruptGuard};
-use machine::preempt;
+use machine::{preempt, time_window};
 use memory::OutOfMemory;
 use sched::{HandOver, WaitError, current};
 use sync::rcu::RcuBox;
 
 use crate::block::{LocalBlock, OPEN_TO_ALL, PARTITIONED, RemoteBlock, Waking, life};
+use crate::defects;
 use crate::handler;
 use crate::id::ThreadId;
 use crate::mail::{self, Event, Request, Response};
@@ -285,9 +286,13 @@ impl Endpoint {
         let deadline_ns = send.timeout.deadline_ns();
         loop {
             let woken = sched::block_interruptible(|| self.block.state().needs_thread(), deadline_ns);
+            time_window!(defects::SENDER_WOKEN);
             let off = interrupt::disable();
             let local = self.local(&off);
             let state = local.state();
+            if woken == Err(WaitError::TimedOut) && Self::defect_ends_send(state.kind()) {
+                return Err(self.give_up(Error::SendTimeout.into(), &off));
+            }
             match state.kind() {
                 Kind::Polling => {}
                 Kind::Done => match state.error() {
@@ -314,6 +319,13 @@ impl Endpoint {
         }
     }
 
+    /// Two historic bugs of a deadline that has passed.
+    #[inline(always)]
+    fn defect_ends_send(kind: Kind) -> bool {
+        kind == Kind::Done && defects::has(defects::TIMEOUT_FIRST)
+            || kind == Kind::Receiving && defects::has(defects::TIMEOUT_OUTLIVES)
+    }
+
     /// Takes the offer back; false if it is too late.
     fn cancel_offer(&self, to: ThreadId, off: &InterruptGuard) -> bool {
         let receiver = registry::block(to.index()).expect("who is queued is queued at a block");
@@ -325,7 +337,7 @@ impl Endpoint {
             let cancel = Request::Cancel { sender: self.block.index(), receiver: receiver.index() };
             match mail::request(owner, cancel, off) {
                 Response::Moved => {}
-                response => return response == Response::Done,
+                response => return response == Response::Done || defects::has(defects::LATE_CANCEL),
             }
         }
     }
@@ -490,7 +502,7 @@ fn leave_queue(block: RemoteBlock, off: &InterruptGuard) {
 
 /// Tells the senders that wait for a thread that has ended. Each of them in an atomic section of its own.
 fn drain(block: RemoteBlock) {
-    loop {
+    while !defects::has(defects::FORGETS_QUEUE) {
         let off = interrupt::disable();
         let Some(local) = block.local(&off) else { return };
         let Some(sender) = queue::first(&local, ThreadId::ANYBODY) else { return };

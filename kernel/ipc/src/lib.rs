@@ -13,7 +13,8 @@
 //! | `queue` | the order of senders that wait for one receiver |
 //! | `mail`, `handler` | the requests between CPUs, and what they do |
 //! | `registry` | numbers and blocks |
-//! | [`statistics`], [`probe`] | what can be seen and held up from outside |
+//! | [`statistics`] | what can be seen from outside |
+//! | [`defects`] | bugs and delays, for tests |
 //!
 //! # Why it holds
 //! There are no locks: each block is written by one CPU only, with interrupts off, and what another CPU wants of it is asked for by message
@@ -25,12 +26,12 @@
 extern crate alloc;
 
 mod block;
+pub mod defects;
 pub mod endpoint;
 mod handler;
 mod id;
 mod mail;
 pub mod operation;
-pub mod probe;
 mod queue;
 mod registry;
 pub mod state;

@@ -13,11 +13,12 @@
 
 use machine::cpu::{self, CpuId};
 use machine::interrupt::{self, InterruptGuard};
+use machine::time_window;
 use sync::message_box::{self, Kind};
 
+use crate::defects;
 use crate::handler;
 use crate::id::ThreadId;
-use crate::probe::{self, Point};
 use crate::statistics::{Counter, count};
 
 /// What one CPU asks another for.
@@ -155,9 +156,8 @@ pub(crate) fn request(target: CpuId, request: Request, off: &InterruptGuard) -> 
     debug_assert_ne!(target, cpu::current(), "what is here is done here");
     count(request.counter(), off);
     let message = request.encode();
-    probe::pass(Point::RequestReady, message.kind);
+    time_window!(defects::BEFORE_REQUEST);
     let answer = message_box::request_halting(target, message);
-    probe::pass(Point::ResponseHere, message.kind);
     Response::from_word(answer[0])
 }
 

@@ -105,7 +105,7 @@ pub struct Received {
 }
 
 /// Why an operation failed. The numbers are those of the L4 version 2 interface; bit 0x10 tells the sending half.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Error {
     /// The partner does not exist, or ended while the sender waited for it.

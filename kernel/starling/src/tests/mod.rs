@@ -12,6 +12,9 @@ mod address_space_costs;
 mod clustered;
 mod debugger;
 mod host_link;
+mod ipc;
+mod ipc_costs;
+mod ipc_races;
 mod kit;
 mod kstack;
 mod kstack_costs;
@@ -52,6 +55,8 @@ const LATE: &[&[Test]] = &[
     kit::TESTS,
     message_box::TESTS,
     debugger::TESTS,
+    ipc::TESTS,
+    ipc_races::TESTS,
     kstack::TESTS,
     kstack_races::TESTS,
     sched::TESTS,
@@ -68,6 +73,7 @@ const ON_REQUEST: &[&[Test]] = &[
     host_link::TESTS,
     address_space_costs::TESTS,
     message_box_costs::TESTS,
+    ipc_costs::TESTS,
     kstack_costs::TESTS,
     rcu_flood::TESTS,
 ];

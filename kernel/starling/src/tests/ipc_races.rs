@@ -1,0 +1,457 @@
+//! Races of messages across CPUs, hit exactly: time windows (specs/fiasco-mp.md items 46, 47 and 51).
+//!
+//! - `test_ipc_msg_*`: something comes to CPU 0 while a send request of CPU 0 is under way. CPU 1 is held just before it puts its own request
+//!   into the box, until CPU 0's is in its box; so each waits for the other.
+//! - The last moment of a time-out, and a cancellation that comes too late, each with and without the historic bug: with it the counts
+//!   of sender and receiver must differ, or the test would not notice.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+
+use ::ipc::defects::{BEFORE_REQUEST, SENDER_WOKEN, inject_defects};
+use ::ipc::{Endpoint, Error, Operation, ThreadId, Timeout};
+use ::machine::cpu::{self, CpuId};
+use ::machine::{interrupt, time};
+use ::sched::{RunState, ThreadRef, timer};
+use ::sync::message_box::{self, Kind, Request, WORDS};
+
+use super::ipc::{Address, NEVER, Result, ZERO, endpoint, failed_with, operate};
+use super::kit::{Team, window};
+use super::{Failure, HANG_NS, Outcome, Test, check, fail};
+
+pub(crate) const TESTS: &[Test] = &[
+    Test { name: "ipc_races::test_ipc_msg_dbg", run: || comes_while_sending(Incoming::Debugger) },
+    Test { name: "ipc_races::test_ipc_msg_pgfault", run: || comes_while_sending(Incoming::PageFault) },
+    Test { name: "ipc_races::test_ipc_msg_send", run: || comes_while_sending(Incoming::Send) },
+    Test { name: "ipc_races::test_ipc_msg_cancel", run: || comes_while_sending(Incoming::Cancel) },
+    Test { name: "ipc_races::test_ipc_msg_rcvd", run: || comes_while_sending(Incoming::Received) },
+    Test { name: "ipc_races::a_message_taken_at_the_deadline_was_sent", run: taken_at_the_deadline },
+    Test { name: "ipc_races::the_deadline_test_notices_pp_timeout", run: notices_pp_timeout },
+    Test { name: "ipc_races::a_send_deadline_does_not_end_the_receive", run: deadline_ends_with_the_send },
+    Test { name: "ipc_races::the_reset_test_notices_no_timeout_reset", run: notices_no_timeout_reset },
+    Test { name: "ipc_races::a_cancellation_that_is_too_late_is_a_success", run: late_cancellation },
+    Test { name: "ipc_races::the_cancellation_test_notices_late_cancel", run: notices_late_cancel },
+    Test { name: "ipc_races::a_queued_caller_is_answered_at_once", run: queued_caller_is_answered },
+    Test { name: "ipc_races::the_answer_test_notices_late_receive", run: notices_late_receive },
+    Test {
+        name: "ipc_races::the_end_of_a_receiver_notices_kill_forgets_queue",
+        run: notices_forgotten_queue,
+    },
+];
+
+const A: CpuId = CpuId::from_index(0);
+const B: CpuId = CpuId::from_index(1);
+
+fn there_are_two() -> bool {
+    cpu::online().count() >= 2
+}
+
+fn pause() {
+    let _ = timer::sleep_until(time::now_ns() + 50_000);
+}
+
+/// Waits until the thread sleeps in an operation.
+fn await_sleep(thread: &ThreadRef) -> Outcome {
+    let limit = time::now_ns() + HANG_NS;
+    while thread.state() != RunState::Sleeping {
+        check!(time::now_ns() < limit, "a thread never went to sleep");
+        pause();
+    }
+    Ok(())
+}
+
+/// A thread that does one operation; what came of it.
+#[derive(Clone, Default)]
+struct Done(Arc<::sync::SpinLock<Option<Result>>>);
+
+impl Done {
+    fn set(&self, result: Result) {
+        *self.0.lock() = Some(result);
+    }
+
+    fn get(&self) -> core::result::Result<Result, Failure> {
+        let limit = time::now_ns() + HANG_NS;
+        loop {
+            if let Some(result) = *self.0.lock() {
+                return Ok(result);
+            }
+            check!(time::now_ns() < limit, "an operation did not end");
+            pause();
+        }
+    }
+}
+
+fn start(
+    team: &mut Team,
+    on: CpuId,
+    address: &Address,
+    body: impl FnOnce(&mut Endpoint) -> Result + Send + 'static,
+) -> core::result::Result<(ThreadRef, Done), Failure> {
+    let (done, own) = (Done::default(), address.clone());
+    let report = done.clone();
+    let thread = team.start(on, move || {
+        let mut me = endpoint();
+        own.publish(&me);
+        report.set(body(&mut me));
+    })?;
+    Ok((thread, done))
+}
+
+/// What comes to CPU 0.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Incoming {
+    Debugger,
+    PageFault,
+    Send,
+    Cancel,
+    Received,
+}
+
+/// Requests that the stand-ins for the debugger and the page-fault handler have seen.
+static STANDINS: AtomicU32 = AtomicU32::new(0);
+
+fn note(_sender: CpuId, words: [u64; WORDS]) -> [u64; WORDS] {
+    STANDINS.fetch_add(1, SeqCst);
+    // Looking for blocks that are not there must work in a handler, and must not ask anybody.
+    assert!(::ipc::cpu_of(ThreadId::from_bits(1 << 32 | 30_000)).is_none(), "there is no such thread");
+    words
+}
+
+/// A request of CPU 0 waits in its box for CPU 1.
+fn sent_by_a() -> bool {
+    message_box::state_of(A, B).is_some()
+}
+
+/// CPU 0 sends, with time-out zero, to a thread of CPU 1 that does not receive, when CPU 1 is in its window.
+fn provoke(team: &mut Team, to: ThreadId) -> core::result::Result<Done, Failure> {
+    let (_, done) = start(team, A, &Address::default(), move |me| {
+        let limit = time::now_ns() + HANG_NS / 2;
+        while !window::is_open() && time::now_ns() < limit {
+            cpu::relax();
+        }
+        operate(me, &Operation::send(to, [9; 3], ZERO))
+    })?;
+    Ok(done)
+}
+
+fn comes_while_sending(incoming: Incoming) -> Outcome {
+    if !there_are_two() {
+        return Ok(());
+    }
+    const ROUNDS: u32 = 20;
+    for _ in 0..ROUNDS {
+        let mut team = Team::new();
+        // Who is on CPU 0 as the partner of what comes, and who on CPU 1 lets it come.
+        let (partner, actor) = (Address::default(), Address::default());
+        let before = STANDINS.load(SeqCst);
+        let on_a = partner.clone();
+        let acted = Arc::new(AtomicBool::new(false));
+        let over = acted.clone();
+        let partner_done = match incoming {
+            Incoming::Send => {
+                let (thread, done) =
+                    start(&mut team, A, &partner, |me| operate(me, &Operation::receive(None, NEVER)))?;
+                on_a.get();
+                await_sleep(&thread)?;
+                Some(done)
+            }
+            Incoming::Cancel => {
+                // It does not receive, so that the actor is queued, and stays until that is over.
+                start(&mut team, A, &partner, move |me| {
+                    let limit = time::now_ns() + HANG_NS;
+                    while !over.load(SeqCst) && time::now_ns() < limit {
+                        pause();
+                    }
+                    operate(me, &Operation::receive(None, ZERO))
+                })?;
+                None
+            }
+            _ => None,
+        };
+        let queued = incoming == Incoming::Received;
+        let (actor_done, sender_done) = if queued {
+            let (_, done) = start(&mut team, B, &actor, move |me| {
+                while on_a.get() == ThreadId::NOBODY {}
+                // The sender is queued by now; taking its message ends in a wakeup request.
+                let _ = timer::sleep_until(time::now_ns() + 3_000_000);
+                window::arm(BEFORE_REQUEST, B, Some(sent_by_a));
+                operate(me, &Operation::receive(Some(on_a.get()), ZERO))
+            })?;
+            let to = actor.get();
+            let (_, sent) =
+                start(&mut team, A, &partner, move |me| operate(me, &Operation::send(to, [1; 3], NEVER)))?;
+            (done, Some(sent))
+        } else {
+            let (_, done) = start(&mut team, B, &actor, move |me| {
+                let result = act(me, incoming, on_a);
+                acted.store(true, SeqCst);
+                result
+            })?;
+            (done, None)
+        };
+        let provoked = provoke(&mut team, actor.get())?.get()?;
+        check!(failed_with(&provoked, Error::SendTimeout), "the send under way ended with {provoked:?}");
+        let acted = actor_done.get()?;
+        match incoming {
+            Incoming::Debugger | Incoming::PageFault => {
+                check!(STANDINS.load(SeqCst) == before + 1, "it did not come");
+            }
+            Incoming::Send => {
+                check!(acted.is_ok(), "the send that came ended with {acted:?}");
+                let received = partner_done.map(|done| done.get()).transpose()?;
+                check!(received.is_some_and(|result| result.is_ok()), "its receiver got nothing");
+            }
+            Incoming::Cancel => {
+                check!(failed_with(&acted, Error::SendTimeout), "the cancelled send ended with {acted:?}");
+            }
+            Incoming::Received => {
+                let sent = sender_done.map(|done| done.get()).transpose()?;
+                let both = acted.is_ok() && sent.is_some_and(|sent| sent.is_ok());
+                // The sender may have come too late to be queued; then both failed and nothing was tested.
+                check!(both, "received with {acted:?}, sent with {sent:?}");
+            }
+        }
+        window::disarm();
+        team.join()?;
+    }
+    Ok(())
+}
+
+/// What the thread on CPU 1 does that leads to a request to CPU 0.
+fn act(me: &mut Endpoint, incoming: Incoming, partner: Address) -> Result {
+    match incoming {
+        Incoming::Debugger | Incoming::PageFault => {
+            let kind =
+                if incoming == Incoming::Debugger { Kind::EnterDebugger } else { Kind::ResolvePageFault };
+            message_box::set_handler(kind, note);
+            window::arm(BEFORE_REQUEST, B, Some(sent_by_a));
+            let interrupts = interrupt::disable();
+            ::machine::time_window!(BEFORE_REQUEST);
+            message_box::request(A, Request { kind, words: [0; WORDS] });
+            drop(interrupts);
+            operate(me, &Operation::receive(None, ZERO))
+        }
+        Incoming::Send => {
+            let to = partner.get();
+            window::arm(BEFORE_REQUEST, B, Some(sent_by_a));
+            operate(me, &Operation::send(to, [7; 3], ZERO))
+        }
+        Incoming::Cancel => {
+            let to = partner.get();
+            // The first request is the send; the one after the time-out is held.
+            let result = operate_then_arm(me, to);
+            window::disarm();
+            result
+        }
+        Incoming::Received => operate(me, &Operation::receive(None, ZERO)),
+    }
+}
+
+/// A send whose time-out passes; the place is armed when it sleeps.
+fn operate_then_arm(me: &mut Endpoint, to: ThreadId) -> Result {
+    window::arm(SENDER_WOKEN, B, Some(arm_next));
+    operate(me, &Operation::send(to, [1; 3], Timeout::After(2_000_000)))
+}
+
+/// The sender has been woken: the request that follows is the cancellation.
+fn arm_next() -> bool {
+    window::close();
+    window::arm(BEFORE_REQUEST, B, Some(sent_by_a));
+    true
+}
+
+/// A receiver on CPU 1 takes the message of a sender on CPU 0 after its deadline has woken it, and before it looks. Returns what the two got.
+fn take_at_the_deadline(
+    follow: bool,
+    place: u32,
+    until: Option<fn() -> bool>,
+) -> core::result::Result<(Result, Result), Failure> {
+    let mut team = Team::new();
+    let (sender, receiver) = (Address::default(), Address::default());
+    let from = sender.clone();
+    let (_, received) = start(&mut team, B, &receiver, move |me| {
+        let (from, limit) = (from.get(), time::now_ns() + HANG_NS);
+        while !window::is_open() && time::now_ns() < limit {
+            cpu::relax();
+        }
+        let received = operate(me, &Operation::receive(Some(from), ZERO));
+        window::close();
+        if received.is_ok() && follow {
+            // The caller has looked at its state by then.
+            let _ = timer::sleep_until(time::now_ns() + 3_000_000);
+            let _answered = operate(me, &Operation::send(from, [2; 3], Timeout::After(3_000_000_000)));
+        }
+        received
+    })?;
+    let to = receiver.get();
+    window::arm(place, A, until);
+    let (_, sent) = start(&mut team, A, &sender, move |me| {
+        let timeout = Timeout::After(1_000_000);
+        let operation = match follow {
+            true => Operation::call(to, [1; 3], timeout, NEVER),
+            false => Operation::send(to, [1; 3], timeout),
+        };
+        // The first request is the offer; in the place before requests only the next one counts.
+        operate(me, &operation)
+    })?;
+    let outcomes = (sent.get()?, received.get()?);
+    window::disarm();
+    team.join()?;
+    Ok(outcomes)
+}
+
+/// Calls `test` with a bug in; it must see that something is wrong.
+fn notices(bug: &str, test: fn() -> Outcome) -> Outcome {
+    if !there_are_two() {
+        return Ok(());
+    }
+    /// A race that the window does not force may be missed.
+    const ATTEMPTS: u32 = 5;
+    check!(inject_defects(bug), "no such bug: {bug}");
+    let noticed = (0..ATTEMPTS).any(|_| test().is_err());
+    inject_defects("");
+    check!(noticed, "it notices no {bug}");
+    Ok(())
+}
+
+fn taken_at_the_deadline() -> Outcome {
+    if !there_are_two() {
+        return Ok(());
+    }
+    let (sent, received) = take_at_the_deadline(false, SENDER_WOKEN, None)?;
+    check!(received.is_ok(), "the receiver found {received:?}");
+    check!(sent.is_ok(), "the message was taken, and its sender got {sent:?}");
+    Ok(())
+}
+
+fn notices_pp_timeout() -> Outcome {
+    notices("pp_timeout", taken_at_the_deadline)
+}
+
+fn deadline_ends_with_the_send() -> Outcome {
+    if !there_are_two() {
+        return Ok(());
+    }
+    let (sent, received) = take_at_the_deadline(true, SENDER_WOKEN, None)?;
+    check!(received.is_ok(), "the receiver found {received:?}");
+    check!(sent.is_ok_and(|answer| answer.message == [2; 3]), "the call was taken, and got {sent:?}");
+    Ok(())
+}
+
+fn notices_no_timeout_reset() -> Outcome {
+    notices("no_timeout_reset", deadline_ends_with_the_send)
+}
+
+/// A wakeup request of CPU 1 waits in its box for CPU 0.
+fn woken_by_b() -> bool {
+    message_box::state_of(B, A) == Some(Kind::IpcWakeup)
+}
+
+fn late_cancellation() -> Outcome {
+    if !there_are_two() {
+        return Ok(());
+    }
+    let mut team = Team::new();
+    let (sender, receiver) = (Address::default(), Address::default());
+    let from = sender.clone();
+    let (_, received) = start(&mut team, B, &receiver, move |me| {
+        let (from, limit) = (from.get(), time::now_ns() + HANG_NS);
+        while !window::is_open() && time::now_ns() < limit {
+            cpu::relax();
+        }
+        operate(me, &Operation::receive(Some(from), ZERO))
+    })?;
+    let to = receiver.get();
+    // Woken by its deadline, the sender goes on at once to the place before its cancellation.
+    window::arm(SENDER_WOKEN, A, Some(hold_cancellation));
+    let (_, sent) = start(&mut team, A, &sender, move |me| {
+        operate(me, &Operation::send(to, [1; 3], Timeout::After(1_000_000)))
+    })?;
+    let outcomes = (sent.get()?, received.get()?);
+    window::disarm();
+    team.join()?;
+    let (sent, received) = outcomes;
+    check!(sent.is_ok() == received.is_ok(), "sent with {sent:?}, received with {received:?}");
+    Ok(())
+}
+
+fn hold_cancellation() -> bool {
+    window::close();
+    window::arm(BEFORE_REQUEST, A, Some(woken_by_b));
+    true
+}
+
+fn notices_late_cancel() -> Outcome {
+    notices("late_cancel", late_cancellation)
+}
+
+/// A caller that had to queue is taken and answered with time-out zero, again and again.
+fn queued_caller_is_answered() -> Outcome {
+    if !there_are_two() {
+        return Ok(());
+    }
+    const ROUNDS: u32 = 40;
+    let mut team = Team::new();
+    let (client, server) = (Address::default(), Address::default());
+    let failures = Arc::new(AtomicU32::new(0));
+    let count = failures.clone();
+    let (_, served) = start(&mut team, B, &server, move |me| {
+        let mut last = operate(me, &Operation::receive(None, ZERO));
+        for _ in 0..ROUNDS {
+            // It queues meanwhile.
+            let _ = timer::sleep_until(time::now_ns() + 300_000);
+            last = operate(me, &Operation::receive(None, NEVER));
+            if let Ok(request) = last
+                && operate(me, &Operation::send(request.from, [3; 3], ZERO)).is_err()
+            {
+                count.fetch_add(1, SeqCst);
+                let _freed = operate(me, &Operation::send(request.from, [3; 3], NEVER));
+            }
+        }
+        last
+    })?;
+    let to = server.get();
+    let (_, called) = start(&mut team, A, &client, move |me| {
+        let mut last = operate(me, &Operation::receive(None, ZERO));
+        for _ in 0..ROUNDS {
+            last = operate(me, &Operation::call(to, [1; 3], NEVER, NEVER));
+        }
+        last
+    })?;
+    let (called, served) = (called.get()?, served.get()?);
+    team.join()?;
+    check!(called.is_ok() && served.is_ok(), "called with {called:?}, served with {served:?}");
+    let failures = failures.load(SeqCst);
+    check!(failures == 0, "{failures} answers of {ROUNDS} found nobody waiting");
+    Ok(())
+}
+
+fn notices_late_receive() -> Outcome {
+    notices("late_receive", queued_caller_is_answered)
+}
+
+fn end_of_a_receiver() -> Outcome {
+    let mut team = Team::new();
+    let address = Address::default();
+    let receiver = endpoint();
+    let to = receiver.id();
+    let (thread, sent) = start(&mut team, B, &address, move |me| {
+        operate(me, &Operation::send(to, [1; 3], Timeout::After(50_000_000)))
+    })?;
+    address.get();
+    await_sleep(&thread)?;
+    drop(receiver);
+    let sent = sent.get()?;
+    team.join()?;
+    if !failed_with(&sent, Error::NotExistent) {
+        fail!("the receiver ended, and its sender got {sent:?}");
+    }
+    Ok(())
+}
+
+fn notices_forgotten_queue() -> Outcome {
+    if there_are_two() {
+        end_of_a_receiver()?;
+    }
+    notices("kill_forgets_queue", end_of_a_receiver)
+}
