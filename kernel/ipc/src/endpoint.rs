@@ -361,13 +361,16 @@ impl Endpoint {
             if let Some(sender) = queue::first(&local, from) {
                 return Ok(self.take_from(sender, &off));
             }
+            let begun = state.kind() == Kind::Receiving;
+            if !begun {
+                self.check_partner(from)?;
+            }
             if receive.timeout == Timeout::Zero {
                 return Err(self.give_up(Error::ReceiveTimeout.into(), &off));
             }
-            if state.kind() == Kind::Receiving {
+            if begun {
                 local.set_state(state.thread_sleeps());
             } else {
-                self.check_partner(from)?;
                 local.begin_receiving(from);
             }
             if claimed.is_some() {

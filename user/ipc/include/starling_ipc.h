@@ -50,10 +50,13 @@ enum {
     IPC_RECANCELED = 0x40,    /* waiting for a message: a signal came, or ipc_cancel() */
     IPC_SECANCELED = 0x50,    /* waiting for the receiver: likewise */
     IPC_REABORTED = 0xc0,     /* the thread from which an answer was expected has ended */
-    IPC_ERROR_MASK = 0xf0,
+    IPC_ERROR_MASK = 0xf0, /* see IPC_FAILED() */
     IPC_REMOTE = 0x100,
 };
-#define IPC_FAILED(result) ((result) < 0 || ((result) & IPC_ERROR_MASK) != 0)
+static inline int IPC_FAILED(long result)
+{
+    return result < 0 || (result & IPC_ERROR_MASK) != 0;
+}
 
 /* What an operation does (the second argument of the call). */
 enum { IPC_DO_SEND = 1, IPC_DO_RECEIVE = 2, IPC_FROM_ANYBODY = 4 };
