@@ -9,8 +9,9 @@ use alloc::sync::Arc;
 use core::any::Any;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use machine::cpu::MAX_CPUS;
 use memory::per_cpu::Shared;
-use sync::Once;
+use sync::{Once, PerCpu, per_cpu};
 
 use crate::attributes::{DeviceNumber, FileKind, FileSystemStatus};
 use crate::flags::MountFlags;
@@ -49,7 +50,10 @@ struct Home {
 }
 
 static HOME: Once<Home> = Once::new();
-static NEXT_NUMBER: AtomicU64 = AtomicU64::new(2);
+/// Inodes made so far on each CPU: numbers are unique by their CPU.
+static MADE: PerCpu<AtomicU64> = per_cpu!(AtomicU64::new(0));
+/// The first number beside that of the shared inode.
+const FIRST_NUMBER: u64 = 2;
 
 fn home() -> Result<&'static Home> {
     if let Some(home) = HOME.get() {
@@ -88,7 +92,9 @@ pub fn shared_inode() -> Result<Arc<Inode>> {
 /// A new inode of its own: for a pipe or a socket.
 pub fn new_inode(kind: FileKind, mode: u32, user: u32, group: u32) -> Result<Arc<Inode>> {
     // Relaxed: only uniqueness matters.
-    let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+    let cpu = machine::cpu::current();
+    let made = MADE.of(cpu).fetch_add(1, Ordering::Relaxed);
+    let number = FIRST_NUMBER + made * MAX_CPUS as u64 + cpu.index() as u64;
     let inode = Inode::new(&home()?.superblock, attributes(number, kind, mode, user, group), Plain)?;
     Ok(inode)
 }

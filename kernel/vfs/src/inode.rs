@@ -13,11 +13,12 @@
 //! - `writers` counts open files that write (positive) or programs that run from it (negative): `ETXTBSY`.
 
 use alloc::boxed::Box;
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use core::any::Any;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 
 use memory::file_cache::FileCache;
+use memory::per_cpu::Shared;
 use sync::Once;
 use sync::clustered::Count;
 
@@ -29,7 +30,7 @@ use crate::flags::{AllocateMode, OpenFlags, RenameFlags};
 use crate::lock::FileLocks;
 use crate::mount::Path;
 use crate::name::Name;
-use crate::superblock::Superblock;
+use crate::superblock::{Superblock, SuperblockLink};
 use crate::{Error, Result, allocation};
 
 /// What a symbolic link leads to.
@@ -234,7 +235,7 @@ pub struct InodeHead {
     pub kind: FileKind,
     /// Which device a device node stands for.
     pub special: DeviceNumber,
-    superblock: Weak<Superblock>,
+    superblock: Shared<SuperblockLink>,
     /// Copied from the superblock: `stat` needs no pointer chase.
     device: DeviceNumber,
     block_bytes: u32,
@@ -293,34 +294,22 @@ impl<O: InodeOperations> Inode<O> {
         attributes: InodeAttributes,
         operations: O,
     ) -> Result<Arc<Self>> {
-        let device = superblock.device();
-        let weak = Arc::downgrade(superblock);
-        let mut inode = Self::build(weak, device, attributes, operations, Timestamp::now());
-        let block_bytes = superblock.traits().block_bytes;
-        if block_bytes != 0 {
-            inode.head.block_bytes = block_bytes;
-        }
-        allocation::arc(inode)
+        allocation::arc(Self::build(superblock.link().clone(), attributes, operations, Timestamp::now()))
     }
 
-    /// A new inode whose superblock may still be under construction.
-    pub fn with_time(
-        superblock: Weak<Superblock>,
-        device: DeviceNumber,
-        attributes: InodeAttributes,
-        operations: O,
-        time: Timestamp,
-    ) -> Result<Arc<Self>> {
-        allocation::arc(Self::build(superblock, device, attributes, operations, time))
+    /// A new inode of the file system that `other` is of: the same as [`new`](Self::new), but it takes no reference to the
+    /// superblock, which all CPUs would write.
+    pub fn beside(other: &InodeHead, attributes: InodeAttributes, operations: O) -> Result<Arc<Self>> {
+        allocation::arc(Self::build(other.superblock.clone(), attributes, operations, Timestamp::now()))
     }
 
     fn build(
-        superblock: Weak<Superblock>,
-        device: DeviceNumber,
+        superblock: Shared<SuperblockLink>,
         attributes: InodeAttributes,
         operations: O,
         time: Timestamp,
     ) -> Self {
+        let (device, block_bytes) = (superblock.device, superblock.block_bytes);
         Self {
             head: InodeHead {
                 number: attributes.number,
@@ -328,7 +317,7 @@ impl<O: InodeOperations> Inode<O> {
                 special: attributes.special,
                 superblock,
                 device,
-                block_bytes: machine::address::PAGE_SIZE as u32,
+                block_bytes: if block_bytes == 0 { machine::address::PAGE_SIZE as u32 } else { block_bytes },
                 mode: AtomicU32::new(attributes.mode & MODE_MASK),
                 user: AtomicU32::new(attributes.user),
                 group: AtomicU32::new(attributes.group),
@@ -512,13 +501,13 @@ impl InodeHead {
 
     /// The file system; `None` once it is gone.
     pub fn superblock(&self) -> Option<Arc<Superblock>> {
-        self.superblock.upgrade()
+        self.superblock.superblock.get()?.upgrade()
     }
 
     /// Whether both belong to the same file system.
     #[inline]
     pub fn same_superblock(&self, other: &InodeHead) -> bool {
-        Weak::ptr_eq(&self.superblock, &other.superblock)
+        Shared::ptr_eq(&self.superblock, &other.superblock)
     }
 
     /// The access time stamp.

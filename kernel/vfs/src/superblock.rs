@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use memory::per_cpu::{Shared, SharedOwner};
 use sync::{Once, SpinLock};
 
 use crate::attributes::{DeviceNumber, FileSystemStatus};
@@ -82,8 +83,18 @@ pub struct Superblock {
     read_only: AtomicBool,
     mounts: AtomicU32,
     root: Once<Arc<Dentry>>,
+    /// What its inodes have of it.
+    link: SharedOwner<SuperblockLink>,
     rename: sched::Mutex<()>,
     operations: Box<dyn SuperblockOperations>,
+}
+
+/// What every inode has of its file system. Its handles are counted per CPU: files are made and removed on all of them.
+pub(crate) struct SuperblockLink {
+    pub(crate) device: DeviceNumber,
+    pub(crate) block_bytes: u32,
+    /// Set before there are inodes.
+    pub(crate) superblock: Once<Weak<Superblock>>,
 }
 
 /// Minor numbers of file systems without a device, handed out ascending.
@@ -100,8 +111,14 @@ impl Superblock {
     ) -> Result<Arc<Self>> {
         // Relaxed: only uniqueness matters.
         let minor = NEXT_ANONYMOUS_DEVICE.fetch_add(1, Ordering::Relaxed);
+        let device = DeviceNumber::new(0, minor);
+        let link = SharedOwner::try_new(SuperblockLink {
+            device,
+            block_bytes: traits.block_bytes,
+            superblock: Once::new(),
+        })?;
         let superblock = allocation::arc(Self {
-            device: DeviceNumber::new(0, minor),
+            device,
             file_system,
             shown_as: Once::new(),
             magic,
@@ -109,9 +126,11 @@ impl Superblock {
             read_only: AtomicBool::new(false),
             mounts: AtomicU32::new(0),
             root: Once::new(),
+            link,
             rename: sched::Mutex::named("rename", ()),
             operations,
         })?;
+        superblock.link.superblock.call_once(|| Arc::downgrade(&superblock));
         let root = Dentry::new_root(make_root(&superblock)?, traits)?;
         superblock.root.call_once(|| root);
         Ok(superblock)
@@ -120,6 +139,11 @@ impl Superblock {
     /// The root directory.
     pub fn root(&self) -> &Arc<Dentry> {
         self.root.get().expect("set before `new` returns")
+    }
+
+    /// What an inode of it holds.
+    pub(crate) fn link(&self) -> &Shared<SuperblockLink> {
+        &self.link
     }
 
     /// The device number that `stat` shows.
@@ -191,9 +215,6 @@ impl Superblock {
         }
     }
 }
-
-/// A weak reference to a file system, for inodes and watchers.
-pub type WeakSuperblock = Weak<Superblock>;
 
 static TYPES: SpinLock<Vec<&'static dyn FileSystemType>> = SpinLock::new(Vec::new());
 

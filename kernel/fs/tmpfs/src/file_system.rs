@@ -1,16 +1,18 @@
 //! The type `tmpfs`, its instances and their limits.
 //!
 //! An instance may use so many pages and so many inodes (`size=`, `nr_blocks=`, `nr_inodes=`; half of the memory and as
-//! many inodes by default). Pages are charged by the file caches, inodes here. Both are single atomics.
+//! many inodes by default). Pages are charged by the file caches, inodes here. Both are [`Quota`]s: CPUs that make and remove
+//! files write no line in common while the limit is far.
 
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use machine::address::PAGE_SIZE;
 use memory::file_cache::PageBudget;
-use vfs::attributes::{DeviceNumber, FileKind, FileSystemStatus, Timestamp};
+use memory::per_cpu::{PerCpuBox, Quota, SharedOwner};
+use vfs::attributes::{DeviceNumber, FileKind, FileSystemStatus};
 use vfs::inode::{Inode, InodeAttributes};
 use vfs::superblock::{FileSystemType, Superblock, SuperblockOperations, SuperblockTraits};
 use vfs::{Error, Result, allocation};
@@ -22,45 +24,62 @@ const MAGIC: u64 = 0x0102_1994;
 
 /// The limits of an instance and what is in use: shared by its inodes and caches.
 pub(crate) struct Limits {
-    pages_max: AtomicU64,
-    pages: AtomicU64,
-    inodes_max: AtomicU64,
-    inodes: AtomicU64,
-    next_number: AtomicU64,
+    pages: Quota,
+    inodes: Quota,
+    /// The next number of each CPU; a multiple of the batch when it needs another one.
+    numbers: PerCpuBox<AtomicU64>,
+    /// Batches of numbers that CPUs have taken.
+    batches: AtomicU64,
 }
+
+/// Inode numbers that a CPU takes at once.
+const NUMBERS: u64 = 64;
 
 impl PageBudget for Limits {
     fn charge(&self, pages: u64) -> bool {
-        let maximum = self.pages_max.load(Ordering::Relaxed);
-        let update = |used: u64| used.checked_add(pages).filter(|&sum| maximum == 0 || sum <= maximum);
-        // Relaxed: a count that guards nothing else.
-        self.pages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).is_ok()
+        self.pages.take(pages)
     }
 
     fn charge_regardless(&self, pages: u64) {
         // An image may be larger than half of the memory: the limit is on what comes besides.
-        let raise = |maximum: u64| (maximum != 0).then(|| maximum.saturating_add(pages));
-        let _unlimited = self.pages_max.fetch_update(Ordering::Relaxed, Ordering::Relaxed, raise);
-        self.pages.fetch_add(pages, Ordering::Relaxed);
+        self.pages.take_regardless(pages);
     }
 
     fn release(&self, pages: u64) {
-        self.pages.fetch_sub(pages, Ordering::Relaxed);
+        self.pages.give_back(pages);
     }
 }
 
 impl Limits {
+    fn new(options: &Options) -> Result<Self> {
+        Ok(Self {
+            pages: Quota::try_new(options.pages)?,
+            inodes: Quota::try_new(options.inodes)?,
+            numbers: PerCpuBox::try_zeroed().map_err(|_| Error::OutOfMemory)?,
+            batches: AtomicU64::new(0),
+        })
+    }
+
     /// Counts an inode and returns its number. Fails with `ENOSPC`.
     pub(crate) fn take_inode(&self) -> Result<u64> {
-        let maximum = self.inodes_max.load(Ordering::Relaxed);
-        let update = |used: u64| (maximum == 0 || used < maximum).then_some(used + 1);
-        self.inodes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).map_err(|_| Error::NoSpace)?;
-        Ok(self.next_number.fetch_add(1, Ordering::Relaxed))
+        if self.inodes.take(1) { Ok(self.next_number()) } else { Err(Error::NoSpace) }
+    }
+
+    fn next_number(&self) -> u64 {
+        // Relaxed: only uniqueness matters. Who moves to another CPU in between throws at most a batch away.
+        let own = self.numbers.this();
+        let next = |number: u64| (!number.is_multiple_of(NUMBERS)).then_some(number + 1);
+        own.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_else(|_| {
+            // 0 is no inode's number.
+            let first = (self.batches.fetch_add(1, Ordering::Relaxed) * NUMBERS).max(1);
+            own.store(first + 1, Ordering::Relaxed);
+            first
+        })
     }
 
     /// Gives an inode back.
     pub(crate) fn release_inode(&self) {
-        self.inodes.fetch_sub(1, Ordering::Relaxed);
+        self.inodes.give_back(1);
     }
 }
 
@@ -124,15 +143,15 @@ fn parse_size(text: &[u8], total_pages: u64) -> Result<u64> {
 
 /// An instance.
 pub struct TmpFs {
-    pub(crate) limits: Arc<Limits>,
+    pub(crate) limits: SharedOwner<Limits>,
 }
 
 impl SuperblockOperations for TmpFs {
     fn status(&self) -> FileSystemStatus {
         let limits = &self.limits;
-        let blocks = limits.pages_max.load(Ordering::Relaxed);
-        let free = blocks.saturating_sub(limits.pages.load(Ordering::Relaxed));
-        let files = limits.inodes_max.load(Ordering::Relaxed);
+        let blocks = limits.pages.limit();
+        let free = blocks.saturating_sub(limits.pages.used());
+        let files = limits.inodes.limit();
         FileSystemStatus {
             magic: MAGIC,
             block_size: PAGE_SIZE as u64,
@@ -140,14 +159,14 @@ impl SuperblockOperations for TmpFs {
             blocks_free: free,
             blocks_available: free,
             files,
-            files_free: files.saturating_sub(limits.inodes.load(Ordering::Relaxed)),
+            files_free: files.saturating_sub(limits.inodes.used()),
             name_length: 255,
             id: 0,
         }
     }
 
     fn show_options(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        let pages = self.limits.pages_max.load(Ordering::Relaxed);
+        let pages = self.limits.pages.limit();
         if pages != memory::frame::total_frames() / 2 && pages != 0 {
             write!(out, ",size={}k", pages * (PAGE_SIZE as u64 / 1024))?;
         }
@@ -158,17 +177,18 @@ impl SuperblockOperations for TmpFs {
         let limits = &self.limits;
         let total = memory::frame::total_frames();
         let mut current = Options::default_for(total);
-        current.pages = limits.pages_max.load(Ordering::Relaxed);
-        current.inodes = limits.inodes_max.load(Ordering::Relaxed);
+        current.pages = limits.pages.limit();
+        current.inodes = limits.inodes.limit();
         let new = current.parse(options, total)?;
-        let too_small = |maximum: u64, used: u64| maximum != 0 && maximum < used;
-        if too_small(new.pages, limits.pages.load(Ordering::Relaxed))
-            || too_small(new.inodes, limits.inodes.load(Ordering::Relaxed))
-        {
+        let (pages_before, set) = (limits.pages.limit(), limits.pages.set_limit(new.pages));
+        if !set {
             return Err(Error::Invalid);
         }
-        limits.pages_max.store(new.pages, Ordering::Relaxed);
-        limits.inodes_max.store(new.inodes, Ordering::Relaxed);
+        if !limits.inodes.set_limit(new.inodes) {
+            // What is in use fitted into it just now; if it does not any more, the new limit stays.
+            let _was_set = limits.pages.set_limit(pages_before);
+            return Err(Error::Invalid);
+        }
         Ok(())
     }
 
@@ -209,14 +229,9 @@ pub fn new_instance(name: &'static str, mode: u32) -> Result<Arc<Superblock>> {
 }
 
 fn make(name: &'static str, options: Options) -> Result<Arc<Superblock>> {
-    let limits = allocation::arc(Limits {
-        pages_max: AtomicU64::new(options.pages),
-        pages: AtomicU64::new(0),
-        inodes_max: AtomicU64::new(options.inodes),
-        inodes: AtomicU64::new(0),
-        next_number: AtomicU64::new(1),
-    })?;
-    let operations = allocation::boxed(TmpFs { limits: limits.clone() })?;
+    let owner = SharedOwner::try_new(Limits::new(&options)?)?;
+    let limits = owner.clone();
+    let operations = allocation::boxed(TmpFs { limits: owner })?;
     Superblock::new(name, MAGIC, SuperblockTraits::default(), operations, |superblock| {
         let attributes = InodeAttributes {
             number: limits.take_inode()?,
@@ -228,10 +243,8 @@ fn make(name: &'static str, options: Options) -> Result<Arc<Superblock>> {
             special: DeviceNumber::default(),
             size: 0,
         };
-        let weak: Weak<Superblock> = Arc::downgrade(superblock);
         let node = TmpNode::directory(limits.clone());
-        let inode: Arc<Inode> =
-            Inode::with_time(weak, superblock.device(), attributes, node, Timestamp::now())?;
+        let inode: Arc<Inode> = Inode::new(superblock, attributes, node)?;
         Ok(inode)
     })
 }

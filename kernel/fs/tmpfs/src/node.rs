@@ -11,7 +11,8 @@
 use alloc::sync::Arc;
 
 use memory::buffer::{Sink, Source};
-use memory::file_cache::{CacheKind, FileCache, PageBudget};
+use memory::file_cache::{CacheKind, FileCache};
+use memory::per_cpu::Shared;
 use sync::SpinLock;
 use vfs::attributes::{DeviceNumber, FileKind};
 use vfs::file::{
@@ -49,21 +50,21 @@ pub(crate) enum Contents {
 pub(crate) struct TmpNode {
     pub(crate) contents: Contents,
     extended: SpinLock<ExtendedAttributes>,
-    limits: Arc<Limits>,
+    limits: Shared<Limits>,
 }
 
 impl TmpNode {
     /// Counted before: [`Limits::take_inode`].
-    pub(crate) fn new(contents: Contents, limits: Arc<Limits>) -> Self {
+    pub(crate) fn new(contents: Contents, limits: Shared<Limits>) -> Self {
         Self { contents, extended: SpinLock::new(ExtendedAttributes::new()), limits }
     }
 
-    pub(crate) fn directory(limits: Arc<Limits>) -> Self {
+    pub(crate) fn directory(limits: Shared<Limits>) -> Self {
         Self::new(Contents::Directory(sched::RwLock::new(Names::new())), limits)
     }
 
-    pub(crate) fn file(limits: Arc<Limits>, seals: Seals) -> Result<Self> {
-        let budget: Arc<dyn PageBudget> = limits.clone();
+    pub(crate) fn file(limits: Shared<Limits>, seals: Seals) -> Result<Self> {
+        let budget = limits.clone().into_budget();
         let cache = allocation::arc(FileCache::with_budget(CacheKind::SharedMemory, budget));
         match cache {
             Ok(cache) => Ok(Self::new(Contents::File { cache, seals }, limits)),
@@ -98,7 +99,6 @@ impl TmpNode {
 
     /// A new inode of the same instance.
     pub(crate) fn make(&self, directory: &Inode, new: &NewFile<'_>) -> Result<Arc<Inode>> {
-        let superblock = directory.superblock().ok_or(Error::Io)?;
         let number = self.limits.take_inode()?;
         let limits = self.limits.clone();
         let (node, links, size) = match new.kind {
@@ -123,7 +123,7 @@ impl TmpNode {
             special: if new.kind.is_device() { new.special } else { DeviceNumber::default() },
             size,
         };
-        let inode: Arc<Inode> = Inode::new(&superblock, attributes, node)?;
+        let inode: Arc<Inode> = Inode::beside(directory, attributes, node)?;
         Ok(inode)
     }
 

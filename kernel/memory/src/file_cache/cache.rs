@@ -20,6 +20,7 @@ use super::representative::FileRepresentative;
 use crate::OutOfMemory;
 use crate::frame::{Frame, Purpose};
 use crate::parking::SleepLock;
+use crate::per_cpu::Shared;
 use alloc::sync::Arc;
 use core::num::NonZeroU64;
 use core::ops::ControlFlow;
@@ -98,7 +99,7 @@ pub struct FileCache {
     pub(super) change: SleepLock<()>,
     kind: CacheKind,
     pub(super) representative: Option<Arc<dyn FileRepresentative>>,
-    pub(super) budget: Option<Arc<dyn PageBudget>>,
+    pub(super) budget: Option<Shared<dyn PageBudget>>,
 }
 
 const _: () = assert!(size_of::<FileCache>() <= 128, "every file in memory has one");
@@ -135,7 +136,7 @@ impl FileCache {
 
     /// The same, limited by a budget.
     #[must_use]
-    pub fn with_budget(kind: CacheKind, budget: Arc<dyn PageBudget>) -> FileCache {
+    pub fn with_budget(kind: CacheKind, budget: Shared<dyn PageBudget>) -> FileCache {
         let mut cache = FileCache::new(kind);
         cache.budget = Some(budget);
         cache

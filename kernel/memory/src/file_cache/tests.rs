@@ -4,10 +4,10 @@ use super::*;
 use crate::buffer::{Sink, Source};
 use crate::fallible;
 use crate::frame::{Frame, Purpose, Zeroed};
+use crate::per_cpu::Shared;
 use core::sync::atomic::{AtomicU64, Ordering};
 use machine::address::PAGE_SIZE;
 use proptest::prelude::*;
-use std::sync::Arc;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -206,8 +206,8 @@ impl PageBudget for Budget {
 
 #[test]
 fn adopted_frames_count_in_the_budget() {
-    let budget = Arc::new(Budget { left: AtomicU64::new(3) });
-    let cache = FileCache::with_budget(CacheKind::SharedMemory, budget.clone());
+    let budget = Shared::try_new(Budget { left: AtomicU64::new(3) }).unwrap();
+    let cache = FileCache::with_budget(CacheKind::SharedMemory, budget.clone().into_budget());
     let frames = [0, 1].map(|_| Frame::allocate(Purpose::Kernel, Zeroed::No).unwrap());
     cache.adopt(2 * PAGE, frames).unwrap();
     assert_eq!(budget.left.load(Ordering::SeqCst), 1);
@@ -217,8 +217,8 @@ fn adopted_frames_count_in_the_budget() {
 
 #[test]
 fn a_budget_limits_pages_and_gets_them_back() {
-    let budget = Arc::new(Budget { left: AtomicU64::new(3) });
-    let cache = FileCache::with_budget(CacheKind::SharedMemory, budget.clone());
+    let budget = Shared::try_new(Budget { left: AtomicU64::new(3) }).unwrap();
+    let cache = FileCache::with_budget(CacheKind::SharedMemory, budget.clone().into_budget());
     let bytes = vec![1; 5 * PAGE_SIZE];
     assert_eq!(cache.write_at(0, &mut Source::kernel(&bytes)), Ok(3 * PAGE_SIZE));
     assert_eq!(cache.write_at(4 * PAGE, &mut Source::kernel(b"x")), Err(CacheError::NoSpace));
@@ -233,8 +233,9 @@ fn a_budget_limits_pages_and_gets_them_back() {
 fn failed_allocations_leave_a_consistent_cache() {
     fallible::exhaust("file cache", || {
         let before = used(Purpose::FileCache);
-        let budget = Arc::new(Budget { left: AtomicU64::new(100) });
-        let cache = FileCache::with_budget(CacheKind::File, budget.clone());
+        // Its memory is not what is tested.
+        let Ok(budget) = Shared::try_new(Budget { left: AtomicU64::new(100) }) else { return };
+        let cache = FileCache::with_budget(CacheKind::File, budget.clone().into_budget());
         for offset in [5, 70 * PAGE, 5000 * PAGE, 3 * PAGE] {
             let insist = || cache.write_at(offset, &mut Source::kernel(&[3; PAGE_SIZE]));
             let written = insist().or_else(|error| {

@@ -2,7 +2,7 @@
 //!
 //! From the bottom up: `geometry` (the arithmetic), `descriptor` (what is known of a block), `list` (the blocks in order),
 //! `backing` (a block's memory), `allocator` (all of them), and its users: [`PerCpuBox`], [`Counter`], [`PerCpuRef`],
-//! [`Shared`], and the free lists of the heap.
+//! [`Shared`], [`Quota`], and the free lists of the heap.
 
 mod allocator;
 #[cfg_attr(target_os = "none", path = "backing.rs")]
@@ -16,6 +16,7 @@ mod free_list;
 mod geometry;
 mod list;
 mod local_tables;
+mod quota;
 mod reference;
 mod report;
 mod shared;
@@ -29,6 +30,7 @@ pub use counter::Counter;
 pub(crate) use free_list::FreeList;
 pub use geometry::{CHUNK_BYTES, CHUNK_SHIFT, existing_cpus};
 pub(crate) use local_tables::register as register_local_tables;
+pub use quota::Quota;
 pub use reference::{PerCpuRef, Put};
 pub use report::{BlockReport, blocks, check, write_blocks};
-pub use shared::Shared;
+pub use shared::{Shared, SharedOwner};

@@ -7,7 +7,8 @@
 //!   and the only one while there is no memory for cells.
 //! - *spread* ([`PerCpuRef::spread`]): each CPU counts in its own cell, up and down. A cell alone means nothing. `atomic`
 //!   holds a bias that keeps it from becoming 0 by those who still, or already, count there.
-//! - *switching*, on the way back ([`PerCpuRef::gather`]): the cells are no longer shown; a grace period later nobody
+//! - *switching*, for a moment on the way there.
+//! - *gathering*, on the way back ([`PerCpuRef::gather`]): the cells are no longer shown; a grace period later nobody
 //!   counts in them any more, because counting is a read section. Then their sum is added and the bias taken away.
 //!
 //! While it is spread nobody learns that the last reference is gone: the owner gathers, then gives back its own.
@@ -28,6 +29,7 @@ use super::boxed::PerCpuBox;
 const GATHERED: u8 = 0;
 const SPREAD: u8 = 1;
 const SWITCHING: u8 = 2;
+const GATHERING: u8 = 3;
 
 /// Added while references may be in cells: more than there can be.
 const BIAS: i64 = 1 << 62;
@@ -50,7 +52,7 @@ pub struct PerCpuRef {
     /// The cells, while references are counted there: those of `cells`, or null.
     shown: AtomicPtr<AtomicI64>,
     atomic: AtomicI64,
-    /// Who changes it from or to SWITCHING owns the transition.
+    /// Who changes it to SWITCHING or GATHERING owns the transition.
     state: AtomicU8,
     cells: Once<PerCpuBox<AtomicI64>>,
 }
@@ -167,12 +169,19 @@ impl PerCpuRef {
     }
 
     /// Hides the cells; says whether the caller has to end it, a grace period later.
-    fn begin_gathering(&self) -> bool {
-        let mine = self.state.compare_exchange(SPREAD, SWITCHING, Acquire, Relaxed).is_ok();
+    pub(super) fn begin_gathering(&self) -> bool {
+        let mine = self.state.compare_exchange(SPREAD, GATHERING, Acquire, Relaxed).is_ok();
         if mine {
             self.shown.store(ptr::null_mut(), SeqCst);
         }
         mine
+    }
+
+    /// Ends the gathering that the only owner began, if it did, a grace period ago.
+    pub(super) fn end_own_gathering(&self) {
+        if self.state.load(Relaxed) == GATHERING {
+            self.end_gathering();
+        }
     }
 
     /// Who saw the cells has counted in them by now.

@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use machine::cpu::{CpuId, MAX_CPUS};
 
 use super::exercise::{self, Plan};
-use super::{CHUNK_BYTES, CHUNK_SHIFT, Counter, PerCpuBox, PerCpuError, PerCpuRef, Put, Shared, usage};
+use super::{
+    CHUNK_BYTES, CHUNK_SHIFT, Counter, PerCpuBox, PerCpuError, PerCpuRef, Put, Quota, Shared, SharedOwner,
+    usage,
+};
 
 /// Blocks are the machine's; a test that counts them must be alone.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -177,4 +180,94 @@ fn shared_object_is_dropped_with_its_last_handle() {
     assert_eq!(Arc::strong_count(&dropped), 2);
     drop(first);
     assert_eq!(Arc::strong_count(&dropped), 1);
+}
+
+#[test]
+fn quota_is_exact_at_its_limit() {
+    let _alone = alone();
+    for limit in [1, 10, Quota::BATCH, 1000] {
+        let quota = Quota::try_new(limit).unwrap();
+        assert!((0..limit).all(|_| quota.take(1)));
+        assert!(!quota.take(1));
+        assert_eq!(quota.used(), limit);
+        quota.give_back(1);
+        assert!(quota.take(1) && !quota.take(1));
+        quota.give_back(limit);
+        assert_eq!(quota.used(), 0);
+        assert!(quota.take(limit) && !quota.take(1));
+    }
+}
+
+#[test]
+fn quota_finds_what_other_cpus_keep() {
+    let _alone = alone();
+    let quota = Quota::try_new(2000).unwrap();
+    assert!(quota.take(1));
+    // Another CPU has taken a batch beyond its need.
+    quota.spare.iter().last().unwrap().store(Quota::BATCH, Ordering::Relaxed);
+    quota.taken.fetch_add(Quota::BATCH, Ordering::Relaxed);
+    assert_eq!(quota.used(), 1);
+    assert!(quota.take(1999) && !quota.take(1));
+    assert_eq!(quota.used(), 2000);
+}
+
+#[test]
+fn quota_limit_changes_only_to_what_is_in_use_at_least() {
+    let _alone = alone();
+    let quota = Quota::try_new(0).unwrap();
+    assert!(quota.take(500));
+    assert!(!quota.set_limit(499) && quota.limit() == 0);
+    assert!(quota.set_limit(500) && !quota.take(1));
+    quota.take_regardless(7);
+    assert_eq!((quota.used(), quota.limit()), (507, 507));
+    assert!(quota.set_limit(0) && quota.take(1_000_000));
+}
+
+#[test]
+fn quota_is_never_exceeded_and_nothing_is_lost() {
+    let _alone = alone();
+    let operations = if cfg!(miri) { 50 } else { 20_000 };
+    let quota = Arc::new(Quota::try_new(100).unwrap());
+    let held = Arc::new(AtomicI64::new(0));
+    let users: Vec<_> = (1..4)
+        .map(|amount| {
+            let (quota, held) = (quota.clone(), held.clone());
+            std::thread::spawn(move || {
+                for _ in 0..operations {
+                    if quota.take(amount * 11) {
+                        assert!(
+                            held.fetch_add(amount as i64 * 11, Ordering::SeqCst) + amount as i64 * 11 <= 100
+                        );
+                        held.fetch_sub(amount as i64 * 11, Ordering::SeqCst);
+                        quota.give_back(amount * 11);
+                    }
+                }
+            })
+        })
+        .collect();
+    users.into_iter().for_each(|user| user.join().unwrap());
+    assert_eq!(quota.used(), 0);
+    assert!(quota.take(100) && !quota.take(1));
+}
+
+#[test]
+fn object_ends_after_its_owner_with_its_last_handle() {
+    let _alone = alone();
+    for handle_outlives_grace_period in [false, true] {
+        let dropped = Arc::new(());
+        let owner = SharedOwner::try_new(dropped.clone()).unwrap();
+        let handle = (*owner).clone();
+        assert!(Shared::is_spread(&handle));
+        drop(owner);
+        let kept = handle_outlives_grace_period.then(|| handle.clone());
+        drop(handle);
+        for _ in 0..2 {
+            sync::rcu::synchronize();
+            let _pinned = machine::preempt::disable();
+            sync::rcu::invoke(u32::MAX);
+        }
+        assert_eq!(Arc::strong_count(&dropped), if kept.is_some() { 2 } else { 1 });
+        drop(kept);
+        assert_eq!(Arc::strong_count(&dropped), 1);
+    }
 }

@@ -23,6 +23,7 @@ pub(crate) mod machine;
 mod memory;
 mod message_box;
 mod message_box_costs;
+mod mounts;
 mod outcome;
 mod percpu;
 mod rcu;
@@ -51,6 +52,7 @@ const EARLY: &[&[Test]] = &[machine::TESTS];
 const LATE: &[&[Test]] = &[
     memory::TESTS,
     percpu::TESTS,
+    mounts::TESTS,
     clustered::TESTS,
     kit::TESTS,
     message_box::TESTS,

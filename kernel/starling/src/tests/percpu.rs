@@ -157,7 +157,7 @@ fn slab_heads() -> Outcome {
 }
 
 /// A thread on each CPU; returns when all have run the body.
-fn on_each_cpu(body: impl Fn() + Send + Sync + 'static) -> Outcome {
+pub(super) fn on_each_cpu(body: impl Fn() + Send + Sync + 'static) -> Outcome {
     let body = Arc::new(body);
     let mut all = Vec::new();
     for cpu in cpu::online().iter() {

@@ -183,6 +183,14 @@ impl Dentry {
         self.place.read(guard).and_then(|place| place.parent.as_ref())
     }
 
+    /// Its name (empty for a root) and the directory it is in, of the same moment.
+    pub fn name_and_parent_under<'guard>(
+        &self,
+        guard: &'guard RcuReadGuard,
+    ) -> (&'guard [u8], Option<&'guard Arc<Self>>) {
+        self.place.read(guard).map_or((&[], None), |place| (place.name.as_bytes(), place.parent.as_ref()))
+    }
+
     /// Calls `use_name` with its name (empty for a root), under RCU: do not sleep in it.
     pub fn with_name<R>(&self, use_name: impl FnOnce(&[u8]) -> R) -> R {
         let guard = rcu::read();

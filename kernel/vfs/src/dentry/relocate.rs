@@ -8,20 +8,23 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use sync::rcu::RcuBox;
+use sync::{PerCpu, per_cpu};
 
 use super::children::Bucket;
 use super::entry::{Dentry, DentryFlags, Place};
+use crate::attributes::FileKind;
 use crate::name::{Name, hash_name};
 use crate::{Result, allocation};
 
-/// Counts commits: whoever climbs parents compares it before and after.
-static RENAMES: AtomicU64 = AtomicU64::new(0);
+/// Counts renames of directories on each CPU: whoever climbs parents compares the sum before and after. What is not a
+/// directory is nobody's parent, and its name and its parent are read together.
+static RENAMES: PerCpu<AtomicU64> = per_cpu!(AtomicU64::new(0));
 
 impl Dentry {
-    /// The number of renames so far: unchanged means that no entry moved in between.
+    /// The number of renames of directories so far: unchanged means that none moved in between, since no CPU's part goes back.
     pub fn rename_count() -> u64 {
         // Acquire: pairs with the AcqRel in `count_rename`.
-        RENAMES.load(Ordering::Acquire)
+        RENAMES.iter().map(|renames| renames.load(Ordering::Acquire)).sum()
     }
 
     fn own_place(&self) -> (Option<Arc<Dentry>>, u32) {
@@ -30,8 +33,12 @@ impl Dentry {
     }
 }
 
-fn count_rename() {
-    RENAMES.fetch_add(1, Ordering::AcqRel);
+fn count_rename(moved: &[&Arc<Dentry>]) {
+    let is_directory =
+        |entry: &&Arc<Dentry>| entry.inode().is_some_and(|inode| inode.kind == FileKind::Directory);
+    if moved.iter().any(is_directory) {
+        RENAMES.of(machine::cpu::current()).fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 /// A prepared move of one entry.
@@ -74,7 +81,7 @@ impl Relocation {
         }
         self.entry.place.replace(Some(self.place));
         self.parent.children.commit(self.hash, self.bucket);
-        count_rename();
+        count_rename(&[&self.entry]);
         if let Some(old_parent) = old_parent {
             old_parent.children.sweep(&old_parent, old_hash);
         }
@@ -139,6 +146,6 @@ impl Exchange {
         for (parent, hash, bucket) in self.buckets.into_iter().flatten() {
             parent.children.commit(hash, bucket);
         }
-        count_rename();
+        count_rename(&[&self.first, &self.second]);
     }
 }

@@ -96,6 +96,17 @@ const fn bit(descriptor: u32) -> u64 {
     1 << (descriptor % 64)
 }
 
+/// Words of a cache line: the least that a bitmap takes, so that two processes never write to one line.
+const LINE_WORDS: usize = 8;
+
+/// A bitmap of so many zeros.
+fn words_for(length: usize) -> Result<Vec<u64>> {
+    let mut words = Vec::new();
+    allocation::reserve(&mut words, (length / 64).max(LINE_WORDS))?;
+    words.resize(length / 64, 0);
+    Ok(words)
+}
+
 /// The slots of a table with at least `needed` of them. Programs see the number as `FDSize`, so it is Linux's.
 const fn table_length(needed: usize) -> usize {
     if needed <= SLOTS_MIN { SLOTS_MIN } else { needed.next_power_of_two() }
@@ -118,8 +129,8 @@ impl Slots {
 
     /// Bitmaps without anything in use, for so many descriptors.
     fn with_length(length: usize) -> Result<Self> {
-        let used = allocation::filled(0, length / 64)?;
-        let close_on_exec = allocation::filled(0, length / 64)?;
+        let used = words_for(length)?;
+        let close_on_exec = words_for(length)?;
         Ok(Self { used, close_on_exec, lowest_free: 0 })
     }
 

@@ -115,17 +115,13 @@ impl Path {
                 }
                 continue;
             }
-            let fits = dentry.with_name(|name| {
-                let Some(new_start) = start.checked_sub(name.len() + 1) else { return false };
-                buffer[new_start] = b'/';
-                buffer[new_start + 1..start].copy_from_slice(name);
-                start = new_start;
-                true
-            });
-            if !fits {
-                return Err(Error::NameTooLong);
-            }
-            match dentry.parent_under(&guard) {
+            // Name and parent of the same moment.
+            let (name, parent) = dentry.name_and_parent_under(&guard);
+            let Some(new_start) = start.checked_sub(name.len() + 1) else { return Err(Error::NameTooLong) };
+            buffer[new_start] = b'/';
+            buffer[new_start + 1..start].copy_from_slice(name);
+            start = new_start;
+            match parent {
                 Some(parent) => dentry = parent,
                 None => return Ok((start, PathPrefix::Unreachable)),
             }

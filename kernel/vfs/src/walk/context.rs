@@ -2,12 +2,15 @@
 
 use alloc::sync::Arc;
 
+use memory::per_cpu::Shared;
 use sync::SpinLock;
 
 use crate::attributes::FileStatus;
 use crate::credentials::Credentials;
+use crate::dentry::Dentry;
 use crate::flags::{Access, LookupFlags};
-use crate::mount::{MountNamespace, Path};
+use crate::inode::Inode;
+use crate::mount::{Mount, MountNamespace, Path};
 use crate::{Result, allocation};
 
 use super::walker::Walker;
@@ -22,18 +25,50 @@ pub struct Places {
     pub namespace: Arc<MountNamespace>,
 }
 
+/// The pair that is in force in a context. Forked processes share the pair, whose references are then written only
+/// by `fork`, `exit` and changes; those of this handle, which every path call takes, are the context's own.
+pub type CurrentPlaces = Arc<OwnPlaces>;
+
+/// A context's own handle of a pair. With its counts it fills a cache line: two processes that one parent forked
+/// would otherwise have theirs side by side.
+pub struct OwnPlaces {
+    places: Arc<Places>,
+    _fill: [u64; 5],
+}
+
+impl OwnPlaces {
+    fn new(places: Arc<Places>) -> Result<CurrentPlaces> {
+        allocation::arc(Self { places, _fill: [0; 5] })
+    }
+}
+
+impl core::ops::Deref for OwnPlaces {
+    type Target = Places;
+
+    #[inline]
+    fn deref(&self) -> &Places {
+        &self.places
+    }
+}
+
 /// What `CLONE_FS` shares: root, working directory and umask.
 pub struct FileSystemContext {
-    places: SpinLock<Arc<Places>>,
+    places: SpinLock<CurrentPlaces>,
     umask: core::sync::atomic::AtomicU32,
+    /// As in [`OwnPlaces`].
+    _fill: [u64; 3],
 }
+
+const _: () = assert!(size_of::<OwnPlaces>() == 48 && size_of::<FileSystemContext>() >= 48);
 
 impl FileSystemContext {
     /// A context.
     pub fn new(places: Arc<Places>, umask: u32) -> Result<Arc<Self>> {
+        let places = OwnPlaces::new(places)?;
         allocation::arc(Self {
             places: SpinLock::new(places),
             umask: core::sync::atomic::AtomicU32::new(umask & 0o777),
+            _fill: [0; 3],
         })
     }
 
@@ -44,16 +79,13 @@ impl FileSystemContext {
         Self::new(places, 0o022)
     }
 
-    /// A copy of its own (`fork`, `unshare(CLONE_FS)`). So is its pair: each walk takes a reference to that, which processes on
-    /// different CPUs should not meet in.
+    /// A copy of its own (`fork`, `unshare(CLONE_FS)`).
     pub fn duplicate(&self) -> Result<Arc<Self>> {
-        let Places { root, cwd, namespace } = &*self.places();
-        let (root, cwd, namespace) = (root.clone(), cwd.clone(), namespace.clone());
-        Self::new(allocation::arc(Places { root, cwd, namespace })?, self.umask())
+        Self::new(self.places().places.clone(), self.umask())
     }
 
     /// Root and working directory now: one lock, one reference.
-    pub fn places(&self) -> Arc<Places> {
+    pub fn places(&self) -> CurrentPlaces {
         self.places.lock().clone()
     }
 
@@ -71,7 +103,7 @@ impl FileSystemContext {
     fn replace(&self, change: impl Fn(&Places) -> Places) -> Result<()> {
         loop {
             let old = self.places();
-            let new = allocation::arc(change(&old))?;
+            let new = OwnPlaces::new(allocation::arc(change(&old))?)?;
             let mut places = self.places.lock();
             if Arc::ptr_eq(&places, &old) {
                 let before = core::mem::replace(&mut *places, new);
@@ -115,7 +147,7 @@ impl FileSystemContext {
         let old = self.places();
         let (mut root, mut cwd) = (old.root.clone(), old.cwd.clone());
         let namespace = old.namespace.copy(&mut [&mut root, &mut cwd])?;
-        let new = allocation::arc(Places { root, cwd, namespace })?;
+        let new = OwnPlaces::new(allocation::arc(Places { root, cwd, namespace })?)?;
         let before = core::mem::replace(&mut *self.places.lock(), new);
         drop(before);
         Ok(())
@@ -139,8 +171,11 @@ impl<'a> PathContext<'a> {
         Walker::new(self, start, path, flags)?.finish()
     }
 
-    /// `stat`, `statx`, `fstatat`.
+    /// `stat`, `statx`, `fstatat`. Where the whole walk is fast, no reference is taken to anything.
     pub fn status(&self, start: &Path, path: &[u8], flags: LookupFlags) -> Result<FileStatus> {
+        if let Some(outcome) = super::fast::status(self, start, path, flags) {
+            return outcome;
+        }
         status_of(&self.walk(start, path, flags)?)
     }
 
@@ -176,10 +211,15 @@ impl<'a> PathContext<'a> {
 
 /// What `stat` shows of a place.
 pub fn status_of(place: &Path) -> Result<FileStatus> {
-    let mut status = place.inode()?.status();
-    status.mount_id = place.mount.id();
-    status.mount_root = place.is_mount_root();
-    Ok(status)
+    Ok(status_at(&place.mount, &place.dentry, place.inode()?))
+}
+
+/// The same, of its parts.
+pub(super) fn status_at(mount: &Shared<Mount>, dentry: &Arc<Dentry>, inode: &Inode) -> FileStatus {
+    let mut status = inode.status();
+    status.mount_id = mount.id();
+    status.mount_root = Arc::ptr_eq(dentry, mount.root());
+    status
 }
 
 /// Whether the mount lets programs be executed.

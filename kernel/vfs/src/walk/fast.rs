@@ -9,15 +9,17 @@
 use alloc::sync::Arc;
 
 use memory::per_cpu::Shared;
-use sync::rcu;
+use sync::rcu::{self, RcuReadGuard};
 
-use crate::attributes::FileKind;
+use super::context::{PathContext, status_at};
+use crate::attributes::{FileKind, FileStatus};
 use crate::credentials::Credentials;
 use crate::dentry::{Dentry, DentryFlags};
 use crate::flags::{Access, LookupFlags};
 use crate::mount::{Mount, Path};
-use crate::name::hash_name;
+use crate::name::{PATH_MAX, hash_name};
 use crate::permission::check_access;
+use crate::{Error, Result};
 
 /// How far the fast part got.
 pub(super) struct Progress {
@@ -40,9 +42,69 @@ pub(super) struct Rules<'a> {
     pub(super) is_last_text: bool,
 }
 
+/// Where the fast part got to, under RCU.
+struct Reached<'guard> {
+    mount: &'guard Shared<Mount>,
+    dentry: &'guard Arc<Dentry>,
+    offset: usize,
+    absent: bool,
+}
+
 /// Walks from `start` along `text`, beginning at `offset`.
 pub(super) fn walk(rules: &Rules<'_>, start: &Path, text: &[u8], offset: usize) -> Progress {
     let guard = rcu::read();
+    let Reached { mount, dentry, offset: done, absent } = reach(rules, start, text, offset, &guard);
+    let moved = !Arc::ptr_eq(dentry, &start.dentry) || !Shared::ptr_eq(mount, &start.mount);
+    // Who learns that the name is absent has no use for the place.
+    if absent || !moved {
+        return Progress { place: None, offset: done, absent };
+    }
+    let place = Path::new(mount.clone(), dentry.clone());
+    if !place.dentry.still_hashed() {
+        // Evicted (or removed) just now: the slow steps go this way again.
+        return Progress { place: None, offset, absent: false };
+    }
+    Progress { place: Some(place), offset: done, absent: false }
+}
+
+/// What `stat` shows, if the fast part gets to the end of the path: within one read section, so that it needs no reference to
+/// the mount or the entry.
+pub(super) fn status(
+    context: &PathContext<'_>,
+    start: &Path,
+    path: &[u8],
+    flags: LookupFlags,
+) -> Option<Result<FileStatus>> {
+    if path.is_empty() || path.len() >= PATH_MAX || !LookupFlags::FOLLOW.contains(flags) {
+        return None;
+    }
+    let root = &context.places.root;
+    let rules = Rules { root, credentials: context.credentials, flags, keep_last: false, is_last_text: true };
+    let start = if path[0] == b'/' { root } else { start };
+    let guard = rcu::read();
+    let Reached { mount, dentry, offset, absent } = reach(&rules, start, path, 0, &guard);
+    if absent {
+        return Some(Err(Error::NotFound));
+    }
+    // Attributes of volatile files are computed, which may take longer than a read section.
+    if !only_slashes(path, offset) || dentry.flags().contains(DentryFlags::VOLATILE) {
+        return None;
+    }
+    let inode = dentry.inode()?;
+    if path.last() == Some(&b'/') && inode.kind != FileKind::Directory {
+        return Some(Err(Error::NotDirectory));
+    }
+    Some(Ok(status_at(mount, dentry, inode)))
+}
+
+/// As far as the fast part gets from `start` along `text`, beginning at `offset`.
+fn reach<'guard>(
+    rules: &Rules<'_>,
+    start: &'guard Path,
+    text: &[u8],
+    offset: usize,
+    guard: &'guard RcuReadGuard,
+) -> Reached<'guard> {
     let (mut mount, mut dentry): (&Shared<Mount>, &Arc<Dentry>) = (&start.mount, &start.dentry);
     let mut done = offset;
     let mut absent = false;
@@ -63,7 +125,7 @@ pub(super) fn walk(rules: &Rules<'_>, start: &Path, text: &[u8], offset: usize) 
             if name.len() == 2 {
                 let at_root = Arc::ptr_eq(dentry, &rules.root.dentry) || Arc::ptr_eq(dentry, mount.root());
                 let restricted = rules.flags.intersects(LookupFlags::BENEATH | LookupFlags::IN_ROOT);
-                let Some(parent) = dentry.parent_under(&guard) else { break };
+                let Some(parent) = dentry.parent_under(guard) else { break };
                 if at_root || restricted || parent.flags().contains(DentryFlags::MOUNT_POINT) {
                     break;
                 }
@@ -72,7 +134,7 @@ pub(super) fn walk(rules: &Rules<'_>, start: &Path, text: &[u8], offset: usize) 
             done = end;
             continue;
         }
-        let Some(child) = dentry.cached_child(name, hash_name(name), &guard) else { break };
+        let Some(child) = dentry.cached_child(name, hash_name(name), guard) else { break };
         child.mark_referenced();
         let Some(inode) = child.inode() else {
             // A name below an absent one is absent too; an absent last name is for the caller to create.
@@ -91,23 +153,14 @@ pub(super) fn walk(rules: &Rules<'_>, start: &Path, text: &[u8], offset: usize) 
                 break;
             }
             while new_dentry.flags().contains(DentryFlags::MOUNT_POINT) {
-                let Some(mounted) = new_mount.mounted_on(new_dentry, &guard) else { break };
+                let Some(mounted) = new_mount.mounted_on(new_dentry, guard) else { break };
                 (new_mount, new_dentry) = (mounted, mounted.root());
             }
         }
         (mount, dentry) = (new_mount, new_dentry);
         done = end;
     }
-    let moved = !Arc::ptr_eq(dentry, &start.dentry) || !Shared::ptr_eq(mount, &start.mount);
-    if !moved {
-        return Progress { place: None, offset: done, absent };
-    }
-    let place = Path::new(mount.clone(), dentry.clone());
-    if !place.dentry.still_hashed() {
-        // Evicted (or removed) just now: the slow steps go this way again.
-        return Progress { place: None, offset, absent: false };
-    }
-    Progress { place: Some(place), offset: done, absent }
+    Reached { mount, dentry, offset: done, absent }
 }
 
 /// The next component at or after `offset`, and where it ends.
