@@ -71,6 +71,15 @@ int main(void)
     for (int i = 0; i < READERS; i++)
         pthread_join(threads[i], NULL);
     printf("failed %d, missed %d, wrong %d\n", failed, missed, wrong);
+    /* An open file that two processes have moves its position by what both write. */
+    int shared = dup(files[0]);
+    lseek(shared, 0, SEEK_SET);
+    for (int child = 0; child < 2; child++)
+        CHILD(for (int i = 0; i < 2000; i++) write(shared, "12345678", 8));
+    while (wait(NULL) > 0)
+        ;
+    SHOW((int)lseek(shared, 0, SEEK_CUR));
+    SHOW((int)lseek(shared, 0, SEEK_END));
     /* A pipe's end is gone when its descriptor is closed, and not a grace period later. */
     for (int i = 0; i < 3; i++) {
         int ends[2];

@@ -83,8 +83,9 @@ static OPEN_FILES_MAX: AtomicU64 = AtomicU64::new(1 << 20);
 /// Openings on a CPU after which the number of all open files is looked at: it may exceed the limit by that many.
 const CHECK_INTERVAL: u64 = 32;
 
-/// References of a file that one descriptor table slot and one caller hold.
-const UNSHARED_REFERENCES: usize = 2;
+/// References of a file that nobody but the caller can reach: that of one descriptor table of one task, which has lent it. A caller with a
+/// reference of its own got that because others may use the file too.
+const UNSHARED_REFERENCES: usize = 1;
 
 impl OpenFile {
     /// An open file at a place in the tree. Counts write access to mount and inode when it is writable.
