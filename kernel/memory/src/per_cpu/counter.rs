@@ -12,13 +12,19 @@ use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use machine::cpu;
 use machine::preempt;
 
+use sync::SpinLock;
+
 use super::boxed::PerCpuBox;
+use super::geometry::existing_cpus;
 
 /// See the theory of this file.
 pub struct Counter {
     global: AtomicI64,
     cells: Option<PerCpuBox<AtomicI64>>,
     batch: i64,
+    cpus: i64,
+    /// Held by those who add near a limit.
+    near_limit: SpinLock<()>,
 }
 
 impl Counter {
@@ -32,6 +38,8 @@ impl Counter {
             global: AtomicI64::new(0),
             cells: PerCpuBox::try_zeroed().ok(),
             batch: i64::from(batch.max(1)),
+            cpus: existing_cpus().count() as i64,
+            near_limit: SpinLock::new(()),
         }
     }
 
@@ -83,13 +91,30 @@ impl Counter {
 
     /// What the approximate value is off by at most.
     pub fn error_max(&self) -> i64 {
-        self.cells.as_ref().map_or(0, |cells| self.batch * cells.cpus().count() as i64)
+        self.cells.as_ref().map_or(0, |_| self.batch * self.cpus)
     }
 
-    /// Whether the value is at most `limit`; looks at all CPUs only when the approximate value is too close to tell.
-    pub fn is_at_most(&self, limit: i64) -> bool {
-        let value = self.approximate();
-        if (value - limit).abs() > self.error_max() { value <= limit } else { self.exact() <= limit }
+    /// Adds `amount` unless that would lift the value over `limit`; says whether it did. The limit holds exactly, whoever adds
+    /// in this way at the same time. All CPUs are looked at only when the approximate value is too close to the limit.
+    #[inline]
+    pub fn try_add(&self, amount: i64, limit: i64) -> bool {
+        // What all CPUs may have collected, and what each may be about to add because it found the same.
+        let others = self.error_max().saturating_add(self.cpus.saturating_mul(amount));
+        if self.approximate().saturating_add(others) <= limit {
+            self.add(amount);
+            return true;
+        }
+        self.try_add_exactly(amount, limit)
+    }
+
+    #[inline(never)]
+    fn try_add_exactly(&self, amount: i64, limit: i64) -> bool {
+        let _alone = self.near_limit.lock();
+        let fits = self.exact().checked_add(amount).is_some_and(|sum| sum <= limit);
+        if fits {
+            self.add(amount);
+        }
+        fits
     }
 }
 

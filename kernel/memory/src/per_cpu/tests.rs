@@ -110,7 +110,10 @@ fn counter_is_approximate_and_exact() {
     assert!((counter.exact() - counter.approximate()).abs() < counter.error_max());
     counter.add(-101);
     assert_eq!((counter.approximate(), counter.exact()), (-1, -1));
-    assert!(counter.is_at_most(-1) && !counter.is_at_most(-2));
+    // Near the limit and far from it.
+    assert!(!counter.try_add(1, -1) && counter.try_add(1, 0) && !counter.try_add(i64::MAX, 5));
+    assert!(counter.try_add(5, 1_000_000) && !counter.try_add(1, 5));
+    assert_eq!(counter.exact(), 5);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::root::{Distributed, Format, Make, Root, Single, State};
 use crate::{CachePadded, Once};
 
 /// Additions from another CPU than the one before, after which the word counts as contended.
-const FOREIGN_MAX: u32 = 32;
+const FOREIGN_MAX: u32 = 8;
 
 /// Counts for some CPUs.
 pub(super) struct Representative {

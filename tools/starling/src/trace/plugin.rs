@@ -40,19 +40,31 @@ fn library(repository: &Repository) -> Outcome<PathBuf> {
     Ok(repository.target_directory().join("tool").join(LIBRARY))
 }
 
-/// Boots a kernel on so many processors, runs a command of the image in it and records what happens between the markers.
+/// The machine that is recorded.
+#[derive(Debug)]
+pub(super) struct Recorded<'a> {
+    /// What it boots.
+    pub(super) kernel: &'a Kernel,
+    /// Words of its command line.
+    pub(super) kernel_arguments: &'a [String],
+    /// Its image.
+    pub(super) tree: &'a Tree,
+    /// Its processors.
+    pub(super) cpus: u32,
+}
+
+/// Boots a machine, runs a command of the image in it and records what happens between the markers.
 ///
 /// # Errors
 /// When the machine cannot be started, or the command fails.
 pub(super) fn record(
     repository: &Repository,
-    kernel: &Kernel,
-    tree: &Tree,
-    cpus: u32,
+    machine: &Recorded<'_>,
     command: &[&str],
     progress: &Progress,
 ) -> Outcome<Recording> {
     let library = library(repository)?;
+    let Recorded { kernel, kernel_arguments, tree, cpus } = machine;
     let image = Initramfs::build(tree, None, &Progress::silent())?;
     rustix::io::fcntl_setfd(&image.file, rustix::io::FdFlags::empty()).context(|| "the image".into())?;
     let directory = tempfile::tempdir().context(|| "a directory for what is recorded".into())?;
@@ -62,6 +74,9 @@ pub(super) fn record(
     let mut starling = Command::new(program);
     starling.args(["run", "--accel", "tcg", "--timeout", LIMIT, "--cpus", &cpus.to_string()]);
     starling.arg("--qemu-plugin").arg(format!("file={},out={}", library.display(), file.display()));
+    for word in *kernel_arguments {
+        starling.args(["--kernel-arg", word]);
+    }
     starling.arg("--kernel").arg(&kernel.image);
     starling.arg(format!("/dev/fd/{}", image.file.as_raw_fd())).arg("--").args(command);
     let output = starling.stdin(Stdio::null()).output().context(|| "starling run".into())?;

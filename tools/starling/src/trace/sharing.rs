@@ -34,6 +34,10 @@ pub(super) struct SharingArguments {
     #[arg(long, conflicts_with = "pairs")]
     check: bool,
 
+    /// Append a word to the kernel command line
+    #[arg(long, value_name = "WORD", conflicts_with = "check")]
+    kernel_arg: Vec<String>,
+
     /// Name also the functions that touch the lines
     #[arg(short, long)]
     verbose: bool,
@@ -61,7 +65,9 @@ pub(super) fn trace(arguments: &SharingArguments) -> Outcome<u8> {
         words if words.is_empty() => "sharing".to_owned(),
         words => format!("sharing={words}"),
     };
-    let recording = plugin::record(&repository, &kernel, &tree, 2, &["/bench", &suite], &progress)?;
+    let machine =
+        plugin::Recorded { kernel: &kernel, kernel_arguments: &arguments.kernel_arg, tree: &tree, cpus: 2 };
+    let recording = plugin::record(&repository, &machine, &["/bench", &suite], &progress)?;
     let pairs = made(&recording.output);
     let windows = window::parse(&recording.accesses)
         .map_err(|line| Failure::ours(format!("the plugin recorded nonsense: {line}")))?;
