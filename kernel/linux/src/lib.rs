@@ -21,6 +21,7 @@ pub mod futex;
 pub mod hardware;
 pub mod identity;
 pub mod ipc;
+pub mod lock_count;
 pub mod memory;
 pub mod oom;
 pub mod pidfd;

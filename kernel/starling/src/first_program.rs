@@ -10,6 +10,7 @@
 //! while a second thread starts the personality and makes the process, on another processor where there is one.
 //! Who is ready last ([`meet`]) starts the command; nobody waits.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -363,12 +364,32 @@ fn program_started(outcome: Result<(), Errno>) {
 /// Set when the program could not be executed: the host has been told already, the process's end says nothing new.
 static FAILED: Once<()> = Once::new();
 
+/// Prints whole lines with a mark in front by which `starling trace locks` finds them.
+struct TraceLines(String);
+
+impl core::fmt::Write for TraceLines {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        for part in text.split_inclusive('\n') {
+            self.0.push_str(part);
+            if part.ends_with('\n') {
+                machine::console::print(format_args!("lock-trace {}", self.0));
+                self.0.clear();
+            }
+        }
+        Ok(())
+    }
+}
+
 struct Ended;
 
 impl linux::process::init::EndOfCommand for Ended {
     fn command_ended(&self, status: u32) {
         if FAILED.get().is_some() {
             return;
+        }
+        if machine::boot::info().flag("trace-locks") {
+            // What the text has no memory for is not printed.
+            let _ = sync::classes::write_calls(&mut TraceLines(String::new()));
         }
         let signal = (status & 0x7f) as u8;
         let kind = if signal == 0 { ExitKind::Exited((status >> 8) as u8) } else { ExitKind::Killed(signal) };

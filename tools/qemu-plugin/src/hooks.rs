@@ -8,6 +8,7 @@ use std::fs::File;
 use std::ptr::without_provenance_mut;
 use std::slice;
 
+use crate::calls::{self, Marks};
 use crate::instruction::{self, Marker};
 use crate::recording::{self, Access, Kind};
 
@@ -26,6 +27,8 @@ const LOCKED: usize = 1 << 48;
 const NO_REGISTERS: c_int = 0;
 /// Loads and stores are asked for.
 const LOADS_AND_STORES: c_int = 3;
+/// Only stores are.
+const STORES: c_int = 2;
 
 /// A block that is being translated.
 #[repr(C)]
@@ -89,13 +92,14 @@ unsafe extern "C" fn qemu_plugin_install(
     arguments: *const *const c_char,
 ) -> c_int {
     let count = usize::try_from(count).unwrap_or(0);
-    let mut path = None;
+    let (mut path, mut marks) = (None, None);
     for index in 0..count {
         // SAFETY: the caller promises as many C strings.
         let argument = unsafe { CStr::from_ptr(*arguments.add(index)) };
-        match argument.to_str().ok().and_then(|argument| argument.strip_prefix("out=")) {
-            Some(value) => path = Some(value),
-            None => {
+        match argument.to_str().ok().and_then(|argument| argument.split_once('=')) {
+            Some(("out", value)) => path = Some(value),
+            Some(("marks", value)) if Marks::parse(value).is_some() => marks = Marks::parse(value),
+            _ => {
                 eprintln!("qemu-plugin: what is {}?", argument.to_string_lossy());
                 return 1;
             }
@@ -106,7 +110,10 @@ unsafe extern "C" fn qemu_plugin_install(
         return 1;
     };
     match File::create(path) {
-        Ok(file) => recording::write_to(file),
+        Ok(file) => match marks {
+            Some(marks) => calls::begin(marks, file),
+            None => recording::write_to(file),
+        },
         Err(error) => {
             eprintln!("qemu-plugin: {path}: {error}");
             return 1;
@@ -129,7 +136,11 @@ extern "C" fn translate(_: u64, block: *mut Block) {
             let bytes = slice::from_raw_parts(qemu_plugin_insn_data(instruction), length);
             (bytes, qemu_plugin_insn_vaddr(instruction))
         };
-        if let Some(marker) = Marker::decode(bytes) {
+        if calls::are_counted() {
+            if address >= KERNEL {
+                watch_call(instruction, bytes);
+            }
+        } else if let Some(marker) = Marker::decode(bytes) {
             let data = without_provenance_mut(encode(marker));
             // SAFETY: the instruction is being translated, which is when callbacks can be asked for.
             unsafe { qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS, data) };
@@ -143,6 +154,27 @@ extern "C" fn translate(_: u64, block: *mut Block) {
             }
         }
     }
+}
+
+/// Asks for what counts atomic operations by call.
+fn watch_call(instruction: *mut Instruction, bytes: &[u8]) {
+    let nothing = without_provenance_mut(0);
+    if instruction::is_atomic(bytes) {
+        // SAFETY: the instruction is being translated, which is when callbacks can be asked for.
+        unsafe { qemu_plugin_register_vcpu_insn_exec_cb(instruction, executed, NO_REGISTERS, nothing) };
+    }
+    if instruction::stores_constant_byte(bytes) {
+        // SAFETY: as above.
+        unsafe { qemu_plugin_register_vcpu_mem_cb(instruction, stored, NO_REGISTERS, STORES, nothing) };
+    }
+}
+
+extern "C" fn executed(processor: u32, _: *mut c_void) {
+    calls::count(processor as usize);
+}
+
+extern "C" fn stored(processor: u32, _: u32, address: u64, _: *mut c_void) {
+    calls::stored(processor as usize, address);
 }
 
 /// A marker as the number that its callback is given.

@@ -42,6 +42,26 @@ pub(crate) fn is_locked(bytes: &[u8]) -> bool {
     matches!(opcode, Some(0x86 | 0x87))
 }
 
+/// Whether an instruction is an atomic read-modify-write of memory, also where it is one exchange without a lock prefix.
+pub(crate) fn is_atomic(bytes: &[u8]) -> bool {
+    if !is_locked(bytes) {
+        return false;
+    }
+    // An exchange of two registers touches no memory.
+    let exchange = bytes.iter().position(|byte| matches!(byte, 0x86 | 0x87));
+    let locked = bytes.iter().take(5).any(|byte| *byte == 0xf0);
+    locked || exchange.and_then(|at| bytes.get(at + 1)).is_some_and(|operands| operands >> 6 != 3)
+}
+
+/// Whether an instruction stores a byte that it contains itself: how the kernel marks the calls that it is in.
+pub(crate) fn stores_constant_byte(bytes: &[u8]) -> bool {
+    match bytes {
+        [0xc6, ..] => true,
+        [prefix, 0xc6, ..] => prefix & 0xf0 == 0x40,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +74,15 @@ mod tests {
         assert_eq!(Marker::decode(&[0x0f, 0x1f, 0x80, 0, 0, 0, 0]), None);
         assert_eq!(Marker::decode(&[0x0f, 0x1f, 0x40, 0]), None);
         assert_eq!(Marker::decode(&[]), None);
+    }
+
+    #[test]
+    fn exchanges_of_registers_and_plain_stores_are_not_atomic() {
+        assert!(is_atomic(&[0xf0, 0x48, 0x0f, 0xb1, 0x0f]) && is_atomic(&[0x48, 0x87, 0x08]));
+        assert!(!is_atomic(&[0x87, 0xc8]) && !is_atomic(&[0xff, 0x00]));
+        assert!(
+            stores_constant_byte(&[0xc6, 0x87, 0, 0, 0, 0x81, 1]) && !stores_constant_byte(&[0x88, 0x07])
+        );
     }
 
     #[test]

@@ -21,10 +21,12 @@
 //!
 //! * `instruction`: what is read off the bytes of an instruction
 //! * `recording`: windows, and how they are printed
+//! * `calls`: with the argument `marks=ADDRESS+LENGTH` no windows are recorded, but atomic operations counted by system call
 //! * `hooks`: QEMU's side; its interface is declared here after its public documentation
 // The hooks are left out of the tests, whose program has no QEMU to link with, and all else seems unused without them.
 #![cfg_attr(test, allow(dead_code))]
 
+mod calls;
 #[cfg(not(test))]
 mod hooks;
 mod instruction;

@@ -49,6 +49,14 @@ impl From<object::Error> for Error {
     }
 }
 
+/// Address and length of what has that name in a linked kernel.
+pub fn find(linked: &[u8], name: &str) -> Option<(u64, u64)> {
+    use object::{Object, ObjectSymbol};
+    let file = object::File::parse(linked).ok()?;
+    let symbol = file.symbols().find(|symbol| symbol.name() == Ok(name))?;
+    Some((symbol.address(), symbol.size()))
+}
+
 /// The bootable image of a linked kernel.
 ///
 /// # Errors

@@ -13,10 +13,12 @@
 //!
 //! * [`measure`]: how a value is found
 //! * [`suites`]: what is measured
+//! * [`locks`]: locks taken by single calls
 //! * [`sharing`]: pairs of calls that commute, for the checker of shared cache lines
 //! * [`process`]: forking, in the few lines that need it
 
 mod init;
+mod locks;
 mod measure;
 mod process;
 mod sharing;

@@ -76,6 +76,12 @@ pub(super) fn auxiliary_vector(subject: &Subject, out: &mut Text) -> Result<()> 
     copy_memory(&process, range, out)
 }
 
+/// `lcount`: how many locks the reading thread has taken, whoever's file it is; empty where they are not counted.
+pub(super) fn locks_taken(_subject: &Subject, out: &mut Text) -> Result<()> {
+    let _ = sync::classes::write_taken(out);
+    Ok(())
+}
+
 /// `cgroup`: there is one group.
 pub(super) fn control_group(_subject: &Subject, out: &mut Text) -> Result<()> {
     let _ = out.write_str("0::/\n");

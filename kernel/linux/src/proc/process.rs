@@ -210,11 +210,13 @@ static ENTRIES: &[Entry] = &[
     text("wchan", 0o444, activity::wait_channel),
     text("mountstats", 0o400, mounts::mount_statistics),
     directory("task", 0o555, threads),
+    // The last one: left out where locks are not counted.
+    text("lcount", 0o444, entries::locks_taken),
 ];
 /// Entries at the beginning that only threads have.
 const ONLY_THREADS: usize = 1;
 /// Entries at the end that only processes have.
-const ONLY_PROCESSES: usize = 2;
+const ONLY_PROCESSES: usize = 3;
 
 struct TextFile {
     subject: Subject,
@@ -272,7 +274,7 @@ impl ProcessDirectory {
     fn entries(&self) -> &'static [Entry] {
         match self.0.is_thread() {
             true => &ENTRIES[..ENTRIES.len() - ONLY_PROCESSES],
-            false => &ENTRIES[ONLY_THREADS..],
+            false => &ENTRIES[ONLY_THREADS..ENTRIES.len() - usize::from(!sync::classes::COUNTING)],
         }
     }
 }

@@ -4,6 +4,7 @@ use core::fmt::Write;
 
 use vfs::generated::{Link, Node, knob};
 use vfs::inode::LinkTarget;
+use vfs::text::Text;
 use vfs::{Error, Result};
 
 use super::process::Processes;
@@ -80,6 +81,7 @@ fn system() -> Result<()> {
         Ok(())
     })?;
     rcu_trace()?;
+    locks()?;
     procfs::add("sysrq-trigger", Node::file(0o200, knob(|_| Ok(()), press_key)?))
 }
 
@@ -87,6 +89,32 @@ fn system() -> Result<()> {
 fn press_key(keys: &[u8]) -> Result<()> {
     if keys.first() == Some(&b'g') {
         machine::debugger::breakpoint();
+    }
+    Ok(())
+}
+
+/// `lock_stat`, reset by writing 0, in kernels that count locks; `starling/locks` in those that check their order.
+fn locks() -> Result<()> {
+    use sync::classes;
+    if classes::COUNTING {
+        let show = |out: &mut Text| {
+            let _ = classes::write_statistics(out);
+            Ok(())
+        };
+        let reset = |bytes: &[u8]| {
+            if bytes.trim_ascii() != b"0" {
+                return Err(Error::Invalid);
+            }
+            classes::reset_statistics();
+            Ok(())
+        };
+        procfs::add("lock_stat", Node::file(0o600, knob(show, reset)?))?;
+    }
+    if classes::CHECKING {
+        procfs::add_text("starling/locks", |out| {
+            let _ = classes::write_order(out);
+            Ok(())
+        })?;
     }
     Ok(())
 }

@@ -125,6 +125,10 @@ fn parse(bytes: &[u8], range: &core::ops::RangeInclusive<u64>) -> Result<u64> {
 }
 
 fn kernel() -> Result<()> {
+    if sync::classes::COUNTING {
+        let keeps = || u64::from(sync::classes::keeps_statistics());
+        setting("kernel/lock_stat", 0..=1, keeps, |value| sync::classes::keep_statistics(value != 0))?;
+    }
     add(
         "kernel/hostname",
         0o644,

@@ -19,6 +19,7 @@ mod kit;
 mod kstack;
 mod kstack_costs;
 mod kstack_races;
+mod locks;
 pub(crate) mod machine;
 mod memory;
 mod message_box;
@@ -62,6 +63,7 @@ const LATE: &[&[Test]] = &[
     kstack::TESTS,
     kstack_races::TESTS,
     sched::TESTS,
+    locks::TESTS,
     rcu::TESTS,
     softirq_flood::TESTS,
     timing::TESTS,

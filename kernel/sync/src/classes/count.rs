@@ -71,7 +71,7 @@ impl Counts {
 }
 
 /// Locks that the running thread has taken.
-pub fn of_current_thread() -> u64 {
+pub(super) fn of_current_thread() -> u64 {
     thread::with_current(|locks| locks.counts.total.load(Ordering::Relaxed))
 }
 
@@ -79,7 +79,7 @@ pub fn of_current_thread() -> u64 {
 ///
 /// # Errors
 /// The writer's.
-pub fn write_current(to: &mut dyn fmt::Write) -> fmt::Result {
+pub(super) fn write_current(to: &mut dyn fmt::Write) -> fmt::Result {
     thread::with_current(|locks| {
         writeln!(to, "total {}", locks.counts.total.load(Ordering::Relaxed))?;
         for class in ClassId::all() {
@@ -101,7 +101,7 @@ fn index_of(call: usize) -> usize {
 }
 
 /// The running thread begins a system call.
-pub fn call_begins(number: u64) {
+pub(super) fn call_begins(number: u64) {
     let index = index_of(number as usize);
     thread::with_current(|locks| {
         let counts = &locks.counts;
@@ -112,7 +112,7 @@ pub fn call_begins(number: u64) {
 }
 
 /// The running thread ends it.
-pub fn call_ends() {
+pub(super) fn call_ends() {
     mark(CALLS_MAX);
     thread::with_current(|locks| {
         let counts = &locks.counts;
@@ -129,38 +129,33 @@ pub fn call_ends() {
 }
 
 /// Another thread runs on this CPU from now on.
-pub fn switched() {
+pub(super) fn switched() {
     mark(
         thread::with_current(|locks| locks.counts.call.load(Ordering::Relaxed)).min(CALLS_MAX as u16).into(),
     );
 }
 
-/// One byte for each call and one for what is outside of calls. Which of them is written tells who watches the machine from
+/// The counts were written: who watches shall write out his.
+pub(super) fn mark_end() {
+    mark(CALLS_MAX + 1);
+}
+
+/// One byte for each call, one for what is outside of calls, and one for the end. Which of them is written tells who watches the machine from
 /// outside (`tools/qemu-plugin`) what call this CPU is in from now on.
 #[unsafe(no_mangle)]
-static STARLING_CALL_MARKS: [core::sync::atomic::AtomicU8; CALLS_MAX + 1] =
-    [const { core::sync::atomic::AtomicU8::new(0) }; CALLS_MAX + 1];
+static STARLING_CALL_MARKS: [core::sync::atomic::AtomicU8; CALLS_MAX + 2] =
+    [const { core::sync::atomic::AtomicU8::new(0) }; CALLS_MAX + 2];
 
 #[inline(never)]
 fn mark(index: usize) {
     STARLING_CALL_MARKS[index].store(1, Ordering::Relaxed);
 }
 
-/// Forgets the counts of all calls.
-pub fn reset_calls() {
-    for call in &CALLS {
-        call.calls.store(0, Ordering::Relaxed);
-        call.locks.store(0, Ordering::Relaxed);
-        call.most.store(0, Ordering::Relaxed);
-        call.by_class.iter().for_each(|count| count.store(0, Ordering::Relaxed));
-    }
-}
-
 /// Writes a line for each call made: number, calls, locks, most locks of one call; then a line for each of its classes.
 ///
 /// # Errors
 /// The writer's.
-pub fn write_calls(to: &mut dyn fmt::Write) -> fmt::Result {
+pub(super) fn write_calls(to: &mut dyn fmt::Write) -> fmt::Result {
     for (index, call) in CALLS.iter().enumerate() {
         let calls = call.calls.load(Ordering::Relaxed);
         if calls == 0 {

@@ -19,26 +19,29 @@ mod class;
 #[cfg(any(debug_assertions, feature = "lcount"))]
 mod context;
 #[cfg(feature = "lcount")]
-pub mod count;
+mod count;
 #[cfg(debug_assertions)]
 mod edges;
 #[cfg(debug_assertions)]
 mod held;
 #[cfg(debug_assertions)]
-pub mod order;
+mod order;
 #[cfg(any(debug_assertions, feature = "lcount"))]
 mod registry;
+mod report;
 mod rules;
 #[cfg(feature = "lcount")]
-pub mod statistics;
+mod statistics;
 #[cfg(all(test, debug_assertions))]
 mod tests;
 mod thread;
 
 pub use attempt::{Attempt, Held, IN_TREE};
 pub use class::{Class, Kind};
-#[cfg(any(debug_assertions, feature = "lcount"))]
-pub use registry::ClassId;
+pub use report::{
+    CHECKING, COUNTING, keep_statistics, keeps_statistics, locks_taken, reset_statistics, write_calls,
+    write_order, write_statistics, write_taken,
+};
 pub use rules::{
     call_begins, call_ends, enter_softirq, leave_softirq, may_allocate, may_call_remotely, may_sleep,
     nothing_held, thread_switched, without_order,

@@ -17,7 +17,7 @@ const KEYS: usize = 2048;
 
 /// The number of a class; 0 is for those that found no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClassId(pub(super) u16);
+pub(super) struct ClassId(pub(super) u16);
 
 struct Record {
     address: AtomicUsize,
@@ -66,7 +66,7 @@ impl ClassId {
     }
 
     /// All classes, the collective one first.
-    pub fn all() -> impl Iterator<Item = Self> {
+    pub(super) fn all() -> impl Iterator<Item = Self> {
         (0..COUNT.load(Ordering::Acquire) as u16).map(Self)
     }
 

@@ -52,12 +52,12 @@ static CELLS: PerCpu<[Cell; CLASSES_MAX]> = per_cpu!(
 static ENABLED: AtomicBool = AtomicBool::new(true);
 
 /// Whether numbers are taken.
-pub fn is_enabled() -> bool {
+pub(super) fn is_enabled() -> bool {
     ENABLED.load(Ordering::Relaxed)
 }
 
 /// Has numbers taken, or not.
-pub fn enable(enabled: bool) {
+pub(super) fn enable(enabled: bool) {
     ENABLED.store(enabled, Ordering::Relaxed);
 }
 
@@ -141,7 +141,7 @@ pub(super) fn released(class: ClassId, _kind: Kind, since_ns: u64) {
 }
 
 /// Forgets all numbers.
-pub fn reset() {
+pub(super) fn reset() {
     for cell in CELLS.iter().flatten() {
         for number in [&cell.contention_bounces, &cell.acquisition_bounces, &cell.acquisitions] {
             number.store(0, Ordering::Relaxed);
@@ -151,19 +151,11 @@ pub fn reset() {
     }
 }
 
-/// How often locks of any class were taken, and how often somebody waited.
-pub fn totals() -> (u64, u64) {
-    let sum = |number: fn(&Cell) -> &AtomicU64| {
-        CELLS.iter().flatten().map(|cell| number(cell).load(Ordering::Relaxed)).sum()
-    };
-    (sum(|cell| &cell.acquisitions), sum(|cell| &cell.wait.count))
-}
-
 /// Writes all classes that were taken, in the format of Linux' `/proc/lock_stat`.
 ///
 /// # Errors
 /// The writer's.
-pub fn write(to: &mut dyn fmt::Write) -> fmt::Result {
+pub(super) fn write(to: &mut dyn fmt::Write) -> fmt::Result {
     const COLUMNS: [&str; 12] = [
         "con-bounces",
         "contentions",

@@ -1,6 +1,6 @@
 //! Each rule is broken once, by classes of the test's own.
 
-use super::order;
+use super::{order, registry::ClassId};
 use crate::{IrqSpinLock, SpinLock};
 
 /// The message with which `body` panics.
@@ -99,7 +99,7 @@ fn names_are_the_last_parts_of_paths() {
     struct Guarded;
     static LOCK: SpinLock<Option<Guarded>> = SpinLock::new(None);
     drop(LOCK.lock());
-    let names: Vec<_> = super::ClassId::all().map(|class| class.to_string()).collect();
+    let names: Vec<_> = ClassId::all().map(|class| class.to_string()).collect();
     assert!(
         names
             .iter()

@@ -8,6 +8,7 @@
 mod hosted;
 mod instructions;
 mod kernel;
+mod locks;
 mod programs;
 mod runner;
 mod sharing;
@@ -47,6 +48,7 @@ pub(crate) fn test(arguments: &TestArguments) -> Outcome<u8> {
         source::steps(&repository)?,
         hosted::steps(&repository, arguments.long),
         kernel::steps(&repository, arguments.long)?,
+        locks::steps(&repository, arguments.long)?,
         instructions::steps(&repository)?,
         sharing::steps(&repository)?,
         programs::steps(&repository, arguments.long),

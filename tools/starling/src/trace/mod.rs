@@ -5,10 +5,13 @@
 //! * [`code`]: names of functions and objects
 //! * [`sharing`]: cache lines that calls on two processors share though they commute; [`conflict`] finds them,
 //!   [`expectation`] knows which ones are known
+//! * [`locks`]: locks and atomic operations of each system call; [`ceilings`] knows how many are allowed
 
+mod ceilings;
 mod code;
 mod conflict;
 mod expectation;
+mod locks;
 mod plugin;
 mod sharing;
 mod window;
@@ -26,6 +29,7 @@ pub(crate) struct TraceArguments {
 
 #[derive(Subcommand, Debug)]
 enum What {
+    Locks(locks::LocksArguments),
     Sharing(sharing::SharingArguments),
 }
 
@@ -35,6 +39,7 @@ enum What {
 /// When the machine cannot be had or did not do what it was to do.
 pub(crate) fn trace(arguments: &TraceArguments) -> Outcome<u8> {
     match &arguments.what {
+        What::Locks(arguments) => locks::trace(arguments),
         What::Sharing(arguments) => sharing::trace(arguments),
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Recording {
 ///
 /// # Errors
 /// When it does not build.
-fn library(repository: &Repository) -> Outcome<PathBuf> {
+pub(super) fn library(repository: &Repository) -> Outcome<PathBuf> {
     let mut cargo = repository.cargo("build");
     cargo.args(["--quiet", "--profile", "tool", "--package", PACKAGE]);
     let output = cargo.stdin(Stdio::null()).output().context(|| "cargo".into())?;

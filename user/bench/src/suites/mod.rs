@@ -30,6 +30,7 @@ pub(crate) fn run(name: &str) -> io::Result<()> {
             events::run();
         }
         "files" => files::run()?,
+        "locks" => crate::locks::run()?,
         "memory" => memory::run(),
         "process" => process::run()?,
         "scale" => scale::run()?,

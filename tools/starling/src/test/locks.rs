@@ -1,0 +1,83 @@
+//! Steps about locks: their order, on a kernel that checks it, and how many of them a call takes.
+
+use std::process::Command;
+use std::time::Duration;
+
+use super::step::Step;
+use super::tally;
+use crate::failure::{Context, Outcome};
+use crate::machine::Repository;
+
+/// The checking kernel is slower than the usual one; before it runs, it may have to be built.
+const LIMIT: Duration = Duration::from_secs(1800);
+/// Numbers of processors for the kernel's own tests.
+const CPUS: [&str; 2] = ["2", "4"];
+/// Programs that take many locks in many ways.
+const PROGRAMS: [&str; 14] = [
+    "=busybox",
+    "=clone_flags",
+    "=epoll_basic",
+    "=exec_threads",
+    "=fork_tree",
+    "=futex_ops",
+    "=inotify_events",
+    "=memory_threads",
+    "=mounts",
+    "=pipe_splice",
+    "=process_stress",
+    "=pthread_sync",
+    "=signal_basic",
+    "=unix_socketpair",
+];
+
+/// The steps of this group.
+///
+/// # Errors
+/// When this program does not know where it is.
+pub(super) fn steps(repository: &Repository, long: bool) -> Outcome<Vec<Step>> {
+    let program = std::env::current_exe().context(|| "this program".into())?;
+    let starling = |words: &[&str]| {
+        let mut starling = Command::new(&program);
+        starling.current_dir(repository.root()).args(words);
+        starling
+    };
+    let mut steps: Vec<_> = CPUS
+        .iter()
+        .map(|cpus| {
+            let tests = starling(&[
+                "run",
+                "--build",
+                "checked",
+                "--verbose",
+                "--cpus",
+                cpus,
+                "--timeout",
+                "600",
+                "--kernel-arg",
+                "test=all",
+                "--",
+                "/bin/true",
+            ]);
+            Step::new(format!("order of locks in kernel tests with {cpus} CPUs"), tests, tally::kernel_log)
+                .within(LIMIT)
+        })
+        .collect();
+    let mut programs = repository.cargo("run");
+    programs.env("STARLING_BUILD", "checked").args([
+        "--quiet",
+        "--package",
+        "abi-tests",
+        "--",
+        "--cpus",
+        "4",
+    ]);
+    if !long {
+        programs.args(PROGRAMS);
+    }
+    steps.push(Step::new("order of locks in programs", programs, tally::closing_line).within(LIMIT));
+    steps.push(
+        Step::new("locks per call", starling(&["trace", "locks", "--check"]), tally::closing_line)
+            .within(LIMIT),
+    );
+    Ok(steps)
+}
