@@ -1,7 +1,8 @@
 //! A sleeping lock that many readers or one writer hold. A waiting writer stops new readers, and what a writer leaves goes to
 //! the readers that wait first: neither side starves the other.
 //!
-//! The word: WRITER, or readers × READER; PENDING = a writer waits. An uncontended read costs one atomic operation each way.
+//! The word: WRITER, or readers × READER; PENDING = a writer waits; READERS_WAIT = readers may wait. Uncontended, reading and writing
+//! cost one atomic operation each way, and touch no queue of waiters.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
@@ -16,7 +17,9 @@ use crate::WaitQueue;
 const WRITER: u32 = 1;
 /// Writers that wait, counted from here.
 const PENDING: u32 = 1 << 1;
-const PENDING_MASK: u32 = 0xfffe;
+const PENDING_MASK: u32 = 0x7ffe;
+/// Set by readers before they sleep, cleared by the writer that wakes them.
+const READERS_WAIT: u32 = 1 << 15;
 /// Readers that hold the lock, counted from here.
 const READER: u32 = 1 << 16;
 
@@ -140,7 +143,7 @@ impl<T: ?Sized> RwLock<T> {
     #[inline(always)]
     fn take_write(&self, waits: u32) -> bool {
         let mut word = self.word.load(Ordering::Relaxed);
-        while word & !PENDING_MASK == 0 {
+        while word & !(PENDING_MASK | READERS_WAIT) == 0 {
             // Acquire: pairs with the Release of the last holder.
             match self.word.compare_exchange_weak(
                 word,
@@ -163,7 +166,13 @@ impl<T: ?Sized> RwLock<T> {
         let mut tries = 0;
         self.readers.wait_until(|| {
             tries += 1;
-            self.take_read(if tries > 2 { WRITER } else { WRITER | PENDING_MASK })
+            let obstacles = if tries > 2 { WRITER } else { WRITER | PENDING_MASK };
+            if self.take_read(obstacles) {
+                return true;
+            }
+            // Whoever releases after this wakes; whoever did so before is noticed by another look.
+            self.word.fetch_or(READERS_WAIT, Ordering::AcqRel);
+            self.take_read(obstacles)
         });
     }
 
@@ -186,8 +195,10 @@ impl<T: ?Sized> RwLock<T> {
     #[inline(always)]
     fn release_write(&self) {
         // Release: pairs with the Acquire of the next holder.
-        let before = self.word.fetch_and(!WRITER, Ordering::Release);
-        self.readers.wake_all();
+        let before = self.word.fetch_and(!(WRITER | READERS_WAIT), Ordering::AcqRel);
+        if before & READERS_WAIT != 0 {
+            self.readers.wake_all();
+        }
         if before & PENDING_MASK != 0 {
             self.writers.wake_one();
         }

@@ -97,16 +97,18 @@ mod queued_lock {
     // SAFETY: nothing in it belongs to a thread.
     unsafe impl Send for Shared {}
 
-    fn processors_increment(processors: usize, preemptions: Option<usize>) {
+    fn processors_increment(processors: usize, rounds: u32, preemptions: Option<usize>) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = preemptions;
         model.check(move || {
             let shared = Arc::new(Shared { lock: QueueLock::new(), value: Cell::new(0) });
             let increment = |shared: &Shared, processor: usize| {
                 cpu::play(processor);
-                shared.lock.lock();
-                shared.value.set(shared.value.get() + 1);
-                shared.lock.unlock();
+                for _ in 0..rounds {
+                    shared.lock.lock();
+                    shared.value.set(shared.value.get() + 1);
+                    shared.lock.unlock();
+                }
             };
             let others: Vec<_> = (1..processors)
                 .map(|processor| {
@@ -117,18 +119,24 @@ mod queued_lock {
             increment(&shared, 0);
             others.into_iter().for_each(|other| other.join().unwrap());
             shared.lock.lock();
-            assert_eq!(shared.value.get(), processors as u32);
+            assert_eq!(shared.value.get(), processors as u32 * rounds);
         });
     }
 
     #[test]
     fn two_processors_exclude_each_other() {
-        processors_increment(2, Some(4));
+        processors_increment(2, 1, Some(4));
+    }
+
+    /// The lock asserts how often; here nobody may overtake more than once, so that it takes few rounds to try.
+    #[test]
+    fn who_takes_the_lock_again_at_once_overtakes_the_head_of_the_queue_only_so_often() {
+        processors_increment(2, 3, Some(3));
     }
 
     #[test]
     fn three_processors_queue_and_none_is_forgotten() {
-        processors_increment(3, Some(2));
+        processors_increment(3, 1, Some(2));
     }
 }
 

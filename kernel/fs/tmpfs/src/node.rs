@@ -301,7 +301,7 @@ impl InodeOperations for TmpNode {
 
     fn truncate(&self, inode: &Inode, size: u64) -> Result<()> {
         let (cache, seals) = self.file_cache()?;
-        seals.check_resize(inode.size(), size)?;
+        seals.check_resize(cache.size(), size)?;
         Ok(cache.truncate(size)?)
     }
 

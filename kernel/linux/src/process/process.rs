@@ -16,7 +16,7 @@ use sched::WaitQueue;
 use sync::SpinLock;
 
 use super::group::ProcessGroup;
-use super::limits::{Limits, Resource};
+use super::limits::{self, Limits, Resource};
 use super::table::Pid;
 use super::thread::Thread;
 use super::transfers::{Transferred, Transfers};
@@ -133,6 +133,8 @@ pub struct Process {
     address_space: SpinLock<Option<Arc<AddressSpace>>>,
     group: SpinLock<Arc<ProcessGroup>>,
     limits: SpinLock<Limits>,
+    /// The soft ones again, for those who only look: at every write. Written under `limits`.
+    soft_limits: [AtomicU64; limits::COUNT],
     pub(crate) executable: SpinLock<Executable>,
     pub(crate) timers: ProcessTimers,
     /// Status as wait4 reports it; written before the state becomes zombie.
@@ -197,6 +199,7 @@ impl Process {
             address_space: SpinLock::new(from.address_space),
             group: SpinLock::new(from.group),
             limits: SpinLock::new(from.limits),
+            soft_limits: from.limits.map(|limit| AtomicU64::new(limit.current)),
             executable: SpinLock::new(from.executable),
             timers: ProcessTimers::new(),
             exit_status: AtomicU32::new(0),
@@ -307,7 +310,7 @@ impl Process {
 
     /// The soft limit on a resource.
     pub fn limit(&self, resource: Resource) -> u64 {
-        self.limits.lock()[resource as usize].current
+        self.soft_limits[resource as usize].load(Ordering::Relaxed)
     }
 
     /// Both limits; the number was checked.
@@ -316,7 +319,9 @@ impl Process {
     }
 
     pub(crate) fn set_limit(&self, resource: usize, limit: ResourceLimit) {
-        self.limits.lock()[resource] = limit;
+        let mut limits = self.limits.lock();
+        limits[resource] = limit;
+        self.soft_limits[resource].store(limit.current, Ordering::Relaxed);
     }
 
     /// All limits.

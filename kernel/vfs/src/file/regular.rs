@@ -11,7 +11,7 @@ use super::open_file::{OpenFile, SeekFrom};
 use crate::attributes::{FileKind, SET_GROUP_ID, SET_USER_ID};
 use crate::credentials::{Capabilities, caller_has};
 use crate::flags::OpenFlags;
-use crate::inode::InodeHead;
+use crate::inode::{Inode, InodeHead};
 use crate::{Error, Result};
 
 impl From<CacheError> for Error {
@@ -61,8 +61,13 @@ pub fn write_cache(
     if source.is_empty() {
         return Ok(0);
     }
+    let appends = file.flags().contains(OpenFlags::APPEND);
+    let end = position.saturating_add(source.remaining() as u64);
+    if !appends && end <= inode.size() && inode.mode() & (SET_USER_ID | SET_GROUP_ID) == 0 {
+        return overwrite(inode, cache, position, source);
+    }
     let _exclusive = inode.lock().write();
-    if file.flags().contains(OpenFlags::APPEND) {
+    if appends {
         *position = cache.size();
     }
     if *position >= SIZE_MAX {
@@ -72,6 +77,19 @@ pub fn write_cache(
     *position += number as u64;
     inode.set_size(cache.size());
     strip_set_id(inode);
+    inode.touch_modified();
+    Ok(number)
+}
+
+/// A write that changes neither the size nor the mode: the lock of the pages suffices.
+fn overwrite(inode: &Inode, cache: &FileCache, position: &mut u64, source: &mut Source<'_>) -> Result<usize> {
+    let number = cache.write_at(*position, source)?;
+    *position += number as u64;
+    if cache.size() != inode.size() {
+        // The file was cut off meanwhile, and perhaps made longer again by this.
+        let _exclusive = inode.lock().write();
+        inode.set_size(cache.size());
+    }
     inode.touch_modified();
     Ok(number)
 }

@@ -140,8 +140,10 @@ pub(crate) fn truncate_inode(inode: &Arc<Inode>, size: u64) -> Result<()> {
         return Err(Error::FileTooLarge);
     }
     let _exclusive = inode.lock().write();
-    inode.operations().truncate(inode, size)?;
+    // First the size, then the pages: a write beside this one compares the two when it has written, and mends the size.
+    let before = inode.size();
     inode.set_size(size);
+    inode.operations().truncate(inode, size).inspect_err(|_| inode.set_size(before))?;
     crate::file::strip_set_id(inode);
     inode.touch_modified();
     Ok(())

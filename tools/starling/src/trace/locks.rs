@@ -232,11 +232,12 @@ fn check(ceilings: &Ceilings, run: &Run, calls: &[Call], names: &BTreeMap<usize,
                 .strip_prefix("locks ")?
                 .strip_prefix(name.as_str())?
                 .strip_prefix(' ')?
-                .rsplit(' ')
+                .split(' ')
                 .next()
         });
-        let found: Option<u64> = found.and_then(|number| number.parse().ok());
-        let good = found.is_some_and(|found| found <= *most);
+        let found: Option<f64> = found.and_then(|number| number.parse().ok());
+        // On average: a switch to another thread may take a lock now and then.
+        let good = found.is_some_and(|found| found <= *most as f64 + 0.25);
         judge(format!("{name} takes {found:?} locks, not at most {most}"), good);
     }
     for (name, most) in &ceilings.atomics {
