@@ -299,7 +299,7 @@ impl InodeOperations for TmpNode {
         }
     }
 
-    fn truncate(&self, inode: &Inode, size: u64) -> Result<()> {
+    fn truncate(&self, _inode: &Inode, size: u64) -> Result<()> {
         let (cache, seals) = self.file_cache()?;
         seals.check_resize(cache.size(), size)?;
         Ok(cache.truncate(size)?)

@@ -146,28 +146,26 @@ fn marks(kernel: &Kernel) -> Outcome<(u64, u64)> {
 fn parse(log: &str) -> Result<Vec<Call>, String> {
     let mut calls: Vec<Call> = Vec::new();
     for line in log.lines().filter_map(|line| line.trim_end().strip_prefix(MARK)) {
-        let understood = match line.split_once(' ') {
-            Some(("call", numbers)) => {
-                let numbers: Option<Vec<u64>> = numbers.split(' ').map(|word| word.parse().ok()).collect();
-                numbers.and_then(|numbers| match numbers[..] {
-                    [number, count, locks, most] => Some(calls.push(Call {
-                        number: number as usize,
-                        calls: count,
-                        locks,
-                        most,
-                        classes: Vec::new(),
-                    })),
-                    _ => None,
-                })
-            }
-            Some(("class", rest)) => rest.split_once(' ').and_then(|(count, name)| {
-                Some(calls.last_mut()?.classes.push((count.parse().ok()?, name.to_owned())))
-            }),
-            _ => None,
-        };
-        understood.ok_or_else(|| line.to_owned())?;
+        understand(line, &mut calls).ok_or_else(|| line.to_owned())?;
     }
     Ok(calls)
+}
+
+/// A line about a call, or about a class of locks that it took.
+fn understand(line: &str, calls: &mut Vec<Call>) -> Option<()> {
+    match line.split_once(' ')? {
+        ("call", numbers) => {
+            let numbers: Option<Vec<u64>> = numbers.split(' ').map(|word| word.parse().ok()).collect();
+            let [number, count, locks, most] = numbers?[..] else { return None };
+            calls.push(Call { number: number as usize, calls: count, locks, most, classes: Vec::new() });
+        }
+        ("class", rest) => {
+            let (count, name) = rest.split_once(' ')?;
+            calls.last_mut()?.classes.push((count.parse().ok()?, name.to_owned()));
+        }
+        _ => return None,
+    }
+    Some(())
 }
 
 /// Names of calls by number, read off the kernel's table.
