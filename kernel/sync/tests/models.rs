@@ -102,7 +102,7 @@ mod queued_lock {
         model.preemption_bound = preemptions;
         model.check(move || {
             let shared = Arc::new(Shared { lock: QueueLock::new(), value: Cell::new(0) });
-            let increment = |shared: &Shared, processor: usize| {
+            let increment = move |shared: &Shared, processor: usize| {
                 cpu::play(processor);
                 for _ in 0..rounds {
                     shared.lock.lock();
