@@ -199,11 +199,17 @@ fn test_msg_parallel() -> Outcome {
 fn ring_notices_who_serves_nobody() -> Outcome {
     const ROUNDS: u32 = 240;
     let Some(size) = ring_sizes().next() else { return Ok(()) };
-    message_box::inject_defects("no_serve_while_waiting");
-    let stuck = run_ring(size, ROUNDS);
-    message_box::inject_defects("");
-    check!(stuck?, "{size} CPUs that serve nobody while they wait did not come to stand");
-    Ok(())
+    /// A busy host may let the CPUs run in turns, so that they never wait at the same time.
+    const ATTEMPTS: u32 = 50;
+    for _ in 0..ATTEMPTS {
+        message_box::inject_defects("no_serve_while_waiting");
+        let stuck = run_ring(size, ROUNDS);
+        message_box::inject_defects("");
+        if stuck? {
+            return Ok(());
+        }
+    }
+    fail!("{size} CPUs that serve nobody while they wait did not come to stand")
 }
 
 /// The pair of the order test: the first asks, the second answers and then asks.
