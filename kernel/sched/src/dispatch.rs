@@ -181,6 +181,7 @@ pub(crate) fn hand_over(next: HandOver) {
 }
 
 /// Decides whether the running thread stays runnable here; takes it off the queue's books if not.
+#[inline(always)]
 fn keep_previous(cpu: &Cpu, queue: &mut RunQueue, previous: &Thread, reason: Reason, now_ns: u64) -> bool {
     if queue.is_idle() {
         return false;
@@ -205,6 +206,7 @@ fn keep_previous(cpu: &Cpu, queue: &mut RunQueue, previous: &Thread, reason: Rea
 
 /// Chooses the next thread: the best one whose stack this CPU can back. The idle thread is always one. A running thread that
 /// is parked waits with the others, and is not chosen.
+#[inline(always)]
 fn choose(queue: &mut RunQueue, stays: bool, parked: bool, now_ns: u64) -> &'static Thread {
     /// Threads passed over because of their stacks, before the CPU rather idles for a moment.
     const REFUSALS_MAX: usize = 4;

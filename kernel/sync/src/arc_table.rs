@@ -45,21 +45,34 @@ struct Array<T> {
 }
 
 impl<T> Array<T> {
-    /// Takes a reference out.
-    fn swap(&self, index: usize, new: Option<Arc<T>>) -> Option<Arc<T>> {
-        let new = new.map_or(ptr::null_mut(), |new| Arc::into_raw(new).cast_mut());
-        // AcqRel: publishes the new object's contents, and hands us the old reference.
-        let old = self.slots.get(index)?.swap(new, Ordering::AcqRel);
-        // SAFETY: the array had a reference to it, which the swap gave to us alone.
+    /// Takes a reference out, and puts another one or nothing into its place.
+    ///
+    /// # Safety
+    /// Nobody else changes slots at the same time.
+    #[inline(always)]
+    unsafe fn replace(&self, index: usize, new: Option<Arc<T>>) -> Option<Arc<T>> {
+        let slot = self.slots.get(index)?;
+        // Acquire: pairs with the Release of whoever filled the slot.
+        let old = slot.load(Ordering::Acquire);
+        // Release: publishes the new object's contents.
+        slot.store(new.map_or(ptr::null_mut(), |new| Arc::into_raw(new).cast_mut()), Ordering::Release);
+        // SAFETY: the array had a reference to it, and as nobody else changes the slot it is ours alone now.
         (!old.is_null()).then(|| unsafe { Arc::from_raw(old) })
+    }
+
+    /// The references of an array that nobody else reaches.
+    fn drain(&mut self) -> impl Iterator<Item = Arc<T>> {
+        self.slots.iter_mut().filter_map(|slot| {
+            let object = core::mem::replace(slot.get_mut(), ptr::null_mut());
+            // SAFETY: the array had a reference to it, which is ours now.
+            (!object.is_null()).then(|| unsafe { Arc::from_raw(object) })
+        })
     }
 }
 
 impl<T> Drop for Array<T> {
     fn drop(&mut self) {
-        for index in 0..self.slots.len() {
-            drop(self.swap(index, None));
-        }
+        self.drain().for_each(drop);
     }
 }
 
@@ -77,7 +90,8 @@ impl<T: Send + Sync + 'static> Room<T> {
 
     /// Puts a reference into a slot that there is; gives back what was in it.
     pub fn put(&mut self, index: usize, object: Arc<T>) -> Option<Arc<T>> {
-        self.0.swap(index, Some(object))
+        // SAFETY: nobody else has the array, and `&mut` keeps others away.
+        unsafe { self.0.replace(index, Some(object)) }
     }
 }
 
@@ -235,7 +249,7 @@ impl<T: Send + Sync + 'static, X> ArcTable<T, X> {
         }
         // SAFETY: arrays are replaced by owners only, and the only one is here.
         let array = unsafe { self.array.read_unguarded() }?;
-        // Acquire: pairs with the AcqRel in `swap`, by which another thread may have filled the slot.
+        // Acquire: pairs with the Release in `Array::replace`, by which another thread may have filled the slot.
         let object = array.slots.get(index)?.load(Ordering::Acquire);
         if object.is_null() {
             return None;
@@ -261,7 +275,7 @@ impl<T: Send + Sync + 'static, X> ArcTable<T, X> {
         loop {
             let guard = rcu::read();
             let array = self.array.read(&guard)?;
-            // Acquire: pairs with the AcqRel in `swap`.
+            // Acquire: pairs with the Release in `Array::replace`.
             let object = array.slots.get(index)?.load(Ordering::Acquire);
             if object.is_null() {
                 // An array that has been replaced is emptied afterwards: then the slot's contents are in the new one.
@@ -293,18 +307,14 @@ impl<T: Send + Sync + 'static, X> ArcTable<T, X> {
     }
 
     /// Empties a table that nobody else has.
-    pub fn drain(&mut self, mut each: impl FnMut(Arc<T>)) {
-        let guard = rcu::read();
-        let Some(array) = self.array.read(&guard) else { return };
-        let length = array.slots.len();
-        drop(guard);
-        for index in 0..length {
-            let guard = rcu::read();
-            let taken = self.array.read(&guard).and_then(|array| array.swap(index, None));
-            drop(guard);
-            // What ends with its last reference may sleep.
-            if let Some(object) = taken {
-                each(object);
+    fn drain(&mut self) {
+        // SAFETY: `&mut` keeps those away who could replace it.
+        let Some(array) = (unsafe { self.array.read_unguarded() }) else { return };
+        for (index, slot) in array.slots.iter().enumerate() {
+            if !slot.load(Ordering::Relaxed).is_null() {
+                // What ends with its last reference may sleep: there is no lock and no read section here.
+                // SAFETY: as above.
+                drop(unsafe { array.replace(index, None) });
             }
         }
     }
@@ -313,7 +323,7 @@ impl<T: Send + Sync + 'static, X> ArcTable<T, X> {
 impl<T: Send + Sync + 'static, X> Drop for ArcTable<T, X> {
     fn drop(&mut self) {
         // The array itself goes after a grace period; what it refers to need not wait.
-        self.drain(drop);
+        self.drain();
     }
 }
 
@@ -364,32 +374,46 @@ impl<T: Send + Sync + 'static, X> Writer<'_, T, X> {
     }
 
     /// Fills an empty slot. Gives the reference back if there is no such slot, or something is in it.
+    #[inline]
     pub fn fill(&mut self, index: usize, object: Arc<T>) -> Result<(), Arc<T>> {
-        if index >= self.length() || self.is_filled(index) {
-            return Err(object);
+        match self.array().and_then(|array| array.slots.get(index)) {
+            Some(slot) if slot.load(Ordering::Relaxed).is_null() => {
+                // Release: publishes the object's contents. Nobody else fills slots: the lock is held.
+                slot.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
+                Ok(())
+            }
+            _ => Err(object),
         }
-        if let Some(array) = self.array() {
-            array.swap(index, Some(object));
-        }
-        Ok(())
     }
 
     /// Puts something else, or nothing, into a slot that there is; readers see the one or the other. What was there is for
     /// [`Taken::finish`], without the lock.
+    #[inline]
     pub fn replace(&mut self, owner: &Owner, index: usize, new: Option<Arc<T>>) -> Option<Taken<T>> {
         let alone = self.table.is_alone(owner);
-        let object = self.array()?.swap(index, new)?;
-        let mut parked = Vec::new();
+        // SAFETY: slots are changed under the lock, which is held.
+        let object = unsafe { self.array()?.replace(index, new) }?;
         // Relaxed: this thread's own, or older than the token.
-        if self.table.lent.load(Ordering::Relaxed) == 0 {
-            parked = core::mem::take(&mut self.locked.parked);
-        } else if self.locked.parked.try_reserve(1).is_ok() {
+        let is_lent = self.table.lent.load(Ordering::Relaxed) != 0;
+        let parked = match is_lent || !self.locked.parked.is_empty() {
+            true => self.park(is_lent.then_some(&object)),
+            false => Vec::new(),
+        };
+        Some(Taken { object, parked, alone })
+    }
+
+    /// Parks an object, as something is lent; else returns what was parked.
+    #[cold]
+    #[inline(never)]
+    fn park(&mut self, object: Option<&Arc<T>>) -> Vec<Arc<T>> {
+        let Some(object) = object else { return core::mem::take(&mut self.locked.parked) };
+        if self.locked.parked.try_reserve(1).is_ok() {
             self.locked.parked.push(object.clone());
         } else {
             // It stays for ever: better than to go while it is looked at.
             core::mem::forget(object.clone());
         }
-        Some(Taken { object, parked, alone })
+        Vec::new()
     }
 
     /// Moves everything into a larger array; one that is not larger goes unused. Both are freed later.
@@ -402,7 +426,8 @@ impl<T: Send + Sync + 'static, X> Writer<'_, T, X> {
             return;
         }
         for index in 0..old.slots.len() {
-            room.0.swap(index, self.get(index));
+            // SAFETY: nobody else has the new array.
+            unsafe { room.0.replace(index, self.get(index)) };
         }
         // So that it is there until it has been emptied.
         let guard = rcu::read();
@@ -410,7 +435,8 @@ impl<T: Send + Sync + 'static, X> Writer<'_, T, X> {
         self.table.array.replace(Some(room.0));
         if let Some(old) = old {
             // None of these is the last reference: the new array has one.
-            (0..old.slots.len()).for_each(|index| drop(old.swap(index, None)));
+            // SAFETY: slots are changed under the lock, which is held.
+            (0..old.slots.len()).for_each(|index| drop(unsafe { old.replace(index, None) }));
         }
     }
 }
@@ -426,6 +452,7 @@ pub struct Taken<T: Send + Sync + 'static> {
 impl<T: Send + Sync + 'static> Taken<T> {
     /// The reference that the table had. If it had several owners, sees to it that the object's memory outlives those who may still be
     /// looking at it. May wait where there is no memory for that.
+    #[inline]
     pub fn finish(self) -> Arc<T> {
         if !self.alone {
             rcu::drop_later(Arc::downgrade(&self.object));

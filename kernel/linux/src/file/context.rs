@@ -106,7 +106,7 @@ impl Task {
     ///
     /// # Errors
     /// EBADF.
-    #[inline]
+    #[inline(always)]
     pub fn lent_usable_file(&self, descriptor: i32) -> Result<vfs::FileRef<'_>, Errno> {
         Ok(self.files.look_up_usable(descriptor_number(descriptor)?)?)
     }

@@ -298,20 +298,7 @@ impl DescriptorTable {
 
     /// The lowest open descriptor from `from` on.
     pub fn next_open(&self, from: Descriptor) -> Option<Descriptor> {
-        let slots = self.files.write();
-        let mut mask = !(bit(from) - 1);
-        for index in word(from)..slots.used.len() {
-            let mut bits = slots.used[index] & core::mem::replace(&mut mask, u64::MAX);
-            while bits != 0 {
-                let descriptor = index as u32 * 64 + bits.trailing_zeros();
-                // One that is only reserved has no file.
-                if slots.is_filled(descriptor as usize) {
-                    return Some(descriptor);
-                }
-                bits &= bits - 1;
-            }
-        }
-        None
+        next_filled(&self.files.write(), from)
     }
 
     /// The number of open descriptors.
@@ -324,6 +311,23 @@ impl DescriptorTable {
     pub fn size(&self) -> usize {
         self.files.write().length().max(SLOTS_MIN)
     }
+}
+
+/// The lowest descriptor with a file, from `from` on.
+fn next_filled(slots: &Locked<'_>, from: Descriptor) -> Option<Descriptor> {
+    let mut mask = !(bit(from) - 1);
+    for index in word(from)..slots.used.len() {
+        let mut bits = slots.used[index] & core::mem::replace(&mut mask, u64::MAX);
+        while bits != 0 {
+            let descriptor = index as u32 * 64 + bits.trailing_zeros();
+            // One that is only reserved has no file.
+            if slots.is_filled(descriptor as usize) {
+                return Some(descriptor);
+            }
+            bits &= bits - 1;
+        }
+    }
+    None
 }
 
 /// Puts a file where a descriptor was taken for it.
@@ -416,13 +420,13 @@ impl Descriptors {
     }
 
     /// The file of a descriptor, for this call. Fails with `EBADF`.
-    #[inline]
+    #[inline(always)]
     pub fn look_up(&self, descriptor: Descriptor) -> Result<FileRef<'_>> {
         self.table.files.look_up(self.owner(), descriptor as usize).ok_or(Error::BadDescriptor)
     }
 
     /// As [`look_up`](Self::look_up), but `O_PATH` handles count as bad: for everything that needs a file's contents.
-    #[inline]
+    #[inline(always)]
     pub fn look_up_usable(&self, descriptor: Descriptor) -> Result<FileRef<'_>> {
         let file = self.look_up(descriptor)?;
         if file.flags().contains(crate::flags::OpenFlags::PATH) {
@@ -491,6 +495,7 @@ impl Descriptors {
         Ok(file.ok_or(Error::BadDescriptor)?.finish())
     }
 
+    #[inline]
     fn take_out(&self, slots: &mut Locked<'_>, descriptor: Descriptor) -> Option<TakenOut<OpenFile>> {
         let file = slots.replace(self.owner(), descriptor as usize, None)?;
         slots.clear(descriptor);
@@ -500,11 +505,18 @@ impl Descriptors {
     /// Closes all descriptors from `first` to `last` (`close_range`).
     pub fn close_range(&self, first: Descriptor, last: Descriptor) {
         let mut next = first;
-        while let Some(descriptor) = self.next_open(next).filter(|&descriptor| descriptor <= last) {
-            // Somebody else may have been faster; errors of flushing have nobody to go to.
-            let _ = self.close(descriptor);
+        while let Some((descriptor, file)) = self.take_out_next(next, last) {
+            // Errors of flushing have nobody to go to.
+            let _ = file.finish().closed_by(self.id());
             next = descriptor + 1;
         }
+    }
+
+    /// Takes out the file with the lowest descriptor from `first` to `last`.
+    fn take_out_next(&self, first: Descriptor, last: Descriptor) -> Option<(Descriptor, TakenOut<OpenFile>)> {
+        let mut slots = self.table.files.write();
+        let descriptor = next_filled(&slots, first).filter(|&descriptor| descriptor <= last)?;
+        Some((descriptor, self.take_out(&mut slots, descriptor)?))
     }
 
     /// Closes what is marked to be closed on exec.
