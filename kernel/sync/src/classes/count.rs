@@ -142,6 +142,7 @@ pub(super) fn mark_end() {
 
 /// One byte for each call, one for what is outside of calls, and one for the end. Which of them is written tells who watches the machine from
 /// outside (`tools/qemu-plugin`) what call this CPU is in from now on.
+// SAFETY: nothing else has that name.
 #[unsafe(no_mangle)]
 static STARLING_CALL_MARKS: [core::sync::atomic::AtomicU8; CALLS_MAX + 2] =
     [const { core::sync::atomic::AtomicU8::new(0) }; CALLS_MAX + 2];

@@ -44,6 +44,7 @@ impl<T: Send + 'static> Deferred for Box<T> {
         Box::into_raw(self).cast()
     }
 
+    // SAFETY: what the trait demands is handed on to the blocks below.
     unsafe fn drop_raw(raw: *mut ()) -> usize {
         // SAFETY: the caller's promise.
         drop(unsafe { Box::from_raw(raw.cast::<T>()) });
@@ -56,6 +57,7 @@ impl<T: Send + Sync + 'static> Deferred for Arc<T> {
         Arc::into_raw(self).cast_mut().cast()
     }
 
+    // SAFETY: what the trait demands is handed on to the blocks below.
     unsafe fn drop_raw(raw: *mut ()) -> usize {
         // SAFETY: the caller's promise.
         drop(unsafe { Arc::from_raw(raw.cast::<T>()) });
@@ -69,6 +71,7 @@ impl<T: Send + Sync + 'static> Deferred for Weak<T> {
         Weak::into_raw(self).cast_mut().cast()
     }
 
+    // SAFETY: what the trait demands is handed on to the blocks below.
     unsafe fn drop_raw(raw: *mut ()) -> usize {
         // SAFETY: the caller's promise.
         drop(unsafe { Weak::from_raw(raw.cast::<T>()) });
@@ -81,6 +84,7 @@ impl<T: Send + 'static> Deferred for RcuBox<T> {
         RcuBox::into_raw(self).cast()
     }
 
+    // SAFETY: what the trait demands is handed on to the blocks below.
     unsafe fn drop_raw(raw: *mut ()) -> usize {
         // SAFETY: the caller's promise.
         drop(unsafe { RcuBox::<T>::from_raw(raw.cast()) });
