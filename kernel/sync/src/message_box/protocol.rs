@@ -19,8 +19,8 @@
 //!   also by way of a third CPU.
 //! - *Notification*: a word of each target has a bit for each sender. The sender who finds the word empty interrupts the target;
 //!   for all others an interrupt is under way. So n requests cost one interrupt, and it does no harm if several become one.
-//!   A request that was postponed keeps its bit; its interrupt may be used up: [`Matrix::turn`] says so, and the caller looks again when
-//!   it is done.
+//!   A request that was postponed keeps its bit, and so does one that comes between a look and the serving of what it saw; its interrupt
+//!   may be used up, or was never sent: the caller looks again when it is done.
 //! - *Bound*: the senders of one look are served in turn, beginning behind the one served last, and each has one box. So a request is
 //!   served after at most n − 2 others, and a wait takes at most D + (n − 1) · H: the longest section with interrupts off and
 //!   the longest handler.
@@ -291,6 +291,16 @@ mod tests {
             assert_eq!(matrix.answered(sender, 1), 1);
             assert_eq!(matrix.answer(sender, 0), [!(sender as u64); WORDS]);
         }
+    }
+
+    #[test]
+    fn who_comes_between_look_and_serving_sends_no_interrupt_and_stays_for_another_look() {
+        let matrix = Box::new(Matrix::<4>::new());
+        assert!(matrix.post(1, 0, REQUEST, &[0; WORDS]));
+        let seen = matrix.arrived(0);
+        assert!(!matrix.post(2, 0, REQUEST, &[0; WORDS]));
+        assert_eq!(matrix.serve(0, seen, echo), 1 << 1);
+        assert_eq!(matrix.arrived(0), 1 << 2, "the caller looks again, or nobody ever does");
     }
 
     #[test]

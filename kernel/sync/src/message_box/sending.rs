@@ -6,7 +6,8 @@
 //! allows it to take interrupts while it halts ([`request_halting`]).
 //!
 //! Interrupts may be on while a CPU waits. Then requests are also served by the interrupt, which takes the same turn as the loop: it looks for requests
-//! first, and postpones them when all answers are there. Its interrupt is used up then, so it leaves a note ([`Own::rescan`]), and the
+//! first, and postpones them when all answers are there. Its interrupt is used up then, and so may be that of a request which came between
+//! the look and the serving of others, when the word was not empty. So whoever postpones leaves a note ([`Own::rescan`]), and the
 //! CPU looks once more when it has its answer: at once if interrupts are on, else by interrupting itself, so that
 //! the requests are handled when it switches them on.
 
@@ -205,7 +206,10 @@ fn await_answers(this: CpuId, own: &Own, may_halt: bool) {
             let interrupts = interrupt::disable();
             let turn = take_turn(this, own);
             drop(interrupts);
-            if let Turn::Answered { .. } = turn {
+            if let Turn::Answered { postponed } = turn {
+                if postponed {
+                    own.rescan.store(true, Ordering::Relaxed);
+                }
                 break;
             }
         }
@@ -290,4 +294,8 @@ fn arrival() {
     let senders = MATRIX.arrived(this.index());
     let handle = |sender, kind, words| enter_handler(own, CpuId::from_index(sender), kind, words);
     rouse(MATRIX.serve(this.index(), senders, handle));
+    if MATRIX.arrived(this.index()) != 0 {
+        // Who came after the look, while the word was not empty, has sent no interrupt.
+        ipi::send(this, Ipi::Call);
+    }
 }
