@@ -52,7 +52,7 @@ impl Accelerator {
             return Ok(if answer.trim() == "kvm" { Self::Kvm } else { Self::Tcg });
         }
         progress.say("probing KVM");
-        let found = if runs_at_speed(&qemu, Self::Kvm)? { Self::Kvm } else { Self::Tcg };
+        let found = if runs_within(PROBE_LIMIT, &qemu, Self::Kvm)? { Self::Kvm } else { Self::Tcg };
         cache::replace(&path, |file| writeln!(file, "{answer_for} {}", found.name()))?;
         Ok(found)
     }
@@ -87,8 +87,8 @@ impl Accelerator {
     }
 }
 
-/// Boots the probe guest and tells whether it came to its end in time.
-fn runs_at_speed(qemu: &Path, accelerator: Accelerator) -> Outcome<bool> {
+/// Boots the probe guest and tells whether it came to its end within the limit.
+fn runs_within(limit: Duration, qemu: &Path, accelerator: Accelerator) -> Outcome<bool> {
     let mut image = tempfile::NamedTempFile::new().context(|| "a temporary file".into())?;
     image.write_all(&probe_guest::image()).context(|| "a temporary file".into())?;
     let mut command = Command::new(qemu);
@@ -103,7 +103,7 @@ fn runs_at_speed(qemu: &Path, accelerator: Accelerator) -> Outcome<bool> {
         if let Some(status) = child.try_wait().context(|| "waiting for QEMU".into())? {
             return Ok(status.code() == Some(probe_guest::EXIT_STATUS));
         }
-        if start.elapsed() > PROBE_LIMIT {
+        if start.elapsed() > limit {
             child.kill().and_then(|()| child.wait()).context(|| "ending QEMU".into())?;
             return Ok(false);
         }
@@ -119,6 +119,7 @@ mod tests {
     #[test]
     fn probe_guest_runs_to_its_end_under_tcg() {
         let Ok(qemu) = qemu::program() else { return };
-        assert!(runs_at_speed(&qemu, Accelerator::Tcg).expect("QEMU starts"));
+        // A busy host may not run it for a while: only that it ends is of interest.
+        assert!(runs_within(Duration::from_secs(60), &qemu, Accelerator::Tcg).expect("QEMU starts"));
     }
 }
