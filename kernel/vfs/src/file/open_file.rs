@@ -320,10 +320,13 @@ impl OpenFile {
         self.position.store(position, Ordering::Relaxed);
     }
 
-    /// Runs `transfer` on the position, excluding others when there can be others.
+    /// Runs `transfer` on the position, excluding others when there can be others and the file is a regular one or a directory: those
+    /// promise that two transfers don't begin at one position.
     #[inline]
     pub(crate) fn with_position<R>(self: &Arc<Self>, transfer: impl FnOnce(&mut u64) -> R) -> R {
-        let _exclusive = if Arc::strong_count(self) > UNSHARED_REFERENCES {
+        let _exclusive = if Arc::strong_count(self) > UNSHARED_REFERENCES
+            && matches!(self.inode.kind, FileKind::Regular | FileKind::Directory)
+        {
             Some(self.position_lock.lock())
         } else {
             None

@@ -24,9 +24,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memory::per_cpu::Shared;
+use sync::SpinLock;
 use sync::clustered::Count;
 use sync::rcu::{self, RcuReadGuard};
-use sync::{IrqSpinLock, SpinLock};
 
 use super::change::Propagation;
 use crate::dentry::{Dentry, DentryFlags};
@@ -55,7 +55,7 @@ pub struct Mount {
     pub(super) attachment: rcu::Pointer<Attachment>,
     children: rcu::Pointer<ChildMounts>,
     /// Changes `children`; an interrupt-safe lock only because it is never held for long.
-    children_lock: IrqSpinLock<()>,
+    children_lock: sched::Mutex<()>,
     pub(super) namespace: AtomicU64,
     pub(super) propagation: SpinLock<Propagation>,
     expired: AtomicU32,
@@ -85,7 +85,7 @@ impl Mount {
             writers: Count::new(&"writers of a mount"),
             attachment: rcu::Pointer::null(),
             children: rcu::Pointer::null(),
-            children_lock: IrqSpinLock::named("mounts on a mount", ()),
+            children_lock: sched::Mutex::named("mounts on a mount", ()),
             namespace: AtomicU64::new(0),
             propagation: SpinLock::new(Propagation::Private),
             expired: AtomicU32::new(0),
