@@ -252,10 +252,13 @@ fn migration_races_wake_ups() -> Outcome {
         // A thread that slept during the call may be on its way to the target.
         let limit_ns = time::now_ns() + HANG_NS;
         let is_there = || target.contains(thread.cpu()) || thread.state() != ::sched::RunState::Running;
-        while !is_there() && time::now_ns() < limit_ns {
+        let mut was_there = is_there();
+        while !was_there && time::now_ns() < limit_ns {
             cpu::relax();
+            was_there = is_there();
         }
-        check!(is_there(), "on {} after the move to {target:?}", thread.cpu());
+        // Not looked at again: one that slept may be on its way by now.
+        check!(was_there, "on {} after the move to {target:?}", thread.cpu());
         for _ in 0..(round * 13) % 512 {
             cpu::relax();
         }

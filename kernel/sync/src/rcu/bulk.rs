@@ -289,6 +289,8 @@ mod tests {
         let drops = Arc::new(AtomicU32::new(0));
         let section = preempt::disable();
         let this = machine::cpu::current();
+        // What a thread that was this CPU before has left in a block.
+        flush();
         let (queued, blocks) = (queue::counts(this, Kind::Classic).queued, counts(this).0);
         for _ in 0..1000 {
             assert!(try_drop_later(Box::new(CountsDrop(drops.clone()))).is_ok());
