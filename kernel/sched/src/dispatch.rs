@@ -103,10 +103,7 @@ fn dispatch(reason: Reason) {
     cpu.queue.lock_unguarded();
     // SAFETY: the lock is held, and released in `finish_switch` after the last use.
     let queue = unsafe { &mut *cpu.queue.as_ptr() };
-    preempt::set_need_resched(false);
-    rcu::quiescent();
-    let now_ns = time::now_ns();
-    queue.update_current(now_ns);
+    let now_ns = account(queue);
     // SAFETY: the running thread is alive.
     let previous = unsafe { &*queue.current() };
     let stays = keep_previous(cpu, queue, previous, reason, now_ns);
@@ -145,10 +142,7 @@ pub(crate) fn hand_over(next: HandOver) {
     cpu.queue.lock_unguarded();
     // SAFETY: the lock is held, and released in `finish_switch` after the last use.
     let queue = unsafe { &mut *cpu.queue.as_ptr() };
-    preempt::set_need_resched(false);
-    rcu::quiescent();
-    let now_ns = time::now_ns();
-    queue.update_current(now_ns);
+    let now_ns = account(queue);
     // SAFETY: the running thread is alive.
     let previous = unsafe { &*queue.current() };
     let slice_end_ns = queue.slice_end_ns();
@@ -178,6 +172,17 @@ pub(crate) fn hand_over(next: HandOver) {
     if preempt::need_resched() {
         preempt_hook();
     }
+}
+
+/// The beginning of each switch, under the queue's lock: the wish for it is heard, no read section is open, and the time of the
+/// thread that runs is accounted. Returns the time now.
+#[inline(always)]
+fn account(queue: &mut RunQueue) -> u64 {
+    preempt::set_need_resched(false);
+    rcu::quiescent();
+    let now_ns = time::now_ns();
+    queue.update_current(now_ns);
+    now_ns
 }
 
 /// Decides whether the running thread stays runnable here; takes it off the queue's books if not.

@@ -1,6 +1,7 @@
 //! Tests of address spaces with the real hardware walking the tables: threads that have an address space access it
 //! through `machine::user_memory`, on every processor.
 
+use super::kit::{self, join};
 use super::{Failure, HANG_NS, Outcome, Test, check, fail};
 use ::machine::address::{PAGE_SIZE, UserAddr};
 use ::machine::cpu::{self, CpuId, CpuSet};
@@ -12,7 +13,6 @@ use ::memory::file_cache::{CacheKind, FileCache};
 use ::memory::region::FileMapping;
 use ::memory::statistics;
 use ::sched::{Builder, Completion};
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -61,22 +61,8 @@ fn spawn(
     affinity: CpuSet,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<Arc<Completion>, Failure> {
-    let done = Arc::new(Completion::new());
-    let signal = done.clone();
-    let builder = Builder { affinity, address_space: Some(space.clone()), ..Builder::new("test") };
-    let body = Box::new(move || {
-        body();
-        signal.complete();
-    });
-    match ::sched::spawn(builder, body) {
-        Ok(_) => Ok(done),
-        Err(memory::OutOfMemory) => fail!("no memory for a thread"),
-    }
-}
-
-fn join(done: &Completion) -> Outcome {
-    check!(done.wait_deadline(time::now_ns() + HANG_NS), "a thread did not end in time");
-    Ok(())
+    let builder = Builder { address_space: Some(space.clone()), ..kit::on(affinity) };
+    Ok(kit::spawn(builder, body)?.1)
 }
 
 /// Runs a body in an address space and waits for its end.

@@ -5,14 +5,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use ::sched::{Builder, Completion, timer};
+use ::sched::{Completion, timer};
 use ::sync::clustered::{
     Clustered, Count, Deleted, Distributed, Format, Make, Root, Shape, Single, State, SwapError, enabled,
 };
 use machine::cpu::{self, CpuId, CpuSet};
 use machine::time;
 
-use super::{Failure, HANG_NS, Outcome, Test, check, fail};
+use super::{Failure, HANG_NS, Outcome, Test, check, fail, kit};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "clustered::each_cpu_misses_once", run: each_cpu_misses_once },
@@ -83,28 +83,14 @@ fn start(
     let body = Arc::new(body);
     let mut all = Vec::new();
     for cpu in cpus.iter() {
-        let done = Arc::new(Completion::new());
-        all.push(done.clone());
         let body = body.clone();
-        let builder = Builder { affinity: CpuSet::only(cpu), ..Builder::new("clustered") };
-        let thread = ::sched::spawn(
-            builder,
-            Box::new(move || {
-                body(cpu);
-                drop(body);
-                done.complete();
-            }),
-        );
-        check!(thread.is_ok(), "no memory for a thread");
+        all.push(kit::spawn(kit::on(CpuSet::only(cpu)), move || body(cpu))?.1);
     }
     Ok(all)
 }
 
 fn join(all: &[Arc<Completion>]) -> Outcome {
-    for done in all {
-        check!(done.wait_deadline(time::now_ns() + HANG_NS), "a thread did not end in time");
-    }
-    Ok(())
+    all.iter().try_for_each(|done| kit::join(done))
 }
 
 fn each_cpu_misses_once() -> Outcome {

@@ -12,7 +12,7 @@ use ::memory::kstack::{self, Exercise, KernelStack, Mode};
 use ::memory::statistics;
 use ::sched::{Builder, Completion, Policy, RunState, ThreadRef};
 
-use super::{Outcome, Test, check, fail};
+use super::{Outcome, Test, check, kit};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "kstack::every_depth_up_to_the_window_is_reached", run: every_depth_is_reached },
@@ -47,24 +47,7 @@ pub(super) fn spawn(
     affinity: CpuSet,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<(ThreadRef, Arc<Completion>), super::Failure> {
-    spawn_as(Builder { affinity, stack_pages: pages, ..Builder::new(NAME) }, body)
-}
-
-/// Starts a thread; the completion tells its end.
-pub(super) fn spawn_as(
-    builder: Builder,
-    body: impl FnOnce() + Send + 'static,
-) -> Result<(ThreadRef, Arc<Completion>), super::Failure> {
-    let done = Arc::new(Completion::new());
-    let signal = done.clone();
-    let body = Box::new(move || {
-        body();
-        signal.complete();
-    });
-    match ::sched::spawn(builder, body) {
-        Ok(thread) => Ok((thread, done)),
-        Err(::memory::OutOfMemory) => fail!("no memory for a thread"),
-    }
+    kit::spawn(Builder { affinity, stack_pages: pages, ..Builder::new(NAME) }, body)
 }
 
 /// Waits for a thread's end. However long that takes: how fast the host is proves nothing.
@@ -368,7 +351,7 @@ fn realtime_threads_are_pinned() -> Outcome {
     let missing = Arc::new(AtomicU32::new(u32::MAX));
     let result = missing.clone();
     let builder = Builder { policy: Policy::Fifo(20), ..Builder::new(NAME) };
-    let (thread, done) = spawn_as(builder, move || result.store(growable(), Relaxed))?;
+    let (thread, done) = kit::spawn(builder, move || result.store(growable(), Relaxed))?;
     join(&done);
     // The next thread shall not get this one's stack with all its pages.
     await_that(|| Arc::strong_count(&thread) == 1);

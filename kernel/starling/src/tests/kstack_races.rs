@@ -21,9 +21,9 @@ use ::machine::{interrupt, time};
 use ::memory::kstack::{self, Exercise, Mode};
 use ::sched::{Builder, Completion, Policy, RunState, ThreadRef, WaitQueue};
 
+use super::kit;
 use super::kstack::{
-    NAME, await_that, check_report, join, no_fault_without_frame, on_all_processors, spawn, spawn_as,
-    usable_bytes,
+    NAME, await_that, check_report, join, no_fault_without_frame, on_all_processors, spawn, usable_bytes,
 };
 use super::{Outcome, Test, check};
 
@@ -58,7 +58,7 @@ impl Storm {
             let stop = stop.clone();
             let affinity = CpuSet::only(cpu);
             let builder = Builder { affinity, policy: Policy::Fifo(30), ..Builder::new("storm") };
-            threads.push(spawn_as(builder, move || blow(&stop))?);
+            threads.push(kit::spawn(builder, move || blow(&stop))?);
         }
         // What is raced against is there before the race begins.
         await_that(|| non_maskable_count() > non_maskable_before);
@@ -323,7 +323,7 @@ fn modulated_from_elsewhere() -> Outcome {
     let (side, preempting) = (race.clone(), race.clone());
     let (grower, grower_done) = spawn(0, CpuSet::ALL, move || side.grow(true))?;
     let builder = Builder { affinity: CpuSet::only(first), policy: Policy::Fifo(40), ..Builder::new(NAME) };
-    let (_preempter, preempter_done) = spawn_as(builder, move || preempting.preempt())?;
+    let (_preempter, preempter_done) = kit::spawn(builder, move || preempting.preempt())?;
     let other = race.clone();
     let (_interferer, interferer_done) = spawn(0, CpuSet::only(second), move || {
         let mut round = 0;
@@ -356,7 +356,7 @@ fn modulated_by_timers() -> Outcome {
     let (grower, grower_done) = spawn(0, here, move || side.grow(false))?;
     let other = race.clone();
     let builder = Builder { affinity: here, policy: Policy::Fifo(40), ..Builder::new(NAME) };
-    let (_interferer, interferer_done) = spawn_as(builder, move || {
+    let (_interferer, interferer_done) = kit::spawn(builder, move || {
         let mut round = 0;
         for how in [Interference::Interrupt, Interference::NonMaskable, Interference::Trim] {
             for step in 0..u64::from(SWEEP_STEPS) {

@@ -8,9 +8,9 @@
 //!
 //! `locks::opcost` prints what the paper's table 1 has, on this machine.
 
-use super::{HANG_NS, Outcome, Test, check, fail};
-use ::sched::{Builder, Completion};
-use alloc::boxed::Box;
+use super::kit::{self, join};
+use super::{Outcome, Test, fail};
+use ::sched::Completion;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hint::black_box;
@@ -75,22 +75,7 @@ impl Bench {
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 fn spawn_on(cpu: CpuId, body: impl FnOnce() + Send + 'static) -> Result<Arc<Completion>, super::Failure> {
-    let done = Arc::new(Completion::new());
-    let signal = done.clone();
-    let builder = Builder { affinity: CpuSet::only(cpu), ..Builder::new("locks") };
-    let body = Box::new(move || {
-        body();
-        signal.complete();
-    });
-    match ::sched::spawn(builder, body) {
-        Ok(_thread) => Ok(done),
-        Err(memory::OutOfMemory) => fail!("no memory for a thread"),
-    }
-}
-
-fn join(done: &Completion) -> Outcome {
-    check!(done.wait_deadline(time::now_ns() + HANG_NS), "a thread starves");
-    Ok(())
+    Ok(kit::spawn(kit::on(CpuSet::only(cpu)), body)?.1)
 }
 
 fn lockbench() -> Outcome {

@@ -1,8 +1,9 @@
 //! Tests of RCU on real processors: torture of both flavours, progress under a flood, grace periods while others idle or
 //! spin, the report of stalls, and the policies for callbacks compared.
 
+use super::kit::{join, on, sleep_ns, spawn};
 use super::{HANG_NS, Outcome, Test, check, fail};
-use ::sched::{Builder, Completion, Policy, ThreadRef, timer};
+use ::sched::{Builder, Policy, timer};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -22,35 +23,6 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 const SECOND_NS: u64 = 1_000_000_000;
-
-fn spawn(
-    builder: Builder,
-    body: impl FnOnce() + Send + 'static,
-) -> Result<(ThreadRef, Arc<Completion>), super::Failure> {
-    let done = Arc::new(Completion::new());
-    let signal = done.clone();
-    let body = Box::new(move || {
-        body();
-        signal.complete();
-    });
-    match ::sched::spawn(builder, body) {
-        Ok(thread) => Ok((thread, done)),
-        Err(memory::OutOfMemory) => fail!("no memory for a thread"),
-    }
-}
-
-fn on(affinity: CpuSet) -> Builder {
-    Builder { affinity, ..Builder::new("rcu test") }
-}
-
-fn join(done: &Completion) -> Outcome {
-    check!(done.wait_deadline(time::now_ns() + HANG_NS), "a thread did not end in time");
-    Ok(())
-}
-
-fn sleep_ns(nanoseconds: u64) {
-    timer::sleep_until_uninterruptible(time::now_ns() + nanoseconds);
-}
 
 /// Numbers that look random.
 struct Random(u64);

@@ -1,7 +1,8 @@
 //! Tests of crate `sched` on real processors: threads run where they may, sleep long enough, and share fairly.
 
+use super::kit::{join, on, spawn};
 use super::{HANG_NS, Outcome, Test, check, fail};
-use ::sched::{Builder, Completion, Mutex, Thread, ThreadRef, timer};
+use ::sched::{Mutex, Thread, timer};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,34 +24,11 @@ pub(crate) const TESTS: &[Test] = &[
 /// Increments of each thread in the mutex test.
 const INCREMENTS: u64 = 2_000;
 
-/// Starts a thread whose end the completion tells.
-fn spawn(
-    affinity: CpuSet,
-    body: impl FnOnce() + Send + 'static,
-) -> Result<(ThreadRef, Arc<Completion>), super::Failure> {
-    let done = Arc::new(Completion::new());
-    let signal = done.clone();
-    let builder = Builder { affinity, ..Builder::new("test") };
-    let body = Box::new(move || {
-        body();
-        signal.complete();
-    });
-    match ::sched::spawn(builder, body) {
-        Ok(thread) => Ok((thread, done)),
-        Err(memory::OutOfMemory) => fail!("no memory for a thread"),
-    }
-}
-
-fn join(done: &Completion) -> Outcome {
-    check!(done.wait_deadline(time::now_ns() + HANG_NS), "a thread did not end in time");
-    Ok(())
-}
-
 fn thread_runs_on_each_processor() -> Outcome {
     for target in cpu::online().iter() {
         let seen = Arc::new(AtomicU64::new(u64::MAX));
         let report = seen.clone();
-        let (_thread, done) = spawn(CpuSet::only(target), move || {
+        let (_thread, done) = spawn(on(CpuSet::only(target)), move || {
             report.store(cpu::current().index() as u64, Ordering::Relaxed);
         })?;
         join(&done)?;
@@ -64,7 +42,7 @@ fn set_affinity_moves_a_running_thread() -> Outcome {
     let stop = Arc::new(AtomicBool::new(false));
     let (place, end) = (Arc::new(AtomicU64::new(0)), stop.clone());
     let report = place.clone();
-    let (thread, done) = spawn(cpu::online(), move || {
+    let (thread, done) = spawn(on(cpu::online()), move || {
         while !end.load(Ordering::Relaxed) {
             // It must not be moved between the look and the report of what it saw.
             let section = preempt::disable();
@@ -110,7 +88,7 @@ fn spinning_threads_are_preempted() -> Outcome {
     let mut threads = Vec::new();
     for index in 0..3 {
         let (turns, stop) = (turns.clone(), stop.clone());
-        threads.push(spawn(target, move || {
+        threads.push(spawn(on(target), move || {
             while !stop.load(Ordering::Relaxed) {
                 turns[index].fetch_add(1, Ordering::Relaxed);
                 cpu::relax();
@@ -138,7 +116,7 @@ fn runnable_threads_use_all_processors() -> Outcome {
     let mut threads = Vec::new();
     for _ in 0..count {
         let (seen, stop) = (seen.clone(), stop.clone());
-        threads.push(spawn(cpu::online(), move || {
+        threads.push(spawn(on(cpu::online()), move || {
             while !stop.load(Ordering::Relaxed) {
                 seen.insert(cpu::current(), Ordering::Relaxed);
                 cpu::relax();
@@ -163,7 +141,7 @@ fn mutex_excludes() -> Outcome {
     let mut threads = Vec::new();
     for _ in 0..4 {
         let total = total.clone();
-        threads.push(spawn(cpu::online(), move || {
+        threads.push(spawn(on(cpu::online()), move || {
             for _ in 0..INCREMENTS {
                 let mut value = total.lock();
                 let before = *value;
@@ -186,7 +164,7 @@ fn thousand_threads_come_and_go() -> Outcome {
         let mut threads = Vec::new();
         for _ in 0..50 {
             let count = count.clone();
-            threads.push(spawn(cpu::online(), move || {
+            threads.push(spawn(on(cpu::online()), move || {
                 count.fetch_add(1, Ordering::Relaxed);
             })?);
         }

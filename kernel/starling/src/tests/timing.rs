@@ -6,9 +6,9 @@
 //! that misses it by its own doing misses it every time. What must hold in each single case, whatever the
 //! host does, is tested on virtual time (`kernel/sched/src/tests`).
 
-use super::{HANG_NS, Outcome, Test, check, fail};
-use ::sched::{Builder, Completion, ThreadRef, WaitQueue, timer};
-use alloc::boxed::Box;
+use super::kit::{join, on, sleep_ns, spawn};
+use super::{HANG_NS, Outcome, Test, check};
+use ::sched::WaitQueue;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,32 +46,6 @@ fn best_of_attempts(
     Ok(best_ns)
 }
 
-fn spawn(
-    affinity: CpuSet,
-    body: impl FnOnce() + Send + 'static,
-) -> Result<(ThreadRef, Arc<Completion>), super::Failure> {
-    let done = Arc::new(Completion::new());
-    let signal = done.clone();
-    let builder = Builder { affinity, ..Builder::new("timing") };
-    let body = Box::new(move || {
-        body();
-        signal.complete();
-    });
-    match ::sched::spawn(builder, body) {
-        Ok(thread) => Ok((thread, done)),
-        Err(memory::OutOfMemory) => fail!("no memory for a thread"),
-    }
-}
-
-fn join(done: &Completion) -> Outcome {
-    check!(done.wait_deadline(time::now_ns() + HANG_NS), "a thread did not end in time");
-    Ok(())
-}
-
-fn sleep_ns(nanoseconds: u64) {
-    timer::sleep_until_uninterruptible(time::now_ns() + nanoseconds);
-}
-
 /// Two processors, two threads that start on the same one: each has its own within 20 ms.
 fn busy_threads_spread() -> Outcome {
     const LIMIT_NS: u64 = 20 * MILLISECOND_NS;
@@ -83,7 +57,7 @@ fn busy_threads_spread() -> Outcome {
         let mut threads = Vec::new();
         for _ in 0..2 {
             let stop = stop.clone();
-            threads.push(spawn(CpuSet::only(CpuId::BOOT), move || {
+            threads.push(spawn(on(CpuSet::only(CpuId::BOOT)), move || {
                 while !stop.load(Ordering::Relaxed) {
                     cpu::relax();
                 }
@@ -159,7 +133,7 @@ fn yield_switches() -> Outcome {
     let mut threads = Vec::new();
     let start_ns = time::now_ns();
     for _ in 0..2 {
-        threads.push(spawn(CpuSet::only(cpu::current()), || {
+        threads.push(spawn(on(CpuSet::only(cpu::current())), || {
             for _ in 0..ROUNDS {
                 ::sched::yield_now();
             }
@@ -180,7 +154,7 @@ fn pingpong(rounds: u64, first: CpuSet, second: CpuSet) -> Result<u64, super::Fa
     let start_ns = time::now_ns();
     for (side, affinity) in [(0, first), (1, second)] {
         let turn = turn.clone();
-        threads.push(spawn(affinity, move || {
+        threads.push(spawn(on(affinity), move || {
             for round in 0..rounds {
                 let (count, queues) = &*turn;
                 let mine = 2 * round + side;
@@ -222,7 +196,7 @@ fn threads_start_and_end() -> Outcome {
     const THREADS: u64 = 2_000;
     let start_ns = time::now_ns();
     for _ in 0..THREADS {
-        let (_thread, done) = spawn(CpuSet::only(cpu::current()), || ())?;
+        let (_thread, done) = spawn(on(CpuSet::only(cpu::current())), || ())?;
         join(&done)?;
     }
     let each_ns = (time::now_ns() - start_ns) / THREADS;
@@ -236,7 +210,7 @@ fn migration_races_wake_ups() -> Outcome {
     let cpus: Vec<CpuId> = cpu::online().iter().collect();
     let mut threads = Vec::new();
     for _ in 0..2 * cpus.len() {
-        threads.push(spawn(cpu::online(), move || {
+        threads.push(spawn(on(cpu::online()), move || {
             for round in 0..ROUNDS {
                 sleep_ns(10_000 + 500 * (round % 64));
                 for _ in 0..(round * 7) % 256 {

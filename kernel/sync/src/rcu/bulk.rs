@@ -274,15 +274,8 @@ pub(super) fn counts(cpu: CpuId) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rcu::counts_drop::CountsDrop;
     use std::sync::atomic::AtomicU32;
-
-    struct CountsDrop(Arc<AtomicU32>);
-
-    impl Drop for CountsDrop {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 
     #[test]
     fn many_drops_share_a_callback() {

@@ -153,16 +153,9 @@ impl<T: Send + Sync + 'static> Drop for RcuArcSlot<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rcu::counts_drop::CountsDrop;
     use std::sync::Arc;
     use std::sync::atomic::AtomicU32;
-
-    struct CountsDrop(Arc<AtomicU32>);
-
-    impl Drop for CountsDrop {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 
     #[test]
     fn value_is_dropped_a_grace_period_after_the_last_reference() {

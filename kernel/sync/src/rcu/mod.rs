@@ -19,6 +19,8 @@
 mod bulk;
 mod callback;
 mod counted;
+#[cfg(test)]
+mod counts_drop;
 mod flavour;
 mod grace_period;
 mod histogram;

@@ -425,6 +425,7 @@ pub fn counts(cpu: CpuId, kind: Kind) -> Counts {
 pub(super) mod tests {
     use super::super::{RcuBox, call, drop_later};
     use super::*;
+    use crate::rcu::counts_drop::CountsDrop;
     use std::sync::Arc;
     use std::sync::atomic::AtomicU32;
 
@@ -483,14 +484,6 @@ pub(super) mod tests {
         }
         waiter.join().unwrap();
         assert_eq!(done.load(Ordering::Relaxed), 10);
-    }
-
-    struct CountsDrop(Arc<AtomicU32>);
-
-    impl Drop for CountsDrop {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! | part | what it is for |
 //! |---|---|
+//! | [`spawn`], [`join`] | start one thread and wait for its end |
 //! | [`Team`] | starts test threads on given CPUs and waits for their end |
 //! | [`Meeting`] | the point where threads meet before each round |
 //! | [`Sweep`] | modulated delays: one thread waits a fixed time, the other from nothing to twice that, so that their critical paths are shifted against each other |
@@ -14,6 +15,7 @@ mod delay;
 mod exercise;
 mod meeting;
 mod team;
+mod thread;
 mod watchdog;
 pub(crate) mod window;
 
@@ -21,4 +23,5 @@ pub(crate) use delay::{Sweep, delay};
 pub(crate) use exercise::TESTS;
 pub(crate) use meeting::Meeting;
 pub(crate) use team::Team;
+pub(crate) use thread::{join, on, sleep_ns, spawn};
 pub(crate) use watchdog::Watchdog;

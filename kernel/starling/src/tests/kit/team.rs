@@ -1,6 +1,5 @@
 //! Threads of a test, on the CPUs that it names.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -8,7 +7,8 @@ use ::machine::cpu::{CpuId, CpuSet};
 use ::machine::time;
 use ::sched::{Builder, Completion, Policy, ThreadRef};
 
-use crate::tests::{Failure, HANG_NS, Outcome, check, fail};
+use super::thread::spawn;
+use crate::tests::{Failure, HANG_NS, Outcome, check};
 
 /// The threads of a test; each runs on its CPU only.
 #[derive(Default)]
@@ -38,20 +38,10 @@ impl Team {
         on: CpuId,
         body: impl FnOnce() + Send + 'static,
     ) -> Result<ThreadRef, Failure> {
-        let done = Arc::new(Completion::new());
-        let signal = done.clone();
         let builder = Builder { affinity: CpuSet::only(on), policy, ..Builder::new("test") };
-        let body = Box::new(move || {
-            body();
-            signal.complete();
-        });
-        match ::sched::spawn(builder, body) {
-            Ok(thread) => {
-                self.members.push((thread.clone(), done));
-                Ok(thread)
-            }
-            Err(memory::OutOfMemory) => fail!("no memory for a thread"),
-        }
+        let (thread, done) = spawn(builder, body)?;
+        self.members.push((thread.clone(), done));
+        Ok(thread)
     }
 
     /// Starts a thread on each of these CPUs; the body is told which.
