@@ -110,6 +110,7 @@ impl OwnerDied {
 
 /// The right to take references out of one table. For one thread at a time.
 pub struct Owner {
+    /// No table has the number 0: the right was given up.
     table: u64,
     not_sync: PhantomData<Cell<()>>,
 }
@@ -221,9 +222,10 @@ impl<T: Send + Sync + 'static, X> ArcTable<T, X> {
         Owner { table: self.id, not_sync: PhantomData }
     }
 
-    /// Gives up a right; returns whether it was the last one.
-    pub fn release(&self, owner: Owner) -> bool {
-        self.check(&owner);
+    /// Gives up a right, which is worth nothing any more; returns whether it was the last one.
+    pub fn release(&self, owner: &mut Owner) -> bool {
+        self.check(owner);
+        owner.table = 0;
         // Release: pairs with the Acquire in `is_alone`.
         self.owners.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -241,19 +243,27 @@ impl<T: Send + Sync + 'static, X> ArcTable<T, X> {
         assert!(owner.table == self.id, "an owner of another table");
     }
 
+    /// What the only owner finds in a slot: a reference of the table's.
+    ///
+    /// # Safety
+    /// The caller has the only owner's token.
+    #[inline(always)]
+    unsafe fn slot_of_only_owner(&self, index: usize) -> Option<*const T> {
+        // SAFETY: arrays are replaced by owners only, and the only one is here.
+        let array = unsafe { self.array.read_unguarded() }?;
+        // Acquire: pairs with the Release in `Array::replace`, by which another thread may have filled the slot.
+        let object = array.slots.get(index)?.load(Ordering::Acquire);
+        (!object.is_null()).then_some(object.cast_const())
+    }
+
     /// What an owner finds in a slot.
     #[inline(always)]
     pub fn look_up<'a>(&'a self, owner: &'a Owner, index: usize) -> Option<Reference<'a, T>> {
         if !self.is_alone(owner) {
             return self.get_shared(index).map(Reference::Counted);
         }
-        // SAFETY: arrays are replaced by owners only, and the only one is here.
-        let array = unsafe { self.array.read_unguarded() }?;
-        // Acquire: pairs with the Release in `Array::replace`, by which another thread may have filled the slot.
-        let object = array.slots.get(index)?.load(Ordering::Acquire);
-        if object.is_null() {
-            return None;
-        }
+        // SAFETY: its token was just looked at.
+        let object = unsafe { self.slot_of_only_owner(index) }?;
         // SAFETY: the pointer came from `Arc::into_raw`, and this reference is the table's: it is never dropped here. The
         // table's is taken out by owners only. The only one is here; should it do that while the borrow lives, which keeps
         // the token from leaving this thread, `replace` finds the count below raised and parks the object. Owners that come
@@ -265,8 +275,18 @@ impl<T: Send + Sync + 'static, X> ArcTable<T, X> {
     }
 
     /// A reference of its own to what an owner finds in a slot.
+    #[inline(always)]
     pub fn get(&self, owner: &Owner, index: usize) -> Option<Arc<T>> {
-        self.look_up(owner, index).map(Reference::counted)
+        if !self.is_alone(owner) {
+            return self.get_shared(index);
+        }
+        // SAFETY: the token was just looked at. The pointer came from `Arc::into_raw`, and the table's reference, which only this
+        // owner can take out, is there until the new one is counted.
+        unsafe {
+            let object = self.slot_of_only_owner(index)?;
+            Arc::increment_strong_count(object);
+            Some(Arc::from_raw(object))
+        }
     }
 
     /// The look-up of a table with several owners.
@@ -390,30 +410,28 @@ impl<T: Send + Sync + 'static, X> Writer<'_, T, X> {
     /// [`Taken::finish`], without the lock.
     #[inline]
     pub fn replace(&mut self, owner: &Owner, index: usize, new: Option<Arc<T>>) -> Option<Taken<T>> {
-        let alone = self.table.is_alone(owner);
+        let mut rest = if self.table.is_alone(owner) { 0 } else { GRACE_PERIOD };
         // SAFETY: slots are changed under the lock, which is held.
         let object = unsafe { self.array()?.replace(index, new) }?;
         // Relaxed: this thread's own, or older than the token.
-        let is_lent = self.table.lent.load(Ordering::Relaxed) != 0;
-        let parked = match is_lent || !self.locked.parked.is_empty() {
-            true => self.park(is_lent.then_some(&object)),
-            false => Vec::new(),
-        };
-        Some(Taken { object, parked, alone })
+        if self.table.lent.load(Ordering::Relaxed) != 0 {
+            self.park(&object);
+        } else if !self.locked.parked.is_empty() {
+            rest |= PARKED;
+        }
+        Some(Taken { object, rest })
     }
 
-    /// Parks an object, as something is lent; else returns what was parked.
+    /// Parks an object, as something is lent.
     #[cold]
     #[inline(never)]
-    fn park(&mut self, object: Option<&Arc<T>>) -> Vec<Arc<T>> {
-        let Some(object) = object else { return core::mem::take(&mut self.locked.parked) };
+    fn park(&mut self, object: &Arc<T>) {
         if self.locked.parked.try_reserve(1).is_ok() {
             self.locked.parked.push(object.clone());
         } else {
             // It stays for ever: better than to go while it is looked at.
             core::mem::forget(object.clone());
         }
-        Vec::new()
     }
 
     /// Moves everything into a larger array; one that is not larger goes unused. Both are freed later.
@@ -441,24 +459,44 @@ impl<T: Send + Sync + 'static, X> Writer<'_, T, X> {
     }
 }
 
-/// What was taken out of a table.
+/// In what is left to be done: the object's memory must outlive a grace period.
+const GRACE_PERIOD: u8 = 1;
+/// And: nothing is lent any more, so what was parked can go.
+const PARKED: u8 = 2;
+
+/// What was taken out of a table. Two words: it is returned in registers.
 #[must_use = "its memory must outlive the readers"]
 pub struct Taken<T: Send + Sync + 'static> {
     object: Arc<T>,
-    parked: Vec<Arc<T>>,
-    alone: bool,
+    /// What is left to be done without the lock.
+    rest: u8,
 }
 
 impl<T: Send + Sync + 'static> Taken<T> {
     /// The reference that the table had. If it had several owners, sees to it that the object's memory outlives those who may still be
     /// looking at it. May wait where there is no memory for that.
-    #[inline]
-    pub fn finish(self) -> Arc<T> {
-        if !self.alone {
+    #[inline(always)]
+    pub fn finish<X>(self, table: &ArcTable<T, X>) -> Arc<T> {
+        if self.rest != 0 {
+            self.do_rest(table);
+        }
+        self.object
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn do_rest<X>(&self, table: &ArcTable<T, X>) {
+        if self.rest & GRACE_PERIOD != 0 {
             rcu::drop_later(Arc::downgrade(&self.object));
         }
-        drop(self.parked);
-        self.object
+        if self.rest & PARKED != 0 {
+            let mut locked = table.locked.lock();
+            // Relaxed: as in `Writer::replace`.
+            let idle = table.lent.load(Ordering::Relaxed) == 0;
+            let parked = if idle { core::mem::take(&mut locked.parked) } else { Vec::new() };
+            drop(locked);
+            drop(parked);
+        }
     }
 }
 
@@ -492,25 +530,26 @@ mod tests {
         assert!(table.write().fill(1, Arc::new(7)).is_ok());
         let found = table.look_up(&owner, 1).unwrap();
         let taken = table.write().replace(&owner, 1, None).unwrap();
-        let weak = Arc::downgrade(&taken.finish());
+        let weak = Arc::downgrade(&taken.finish(&table));
         assert_eq!(**found, 7);
         drop(found);
         assert!(weak.upgrade().is_some());
         // The next removal lets go of it.
         assert!(table.write().fill(2, Arc::new(8)).is_ok());
-        drop(table.write().replace(&owner, 2, None).unwrap().finish());
+        let taken = table.write().replace(&owner, 2, None).unwrap();
+        drop(taken.finish(&table));
         assert!(weak.upgrade().is_none());
     }
 
     #[test]
     fn table_with_two_owners_counts() {
-        let (table, owner) = table(4);
+        let (table, mut owner) = table(4);
         assert!(table.write().fill(1, Arc::new(7)).is_ok());
-        let other = table.share(&owner);
+        let mut other = table.share(&owner);
         assert!(matches!(table.look_up(&owner, 1), Some(Reference::Counted(_))));
-        assert!(!table.release(other));
+        assert!(!table.release(&mut other));
         assert!(matches!(table.look_up(&owner, 1), Some(Reference::Lent(_))));
-        assert!(table.release(owner));
+        assert!(table.release(&mut owner));
         assert!(table.first_owner().is_some());
     }
 
@@ -523,7 +562,7 @@ mod tests {
         assert!(table.write().fill(1, object).is_ok());
         let guard = rcu::read();
         let taken = table.write().replace(&other, 1, None).unwrap();
-        drop(taken.finish());
+        drop(taken.finish(&table));
         assert!(weak.upgrade().is_none());
         drop(guard);
     }
@@ -551,7 +590,7 @@ mod tests {
             scope.spawn(move || {
                 for round in 0..rounds {
                     let old = table.write().replace(&other, 0, Some(Arc::new(round as u32)));
-                    drop(old.map(Taken::finish));
+                    drop(old.map(|old| old.finish(table)));
                     if round % 16 == 0 {
                         table.write().grow(Room::try_new(2 + round / 16).unwrap());
                     }
@@ -564,6 +603,14 @@ mod tests {
                 }
             }
         });
+    }
+
+    #[test]
+    #[should_panic(expected = "an owner of another table")]
+    fn right_that_was_given_up_is_worth_nothing() {
+        let (table, mut owner) = table(1);
+        table.release(&mut owner);
+        let _ = table.look_up(&owner, 0);
     }
 
     #[test]

@@ -11,20 +11,14 @@
 //! Smaller values are better in every test. As process 1 (on Linux, where it is the initial program) it prepares the machine,
 //! runs the suites in a child, and switches the machine off: see [`init`].
 //!
-//! * [`measure`]: how a value is found
-//! * [`suites`]: what is measured
-//! * [`locks`]: locks taken by single calls
-//! * [`sharing`]: pairs of calls that commute, for the checker of shared cache lines
-//! * [`process`]: forking, in the few lines that need it
+//! [`suites`] is what is measured; how a value is found is in the library. What is traced and not timed is another program, `probes`.
 
 mod init;
-mod locks;
-mod measure;
-mod process;
-mod sharing;
 mod suites;
 
 use std::process::ExitCode;
+
+use bench::{measure, process};
 
 /// The first byte that the machine prints: what the start-up time is measured to.
 fn announce() {

@@ -35,13 +35,13 @@ thread_local! {
 }
 
 /// Makes all samples short, and starts each at the same moment of a timer's period.
-pub(crate) fn take_short_samples() {
+pub fn take_short_samples() {
     SHORT.store(true, Ordering::Relaxed);
 }
 
 /// Before a short sample, or a part of it that counts alone: sleeps until the clock shows whole periods. Then the kernel has done what it had put off, and its timers
 /// come at the same places in every run. Where the clock counts instructions, sleep takes no time.
-pub(crate) fn settle() {
+pub fn settle() {
     if SHORT.load(Ordering::Relaxed) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let since_boot = now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned();
@@ -52,18 +52,18 @@ pub(crate) fn settle() {
 
 /// A suite that is being run. Prints a line for each test.
 #[derive(Debug)]
-pub(crate) struct Suite {
+pub struct Suite {
     name: &'static str,
 }
 
 impl Suite {
     /// A suite by its name.
-    pub(crate) const fn new(name: &'static str) -> Self {
+    pub const fn new(name: &'static str) -> Self {
         Self { name }
     }
 
     /// Runs `body`, which reports these tests. If it does not come to its end, those that are missing are reported with the reason.
-    pub(crate) fn group<T: Display>(
+    pub fn group<T: Display>(
         &self,
         tests: impl IntoIterator<Item = T>,
         body: impl FnOnce() -> io::Result<()>,
@@ -83,12 +83,12 @@ impl Suite {
     }
 
     /// As [`group`](Self::group), for a single test.
-    pub(crate) fn single(&self, test: impl Display, body: impl FnOnce() -> io::Result<()>) {
+    pub fn single(&self, test: impl Display, body: impl FnOnce() -> io::Result<()>) {
         self.group([test], body);
     }
 
     /// Reports the time of one repetition in nanoseconds; `body` does as many repetitions as it is told to.
-    pub(crate) fn time(&self, test: impl Display, mut body: impl FnMut(u64)) {
+    pub fn time(&self, test: impl Display, mut body: impl FnMut(u64)) {
         self.time_inside(test, |count| {
             let start = Instant::now();
             body(count);
@@ -97,7 +97,7 @@ impl Suite {
     }
 
     /// As [`time`](Self::time), for a body that takes the time of the part that counts by itself.
-    pub(crate) fn time_inside(&self, test: impl Display, mut body: impl FnMut(u64) -> Duration) {
+    pub fn time_inside(&self, test: impl Display, mut body: impl FnMut(u64) -> Duration) {
         let short = SHORT.load(Ordering::Relaxed);
         let (sample, samples) = if short { (SHORT_SAMPLE, SHORT_SAMPLES) } else { (SAMPLE, SAMPLES) };
         // The first call is slower than all others; whoever wants to know that measures it by itself.
@@ -121,7 +121,10 @@ impl Suite {
     }
 
     /// Reports several values of something that takes seconds.
-    pub(crate) fn time_slow(
+    ///
+    /// # Errors
+    /// Those of `body`.
+    pub fn time_slow(
         &self,
         tests: &[&str],
         mut body: impl FnMut() -> io::Result<Vec<Duration>>,
@@ -140,20 +143,20 @@ impl Suite {
     }
 
     /// Reports a value that was found in another way.
-    pub(crate) fn report(&self, test: impl Display, unit: &str, value: f64) {
+    pub fn report(&self, test: impl Display, unit: &str, value: f64) {
         println!("bench {} {test} {unit} {value:.3}", self.name);
         REPORTED.with_borrow_mut(|reported| reported.insert(test.to_string()));
     }
 
     /// Reports that this system cannot run the test.
-    pub(crate) fn unsupported(&self, test: impl Display, why: impl Display) {
+    pub fn unsupported(&self, test: impl Display, why: impl Display) {
         println!("bench {} {test} unsupported {why}", self.name);
         REPORTED.with_borrow_mut(|reported| reported.insert(test.to_string()));
     }
 }
 
 /// A new suite begins.
-pub(crate) fn forget_reports() {
+pub fn forget_reports() {
     REPORTED.with_borrow_mut(BTreeSet::clear);
 }
 
@@ -162,7 +165,7 @@ fn nanoseconds(time: Duration) -> f64 {
 }
 
 /// The value below which a fifth of them are; of less than five, the smallest.
-pub(crate) fn undisturbed(mut values: Vec<f64>) -> f64 {
+pub fn undisturbed(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 5).copied().unwrap_or(f64::NAN)
 }

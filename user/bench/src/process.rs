@@ -8,17 +8,17 @@ use std::process::ExitCode;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 /// The end of the name of the program that does nothing, a link to this one.
-pub(crate) const NOTHING: &str = "nothing";
+pub const NOTHING: &str = "nothing";
 /// Where that link is.
-pub(crate) const NOTHING_PATH: &str = "/tmp/nothing";
+pub const NOTHING_PATH: &str = "/tmp/nothing";
 /// The end of the name of the program that executes itself a number of times.
-pub(crate) const AGAIN: &str = "again";
+pub const AGAIN: &str = "again";
 
 /// Forks; the child runs `body` and ends with status 0, or 1 if it panics.
 ///
 /// # Errors
 /// Those of fork(2).
-pub(crate) fn fork(body: impl FnOnce()) -> io::Result<Pid> {
+pub fn fork(body: impl FnOnce()) -> io::Result<Pid> {
     // SAFETY: this program has one thread when it forks (the tests that start threads wait for their end), so no lock of the
     // library can be held by a thread that is missing in the child.
     match unsafe { libc::fork() } {
@@ -38,18 +38,18 @@ fn end(status: i32) -> ! {
 }
 
 /// Replaces the program by the one that does nothing. Returns only when that fails.
-pub(crate) fn execute_nothing() {
+pub fn execute_nothing() {
     execute(c"/tmp/nothing", &[c"/tmp/nothing"]);
 }
 
 /// Replaces the program by one that executes itself so many times more, and then ends. Returns only when that fails.
-pub(crate) fn execute_times(count: u64) {
+pub fn execute_times(count: u64) {
     let Ok(count) = CString::new(count.to_string()) else { return };
     execute(c"/bench", &[c"again", &count]);
 }
 
 /// The program that executes itself.
-pub(crate) fn execute_again(count: Option<String>) -> ExitCode {
+pub fn execute_again(count: Option<String>) -> ExitCode {
     match count.and_then(|count| count.parse::<u64>().ok()) {
         Some(0) => ExitCode::SUCCESS,
         Some(count) => {
@@ -69,7 +69,7 @@ fn execute<const COUNT: usize>(path: &CStr, arguments: &[&CStr; COUNT]) {
 }
 
 /// Switches the randomisation of addresses off for programs that this one executes; false when it was off already, or can't be.
-pub(crate) fn fix_addresses() -> bool {
+pub fn fix_addresses() -> bool {
     let wanted = libc::ADDR_NO_RANDOMIZE.cast_unsigned();
     let ask = libc::c_ulong::from(u32::MAX);
     // SAFETY: the call takes a number, and changes nothing when it is all ones.
@@ -79,7 +79,7 @@ pub(crate) fn fix_addresses() -> bool {
 }
 
 /// Executes this program anew, with these arguments. Returns only when that fails.
-pub(crate) fn start_again(arguments: &[String]) {
+pub fn start_again(arguments: &[String]) {
     let error = std::process::Command::new("/proc/self/exe").arg0("bench").args(arguments).exec();
     eprintln!("bench: starting again: {error}");
 }
@@ -88,7 +88,7 @@ pub(crate) fn start_again(arguments: &[String]) {
 ///
 /// # Errors
 /// Those of vfork(2).
-pub(crate) fn vfork_and_execute_nothing() -> io::Result<Pid> {
+pub fn vfork_and_execute_nothing() -> io::Result<Pid> {
     let status = std::process::Command::new(NOTHING_PATH).env_clear().spawn()?;
     Pid::from_raw(status.id().cast_signed()).ok_or_else(|| io::Error::other("a child without a number"))
 }
@@ -97,7 +97,7 @@ pub(crate) fn vfork_and_execute_nothing() -> io::Result<Pid> {
 ///
 /// # Errors
 /// Those of waitpid(2), and when the child failed.
-pub(crate) fn wait(pid: Pid) -> io::Result<()> {
+pub fn wait(pid: Pid) -> io::Result<()> {
     match waitpid(Some(pid), WaitOptions::empty())? {
         Some((_, status)) if status.exit_status() == Some(0) => Ok(()),
         status => Err(io::Error::other(format!("a child ended with {status:?}"))),
@@ -108,7 +108,7 @@ pub(crate) fn wait(pid: Pid) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of fork(2).
-pub(crate) fn fork_sleeper() -> io::Result<Pid> {
+pub fn fork_sleeper() -> io::Result<Pid> {
     fork(|| {
         loop {
             std::thread::sleep(std::time::Duration::from_secs(1_000));
@@ -120,7 +120,7 @@ pub(crate) fn fork_sleeper() -> io::Result<Pid> {
 ///
 /// # Errors
 /// Those of kill(2) and waitpid(2).
-pub(crate) fn kill(pid: Pid) -> io::Result<()> {
+pub fn kill(pid: Pid) -> io::Result<()> {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
     waitpid(Some(pid), WaitOptions::empty())?;
     Ok(())

@@ -54,11 +54,18 @@ bitflags! {
     }
 }
 
+/// What is known of 64 descriptors.
+#[derive(Clone, Copy, Default)]
+struct Word {
+    /// In use or reserved.
+    used: u64,
+    close_on_exec: u64,
+}
+
 #[derive(Default)]
 struct Slots {
-    /// Descriptors in use or reserved; as many bits as there are slots, rounded up.
-    used: Vec<u64>,
-    close_on_exec: Vec<u64>,
+    /// As many bits as there are slots, rounded up.
+    words: Vec<Word>,
     /// No free descriptor is below this one.
     lowest_free: u32,
 }
@@ -78,8 +85,7 @@ pub struct DescriptorTable {
 /// A task's descriptors: a table, and the right to take files out of it.
 pub struct Descriptors {
     table: Arc<DescriptorTable>,
-    /// Always there until the end.
-    owner: Option<Owner>,
+    owner: Owner,
 }
 
 /// A file that was looked up: borrowed, or a reference of its own.
@@ -96,16 +102,8 @@ const fn bit(descriptor: u32) -> u64 {
     1 << (descriptor % 64)
 }
 
-/// Words of a cache line: the least that a bitmap takes, so that two processes never write to one line.
-const LINE_WORDS: usize = 8;
-
-/// A bitmap of so many zeros.
-fn words_for(length: usize) -> Result<Vec<u64>> {
-    let mut words = Vec::new();
-    allocation::reserve(&mut words, (length / 64).max(LINE_WORDS))?;
-    words.resize(length / 64, 0);
-    Ok(words)
-}
+/// Words of a cache line: the least that bitmaps take, so that two processes never write to one line.
+const LINE_WORDS: usize = 4;
 
 /// The slots of a table with at least `needed` of them. Programs see the number as `FDSize`, so it is Linux's.
 const fn table_length(needed: usize) -> usize {
@@ -115,29 +113,33 @@ const fn table_length(needed: usize) -> usize {
 impl Slots {
     /// One more than the highest descriptor in use.
     fn end(&self) -> usize {
-        let last = self.used.iter().rposition(|&bits| bits != 0);
-        last.map_or(0, |index| index * 64 + 64 - self.used[index].leading_zeros() as usize)
+        let last = self.words.iter().rposition(|word| word.used != 0);
+        last.map_or(0, |index| index * 64 + 64 - self.words[index].used.leading_zeros() as usize)
     }
 
     fn is_used(&self, descriptor: u32) -> bool {
-        self.used.get(word(descriptor)).is_some_and(|bits| bits & bit(descriptor) != 0)
+        self.words.get(word(descriptor)).is_some_and(|word| word.used & bit(descriptor) != 0)
+    }
+
+    fn closes_on_exec(&self, descriptor: u32) -> bool {
+        self.words[word(descriptor)].close_on_exec & bit(descriptor) != 0
     }
 
     fn has_room_for(&self, descriptor: u32) -> bool {
-        word(descriptor) < self.used.len()
+        word(descriptor) < self.words.len()
     }
 
     /// Bitmaps without anything in use, for so many descriptors.
     fn with_length(length: usize) -> Result<Self> {
-        let used = words_for(length)?;
-        let close_on_exec = words_for(length)?;
-        Ok(Self { used, close_on_exec, lowest_free: 0 })
+        let mut words = Vec::new();
+        allocation::reserve(&mut words, (length / 64).max(LINE_WORDS))?;
+        words.resize(length / 64, Word::default());
+        Ok(Self { words, lowest_free: 0 })
     }
 
     /// Moves everything into larger bitmaps. What is left in the smaller ones is nothing but their memory.
     fn move_into(&mut self, larger: &mut Self) {
-        larger.used[..self.used.len()].copy_from_slice(&self.used);
-        larger.close_on_exec[..self.close_on_exec.len()].copy_from_slice(&self.close_on_exec);
+        larger.words[..self.words.len()].copy_from_slice(&self.words);
         larger.lowest_free = self.lowest_free;
         core::mem::swap(self, larger);
     }
@@ -146,16 +148,17 @@ impl Slots {
     fn find_free(&self, minimum: u32) -> u32 {
         let start = minimum.max(self.lowest_free);
         let first = word(start);
-        for (index, &bits) in self.used.iter().enumerate().skip(first) {
-            let masked = if index == first { bits | (bit(start) - 1) } else { bits };
-            if masked != u64::MAX {
-                return index as u32 * 64 + masked.trailing_ones();
+        let mut below = bit(start) - 1;
+        for (index, word) in self.words.iter().enumerate().skip(first) {
+            let taken = word.used | core::mem::take(&mut below);
+            if taken != u64::MAX {
+                return index as u32 * 64 + taken.trailing_ones();
             }
         }
-        start.max(self.used.len() as u32 * 64)
+        start.max(self.words.len() as u32 * 64)
     }
 
-    fn take(&mut self, minimum: u32, limit: u32) -> Result<Taken> {
+    fn take(&mut self, minimum: u32, limit: u32, close_on_exec: bool) -> Result<Taken> {
         let descriptor = self.find_free(minimum);
         if descriptor >= limit.min(DESCRIPTORS_MAX) {
             return Err(Error::TooManyDescriptors);
@@ -163,7 +166,7 @@ impl Slots {
         if !self.has_room_for(descriptor) {
             return Ok(Taken::NoRoom(descriptor));
         }
-        self.mark(descriptor, false);
+        self.mark(descriptor, close_on_exec);
         if minimum <= self.lowest_free {
             self.lowest_free = descriptor + 1;
         }
@@ -171,23 +174,30 @@ impl Slots {
     }
 
     fn mark(&mut self, descriptor: u32, close_on_exec: bool) {
-        self.used[word(descriptor)] |= bit(descriptor);
-        self.set_close_on_exec(descriptor, close_on_exec);
+        let word = &mut self.words[word(descriptor)];
+        word.used |= bit(descriptor);
+        word.set_close_on_exec(descriptor, close_on_exec);
     }
 
     fn set_close_on_exec(&mut self, descriptor: u32, close_on_exec: bool) {
-        let bits = &mut self.close_on_exec[word(descriptor)];
-        if close_on_exec {
-            *bits |= bit(descriptor);
-        } else {
-            *bits &= !bit(descriptor);
-        }
+        self.words[word(descriptor)].set_close_on_exec(descriptor, close_on_exec);
     }
 
     fn clear(&mut self, descriptor: u32) {
-        self.used[word(descriptor)] &= !bit(descriptor);
-        self.close_on_exec[word(descriptor)] &= !bit(descriptor);
+        let word = &mut self.words[word(descriptor)];
+        word.used &= !bit(descriptor);
+        word.close_on_exec &= !bit(descriptor);
         self.lowest_free = self.lowest_free.min(descriptor);
+    }
+}
+
+impl Word {
+    fn set_close_on_exec(&mut self, descriptor: u32, close_on_exec: bool) {
+        if close_on_exec {
+            self.close_on_exec |= bit(descriptor);
+        } else {
+            self.close_on_exec &= !bit(descriptor);
+        }
     }
 }
 
@@ -212,7 +222,7 @@ impl DescriptorTable {
     pub fn reserve(self: &Arc<Self>, limit: u64) -> Result<ReservedDescriptor> {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         loop {
-            let taken = self.files.write().take(0, limit)?;
+            let taken = self.files.write().take(0, limit, false)?;
             match taken {
                 Taken::Descriptor(descriptor) => {
                     return Ok(ReservedDescriptor { table: self.clone(), descriptor, used: false });
@@ -249,12 +259,12 @@ impl DescriptorTable {
         if minimum >= limit {
             return Err(Error::Invalid);
         }
+        let close_on_exec = flags.contains(DescriptorFlags::CLOSE_ON_EXEC);
         loop {
             let mut slots = self.files.write();
-            let taken = slots.take(minimum, limit)?;
+            let taken = slots.take(minimum, limit, close_on_exec)?;
             match taken {
                 Taken::Descriptor(descriptor) => {
-                    slots.set_close_on_exec(descriptor, flags.contains(DescriptorFlags::CLOSE_ON_EXEC));
                     return put(&mut slots, descriptor, file).map(|()| descriptor);
                 }
                 Taken::NoRoom(descriptor) => {
@@ -282,8 +292,11 @@ impl DescriptorTable {
         if !slots.is_filled(descriptor as usize) {
             return Err(Error::BadDescriptor);
         }
-        let close = slots.close_on_exec[word(descriptor)] & bit(descriptor) != 0;
-        Ok(if close { DescriptorFlags::CLOSE_ON_EXEC } else { DescriptorFlags::empty() })
+        Ok(if slots.closes_on_exec(descriptor) {
+            DescriptorFlags::CLOSE_ON_EXEC
+        } else {
+            DescriptorFlags::empty()
+        })
     }
 
     /// Changes the flags of a descriptor.
@@ -303,7 +316,7 @@ impl DescriptorTable {
 
     /// The number of open descriptors.
     pub fn open_count(&self) -> usize {
-        self.files.write().used.iter().map(|bits| bits.count_ones() as usize).sum()
+        self.files.write().words.iter().map(|word| word.used.count_ones() as usize).sum()
     }
 
     /// The number of slots (`FDSize` in `/proc/PID/status`). It grows with the highest descriptor that was ever open, and a copy for a
@@ -316,8 +329,8 @@ impl DescriptorTable {
 /// The lowest descriptor with a file, from `from` on.
 fn next_filled(slots: &Locked<'_>, from: Descriptor) -> Option<Descriptor> {
     let mut mask = !(bit(from) - 1);
-    for index in word(from)..slots.used.len() {
-        let mut bits = slots.used[index] & core::mem::replace(&mut mask, u64::MAX);
+    for index in word(from)..slots.words.len() {
+        let mut bits = slots.words[index].used & core::mem::replace(&mut mask, u64::MAX);
         while bits != 0 {
             let descriptor = index as u32 * 64 + bits.trailing_zeros();
             // One that is only reserved has no file.
@@ -355,18 +368,13 @@ impl Descriptors {
         if let Some(room) = room {
             table.files.write().grow(room);
         }
-        let owner = table.files.first_owner();
+        let owner = table.files.first_owner().expect("a new table has no owner");
         Ok(Self { table, owner })
-    }
-
-    #[inline(always)]
-    fn owner(&self) -> &Owner {
-        self.owner.as_ref().expect("descriptors have the right to their table until they are dropped")
     }
 
     /// For a task that shares the table (`CLONE_FILES`).
     pub fn share(&self) -> Self {
-        Self { table: self.table.clone(), owner: Some(self.table.files.share(self.owner())) }
+        Self { table: self.table.clone(), owner: self.table.files.share(&self.owner) }
     }
 
     /// Whether another task has the table too.
@@ -379,7 +387,7 @@ impl Descriptors {
         if table.files.owners() > 1 {
             return None;
         }
-        let owner = Some(table.files.inherit(died));
+        let owner = table.files.inherit(died);
         Some(Self { table, owner })
     }
 
@@ -411,7 +419,7 @@ impl Descriptors {
                 if let Some(file) = slots.get(descriptor) {
                     room.put(descriptor, file);
                     let descriptor = descriptor as u32;
-                    copy.mark(descriptor, slots.close_on_exec[word(descriptor)] & bit(descriptor) != 0);
+                    copy.mark(descriptor, slots.closes_on_exec(descriptor));
                 }
             }
             drop(slots);
@@ -422,7 +430,7 @@ impl Descriptors {
     /// The file of a descriptor, for this call. Fails with `EBADF`.
     #[inline(always)]
     pub fn look_up(&self, descriptor: Descriptor) -> Result<FileRef<'_>> {
-        self.table.files.look_up(self.owner(), descriptor as usize).ok_or(Error::BadDescriptor)
+        self.table.files.look_up(&self.owner, descriptor as usize).ok_or(Error::BadDescriptor)
     }
 
     /// As [`look_up`](Self::look_up), but `O_PATH` handles count as bad: for everything that needs a file's contents.
@@ -439,7 +447,7 @@ impl Descriptors {
     /// A reference to the file of a descriptor, for what outlives the call. Fails with `EBADF`.
     #[inline]
     pub fn get(&self, descriptor: Descriptor) -> Result<Arc<OpenFile>> {
-        self.table.files.get(self.owner(), descriptor as usize).ok_or(Error::BadDescriptor)
+        self.table.files.get(&self.owner, descriptor as usize).ok_or(Error::BadDescriptor)
     }
 
     /// As [`get`](Self::get), but `O_PATH` handles count as bad.
@@ -475,10 +483,10 @@ impl Descriptors {
             return Err(Error::Busy);
         }
         // In one step: others see the old file or the new one.
-        let old = slots.replace(self.owner(), descriptor as usize, Some(file));
+        let old = slots.replace(&self.owner, descriptor as usize, Some(file));
         slots.mark(descriptor, flags.contains(DescriptorFlags::CLOSE_ON_EXEC));
         drop(slots);
-        Ok(old.map(TakenOut::finish))
+        Ok(old.map(|old| old.finish(&self.table.files)))
     }
 
     /// Closes a descriptor: record locks of this table on the file end, and the operations are told. The file ends
@@ -492,12 +500,12 @@ impl Descriptors {
         let mut slots = self.table.files.write();
         let file = self.take_out(&mut slots, descriptor);
         drop(slots);
-        Ok(file.ok_or(Error::BadDescriptor)?.finish())
+        Ok(file.ok_or(Error::BadDescriptor)?.finish(&self.table.files))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_out(&self, slots: &mut Locked<'_>, descriptor: Descriptor) -> Option<TakenOut<OpenFile>> {
-        let file = slots.replace(self.owner(), descriptor as usize, None)?;
+        let file = slots.replace(&self.owner, descriptor as usize, None)?;
         slots.clear(descriptor);
         Some(file)
     }
@@ -507,7 +515,7 @@ impl Descriptors {
         let mut next = first;
         while let Some((descriptor, file)) = self.take_out_next(next, last) {
             // Errors of flushing have nobody to go to.
-            let _ = file.finish().closed_by(self.id());
+            let _ = file.finish(&self.table.files).closed_by(self.id());
             next = descriptor + 1;
         }
     }
@@ -525,8 +533,8 @@ impl Descriptors {
         loop {
             let file = {
                 let mut slots = self.table.files.write();
-                let found = (word(next)..slots.close_on_exec.len()).find_map(|index| {
-                    let bits = slots.close_on_exec[index] & slots.used[index];
+                let found = (word(next)..slots.words.len()).find_map(|index| {
+                    let bits = slots.words[index].close_on_exec & slots.words[index].used;
                     (bits != 0).then(|| index as u32 * 64 + bits.trailing_zeros())
                 });
                 let Some(descriptor) = found else { return };
@@ -539,7 +547,7 @@ impl Descriptors {
                 file
             };
             if let Some(file) = file {
-                let _ = file.finish().closed_by(self.id());
+                let _ = file.finish(&self.table.files).closed_by(self.id());
             }
         }
     }
@@ -553,9 +561,10 @@ impl Descriptors {
 impl Drop for Descriptors {
     /// The last one closes everything.
     fn drop(&mut self) {
-        let was_last = self.owner.take().is_some_and(|owner| self.table.files.release(owner));
-        if was_last {
-            self.owner = self.table.files.first_owner();
+        if self.table.files.release(&mut self.owner)
+            && let Some(owner) = self.table.files.first_owner()
+        {
+            self.owner = owner;
             self.close_all();
         }
     }

@@ -182,7 +182,6 @@ impl PathContext<'_> {
             self.check_open(&place, flags, truncates)?;
         }
         let truncates = truncates && inode.kind == FileKind::Regular;
-        let inode = inode.clone();
         let only_truncates = truncates && !flags.writable();
         if only_truncates {
             place.mount.writable()?;
@@ -191,12 +190,13 @@ impl PathContext<'_> {
         if inotify::active() {
             inotify::report_file(&file, EventMask::OPEN);
         }
+        let inode = file.inode();
         if only_truncates {
             // Truncation alone needs write access while it lasts: a program may run from the file.
             inode.begin_write_access()?;
         }
         if truncates {
-            let result = crate::tree::truncate_inode(&inode, 0);
+            let result = crate::tree::truncate_inode(inode, 0);
             if only_truncates {
                 inode.end_write_access();
             }

@@ -97,7 +97,8 @@ pub(super) fn status(
     Some(Ok(status_at(mount, dentry, inode)))
 }
 
-/// As far as the fast part gets from `start` along `text`, beginning at `offset`.
+/// As far as the fast part gets from `start` along `text`, beginning at `offset`. Part of both callers: what they ask for is known there.
+#[inline(always)]
 fn reach<'guard>(
     rules: &Rules<'_>,
     start: &'guard Path,

@@ -37,6 +37,10 @@ impl Campaign<'_> {
             // The thesis compares with stacks that are mapped from the start.
             systems.push(self.systems[0].with_kernel_argument("kstack=static", "kstack=static"));
         }
+        if suite == Suite::Scale {
+            // What processors share without clustered objects and spread counts.
+            systems.push(self.systems[0].with_kernel_argument("clustered=off", "clustered=off"));
+        }
         if suite == Suite::Boot {
             figures.begin_run(0);
             start_up::once(&self.boot, &systems, self.tree, self.progress, figures)?;

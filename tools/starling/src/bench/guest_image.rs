@@ -1,4 +1,4 @@
-//! The initramfs of the benchmarks: the default image, and the benchmark program as `/bench`.
+//! The initramfs of benchmarks and traces: the default image, and their program in its root directory.
 
 use std::fs;
 
@@ -9,17 +9,37 @@ use crate::progress::Progress;
 
 /// The target that programs for Linux are built for.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// The program's package.
-const PROGRAM: &str = "bench";
+/// The programs' package.
+const PACKAGE: &str = "bench";
 
-/// Builds the program, if it is not up to date, and puts it into the default image.
+/// What runs in the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// What is timed: `/bench`.
+    Bench,
+    /// What is traced: `/probes`.
+    Probes,
+}
+
+impl Program {
+    /// Its name, also in the image's root directory.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Bench => "bench",
+            Self::Probes => "probes",
+        }
+    }
+}
+
+/// Builds a program, if it is not up to date, and puts it into the default image.
 ///
 /// # Errors
 /// When it does not build or there is no default image.
-pub(crate) fn tree(repository: &Repository, progress: &Progress) -> Outcome<Tree> {
-    progress.say("building the benchmark program");
+pub(crate) fn tree(program: Program, repository: &Repository, progress: &Progress) -> Outcome<Tree> {
+    let name = program.name();
+    progress.say(&format!("building the program {name}"));
     let mut cargo = repository.cargo("build");
-    cargo.args(["--quiet", "--release", "--package", PROGRAM, "--target", TARGET]);
+    cargo.args(["--quiet", "--release", "--package", PACKAGE, "--bin", name, "--target", TARGET]);
     // Only programs for this target are static: what cargo runs on the way is built for the host as it is.
     cargo.env(
         "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS",
@@ -35,13 +55,13 @@ pub(crate) fn tree(repository: &Repository, progress: &Progress) -> Outcome<Tree
     let output = cargo.output().context(|| "cargo".into())?;
     if !output.status.success() {
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
-        return Err(Failure::ours("the benchmark program does not build"));
+        return Err(Failure::ours(format!("the program {name} does not build")));
     }
-    let path = repository.target_directory().join(TARGET).join("release").join(PROGRAM);
+    let path = repository.target_directory().join(TARGET).join("release").join(name);
     let program = fs::read(&path).context(|| path.display().to_string())?;
     let mut tree = image::open(None, progress)?;
     let kind = Kind::File(tree.add_content(Content::Bytes(program)));
     let node = Node { attributes: Attributes::root(0o755), kind };
-    tree.insert(b"bench", node).context(|| "the benchmark image".into())?;
+    tree.insert(name.as_bytes(), node).context(|| "the program's image".into())?;
     Ok(tree)
 }

@@ -2,7 +2,7 @@
 //!
 //! * [`system`]: what is compared, and one boot of it
 //! * [`linux_kernel`], [`revision`]: where the other kernels come from
-//! * [`guest_image`]: the initramfs with the benchmark program (`user/bench`)
+//! * [`guest_image`]: the initramfs with the benchmark program, or that of traces (`user/bench`)
 //! * [`start_up`], [`stack_fault`]: what is measured from outside
 //! * [`campaign`]: all boots of a suite
 //! * [`figures`]: values of many runs, medians and ratios; [`environment`]: where they were taken
@@ -19,7 +19,7 @@ mod linux_kernel;
 mod page;
 mod record;
 mod report;
-mod revision;
+pub(crate) mod revision;
 mod stack_fault;
 mod start_up;
 mod system;
@@ -36,6 +36,7 @@ use crate::run::{AcceleratorChoice, MachineKind};
 use campaign::Campaign;
 use environment::Environment;
 use figures::Figures;
+use guest_image::Program;
 use system::{Boot, Kind, System};
 
 /// Measure Starling against Linux, or against another commit of Starling, in one run.
@@ -201,7 +202,7 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Outcome<u8> {
     let suites = arguments.chosen_suites()?;
     arguments.look_ahead(recorded.as_deref())?;
     let (systems, opponent) = systems(arguments, recorded.is_some(), &repository, &progress)?;
-    let tree = guest_image::tree(&repository, &progress)?;
+    let tree = guest_image::tree(Program::Bench, &repository, &progress)?;
     let boot = Boot {
         machine: arguments.machine,
         accelerator: accelerator(arguments, &progress)?,

@@ -11,7 +11,7 @@ use crate::progress::Progress;
 ///
 /// # Errors
 /// When there is no such commit, or it does not build.
-pub(super) fn kernel(
+pub(crate) fn kernel(
     repository: &Repository,
     commit: &str,
     progress: &Progress,

@@ -66,6 +66,11 @@ pub(super) fn find(rounds: &[[&Window; 2]], names: &Names) -> Vec<Conflict> {
     found.into_values().filter(|conflict| conflict.rounds * 2 >= rounds.len()).collect()
 }
 
+/// How many lines of a round one side writes and the other one touches.
+pub(super) fn lines(round: &[&Window; 2]) -> usize {
+    shared(round).len()
+}
+
 /// The lines that one side writes and the other one touches.
 fn shared(round: &[&Window; 2]) -> BTreeMap<u64, [Side; 2]> {
     let mut lines: BTreeMap<u64, [Side; 2]> = BTreeMap::new();
@@ -105,7 +110,8 @@ mod tests {
     use super::*;
 
     fn window(accesses: &[(Kind, u64)]) -> Window {
-        let access = |(kind, line): &(Kind, u64)| Access { kind: *kind, line: *line, address: 0, code: 0 };
+        let access =
+            |(kind, line): &(Kind, u64)| Access { kind: *kind, line: *line, address: 0, code: 0, count: 1 };
         Window { processor: 0, accesses: accesses.iter().map(access).collect() }
     }
 

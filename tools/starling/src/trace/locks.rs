@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::ceilings::{self, Ceilings};
 use super::plugin;
-use crate::bench::guest_image;
+use crate::bench::guest_image::{self, Program};
 use crate::failure::{Context, Failure, Outcome};
 use crate::image::Initramfs;
 use crate::machine::{Build, Kernel, Repository};
@@ -35,7 +35,7 @@ const LOG: [&str; 2] = ["[ ", MARK];
 /// Report how many locks and atomic operations each system call of a command takes.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Without COMMAND: `bench locks`, which makes single calls on cached, uncontended objects. With --check the exit status is 1 if one
+Without COMMAND: `probes locks`, which makes single calls on cached, uncontended objects. With --check the exit status is 1 if one
 of them takes more than user/bench/locks.txt says.")]
 pub(super) struct LocksArguments {
     /// Root file system, as of `starling run`
@@ -49,7 +49,7 @@ pub(super) struct LocksArguments {
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
     cpus: u32,
 
-    /// Compare `bench locks` with what is allowed; the last line is `N passed, N failed`
+    /// Compare `probes locks` with what is allowed; the last line is `N passed, N failed`
     #[arg(long, conflicts_with_all = ["command", "image"])]
     check: bool,
 }
@@ -112,10 +112,14 @@ fn run(arguments: &LocksArguments, repository: &Repository, progress: &Progress)
     ));
     let own;
     if arguments.command.is_empty() {
-        own = Initramfs::build(&guest_image::tree(repository, progress)?, None, &Progress::silent())?;
+        own = Initramfs::build(
+            &guest_image::tree(Program::Probes, repository, progress)?,
+            None,
+            &Progress::silent(),
+        )?;
         rustix::io::fcntl_setfd(&own.file, rustix::io::FdFlags::empty()).context(|| "the image".into())?;
         let descriptor = std::os::fd::AsRawFd::as_raw_fd(&own.file);
-        starling.arg(format!("/dev/fd/{descriptor}")).args(["--", "/bench", "locks"]);
+        starling.arg(format!("/dev/fd/{descriptor}")).args(["--", "/probes", "locks"]);
     } else {
         starling.args(&arguments.image).arg("--").args(&arguments.command);
     }

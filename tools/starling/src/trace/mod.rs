@@ -4,11 +4,12 @@
 //! * [`window`]: what it recorded
 //! * [`code`]: names of functions and objects
 //! * [`sharing`]: cache lines that calls on two processors share though they commute; [`conflict`] finds them,
-//!   [`expectation`] knows which ones are known
+//!   [`expectation`] knows which ones are known; [`comparison`]: how many there are in several kernels
 //! * [`locks`]: locks and atomic operations of each system call; [`ceilings`] knows how many are allowed
 
 mod ceilings;
 mod code;
+mod comparison;
 mod conflict;
 mod expectation;
 mod locks;

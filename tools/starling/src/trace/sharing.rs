@@ -1,17 +1,20 @@
 //! `starling trace sharing`: cache lines that calls on two processors share though they commute.
 //!
-//! The program (`bench sharing`) makes pairs of such calls, the plugin tells what each touched, and here is found which lines one
+//! The program (`probes sharing`) makes pairs of such calls, the plugin tells what each touched, and here is found which lines one
 //! side wrote and the other one touched, who did, and in what. A pair that shares nothing scales; one that does is in the table of
 //! the book, with the reason, or it is a regression.
 
 use clap::Args;
 
+use super::comparison::{self, Column};
 use super::conflict::{self, Conflict};
 use super::expectation::{self, Known};
 use super::window::{self, Window};
 use super::{code::Names, plugin};
-use crate::bench::guest_image;
+use crate::bench::guest_image::{self, Program};
+use crate::bench::revision;
 use crate::failure::{Failure, Outcome};
+use crate::image::Tree;
 use crate::machine::{Kernel, Repository};
 use crate::progress::Progress;
 
@@ -38,6 +41,11 @@ pub(super) struct SharingArguments {
     #[arg(long, value_name = "WORD", conflicts_with = "check")]
     kernel_arg: Vec<String>,
 
+    /// Count instead: shared lines and atomic operations of a call, in the kernel of this commit, in this one with clustered=off,
+    /// and in this one
+    #[arg(long, value_name = "COMMIT", conflicts_with_all = ["check", "kernel_arg", "verbose"])]
+    against: Option<String>,
+
     /// Name also the functions that touch the lines
     #[arg(short, long)]
     verbose: bool,
@@ -59,18 +67,14 @@ pub(super) fn trace(arguments: &SharingArguments) -> Outcome<u8> {
     let repository = Repository::find()?;
     let known = if arguments.check { expectation::read(&repository)? } else { Known::new() };
     let kernel = Kernel::build(&repository, &progress)?;
-    let tree = guest_image::tree(&repository, &progress)?;
+    let tree = guest_image::tree(Program::Probes, &repository, &progress)?;
+    if let Some(commit) = &arguments.against {
+        return compare(arguments, &repository, (&kernel, commit), &tree, &progress);
+    }
     let names = Names::of(&kernel.symbols)?;
-    let suite = match arguments.pairs.join(",") {
-        words if words.is_empty() => "sharing".to_owned(),
-        words => format!("sharing={words}"),
-    };
     let machine =
         plugin::Recorded { kernel: &kernel, kernel_arguments: &arguments.kernel_arg, tree: &tree, cpus: 2 };
-    let recording = plugin::record(&repository, &machine, &["/bench", &suite], &progress)?;
-    let pairs = made(&recording.output);
-    let windows = window::parse(&recording.accesses)
-        .map_err(|line| Failure::ours(format!("the plugin recorded nonsense: {line}")))?;
+    let (pairs, windows) = record(arguments, &repository, &machine, &progress)?;
     let (mut passed, mut failed) = (0, 0);
     for (pair, rounds) in assign(&pairs, &windows)? {
         let conflicts = conflict::find(&rounds, &names);
@@ -92,6 +96,49 @@ pub(super) fn trace(arguments: &SharingArguments) -> Outcome<u8> {
         println!("{} pairs, {failed} share cache lines", passed + failed);
     }
     Ok(u8::from(arguments.check && failed > 0))
+}
+
+/// Makes the pairs, and tells which ones were made and what was recorded.
+fn record(
+    arguments: &SharingArguments,
+    repository: &Repository,
+    machine: &plugin::Recorded<'_>,
+    progress: &Progress,
+) -> Outcome<(Vec<Made>, Vec<Window>)> {
+    let suite = match arguments.pairs.join(",") {
+        words if words.is_empty() => "sharing".to_owned(),
+        words => format!("sharing={words}"),
+    };
+    let recording = plugin::record(repository, machine, &["/probes", &suite], progress)?;
+    let windows = window::parse(&recording.accesses)
+        .map_err(|line| Failure::ours(format!("the plugin recorded nonsense: {line}")))?;
+    Ok((made(&recording.output), windows))
+}
+
+/// The same pairs on another commit's kernel, on this one without clustered objects, and on this one.
+fn compare(
+    arguments: &SharingArguments,
+    repository: &Repository,
+    (kernel, commit): (&Kernel, &str),
+    tree: &Tree,
+    progress: &Progress,
+) -> Outcome<u8> {
+    let (name, other) = revision::kernel(repository, commit, progress)?;
+    let off = ["clustered=off".to_owned()];
+    let mut columns = Vec::new();
+    for (name, kernel, words) in [
+        (name, &Kernel::given(&other)?, &[][..]),
+        (off[0].clone(), kernel, &off[..]),
+        ("now".into(), kernel, &[]),
+    ] {
+        let machine = plugin::Recorded { kernel, kernel_arguments: words, tree, cpus: 2 };
+        let (pairs, windows) = record(arguments, repository, &machine, progress)?;
+        let mut column = Column::new(name);
+        assign(&pairs, &windows)?.iter().for_each(|(pair, rounds)| column.add(&pair.name, rounds));
+        columns.push(column);
+    }
+    print!("{}", comparison::table(&columns));
+    Ok(0)
 }
 
 /// The pairs that the program says it made.

@@ -30,6 +30,8 @@ pub(super) struct Access {
     pub(super) address: u64,
     /// The instruction.
     pub(super) code: u64,
+    /// How often.
+    pub(super) count: u64,
 }
 
 /// What one processor did between two markers.
@@ -37,6 +39,13 @@ pub(super) struct Access {
 pub(super) struct Window {
     pub(super) processor: usize,
     pub(super) accesses: Vec<Access>,
+}
+
+impl Window {
+    /// Atomic read-modify-writes, lock acquisitions among them.
+    pub(super) fn atomics(&self) -> u64 {
+        self.accesses.iter().filter(|access| access.kind == Kind::Atomic).map(|access| access.count).sum()
+    }
 }
 
 /// Reads what the plugin wrote. A window without an end, which a machine that stopped leaves behind, is left out.
@@ -70,8 +79,8 @@ fn access(line: &str) -> Option<Access> {
         _ => return None,
     };
     let mut number = || u64::from_str_radix(words.next()?, 16).ok();
-    let (physical, address, code) = (number()?, number()?, number()?);
-    Some(Access { kind, line: physical / LINE, address, code })
+    let (physical, address, code, count) = (number()?, number()?, number()?, number()?);
+    Some(Access { kind, line: physical / LINE, address, code, count })
 }
 
 #[cfg(test)]
@@ -87,6 +96,7 @@ mod tests {
         let [read, atomic] = windows[0].accesses[..] else { panic!("two accesses") };
         assert_eq!((read.kind, read.line, read.code), (Kind::Read, 1, 0xffff_ffff_8000_0010));
         assert_eq!((atomic.kind, atomic.line, atomic.address), (Kind::Atomic, 2, 0xffff_8000_0000_0080));
+        assert_eq!((read.count, atomic.count, windows[0].atomics()), (2, 1, 1));
         assert!(windows[1].accesses.is_empty());
     }
 

@@ -6,7 +6,7 @@
 //! markers, which a plugin of the emulator reads (`tools/qemu-plugin`); without it they are instructions that do nothing. That the
 //! calls don't run at the same time makes what they touch the same in every run; a line that both write is shared all the same.
 //!
-//! `bench sharing[=WORD,...]` prints for each pair how often it was made between markers, in the order of the markers.
+//! `probes sharing[=WORD,...]` prints for each pair how often it was made between markers, in the order of the markers.
 //!
 //! * [`turns`]: who runs when, and the markers
 //! * [`files`], [`memory`], [`processes`], [`events`]: the pairs
@@ -21,8 +21,8 @@ use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use crate::measure::Suite;
-use crate::process::{fork, wait};
+use bench::measure::Suite;
+use bench::process::{fork, wait};
 use turns::Turns;
 
 const SUITE: Suite = Suite::new("sharing");

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 use rustix::time::ClockId;
 
 use super::{Operation, Pair, Step, call};
-use crate::process::{execute_nothing, fork, fork_sleeper, kill, wait};
+use bench::process::{execute_nothing, fork, fork_sleeper, kill, wait};
 
 /// The pairs.
 pub(super) const PAIRS: [Pair; 15] = [
@@ -20,7 +20,7 @@ pub(super) const PAIRS: [Pair; 15] = [
     Pair::processes("getcwd", |_| {
         Ok(call(|| _ = rustix::process::getcwd(Vec::new()).expect("there is one")))
     }),
-    Pair::processes("sigaction", |_| Ok(call(|| crate::suites::install_handler().expect("a handler")))),
+    Pair::processes("sigaction", |_| Ok(call(|| bench::signal::install().expect("a handler")))),
     Pair::processes("kill_itself", |_| kill_itself()),
     Pair::processes("kill_child", |_| kill_child()),
     Pair::processes("fork_exit_wait", |_| {
@@ -48,7 +48,7 @@ fn clock() -> io::Result<Operation> {
 }
 
 fn kill_itself() -> io::Result<Operation> {
-    crate::suites::install_handler()?;
+    bench::signal::install()?;
     let own = getpid();
     Ok(call(move || kill_process(own, Signal::USR1).expect("it is our own process")))
 }

@@ -4,12 +4,11 @@ use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use bench::measure::Suite;
+use bench::signal;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom};
 use rustix::time::ClockId;
-
-use crate::measure::Suite;
 
 const SUITE: Suite = Suite::new("calls");
 /// Bytes of a page.
@@ -95,33 +94,11 @@ fn descriptors() -> io::Result<()> {
     Ok(())
 }
 
-/// Signals that the handler has seen.
-static HANDLED: AtomicU64 = AtomicU64::new(0);
-
-extern "C" fn handler(_: libc::c_int) {
-    HANDLED.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Installs a handler for `SIGUSR1` that counts.
-///
-/// # Errors
-/// Those of sigaction(2).
-pub(crate) fn install() -> io::Result<()> {
-    // SAFETY: all-zero is a valid `sigaction`, with the default action, an empty mask and no flags.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = handler as extern "C" fn(libc::c_int) as usize;
-    // SAFETY: the structure is complete, and the handler only adds to an atomic number, as a signal handler may.
-    match unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 fn signals() -> io::Result<()> {
-    install()?;
-    SUITE.time("sigaction", |count| repeat(count, || install().expect("it worked before")));
+    signal::install()?;
+    SUITE.time("sigaction", |count| repeat(count, || signal::install().expect("it worked before")));
     let own = rustix::process::getpid();
-    let before = HANDLED.load(Ordering::Relaxed);
+    let before = signal::handled();
     let mut sent = 0;
     SUITE.time("signal_delivery", |count| {
         repeat(count, || {
@@ -129,7 +106,7 @@ fn signals() -> io::Result<()> {
         });
         sent += count;
     });
-    assert_eq!(HANDLED.load(Ordering::Relaxed) - before, sent, "signals were lost");
+    assert_eq!(signal::handled() - before, sent, "signals were lost");
     Ok(())
 }
 

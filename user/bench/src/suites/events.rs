@@ -9,8 +9,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Pid;
 use rustix::thread::futex;
 
-use crate::measure::Suite;
-use crate::process::{fork, wait};
+use bench::measure::Suite;
+use bench::process::{fork, wait};
 
 const SUITE: Suite = Suite::new("calls");
 /// Numbers of descriptors that are waited for.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
-use crate::measure::{Suite, settle};
+use bench::measure::{Suite, settle};
 
 const SUITE: Suite = Suite::new("files");
 const ROOT: &str = "/tmp/bench-files";

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
-use crate::measure::Suite;
-use crate::process::{fork, kill, wait};
+use bench::measure::Suite;
+use bench::process::{fork, kill, wait};
 
 const SUITE: Suite = Suite::new("memory");
 const PAGE: usize = 4096;
@@ -169,7 +169,7 @@ fn copy_on_write() -> io::Result<()> {
         let mut took = Duration::ZERO;
         let mut pages = 0;
         while pages < count {
-            let child = crate::process::fork_sleeper().expect("a child");
+            let child = bench::process::fork_sleeper().expect("a child");
             let start = Instant::now();
             pages += mapping.touch();
             took += start.elapsed();

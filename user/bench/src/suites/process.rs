@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::measure::Suite;
-use crate::process::{self, NOTHING_PATH, fork, wait};
+use bench::measure::Suite;
+use bench::process::{self, NOTHING_PATH, fork, wait};
 
 const SUITE: Suite = Suite::new("process");
 /// Processes in the ring of the context switch tests.

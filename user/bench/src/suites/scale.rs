@@ -11,8 +11,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::thread::{CpuSet, futex, sched_getaffinity, sched_setaffinity};
 
 use super::memory::Mapping;
-use crate::measure::{Suite, undisturbed};
-use crate::process::{fork, wait};
+use bench::measure::{Suite, undisturbed};
+use bench::process::{fork, wait};
 
 const SUITE: Suite = Suite::new("scale");
 /// How long each process works.
@@ -141,7 +141,7 @@ fn pipe(_: usize, measure: &mut dyn FnMut(&mut dyn FnMut())) {
 }
 
 fn signal(_: usize, measure: &mut dyn FnMut(&mut dyn FnMut())) {
-    super::calls::install().expect("a handler");
+    bench::signal::install().expect("a handler");
     let own = rustix::process::getpid();
     measure(&mut || {
         rustix::process::kill_process(own, rustix::process::Signal::USR1).expect("it is our own process");

@@ -6,8 +6,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::memory::field;
-use crate::measure::Suite;
-use crate::process::{fork_sleeper, kill};
+use bench::measure::Suite;
+use bench::process::{fork_sleeper, kill};
 
 const SUITE: Suite = Suite::new("threads");
 const THREADS: u32 = 10_000;

@@ -7,8 +7,8 @@ use std::io;
 
 use rustix::fs::Mode;
 
-use crate::measure::Suite;
-use crate::process::{self, fork, wait};
+use bench::measure::Suite;
+use bench::process::{self, fork, wait};
 
 const SUITE: Suite = Suite::new("unixbench");
 /// Bytes of one transfer in the test of pipe throughput.
