@@ -14,6 +14,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::alloc::Layout;
 use core::mem::MaybeUninit;
+use sync::rcu::RcuBox;
 
 use crate::OutOfMemory;
 
@@ -72,6 +73,18 @@ pub fn try_box<T>(value: T) -> Result<Box<T>, OutOfMemory> {
         pointer.write(value);
         Ok(Box::from_raw(pointer))
     }
+}
+
+/// `RcuBox::new`, or an error. May wait where that may.
+///
+/// # Errors
+/// When there is no memory; the value is dropped.
+#[inline]
+#[track_caller]
+pub fn try_rcu_box<T: Send + 'static>(value: T) -> Result<RcuBox<T>, OutOfMemory> {
+    fail_point()?;
+    crate::heap::prepare(RcuBox::<T>::LAYOUT)?;
+    RcuBox::try_new(value).ok_or(OutOfMemory)
 }
 
 /// Bytes in front of the value in an `Arc`'s allocation: its two counts.

@@ -8,6 +8,7 @@
 //! - [`heap`]: size-class slabs with per-CPU magazines behind `GlobalAlloc`; [`fallible`] wraps the allocations that
 //!   user space can make large.
 //! - [`kstack`]: kernel stacks of which only the used pages exist.
+//! - [`page_index`]: the tree in which file caches find their pages.
 //! - [`file_cache`], [`region`], [`address_space`], [`buffer`]: user memory.
 //! - [`LazyTable`]: objects whose addresses follow from their numbers.
 //! - [`reclaim`], [`oom`], [`statistics`]: what happens when memory runs out, and what can be seen of it.
@@ -30,6 +31,7 @@ mod lazy_table;
 mod local;
 mod number_stack;
 pub mod oom;
+pub mod page_index;
 pub mod parking;
 pub mod per_cpu;
 pub mod reclaim;

@@ -1,12 +1,18 @@
 //! The file cache: state, size, creation and end.
 //!
 //! **A page** is absent, *filling* (in the index with [`FILLING`] set; one thread fills it, others wait) or present.
-//! The index owns one reference of each frame; every user takes another one and works without a lock.
+//! The index owns one reference of each frame. It is read under RCU, and so are frames: a reference that leaves the index is dropped a
+//! grace period later. So whoever holds an RCU guard may copy bytes of a frame that it found, and takes a reference of its own only to
+//! keep the frame for longer.
 //!
 //! **Locks**, in this order:
 //! 1. `change` (sleeps): held by whoever changes the size or needs it constant: writes, truncation, holes.
-//! 2. `index` (spins): held for the moment of a look-up or an edit, never while bytes are copied or a representative is
-//!    called. A batch of pages is looked up under one hold.
+//! 2. that of the index (spins): held for the moment of an edit, never while bytes are copied, memory is allocated or a
+//!    representative is called.
+//!
+//! **Look-ups beside edits.** A look-up may find a page that leaves the index at that moment. Readers copy what the page had then, as if they
+//! had come a little earlier. Who takes a reference looks again whether the page is still there, and so does who tags it. A fault
+//! looks up and installs under its region lock; pages are unmapped after they have left the index, so one of both finds the other.
 //!
 //! **Size.** The size changes under `change`; a reader takes it once for each batch. Bytes of the last page beyond
 //! the size are zero, with two exceptions: pages adopted from the boot archive may have the archive's next bytes there
@@ -15,19 +21,20 @@
 //! **Mappings.** `mappings` counts the [`crate::region::FileMapping`]s. While it is zero nobody maps a page, so that
 //! truncation looks for mapped pages only where there can be any.
 
-use super::index::PageIndex;
 use super::representative::FileRepresentative;
 use crate::OutOfMemory;
 use crate::frame::{Frame, Purpose};
+use crate::page_index::{MissingNodes, Place, RadixTree, Spare, Tag};
 use crate::parking::SleepLock;
 use crate::per_cpu::Shared;
 use alloc::sync::Arc;
+use core::mem::ManuallyDrop;
 use core::num::NonZeroU64;
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use machine::address::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use machine::fault::Fault;
-use sync::RwSpinLock;
+use sync::rcu;
 
 /// The largest size of a file.
 pub const MAX_FILE_BYTES: u64 = i64::MAX as u64;
@@ -88,7 +95,7 @@ pub trait PageBudget: Send + Sync {
 
 /// The pages of one file. See the theory of this file.
 pub struct FileCache {
-    pub(super) index: RwSpinLock<PageIndex>,
+    pub(super) index: RadixTree,
     /// Bytes; written under `change`.
     pub(super) size: AtomicU64,
     /// Pages in the index; written under its lock.
@@ -110,7 +117,7 @@ impl FileCache {
     #[must_use]
     pub const fn new(kind: CacheKind) -> FileCache {
         FileCache {
-            index: RwSpinLock::new(PageIndex::new()),
+            index: RadixTree::new(),
             size: AtomicU64::new(0),
             present: AtomicU64::new(0),
             mappings: AtomicU32::new(0),
@@ -238,43 +245,85 @@ impl FileCache {
 
     /// Puts a frame in the place of an absent page. The index owns it then.
     pub(super) fn insert_frame(&self, page: u64, frame: Frame) -> Result<(), OutOfMemory> {
-        let mut index = self.index.write();
-        let word = word_of(frame.physical());
-        index.insert(page, word)?;
-        self.present.fetch_add(1, Ordering::Relaxed);
+        let entered = self.insert_word(page, word_of(frame.physical()))?;
+        assert!(entered, "the page is absent");
         let _ = frame.into_physical();
         Ok(())
     }
 
-    /// Writes all dirty pages between two page numbers back, in file order.
+    /// Puts a word into the index unless the page has one; says whether. What the word names is the index's then.
+    pub(super) fn insert_word(&self, page: u64, word: NonZeroU64) -> Result<bool, OutOfMemory> {
+        let mut spare = Spare::new();
+        loop {
+            let missing = {
+                let mut index = self.index.edit();
+                if index.get(page).is_some() {
+                    return Ok(false);
+                }
+                match index.insert(page, word, &mut spare) {
+                    Ok(()) => {
+                        self.count_present(1);
+                        return Ok(true);
+                    }
+                    Err(MissingNodes(count)) => count,
+                }
+            };
+            spare.fill(missing)?;
+        }
+    }
+
+    /// Counts pages that were put into the index or taken out. Its lock is held.
+    pub(super) fn count_present(&self, change: i64) {
+        let present = self.present.load(Ordering::Relaxed);
+        self.present.store(present.wrapping_add_signed(change), Ordering::Relaxed);
+    }
+
+    /// Writes all pages between two page numbers back that are dirty now, in file order.
     ///
     /// # Errors
-    /// The first error of the representative; that page stays dirty.
+    /// The first error of the representative; that page stays dirty, and those after it.
     pub fn write_back(&self, first: u64, end: u64) -> Result<(), CacheError> {
-        use super::index::Tag;
+        /// Pages tagged under one hold of the index.
+        const TAG_PAGES: usize = 64;
         let Some(representative) = &self.representative else { return Ok(()) };
-        let mut page = first;
-        loop {
-            let found = {
-                let mut index = self.index.write();
-                let next =
-                    index.visit(page, end, Some(Tag::Dirty), |page, word| ControlFlow::Break((page, word)));
-                let ControlFlow::Break((page, word)) = next else { return Ok(()) };
-                index.clear_tag(page, Tag::Dirty);
-                index.set_tag(page, Tag::Writeback);
-                frame_of(word).map(|frame| (page, frame))
-            };
-            let Some((dirty, frame)) = found else { return Ok(()) };
-            crate::address_space::write_protect_file_page(self, dirty);
-            let result = representative.write_back(dirty, &frame);
-            let mut index = self.index.write();
-            index.clear_tag(dirty, Tag::Writeback);
+        let mut next = Some(first);
+        while let Some(from) = next {
+            next = self.index.edit().tag_tagged(from, end, Tag::Dirty, Tag::ToWrite, TAG_PAGES);
+        }
+        let mut from = first;
+        while let Some((page, frame)) = self.begin_write(from, end) {
+            crate::address_space::write_protect_file_page(self, page);
+            let result = representative.write_back(page, &frame);
+            let mut index = self.index.edit();
+            index.clear_tag(page, Tag::Writeback);
             if result.is_err() {
-                index.set_tag(dirty, Tag::Dirty);
+                index.set_tag(page, Tag::Dirty);
             }
             drop(index);
             result?;
-            page = dirty + 1;
+            from = page + 1;
+        }
+        Ok(())
+    }
+
+    /// Takes the next page that is to be written: it is no longer dirty, but under write-back.
+    fn begin_write(&self, first: u64, end: u64) -> Option<(u64, Frame)> {
+        let mut from = first;
+        loop {
+            let mut index = self.index.edit();
+            let next =
+                index.gang(from, end, Some(Tag::ToWrite), |page, word| ControlFlow::Break((page, word)));
+            let ControlFlow::Break((page, word)) = next else { return None };
+            index.clear_tag(page, Tag::ToWrite);
+            // Another write-back may have been faster.
+            if index.has_tag(page, Tag::Dirty)
+                && let Some(frame) = borrow_frame(word)
+            {
+                index.clear_tag(page, Tag::Dirty);
+                index.set_tag(page, Tag::Writeback);
+                return Some((page, Frame::clone(&frame)));
+            }
+            from = page + 1;
         }
     }
 }
@@ -284,17 +333,28 @@ pub(super) fn word_of(frame: PhysAddr) -> NonZeroU64 {
     NonZeroU64::new(frame.as_u64()).expect("frame 0 is never handed out")
 }
 
-/// One more reference to the frame of an index word; None while it is filling. The index's lock is held.
-#[inline]
-pub(super) fn frame_of(word: NonZeroU64) -> Option<Frame> {
+/// The frame of an index word; None while it is filling. For who holds the index's lock or the RCU guard under which the word was
+/// found, as long as that is held.
+#[inline(always)]
+pub(super) fn borrow_frame(word: NonZeroU64) -> Option<ManuallyDrop<Frame>> {
     if word.get() & FILLING != 0 {
         return None;
     }
-    // SAFETY: the index owns a reference of the frame and is locked, so the frame is alive; that reference stays with
-    // the index, since only a clone is kept.
-    let owned = core::mem::ManuallyDrop::new(unsafe { Frame::from_physical(PhysAddr::new(word.get())) });
-    Some(Frame::clone(&owned))
+    // SAFETY: the index owns a reference of the frame, or did when the guard was taken, and then it is dropped after the guard; so the
+    // frame is alive. That reference stays where it is: what is returned is not dropped.
+    Some(ManuallyDrop::new(unsafe { Frame::from_physical(PhysAddr::new(word.get())) }))
 }
+
+/// A reference to the frame at a place; None while it is filling, `Err` when the page is no longer there.
+#[inline(always)]
+pub(super) fn take_frame(place: &Place<'_>) -> Result<Option<Frame>, Moved> {
+    let Some(frame) = borrow_frame(place.word()) else { return Ok(None) };
+    let frame = Frame::clone(&frame);
+    if place.is_current() { Ok(Some(frame)) } else { Err(Moved) }
+}
+
+/// A page left its place between being found and being taken.
+pub(super) struct Moved;
 
 /// The reference that the index owned: call once, after taking the word out.
 pub(super) fn owned_frame(word: NonZeroU64) -> Frame {
@@ -303,14 +363,18 @@ pub(super) fn owned_frame(word: NonZeroU64) -> Frame {
     unsafe { Frame::from_physical(PhysAddr::new(word.get())) }
 }
 
+/// Drops the reference that the index owned when all readers have gone that may have found it there.
+pub(super) fn drop_when_unseen(frame: Frame) {
+    rcu::drop_later(frame);
+}
+
 impl Drop for FileCache {
     fn drop(&mut self) {
-        let index = self.index.get_mut();
         let mut pages = 0;
-        let _ = index.visit(0, u64::MAX, None, |_, word| {
+        // Nobody reads a cache that nobody has.
+        self.index.clear(|_, word| {
             pages += 1;
             drop(owned_frame(word));
-            ControlFlow::<()>::Continue(())
         });
         if let Some(budget) = &self.budget {
             budget.release(pages);

@@ -1,16 +1,19 @@
-//! Finding and making pages.
+//! Finding and making pages. Look-ups take no lock; see the theory of [`FileCache`].
 
-use super::cache::{CacheError, FILLING, FileCache, TAIL_UNCLEAN, frame_of, page_of, within_page, word_of};
-use super::index::Tag;
+use super::cache::{
+    CacheError, FILLING, FileCache, Moved, TAIL_UNCLEAN, page_of, take_frame, within_page, word_of,
+};
 use crate::frame::{Frame, Zeroed};
+use crate::page_index::Tag;
 use crate::parking;
 use arrayvec::ArrayVec;
 use core::num::NonZeroU64;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use machine::address::PAGE_SIZE;
+use sync::rcu;
 
-/// Pages looked up under one hold of the index.
+/// Pages looked up in one walk.
 pub(crate) const BATCH_PAGES: usize = 16;
 
 /// What a page is wanted for.
@@ -31,9 +34,15 @@ pub(super) enum Found {
 
 impl FileCache {
     pub(super) fn look_up(&self, page: u64) -> Found {
-        match self.index.read().get(page) {
-            None => Found::Absent,
-            Some(word) => frame_of(word).map_or(Found::Filling, Found::Present),
+        let guard = rcu::read();
+        loop {
+            let Some(place) = self.index.find(page, &guard) else { return Found::Absent };
+            match take_frame(&place) {
+                Ok(Some(frame)) => return Found::Present(frame),
+                Ok(None) => return Found::Filling,
+                // Each time round an editor has changed this page.
+                Err(Moved) => {}
+            }
         }
     }
 
@@ -49,7 +58,7 @@ impl FileCache {
     /// Whether a page is in memory.
     #[must_use]
     pub fn is_resident(&self, page: u64) -> bool {
-        self.index.read().get(page).is_some_and(|word| word.get() & FILLING == 0)
+        self.index.get(page, &rcu::read()).is_some_and(|word| word.get() & FILLING == 0)
     }
 
     /// The frame of a page that may be shown whole to a program right away, for a fault that holds a spin lock.
@@ -68,9 +77,10 @@ impl FileCache {
         end: u64,
         into: &mut ArrayVec<(u64, Frame), BATCH_PAGES>,
     ) {
-        let index = self.index.read();
-        let _ = index.visit(first, end, None, |page, word| {
-            if let Some(frame) = frame_of(word)
+        let guard = rcu::read();
+        let _ = self.index.gang(first, end, None, &guard, |page, place| {
+            // A page that has just gone is left out.
+            if let Ok(Some(frame)) = take_frame(&place)
                 && !self.tail_is_unclean(page)
             {
                 into.push((page, frame));
@@ -137,8 +147,8 @@ impl FileCache {
                     None => continue,
                 },
             };
-            if intent == Intent::Write {
-                self.mark_dirty(page)?;
+            if intent == Intent::Write && !self.mark_dirty(page, &frame)? {
+                continue;
             }
             return Ok(frame);
         }
@@ -160,17 +170,17 @@ impl FileCache {
         }
         if let Some(representative) = fill {
             let filled = representative.fill(page, &frame);
-            let mut index = self.index.write();
+            let mut index = self.index.edit();
             if filled.is_ok() {
                 index.replace(page, word);
             } else {
                 index.remove(page);
-                self.present.fetch_sub(1, Ordering::Relaxed);
+                self.count_present(-1);
             }
             drop(index);
             parking::wake(self.key());
             if let Err(error) = filled {
-                // The index's reference was handed over by `enter`.
+                // The index's reference was handed over by `enter`. Readers take none of a frame that is filling.
                 drop(super::cache::owned_frame(word));
                 if let Some(budget) = &self.budget {
                     budget.release(1);
@@ -186,20 +196,11 @@ impl FileCache {
         if self.budget.as_ref().is_some_and(|budget| !budget.charge(1)) {
             return Err(CacheError::NoSpace);
         }
-        let entered = {
-            let mut index = self.index.write();
-            match index.get(page) {
-                Some(_) => Ok(false),
-                None => index.insert(page, word).map(|()| {
-                    let _ = frame.clone().into_physical();
-                    self.present.fetch_add(1, Ordering::Relaxed);
-                    true
-                }),
-            }
-        };
-        if entered != Ok(true)
-            && let Some(budget) = &self.budget
-        {
+        let of_index = frame.clone();
+        let entered = self.insert_word(page, word);
+        if entered == Ok(true) {
+            let _ = of_index.into_physical();
+        } else if let Some(budget) = &self.budget {
             budget.release(1);
         }
         Ok(entered?)
@@ -210,21 +211,25 @@ impl FileCache {
         self.enter(page, word_of(frame.physical()), frame)
     }
 
-    /// Notes that a page is about to be newer than what the representative has.
-    pub(crate) fn mark_dirty(&self, page: u64) -> Result<(), CacheError> {
-        if let Some(representative) = &self.representative
-            && !self.index.read().has_tag(page, Tag::Dirty)
-        {
-            representative.prepare_write(page)?;
-            self.index.write().set_tag(page, Tag::Dirty);
+    /// Notes that a page is about to be newer than what the representative has; false when the page has gone from the cache by now.
+    pub(crate) fn mark_dirty(&self, page: u64, frame: &Frame) -> Result<bool, CacheError> {
+        let Some(representative) = &self.representative else { return Ok(true) };
+        if self.is_dirty(page) {
+            return Ok(true);
         }
-        Ok(())
+        representative.prepare_write(page)?;
+        let mut index = self.index.edit();
+        let is_there = index.get(page) == Some(word_of(frame.physical()));
+        if is_there {
+            index.set_tag(page, Tag::Dirty);
+        }
+        Ok(is_there)
     }
 
     /// Whether a page awaits being written back.
     #[must_use]
     pub fn is_dirty(&self, page: u64) -> bool {
-        self.index.read().has_tag(page, Tag::Dirty)
+        self.index.has_tag(page, Tag::Dirty, &rcu::read())
     }
 }
 

@@ -3,20 +3,18 @@
 //!
 //! - [`FileCache`]: the object that files, mappings and futexes share.
 //! - [`FileRepresentative`]: what a file system implements when the pages have a home elsewhere.
-//! - the page index: a radix tree with tags.
+//! - the index of the pages is a [`crate::page_index::RadixTree`].
 
 mod cache;
-mod index;
 mod lookup;
 mod representative;
 mod sparse;
 mod transfer;
 
 pub use cache::{CacheError, CacheKind, FileCache, MAX_FILE_BYTES, PageBudget};
-pub use index::{SHIFT, SLOTS, Tag};
 pub(crate) use lookup::BATCH_PAGES;
 pub use lookup::Intent;
 pub use representative::FileRepresentative;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

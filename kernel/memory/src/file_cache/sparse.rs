@@ -3,15 +3,19 @@
 //! Order when pages go: first the size says they are gone, then they leave the index, then mappings of them are undone.
 //! A fault that saw the page before is caught by the last step, one that comes later finds the new state.
 
-use super::cache::{CacheError, FILLING, FileCache, MAX_FILE_BYTES, owned_frame, page_of, within_page};
+use super::cache::{
+    CacheError, FILLING, FileCache, MAX_FILE_BYTES, drop_when_unseen, owned_frame, page_of, within_page,
+};
 use super::lookup::Intent;
 use crate::address_space;
 use crate::frame::Frame;
+use crate::page_index::Tag;
 use crate::parking;
 use arrayvec::ArrayVec;
 use core::ops::{ControlFlow, Range};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 use machine::address::{PAGE_SHIFT, PAGE_SIZE};
+use sync::rcu;
 
 /// Pages taken out under one hold of the index.
 const REMOVE_PAGES: usize = 16;
@@ -97,27 +101,28 @@ impl FileCache {
     /// Drops clean pages of a file with a representative between two page numbers; returns how many. Mapped pages stay
     /// with those who map them.
     pub fn drop_clean(&self, first: u64, end: u64) -> usize {
-        use super::index::Tag;
         if !self.has_representative() || self.is_mapped() {
             return 0;
         }
         let mut dropped = 0;
         let mut page = first;
         while let Some((next, frame)) = {
-            let mut index = self.index.write();
-            let found = index.visit(page, end, None, |page, word| {
+            let mut index = self.index.edit();
+            let found = index.gang(page, end, None, |page, word| {
                 let clean = word.get() & FILLING == 0
                     && !index.has_tag(page, Tag::Dirty)
                     && !index.has_tag(page, Tag::Writeback);
                 if clean { ControlFlow::Break(page) } else { ControlFlow::Continue(()) }
             });
             match found {
-                ControlFlow::Break(page) => index.remove(page).map(|word| (page, owned_frame(word))),
+                ControlFlow::Break(page) => {
+                    self.count_present(-1);
+                    index.remove(page).map(|word| (page, owned_frame(word)))
+                }
                 ControlFlow::Continue(()) => None,
             }
         } {
-            self.present.fetch_sub(1, Ordering::Relaxed);
-            drop(frame);
+            drop_when_unseen(frame);
             dropped += 1;
             page = next + 1;
         }
@@ -132,8 +137,8 @@ impl FileCache {
             let mut numbers: ArrayVec<u64, REMOVE_PAGES> = ArrayVec::new();
             let mut busy = None;
             {
-                let mut index = self.index.write();
-                let _ = index.visit(next, pages.end, None, |page, word| {
+                let mut index = self.index.edit();
+                let _ = index.gang(next, pages.end, None, |page, word| {
                     if word.get() & FILLING != 0 {
                         busy = Some(page);
                         return ControlFlow::Break(());
@@ -142,9 +147,9 @@ impl FileCache {
                     if numbers.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 });
                 frames.extend(numbers.iter().filter_map(|&page| index.remove(page)).map(owned_frame));
+                self.count_present(-(frames.len() as i64));
             }
             let removed = frames.len() as u64;
-            self.present.fetch_sub(removed, Ordering::Relaxed);
             if let Some(budget) = &self.budget {
                 budget.release(removed);
             }
@@ -152,13 +157,16 @@ impl FileCache {
                 (_, Some(page)) => {
                     next = page;
                     parking::wait_while((&raw const self.index).addr(), &|| {
-                        self.index.read().get(page).is_some_and(|word| word.get() & FILLING != 0)
+                        self.index.get(page, &rcu::read()).is_some_and(|word| word.get() & FILLING != 0)
                     });
                 }
                 (Some(&last), None) => next = last + 1,
                 (None, None) => break,
             }
+            frames.into_iter().for_each(drop_when_unseen);
         }
+        // SeqCst: a mapping that was counted too late to be seen here looks up too late to find the pages.
+        fence(Ordering::SeqCst);
         if self.is_mapped() {
             address_space::unmap_file_pages(self, pages);
         }
@@ -174,7 +182,7 @@ impl FileCache {
         if self.has_representative() {
             return Some(offset);
         }
-        let page = self.index.read().next(page_of(offset))?;
+        let page = self.index.next(page_of(offset), &rcu::read())?;
         Some(offset.max(page << PAGE_SHIFT)).filter(|&data| data < size)
     }
 
@@ -188,7 +196,7 @@ impl FileCache {
         if self.has_representative() {
             return Some(size);
         }
-        let page = self.index.read().next_absent(page_of(offset));
+        let page = self.index.next_absent(page_of(offset), &rcu::read());
         Some(offset.max(page << PAGE_SHIFT).min(size))
     }
 }

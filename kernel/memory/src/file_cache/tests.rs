@@ -8,6 +8,7 @@ use crate::per_cpu::Shared;
 use core::sync::atomic::{AtomicU64, Ordering};
 use machine::address::PAGE_SIZE;
 use proptest::prelude::*;
+use sync::rcu;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -18,7 +19,19 @@ fn read(cache: &FileCache, offset: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
+/// Has RCU drop what this thread, as a processor, has left to it: frames that have left an index.
+pub(crate) fn drop_unseen() {
+    let _no_migration = machine::preempt::disable();
+    while rcu::pending() > 0 {
+        rcu::quiescent();
+        rcu::force();
+        rcu::invoke(64);
+        machine::cpu::relax();
+    }
+}
+
 fn used(purpose: Purpose) -> i64 {
+    drop_unseen();
     crate::local::local(|cpu| cpu.frames.counters.used[purpose as usize].load(Ordering::Relaxed))
 }
 

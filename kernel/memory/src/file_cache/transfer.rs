@@ -1,21 +1,26 @@
 //! Reading and writing through the cache.
 //!
-//! A read looks a batch of pages up under one hold of the index and copies them without any lock; holes read as zeros
-//! and stay holes. A write holds `change`: it is atomic to other writes, and a page that truncation has just taken away, or
+//! A read copies each page under an RCU guard, with no lock, no reference and no atomic operation: what is read by many processors at a
+//! time is written by none. The guard keeps it from sleeping, so a page of the program's buffer that is not there ends the copy; the
+//! rest is copied from a page that is kept by a reference. Holes read as zeros and stay holes. A write holds `change`: it is atomic to other writes, and a page that truncation has just taken away, or
 //! the zeros beyond the size, can't come back with old bytes. The program's buffer may lie in a mapping of the same file:
 //! a fault takes `change` only to clear the file's tail, which the write has done before it copies.
 
-use super::cache::{CacheError, FileCache, MAX_FILE_BYTES, TAIL_UNCLEAN, frame_of, page_of, within_page};
+use super::cache::{CacheError, FileCache, MAX_FILE_BYTES, TAIL_UNCLEAN, borrow_frame, page_of, within_page};
 use super::lookup::{Found, Intent};
 use crate::buffer::{Sink, Source};
 use crate::frame::{Frame, Zeroed};
-use arrayvec::ArrayVec;
-use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use machine::address::PAGE_SIZE;
+use sync::rcu;
 
-/// Pages of a read that are looked up at once.
-const READ_PAGES: usize = 8;
+/// Bytes of one page.
+#[derive(Clone, Copy)]
+struct Piece {
+    page: u64,
+    start: usize,
+    count: usize,
+}
 
 impl FileCache {
     /// Reads from `offset` until the sink is full or the file ends; returns the bytes read.
@@ -24,59 +29,60 @@ impl FileCache {
     /// Only when nothing was read: the reason why.
     pub fn read_at(&self, offset: u64, sink: &mut Sink<'_>) -> Result<usize, CacheError> {
         let mut done = 0;
+        // Whether the program's buffer was there so far.
+        let mut is_mapped = true;
         loop {
             let position = offset.saturating_add(done as u64);
             let left = self.size().saturating_sub(position).min(sink.remaining() as u64);
             if left == 0 {
                 return Ok(done);
             }
-            match self.read_batch(position, left, sink) {
-                Ok((bytes, true)) => done += bytes,
-                Ok((bytes, false)) => return Ok(done + bytes),
+            let start = within_page(position);
+            let count = (PAGE_SIZE - start).min(left as usize);
+            let step = Piece { page: page_of(position), start, count };
+            let found = if is_mapped { self.read_unreferenced(step, sink) } else { None };
+            let copied = found.unwrap_or(0);
+            done += copied;
+            if copied == count {
+                continue;
+            }
+            match self.read_rest(Piece { start: start + copied, count: count - copied, ..step }, sink) {
+                Ok(bytes) => {
+                    done += bytes;
+                    // Where a byte of the buffer was missing, the next ones probably are, too.
+                    is_mapped &= found.is_none();
+                    if copied + bytes < count {
+                        return Ok(done);
+                    }
+                }
                 Err(error) => return if done > 0 { Ok(done) } else { Err(error) },
             }
         }
     }
 
-    /// Reads up to [`READ_PAGES`] pages. Also says whether to go on.
-    fn read_batch(&self, position: u64, left: u64, sink: &mut Sink<'_>) -> Result<(usize, bool), CacheError> {
-        let first = page_of(position);
-        let end = page_of(position + left - 1).min(first + READ_PAGES as u64 - 1) + 1;
-        let mut frames: ArrayVec<Option<Frame>, READ_PAGES> = ArrayVec::new();
-        if end - first == 1 {
-            frames.push(self.cached(first));
-        } else {
-            let index = self.index.read();
-            let _ = index.visit(first, end, None, |page, word| {
-                while frames.len() < (page - first) as usize {
-                    frames.push(None);
-                }
-                frames.push(frame_of(word));
-                ControlFlow::<()>::Continue(())
-            });
-        }
-        let mut done = 0;
-        for page in first..end {
-            let start = within_page(position + done as u64);
-            let count = (PAGE_SIZE - start).min((left - done as u64) as usize);
-            let mut frame = frames.get_mut((page - first) as usize).and_then(Option::take);
-            if frame.is_none() && self.has_representative() {
-                frame = match self.page(page, Intent::Read, true) {
-                    Ok(frame) => Some(frame),
-                    Err(error) => return if done > 0 { Ok((done, false)) } else { Err(error) },
-                };
-            }
-            let copied = match &frame {
-                Some(frame) => sink.write_frame(frame, start, count),
-                None => sink.write_zeros(count),
-            };
-            match copied {
-                Ok(bytes) if bytes == count => done += bytes,
-                Ok(bytes) => return Ok((done + bytes, false)),
-                Err(fault) => return if done > 0 { Ok((done, false)) } else { Err(fault.into()) },
-            }
-        }
-        Ok((done, true))
+    /// Copies a piece of a page, as far as the program's buffer is there; returns the bytes, or None if the page is not.
+    #[inline]
+    fn read_unreferenced(&self, piece: Piece, sink: &mut Sink<'_>) -> Option<usize> {
+        let guard = rcu::read();
+        let place = self.index.find(piece.page, &guard)?;
+        let frame = borrow_frame(place.word())?;
+        let copied = sink.write_frame(&frame, piece.start, piece.count);
+        drop(guard);
+        Some(copied.unwrap_or(0))
+    }
+
+    /// The same with a reference, of a page that may have to be brought in, to a buffer that may.
+    #[inline(never)]
+    fn read_rest(&self, piece: Piece, sink: &mut Sink<'_>) -> Result<usize, CacheError> {
+        let frame = match self.look_up(piece.page) {
+            Found::Present(frame) => Some(frame),
+            Found::Absent if !self.has_representative() => None,
+            Found::Absent | Found::Filling => Some(self.page(piece.page, Intent::Read, true)?),
+        };
+        Ok(match &frame {
+            Some(frame) => sink.write_frame(frame, piece.start, piece.count)?,
+            None => sink.write_zeros(piece.count)?,
+        })
     }
 
     /// Writes all of the source at `offset`, extending the file if need be; returns the bytes written.
@@ -147,15 +153,37 @@ impl FileCache {
         count: usize,
         source: &mut Source<'_>,
     ) -> Result<usize, CacheError> {
+        let copied = self.write_unreferenced(Piece { page, start, count }, source);
+        if copied == count {
+            return Ok(copied);
+        }
+        let (start, count) = (start + copied, count - copied);
         let frame = match self.look_up(page) {
-            Found::Present(frame) => {
-                self.mark_dirty(page)?;
-                frame
-            }
             Found::Absent if count == PAGE_SIZE => return self.write_new_page(page, source),
-            Found::Absent | Found::Filling => self.page(page, Intent::Write, true)?,
+            Found::Present(frame) if self.mark_dirty(page, &frame)? => frame,
+            Found::Present(_) | Found::Absent | Found::Filling => self.page(page, Intent::Write, true)?,
         };
-        Ok(source.read_frame(&frame, start, count)?)
+        match source.read_frame(&frame, start, count) {
+            Ok(bytes) => Ok(copied + bytes),
+            Err(_) if copied > 0 => Ok(copied),
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
+    /// Copies into a page that is in memory, as far as the program's buffer is there; returns the bytes. Nothing where somebody must
+    /// know of it.
+    #[inline]
+    fn write_unreferenced(&self, piece: Piece, source: &mut Source<'_>) -> usize {
+        if self.has_representative() {
+            return 0;
+        }
+        let guard = rcu::read();
+        // `change` is held, and pages without another home go only under it: this one stays.
+        let Some(place) = self.index.find(piece.page, &guard) else { return 0 };
+        let Some(frame) = borrow_frame(place.word()) else { return 0 };
+        let copied = source.read_frame(&frame, piece.start, piece.count);
+        drop(guard);
+        copied.unwrap_or(0)
     }
 
     /// Writes a whole page that is not in memory: the frame is filled before anybody can see it, so it need not be
@@ -169,9 +197,7 @@ impl FileCache {
             copy_part(&frame, &old, copied);
             return Ok(copied);
         }
-        if self.offer(page, &frame)? {
-            self.mark_dirty(page)?;
-        } else {
+        if !(self.offer(page, &frame)? && self.mark_dirty(page, &frame)?) {
             self.page(page, Intent::Write, true)?.copy_from(&frame);
         }
         Ok(copied)

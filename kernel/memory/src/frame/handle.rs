@@ -10,6 +10,7 @@ use core::sync::atomic::{
 use machine::address::{PAGE_SIZE, PhysAddr, UserAddr};
 use machine::fault::Fault;
 use machine::user_memory;
+use sync::rcu::Deferred;
 
 use super::metadata::State;
 use super::number::FrameNumber;
@@ -288,6 +289,23 @@ impl Drop for Frame {
     #[inline]
     fn drop(&mut self) {
         allocate::release(self.number());
+    }
+}
+
+/// A handle that readers under RCU may have seen where it was.
+impl Deferred for Frame {
+    const WEIGHT: usize = PAGE_SIZE;
+
+    #[inline]
+    fn into_raw(self) -> *mut () {
+        core::ptr::without_provenance_mut(self.into_physical().as_u64() as usize)
+    }
+
+    // SAFETY: what the trait demands is handed on to the block below.
+    unsafe fn drop_raw(raw: *mut ()) -> usize {
+        // SAFETY: the caller's promise: the address is that of a handle that was given up, and is turned back once.
+        drop(unsafe { Self::from_physical(PhysAddr::new(raw.addr() as u64)) });
+        PAGE_SIZE
     }
 }
 

@@ -29,6 +29,9 @@ const ENTRIES: usize = 126;
 
 /// Something that owns one allocation and can be dropped later.
 pub trait Deferred: Send + Sized + 'static {
+    /// Bytes that the drop gives back, where they are so many that floods are told by them.
+    const WEIGHT: usize = 0;
+
     /// Gives up ownership.
     fn into_raw(self) -> *mut ();
 
@@ -102,6 +105,8 @@ struct Entry {
 struct Block {
     header: Header,
     count: usize,
+    /// What the entries say about their bytes.
+    weight: usize,
     entries: [core::mem::MaybeUninit<Entry>; ENTRIES],
 }
 
@@ -147,6 +152,7 @@ pub fn try_drop_later<D: Deferred>(value: D) -> Result<(), D> {
         let block = unsafe { &mut **local.open.get() };
         block.entries[block.count].write(entry);
         block.count += 1;
+        block.weight += D::WEIGHT;
         let first = queue::bump(&local.put, 1) == local.dropped.load(Ordering::Relaxed) + 1;
         (block.count == ENTRIES, first)
     };
@@ -189,6 +195,7 @@ fn ensure_open(local: &Local) -> bool {
     unsafe {
         (&raw mut (*block).header).write(Header::new(drop_block));
         (&raw mut (*block).count).write(0);
+        (&raw mut (*block).weight).write(0);
     }
     let unused = {
         let _interrupts = interrupt::disable();
@@ -212,18 +219,21 @@ fn ensure_open(local: &Local) -> bool {
 /// Hands the open block over, if anything is in it. The caller cannot migrate.
 pub(super) fn flush() {
     let local = LOCAL.this();
-    let block = {
+    let (block, weight) = {
         let _interrupts = interrupt::disable();
         // SAFETY: the CPU's own, interrupts are off.
         let open = unsafe { &mut *local.open.get() };
         // SAFETY: the open block is live.
         match unsafe { open.as_ref() } {
-            Some(block) if block.count > 0 => core::mem::replace(open, ptr::null_mut()),
+            Some(block) if block.count > 0 => {
+                let weight = block.weight;
+                (core::mem::replace(open, ptr::null_mut()), weight)
+            }
             _ => return,
         }
     };
     queue::bump(&local.blocks, 1);
-    queue::enqueue_to_wait(Kind::Classic, block.cast(), size_of::<Block>());
+    queue::enqueue_to_wait(Kind::Classic, block.cast(), size_of::<Block>() + weight);
 }
 
 /// Drops what a block notes, and the block.
@@ -233,7 +243,7 @@ pub(super) fn flush() {
 unsafe fn drop_block(header: *mut Header) -> usize {
     let block = header.cast::<Block>();
     // SAFETY: the header is a block's first field, and the block is ours now.
-    let count = unsafe { (*block).count };
+    let (count, weight) = unsafe { ((*block).count, (*block).weight) };
     for index in 0..count {
         // SAFETY: the first `count` entries were written, and are dropped once, here.
         unsafe {
@@ -246,7 +256,7 @@ unsafe fn drop_block(header: *mut Header) -> usize {
     // Callbacks run with preemption off on the CPU that queued them.
     let _interrupts = interrupt::disable();
     queue::bump(&LOCAL.this().dropped, count as u64);
-    size_of::<Block>()
+    size_of::<Block>() + weight
 }
 
 /// Objects that wait in blocks on a CPU.

@@ -60,6 +60,29 @@ impl<T: Send + 'static> RcuBox<T> {
         Some(Self { node })
     }
 
+    /// The layout of its allocation.
+    pub const LAYOUT: Layout = Layout::new::<Node<T>>();
+
+    /// Gives up ownership, for structures that keep plain pointers.
+    #[inline]
+    pub fn into_pointer(self) -> NonNull<T> {
+        let node = self.into_raw();
+        // SAFETY: the node is alive, so its field has an address, which is not null.
+        unsafe { NonNull::new_unchecked(&raw mut (*node).value) }
+    }
+
+    /// Takes back what [`RcuBox::into_pointer`] gave away.
+    ///
+    /// # Safety
+    /// The pointer came from `into_pointer`, with its provenance, and is turned back only once.
+    #[inline]
+    pub unsafe fn from_pointer(value: NonNull<T>) -> Self {
+        // SAFETY: the value is a field of a node that `into_pointer` leaked.
+        let node = unsafe { value.as_ptr().byte_sub(core::mem::offset_of!(Node<T>, value)) };
+        // SAFETY: the same, and the caller's promise.
+        unsafe { Self::from_raw(node.cast()) }
+    }
+
     /// Drops the value after a grace period. From any context.
     pub fn defer_drop(self) {
         self.defer_drop_of(Kind::Classic);

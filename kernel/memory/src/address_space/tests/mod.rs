@@ -56,6 +56,7 @@ fn mapping(cache: &Arc<FileCache>) -> Arc<FileMapping> {
 
 /// Frames that this thread's processor counts as used for user memory.
 fn user_frames() -> [i64; 4] {
+    crate::file_cache::tests::drop_unseen();
     let purposes = [Purpose::Anonymous, Purpose::FileCache, Purpose::Shmem, Purpose::PageTable];
     local::local(|cpu| {
         purposes.map(|purpose| cpu.frames.counters.used[purpose as usize].load(Ordering::Relaxed))
