@@ -3,7 +3,8 @@
 //! # State
 //! Interests are in a table with numbered places; the ready list holds numbers, so that nothing refers in a circle. A
 //! number is in the list at most once (`queued`), and there is always room for every interest: notification, which may
-//! come from an interrupt, never allocates.
+//! come from an interrupt, never allocates. The table and the list grow together, to twice their size; what that takes is allocated
+//! while no lock is held (`Room`).
 //!
 //! # Triggering
 //! A watched file that may have become ready queues its interest. `wait` takes interests off the list, asks each file
@@ -24,6 +25,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
+use memory::fallible::EmptyArc;
 use sched::WaitQueue;
 use sync::{IrqSpinLock, SpinLock};
 
@@ -39,11 +41,56 @@ const NESTING_MAX: usize = 5;
 /// Held while an instance is made to watch another: the check for circles must see all of them.
 static NESTING: sched::Mutex<()> = sched::Mutex::named("nesting of epoll", ());
 
+/// Interests that there is room for at the first one.
+const FIRST_ROOM: usize = 4;
+
+/// The places of interests by descriptor and file number.
+type Index = HashMap<(u32, u64), u32, core::hash::BuildHasherDefault<KeyHasher>>;
+
+/// The interests. There is room for `limit` of them in every part, and in the ready list.
 #[derive(Default)]
 struct Interests {
+    limit: usize,
     places: Vec<Option<Arc<EpollItem>>>,
-    by_key: HashMap<(u32, u64), u32, core::hash::BuildHasherDefault<KeyHasher>>,
+    by_key: Index,
     free: Vec<u32>,
+}
+
+/// Memory for a table of `interests.limit` interests and their ready list, and later what these had before.
+struct Room {
+    interests: Interests,
+    ready: VecDeque<u32>,
+}
+
+impl Room {
+    /// Room for `limit` interests.
+    fn allocate(limit: usize) -> Result<Self> {
+        let mut room =
+            Self { interests: Interests { limit, ..Interests::default() }, ready: VecDeque::new() };
+        allocation::reserve(&mut room.interests.places, limit)?;
+        allocation::reserve(&mut room.interests.free, limit)?;
+        allocation::fail_point()?;
+        // A hash table that is at most half full finds room by tidying up, and needs no memory for it.
+        room.interests.by_key.try_reserve(2 * limit).map_err(|_| Error::OutOfMemory)?;
+        allocation::fail_point()?;
+        room.ready.try_reserve(limit).map_err(|_| Error::OutOfMemory)?;
+        Ok(room)
+    }
+}
+
+impl Interests {
+    fn is_full(&self) -> bool {
+        self.free.is_empty() && self.places.len() == self.limit
+    }
+
+    /// Moves everything to where there is more room.
+    fn move_to(&mut self, room: &mut Self) {
+        debug_assert!(room.limit > self.limit && room.places.is_empty());
+        room.places.append(&mut self.places);
+        room.free.append(&mut self.free);
+        room.by_key.extend(self.by_key.drain());
+        core::mem::swap(self, room);
+    }
 }
 
 /// Hashes descriptor and file number: both are small and dense, a multiplication spreads them.
@@ -138,37 +185,53 @@ impl Shared {
         drop(removed);
     }
 
-    /// Makes room and takes a place; everything that can fail comes first.
+    /// Makes room for twice as many interests as there are places, unless somebody else does so meanwhile.
+    fn grow(&self, limit: usize) -> Result<()> {
+        let mut room = Room::allocate((2 * limit).max(FIRST_ROOM))?;
+        let mut interests = self.interests.lock();
+        if interests.limit >= room.interests.limit {
+            drop(interests);
+            return Ok(());
+        }
+        interests.move_to(&mut room.interests);
+        {
+            let mut ready = self.ready.lock();
+            room.ready.extend(ready.iter().copied());
+            core::mem::swap(&mut *ready, &mut room.ready);
+        }
+        drop(interests);
+        // What was there before is freed here, without locks.
+        drop(room);
+        Ok(())
+    }
+
+    /// Takes a place, and makes the interest that is to be there.
     fn insert(
         &self,
-        make: impl FnOnce(u32) -> Result<Arc<EpollItem>>,
+        memory: EmptyArc<EpollItem>,
+        make: impl FnOnce(u32) -> EpollItem,
         key: (u32, u64),
     ) -> Result<Arc<EpollItem>> {
-        let mut interests = self.interests.lock();
-        let interests = &mut *interests;
-        if interests.by_key.contains_key(&key) {
-            return Err(Error::Exists);
+        loop {
+            let limit = {
+                let mut interests = self.interests.lock();
+                if interests.by_key.contains_key(&key) {
+                    return Err(Error::Exists);
+                }
+                if !interests.is_full() {
+                    let index = interests.free.pop().unwrap_or_else(|| {
+                        interests.places.push(None);
+                        interests.places.len() as u32 - 1
+                    });
+                    let item = memory.fill(make(index));
+                    interests.places[index as usize] = Some(item.clone());
+                    interests.by_key.insert(key, index);
+                    return Ok(item);
+                }
+                interests.limit
+            };
+            self.grow(limit)?;
         }
-        allocation::fail_point()?;
-        interests.by_key.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
-        if interests.free.is_empty() {
-            allocation::reserve(&mut interests.places, 1)?;
-            let number = interests.places.len() + 1;
-            // Removal must not allocate: there is room for every place to be free.
-            let additional = number.saturating_sub(interests.free.len());
-            allocation::reserve(&mut interests.free, additional)?;
-            let mut ready = self.ready.lock();
-            let additional = number.saturating_sub(ready.len());
-            ready.try_reserve(additional).map_err(|_| Error::OutOfMemory)?;
-        }
-        let index = interests.free.last().copied().unwrap_or(interests.places.len() as u32);
-        let item = make(index)?;
-        if interests.free.pop().is_none() {
-            interests.places.push(None);
-        }
-        interests.places[index as usize] = Some(item.clone());
-        interests.by_key.insert(key, index);
-        Ok(item)
     }
 
     fn find(&self, key: (u32, u64)) -> Option<Arc<EpollItem>> {
@@ -290,19 +353,18 @@ impl Epoll {
         };
         let key = (descriptor, file.id());
         let event = EpollEvent { events: event.events.with_always(), ..event };
-        let make = |index| {
-            allocation::arc(EpollItem {
-                shared: self.shared.clone(),
-                file: Arc::downgrade(file),
-                key,
-                index,
-                event: SpinLock::new(event),
-                queued: AtomicBool::new(false),
-                dead: AtomicBool::new(false),
-                generation: AtomicU64::new(0),
-            })
+        let memory = memory::fallible::try_empty_arc()?;
+        let make = |index| EpollItem {
+            shared: self.shared.clone(),
+            file: Arc::downgrade(file),
+            key,
+            index,
+            event: SpinLock::new(event),
+            queued: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+            generation: AtomicU64::new(0),
         };
-        let item = self.shared.insert(make, key)?;
+        let item = self.shared.insert(memory, make, key)?;
         let linked = file.add_interest(Arc::downgrade(&item)).and_then(|()| item.arm(file));
         linked.inspect_err(|_| self.shared.remove(&item))
     }
@@ -459,5 +521,42 @@ impl Drop for Epoll {
             }
             index += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_table_exchanges_interests_without_memory() {
+        const LIMIT: u32 = 100;
+        let mut table = Room::allocate(LIMIT as usize).expect("there is memory").interests;
+        let key = |number: u32| (number, u64::from(number) << 12);
+        table.by_key.extend((0..LIMIT).map(|number| (key(number), number)));
+        let memory = table.by_key.allocation_size();
+        for number in LIMIT..100 * LIMIT {
+            table.by_key.remove(&key(number - LIMIT)).expect("it is there");
+            table.by_key.insert(key(number), number);
+        }
+        assert_eq!((table.by_key.len(), table.by_key.allocation_size()), (LIMIT as usize, memory));
+    }
+
+    #[test]
+    fn a_larger_table_has_everything_and_room_for_as_much() {
+        let mut table = Interests::default();
+        for limit in [FIRST_ROOM, 2 * FIRST_ROOM] {
+            assert!(table.is_full());
+            let mut room = Room::allocate(limit).expect("there is memory").interests;
+            table.move_to(&mut room);
+            while table.places.len() < limit {
+                table.by_key.insert((table.places.len() as u32, 1), table.places.len() as u32);
+                table.places.push(None);
+            }
+        }
+        let expected: Vec<_> = (0..2 * FIRST_ROOM as u32).map(Some).collect();
+        let found: Vec<_> =
+            (0..2 * FIRST_ROOM as u32).map(|number| table.by_key.get(&(number, 1)).copied()).collect();
+        assert_eq!(found, expected);
     }
 }
