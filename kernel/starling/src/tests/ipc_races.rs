@@ -23,6 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "ipc_races::test_ipc_msg_dbg", run: || comes_while_sending(Incoming::Debugger) },
     Test { name: "ipc_races::test_ipc_msg_pgfault", run: || comes_while_sending(Incoming::PageFault) },
     Test { name: "ipc_races::test_ipc_msg_send", run: || comes_while_sending(Incoming::Send) },
+    Test { name: "ipc_races::test_ipc_msg_cancel", run: || comes_while_sending(Incoming::Cancel) },
     Test { name: "ipc_races::test_ipc_msg_rcvd", run: || comes_while_sending(Incoming::Received) },
     Test { name: "ipc_races::a_message_taken_at_the_deadline_was_sent", run: taken_at_the_deadline },
     Test { name: "ipc_races::the_deadline_test_notices_pp_timeout", run: notices_pp_timeout },
@@ -37,10 +38,6 @@ pub(crate) const TESTS: &[Test] = &[
         run: notices_forgotten_queue,
     },
 ];
-
-/// Fails since the message boxes look again after serving; see ARCHITECTURE.md.
-pub(crate) const FAILING: &[Test] =
-    &[Test { name: "ipc_races::test_ipc_msg_cancel", run: || comes_while_sending(Incoming::Cancel) }];
 
 const A: CpuId = CpuId::from_index(0);
 const B: CpuId = CpuId::from_index(1);
@@ -125,11 +122,17 @@ fn sent_by_a() -> bool {
     message_box::state_of(A, B).is_some()
 }
 
+/// The thread that sends has seen another window open than the one it waits for.
+static SEES_ANOTHER: AtomicBool = AtomicBool::new(false);
+
 /// CPU 0 sends, with time-out zero, to a thread of CPU 1 that does not receive, when CPU 1 is in its window.
 fn provoke(team: &mut Team, to: ThreadId) -> core::result::Result<Done, Failure> {
     let (_, done) = start(team, A, &Address::default(), move |me| {
         let limit = time::now_ns() + HANG_NS / 2;
-        while !window::is_open() && time::now_ns() < limit {
+        while !window::is_open_at(BEFORE_REQUEST) && time::now_ns() < limit {
+            if window::is_open() {
+                SEES_ANOTHER.store(true, SeqCst);
+            }
             cpu::relax();
         }
         operate(me, &Operation::send(to, [9; 3], ZERO))
@@ -147,6 +150,7 @@ fn comes_while_sending(incoming: Incoming) -> Outcome {
         // Who is on CPU 0 as the partner of what comes, and who on CPU 1 lets it come.
         let (partner, actor) = (Address::default(), Address::default());
         let before = STANDINS.load(SeqCst);
+        SEES_ANOTHER.store(false, SeqCst);
         let on_a = partner.clone();
         let acted = Arc::new(AtomicBool::new(false));
         let over = acted.clone();
@@ -173,16 +177,23 @@ fn comes_while_sending(incoming: Incoming) -> Outcome {
         };
         let queued = incoming == Incoming::Received;
         let (actor_done, sender_done) = if queued {
+            let is_queued = Arc::new(AtomicBool::new(false));
+            let told = is_queued.clone();
             let (_, done) = start(&mut team, B, &actor, move |me| {
-                while on_a.get() == ThreadId::NOBODY {}
-                // The sender is queued by now; taking its message ends in a wakeup request.
-                let _ = timer::sleep_until(time::now_ns() + 3_000_000);
+                let limit = time::now_ns() + HANG_NS;
+                while !told.load(SeqCst) && time::now_ns() < limit {
+                    pause();
+                }
+                // Taking the message of the queued sender ends in a wakeup request.
                 window::arm(BEFORE_REQUEST, B, Some(sent_by_a));
                 operate(me, &Operation::receive(Some(on_a.get()), ZERO))
             })?;
             let to = actor.get();
-            let (_, sent) =
+            let (sender, sent) =
                 start(&mut team, A, &partner, move |me| operate(me, &Operation::send(to, [1; 3], NEVER)))?;
+            partner.get();
+            await_sleep(&sender)?;
+            is_queued.store(true, SeqCst);
             (done, Some(sent))
         } else {
             let (_, done) = start(&mut team, B, &actor, move |me| {
@@ -210,7 +221,6 @@ fn comes_while_sending(incoming: Incoming) -> Outcome {
             Incoming::Received => {
                 let sent = sender_done.map(|done| done.get()).transpose()?;
                 let both = acted.is_ok() && sent.is_some_and(|sent| sent.is_ok());
-                // The sender may have come too late to be queued; then both failed and nothing was tested.
                 check!(both, "received with {acted:?}, sent with {sent:?}");
             }
         }
@@ -256,8 +266,12 @@ fn operate_then_arm(me: &mut Endpoint, to: ThreadId) -> Result {
     operate(me, &Operation::send(to, [1; 3], Timeout::After(2_000_000)))
 }
 
-/// The sender has been woken: the request that follows is the cancellation.
+/// The sender has been woken: the request that follows is the cancellation. Who waits for the window of that one has seen this
+/// one open, and must not take it for the other.
 fn arm_next() -> bool {
+    if !SEES_ANOTHER.load(SeqCst) {
+        return false;
+    }
     window::close();
     window::arm(BEFORE_REQUEST, B, Some(sent_by_a));
     true
@@ -359,7 +373,7 @@ fn late_cancellation() -> Outcome {
     let from = sender.clone();
     let (_, received) = start(&mut team, B, &receiver, move |me| {
         let (from, limit) = (from.get(), time::now_ns() + HANG_NS);
-        while !window::is_open() && time::now_ns() < limit {
+        while !window::is_open_at(BEFORE_REQUEST) && time::now_ns() < limit {
             cpu::relax();
         }
         operate(me, &Operation::receive(Some(from), ZERO))

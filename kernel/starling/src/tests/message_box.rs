@@ -12,7 +12,7 @@ use core::sync::atomic::{
 use ::machine::cpu::{self, CpuId, MAX_CPUS};
 use ::machine::ipi::{self, Ipi};
 use ::machine::{boot, interrupt, preempt};
-use ::sync::message_box::{self, BETWEEN_LOOKS, Kind, Request, Response, WORDS};
+use ::sync::message_box::{self, BEFORE_TAKING, BETWEEN_LOOKS, Kind, Request, Response, WORDS};
 
 use super::kit::{Meeting, Sweep, Team, Watchdog, window};
 use super::{Failure, Outcome, Test, check, fail};
@@ -25,6 +25,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "message_box::test_msg_order", run: test_msg_order },
     Test { name: "message_box::test_msg_aggregation", run: test_msg_aggregation },
     Test { name: "message_box::postponed_requests_are_served_after_the_answer", run: postponed_are_served },
+    Test { name: "message_box::requests_wait_until_the_answer_is_taken", run: requests_wait_for_taking },
     Test { name: "message_box::the_ring_notices_who_serves_nobody", run: ring_notices_who_serves_nobody },
     Test { name: "message_box::the_window_notices_a_swapped_order", run: window_notices_swapped_order },
 ];
@@ -160,6 +161,14 @@ fn run_ring(size: usize, rounds: u32) -> Result<bool, Failure> {
                 if round % 8 == 0 {
                     meeting.meet();
                 }
+                if round == 0 {
+                    // With interrupts off from before all meet until each has its answer, everybody waits at the same time.
+                    let _interrupts = interrupt::disable();
+                    meeting.meet_spinning();
+                    if !echo(next, 0, false) {
+                        wrong.fetch_add(1, Relaxed);
+                    }
+                }
                 if index % 2 == 0 {
                     sweep.delay_fixed()
                 } else {
@@ -197,17 +206,13 @@ fn test_msg_parallel() -> Outcome {
 }
 
 fn ring_notices_who_serves_nobody() -> Outcome {
-    const ROUNDS: u32 = 240;
+    const ROUNDS: u32 = 8;
     let Some(size) = ring_sizes().next() else { return Ok(()) };
-    /// A busy host may let the CPUs run in turns, so that they never wait at the same time.
-    const ATTEMPTS: u32 = 50;
-    for _ in 0..ATTEMPTS {
-        message_box::inject_defects("no_serve_while_waiting");
-        let stuck = run_ring(size, ROUNDS);
-        message_box::inject_defects("");
-        if stuck? {
-            return Ok(());
-        }
+    message_box::inject_defects("no_serve_while_waiting");
+    let stuck = run_ring(size, ROUNDS);
+    message_box::inject_defects("");
+    if stuck? {
+        return Ok(());
     }
     fail!("{size} CPUs that serve nobody while they wait did not come to stand")
 }
@@ -412,6 +417,71 @@ fn test_msg_aggregation() -> Outcome {
     let (interrupts, served) = (result[0].load(Relaxed), result[1].load(Relaxed));
     check!(served == senders.count() as u64, "{served} of {} were served", senders.count());
     check!(interrupts <= INTERRUPTS_MAX, "{interrupts} interrupts for {served} requests");
+    Ok(())
+}
+
+/// Interrupts of the boxes that the asker had got when its window opened; all ones before.
+static INTERRUPTS_BEFORE: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Requests that were handled while the asker stood in its window.
+static IN_WINDOW: AtomicU64 = AtomicU64::new(0);
+
+fn handle_in_window(_sender: CpuId, words: [u64; WORDS]) -> Response {
+    COMPARED.fetch_add(1, SeqCst);
+    if window::is_open() {
+        IN_WINDOW.fetch_add(1, SeqCst);
+    }
+    words
+}
+
+/// The later request has interrupted the asker in its window.
+fn asker_was_interrupted() -> bool {
+    let interrupts = ipi::count(ASKER, Ipi::Call);
+    match INTERRUPTS_BEFORE.load(SeqCst) {
+        u64::MAX => {
+            INTERRUPTS_BEFORE.store(interrupts, SeqCst);
+            false
+        }
+        before => interrupts > before,
+    }
+}
+
+/// With interrupts on, a later request interrupts the asker when it knows that its answer is there and has not taken it: the
+/// request waits, and is handled afterwards.
+fn requests_wait_for_taking() -> Outcome {
+    const ROUNDS: u64 = 40;
+    if cpu::online().count() < 2 {
+        return Ok(());
+    }
+    message_box::set_handler(Kind::Nested, handle_in_window);
+    IN_WINDOW.store(0, SeqCst);
+    COMPARED.store(0, SeqCst);
+    let meeting = Arc::new(Meeting::new(2));
+    let mut team = Team::new();
+    let met = meeting.clone();
+    team.start(ASKER, move || {
+        for round in 0..ROUNDS {
+            INTERRUPTS_BEFORE.store(u64::MAX, SeqCst);
+            window::arm(BEFORE_TAKING, ASKER, Some(asker_was_interrupted));
+            met.meet();
+            echo(ANSWERER, round, true);
+            met.meet();
+            window::disarm();
+        }
+    })?;
+    team.start(ANSWERER, move || {
+        for _ in 0..ROUNDS {
+            meeting.meet();
+            while INTERRUPTS_BEFORE.load(SeqCst) == u64::MAX {
+                cpu::relax();
+            }
+            message_box::request(ASKER, Request { kind: Kind::Nested, words: [0; WORDS] });
+            meeting.meet();
+        }
+    })?;
+    team.join()?;
+    let (early, handled) = (IN_WINDOW.load(SeqCst), COMPARED.load(SeqCst));
+    check!(handled == ROUNDS, "{handled} requests of {ROUNDS} were handled");
+    check!(early == 0, "{early} requests were handled before the earlier answer was taken");
     Ok(())
 }
 

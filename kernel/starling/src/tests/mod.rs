@@ -80,7 +80,6 @@ const ON_REQUEST: &[&[Test]] = &[
     ipc_costs::TESTS,
     kstack_costs::TESTS,
     rcu_flood::TESTS,
-    ipc_races::FAILING,
 ];
 
 static PASSED: AtomicU32 = AtomicU32::new(0);

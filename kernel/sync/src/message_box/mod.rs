@@ -17,7 +17,8 @@ pub use defects::inject_defects;
 pub use protocol::WORDS;
 pub use request::{Handler, Kind, Request, Response, set_handler};
 pub use sending::{
-    BETWEEN_LOOKS, in_handler, is_waiting, request, request_from_handler, request_halting, serve,
+    BEFORE_TAKING, BETWEEN_LOOKS, in_handler, is_waiting, request, request_from_handler, request_halting,
+    serve,
 };
 pub(crate) use sending::{call, initialize};
 pub use statistics::{counts, served, state_of, taken, write_matrix};

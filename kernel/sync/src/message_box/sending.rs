@@ -6,10 +6,11 @@
 //! allows it to take interrupts while it halts ([`request_halting`]).
 //!
 //! Interrupts may be on while a CPU waits. Then requests are also served by the interrupt, which takes the same turn as the loop: it looks for requests
-//! first, and postpones them when all answers are there. Its interrupt is used up then, and so may be that of a request which came between
-//! the look and the serving of others, when the word was not empty. So whoever postpones leaves a note ([`Own::rescan`]), and the
-//! CPU looks once more when it has its answer: at once if interrupts are on, else by interrupting itself, so that
-//! the requests are handled when it switches them on.
+//! first, and postpones them when all answers are there. From that moment until the sender has taken the answer out of its box, no
+//! request is handled ([`Own::settled`]): it may be later than the answer. Their interrupts are used up then, and so may be that of a request
+//! which came between the look and the serving of others, when the word was not empty. So whoever postpones leaves a note
+//! ([`Own::rescan`]), and the CPU looks once more when it has taken the answer ([`conclude`]): at once if interrupts are on, else by
+//! interrupting itself, so that the requests are handled when it switches them on, and has made of the answer what it makes of it.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -28,6 +29,9 @@ const SPINS_MAX: u32 = 16;
 /// The time window between the two looks of a CPU that waits.
 pub const BETWEEN_LOOKS: u32 = 1;
 
+/// The time window in which a CPU knows that its answer is there, and has not taken it yet. Interrupts are as the sender has them.
+pub const BEFORE_TAKING: u32 = 2;
+
 /// The boxes: 64 bytes for each pair of processors that can be, 256 KiB.
 pub(super) static MATRIX: Matrix<MAX_CPUS> = Matrix::new();
 
@@ -41,7 +45,7 @@ struct Own {
     halted: AtomicBool,
     /// Handlers that it is in; more than one only where a test breaks the rules.
     handlers: AtomicU32,
-    /// An interrupt has found all answers there, and the sender has not come to them yet: requests wait until it has.
+    /// All answers are there, and the sender has not taken them yet: requests wait until it has.
     settled: AtomicBool,
     /// Requests were postponed whose interrupt is used up.
     rescan: AtomicBool,
@@ -129,6 +133,7 @@ pub(crate) fn call(kind: Kind, targets: CpuSet, function: fn(usize), argument: u
     }
     if !others.is_empty() {
         await_answers(this, own, interrupt::are_enabled());
+        conclude(this, own);
     }
     own.sending.store(false, Ordering::Relaxed);
 }
@@ -158,7 +163,9 @@ fn exchange(this: CpuId, own: &Own, target: CpuId, request: &Request, may_halt: 
     own.waiting.store(0, Ordering::Relaxed);
     post(this, own, target, request.kind, &request.words);
     await_answers(this, own, may_halt);
-    MATRIX.answer(this.index(), target.index())
+    let answer = MATRIX.answer(this.index(), target.index());
+    conclude(this, own);
+    answer
 }
 
 fn post(this: CpuId, own: &Own, target: CpuId, kind: Kind, words: &[u64; WORDS]) {
@@ -192,8 +199,15 @@ fn take_turn(this: CpuId, own: &Own) -> Turn {
     let turn =
         MATRIX.turn(this.index(), &mut waiting, defects::departure(), || time_window!(BETWEEN_LOOKS), handle);
     own.waiting.store(waiting, Ordering::Relaxed);
-    if let Turn::Served(answered) = turn {
-        rouse(answered);
+    match turn {
+        Turn::Served(answered) => rouse(answered),
+        Turn::Answered { postponed } => {
+            own.settled.store(true, Ordering::Relaxed);
+            if postponed {
+                own.rescan.store(true, Ordering::Relaxed);
+            }
+        }
+        Turn::Nothing => {}
     }
     turn
 }
@@ -206,11 +220,9 @@ fn await_answers(this: CpuId, own: &Own, may_halt: bool) {
             let interrupts = interrupt::disable();
             let turn = take_turn(this, own);
             drop(interrupts);
-            if let Turn::Answered { postponed } = turn {
-                if postponed {
-                    own.rescan.store(true, Ordering::Relaxed);
-                }
-                break;
+            if let Turn::Answered { .. } = turn {
+                time_window!(BEFORE_TAKING);
+                return;
             }
         }
         if debugger::is_requested() {
@@ -224,7 +236,12 @@ fn await_answers(this: CpuId, own: &Own, may_halt: bool) {
             spins += 1;
         }
     }
-    // Relaxed, both: set by this CPU's interrupt.
+}
+
+/// The sender has taken its answers: requests that came meanwhile have their turn.
+#[inline(always)]
+fn conclude(this: CpuId, own: &Own) {
+    // Relaxed, both: this CPU's own.
     own.settled.store(false, Ordering::Relaxed);
     if own.rescan.load(Ordering::Relaxed) {
         own.rescan.store(false, Ordering::Relaxed);
@@ -278,17 +295,12 @@ pub fn serve() {
 fn arrival() {
     let this = cpu::current();
     let own = OWN.of(this);
-    if own.settled.load(Ordering::Relaxed) {
-        own.rescan.store(true, Ordering::Relaxed);
+    if own.waiting.load(Ordering::Relaxed) != 0 {
+        take_turn(this, own);
         return;
     }
-    if own.waiting.load(Ordering::Relaxed) != 0 {
-        if let Turn::Answered { postponed } = take_turn(this, own) {
-            own.settled.store(true, Ordering::Relaxed);
-            if postponed {
-                own.rescan.store(true, Ordering::Relaxed);
-            }
-        }
+    if own.settled.load(Ordering::Relaxed) {
+        own.rescan.store(true, Ordering::Relaxed);
         return;
     }
     let senders = MATRIX.arrived(this.index());

@@ -45,6 +45,13 @@ pub(crate) fn is_open() -> bool {
     STATE.load(Ordering::SeqCst) == OPEN
 }
 
+/// Whether the window is open now, and at that place.
+pub(crate) fn is_open_at(place: u32) -> bool {
+    // In this order: whoever arms another place while this window is open closes it first.
+    let armed = (WHERE.load(Ordering::SeqCst) >> 32) as u32;
+    armed == place && is_open()
+}
+
 /// Closes the window.
 pub(crate) fn close() {
     let _ = STATE.compare_exchange(OPEN, CLOSED, Ordering::SeqCst, Ordering::SeqCst);
