@@ -2,7 +2,7 @@
 //!
 //! The last one to arrive lets all others go. Who waits spins for a moment, because those who leave spinning leave at once; then it
 //! halts, because in a virtual machine with fewer processors than ours it keeps those from running that it waits for.
-//! Works with interrupts on.
+//! Works with interrupts on; [`Meeting::meet_spinning`] with interrupts off.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -36,15 +36,7 @@ impl Meeting {
 
     /// Waits until all have arrived.
     pub(crate) fn meet(&self) {
-        let held = self.held.load(Ordering::SeqCst);
-        if self.arrived.fetch_add(1, Ordering::SeqCst) + 1 == self.members {
-            self.arrived.store(0, Ordering::SeqCst);
-            self.held.store(held.wrapping_add(1), Ordering::SeqCst);
-            for cpu in self.halted.load(Ordering::SeqCst).iter() {
-                ipi::send(cpu, Ipi::Reschedule);
-            }
-            return;
-        }
+        let Some(held) = self.arrive() else { return };
         let mut spins = 0;
         while self.held.load(Ordering::SeqCst) == held {
             spins += 1;
@@ -54,6 +46,29 @@ impl Meeting {
                 self.halt(held);
             }
         }
+    }
+
+    /// Waits until all have arrived, with interrupts off all the time: nobody handles anything meanwhile.
+    pub(crate) fn meet_spinning(&self) {
+        debug_assert!(!interrupt::are_enabled(), "else `meet` halts");
+        let Some(held) = self.arrive() else { return };
+        while self.held.load(Ordering::SeqCst) == held {
+            cpu::relax();
+        }
+    }
+
+    /// Comes to the meeting; the last one opens it, the others get the number of those held before.
+    fn arrive(&self) -> Option<u32> {
+        let held = self.held.load(Ordering::SeqCst);
+        if self.arrived.fetch_add(1, Ordering::SeqCst) + 1 < self.members {
+            return Some(held);
+        }
+        self.arrived.store(0, Ordering::SeqCst);
+        self.held.store(held.wrapping_add(1), Ordering::SeqCst);
+        for cpu in self.halted.load(Ordering::SeqCst).iter() {
+            ipi::send(cpu, Ipi::Reschedule);
+        }
+        None
     }
 
     #[inline(never)]

@@ -6,7 +6,7 @@
 //!
 //! States: DISARMED → (arm) ARMED → (that CPU passes the place) OPEN → (the other thread, or the condition) CLOSED.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use ::machine::cpu::{self, CpuId};
 use ::machine::{time, window};
@@ -14,47 +14,59 @@ use ::sync::SpinLock;
 
 use crate::tests::HANG_NS;
 
-const DISARMED: u32 = 0;
-const ARMED: u32 = 1;
-const OPEN: u32 = 2;
-const CLOSED: u32 = 3;
+const DISARMED: u64 = 0;
+const ARMED: u64 = 1;
+const OPEN: u64 = 2;
+const CLOSED: u64 = 3;
+/// The bits of the state.
+const STATE: u64 = 3;
 
-static STATE: AtomicU32 = AtomicU32::new(DISARMED);
-/// Upper half: the place; lower half: the CPU.
-static WHERE: AtomicU64 = AtomicU64::new(0);
+/// One word, so that who sees a window open sees where: the state; above it the CPU, and the place in the upper half.
+static WINDOW: AtomicU64 = AtomicU64::new(DISARMED);
 /// What closes the window by being the case.
 static UNTIL: SpinLock<Option<fn() -> bool>> = SpinLock::new(None);
+
+fn at(place: u32, cpu: CpuId) -> u64 {
+    u64::from(place) << 32 | (cpu.index() as u64) << 2
+}
 
 /// Arms a place for a CPU. `until` closes the window as well, for what the other thread can't tell itself (a request that is in its
 /// box while its sender waits).
 pub(crate) fn arm(place: u32, cpu: CpuId, until: Option<fn() -> bool>) {
     *UNTIL.lock() = until;
-    WHERE.store(u64::from(place) << 32 | cpu.index() as u64, Ordering::SeqCst);
-    STATE.store(ARMED, Ordering::SeqCst);
+    WINDOW.store(at(place, cpu) | ARMED, Ordering::SeqCst);
     window::set_hook(Some(passed));
 }
 
 /// Disarms; says whether the window had been open.
 pub(crate) fn disarm() -> bool {
     window::set_hook(None);
-    STATE.swap(DISARMED, Ordering::SeqCst) == CLOSED
+    WINDOW.swap(DISARMED, Ordering::SeqCst) & STATE == CLOSED
 }
 
 /// Whether the window is open now.
 pub(crate) fn is_open() -> bool {
-    STATE.load(Ordering::SeqCst) == OPEN
+    WINDOW.load(Ordering::SeqCst) & STATE == OPEN
 }
 
 /// Whether the window is open now, and at that place.
 pub(crate) fn is_open_at(place: u32) -> bool {
-    // In this order: whoever arms another place while this window is open closes it first.
-    let armed = (WHERE.load(Ordering::SeqCst) >> 32) as u32;
-    armed == place && is_open()
+    let window = WINDOW.load(Ordering::SeqCst);
+    window & STATE == OPEN && (window >> 32) as u32 == place
 }
 
 /// Closes the window.
 pub(crate) fn close() {
-    let _ = STATE.compare_exchange(OPEN, CLOSED, Ordering::SeqCst, Ordering::SeqCst);
+    let window = WINDOW.load(Ordering::SeqCst);
+    if window & STATE == OPEN {
+        close_this(window);
+    }
+}
+
+/// Closes this window, if it is still the one that is open.
+fn close_this(open: u64) {
+    let closed = open & !STATE | CLOSED;
+    let _ = WINDOW.compare_exchange(open, closed, Ordering::SeqCst, Ordering::SeqCst);
 }
 
 /// Waits for the window, does the operation in it and closes it. False if `give_up` said so before it opened.
@@ -72,16 +84,18 @@ pub(crate) fn pass_through(operation: impl FnOnce(), give_up: impl Fn() -> bool)
 
 /// A CPU passes a place.
 fn passed(place: u32) {
-    let here = u64::from(place) << 32 | cpu::current().index() as u64;
-    if WHERE.load(Ordering::SeqCst) != here
-        || STATE.compare_exchange(ARMED, OPEN, Ordering::SeqCst, Ordering::SeqCst).is_err()
-    {
+    let here = at(place, cpu::current());
+    let open = here | OPEN;
+    if WINDOW.compare_exchange(here | ARMED, open, Ordering::SeqCst, Ordering::SeqCst).is_err() {
         return;
     }
     let until = *UNTIL.lock();
     let limit = time::now_ns() + HANG_NS;
-    while is_open() && !until.is_some_and(|until| until()) && time::now_ns() < limit {
+    while WINDOW.load(Ordering::SeqCst) == open
+        && !until.is_some_and(|until| until())
+        && time::now_ns() < limit
+    {
         cpu::relax();
     }
-    close();
+    close_this(open);
 }
