@@ -94,6 +94,13 @@ impl Cpu {
         self.occupancy.load(Ordering::Relaxed) & ((1 << RANK_BITS) - 1)
     }
 
+    /// This CPU starts, and looks at its queue next: what others have asked for until now is done by that, and the interrupts that told it
+    /// of it may never come.
+    pub(crate) fn forget_requests(&self) {
+        // Acquire: as in the handler of the request.
+        self.requests.swap(0, Ordering::Acquire);
+    }
+
     /// Publishes what others may know of the queue without its lock; under that lock.
     #[inline(always)]
     pub(crate) fn publish(&self, queue: &RunQueue) {

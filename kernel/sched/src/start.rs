@@ -116,13 +116,17 @@ fn idle_thread(this: CpuId) -> *const Thread {
 fn begin(current: &Thread, idle: *const Thread) {
     let _interrupts = interrupt::disable();
     let cpu = Cpu::of(cpu::current());
-    // On the host, a machine that is gone may have left this CPU idle.
+    // On the host, a machine that is gone may have left this CPU idle, with a turn, a deadline and requests; and threads may have been
+    // queued here since the new machine has it.
     idle::leave();
     deadline::reset();
+    cpu.forget_requests();
     cpu::set_thread_word(core::ptr::from_ref(current) as usize);
     let mut queue = cpu.queue.lock();
     queue.start(current, idle, time::now_ns());
     cpu.publish(&queue);
+    drop(queue);
+    deadline::arm();
 }
 
 /// Runs a new thread's body. On the host a panic in it is printed and ends the process: it would otherwise unwind off the stack.

@@ -34,19 +34,16 @@ fn ping_pong(cpus: usize, server_on: usize, client_on: usize, rounds: u64) {
 }
 
 #[test]
-#[ignore = "machines of several host threads in one process disturb each other: see ARCHITECTURE.md"]
 fn calls_are_answered_on_one_cpu() {
     ping_pong(1, 0, 0, 500);
 }
 
 #[test]
-#[ignore = "machines of several host threads in one process disturb each other: see ARCHITECTURE.md"]
 fn calls_are_answered_across_cpus() {
     ping_pong(2, 0, 1, 500);
 }
 
 #[test]
-#[ignore = "machines of several host threads in one process disturb each other: see ARCHITECTURE.md"]
 fn time_out_zero_fails_unless_the_partner_is_ready() {
     let machine = boot(2);
     for there in 0..2 {
@@ -73,7 +70,6 @@ fn time_out_zero_fails_unless_the_partner_is_ready() {
 }
 
 #[test]
-#[ignore = "machines of several host threads in one process disturb each other: see ARCHITECTURE.md"]
 fn finite_time_outs_end_both_halves() {
     let machine = boot(2);
     let deaf = Actor::start(cpu(&machine, 1), |endpoint| {
@@ -99,7 +95,6 @@ fn finite_time_outs_end_both_halves() {
 }
 
 #[test]
-#[ignore = "machines of several host threads in one process disturb each other: see ARCHITECTURE.md"]
 fn a_thread_that_has_migrated_fetches_its_block() {
     let machine = boot(2);
     let adoptions = || crate::statistics::total(crate::statistics::Counter::Adoptions);

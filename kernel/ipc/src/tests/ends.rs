@@ -10,7 +10,6 @@ fn failed(error: Error) -> Result<crate::Received, Failure> {
 }
 
 #[test]
-#[ignore = "machines of several host threads in one process disturb each other: see ARCHITECTURE.md"]
 fn cancel_ends_either_half_here_and_there() {
     let machine = boot(2);
     let me = Endpoint::register(KERNEL, Options::default()).unwrap();
@@ -27,7 +26,6 @@ fn cancel_ends_either_half_here_and_there() {
 }
 
 #[test]
-#[ignore = "machines of several host threads in one process disturb each other: see ARCHITECTURE.md"]
 fn attention_ends_either_half() {
     let machine = boot(2);
     let me = Endpoint::register(KERNEL, Options::default()).unwrap();
@@ -44,7 +42,6 @@ fn attention_ends_either_half() {
 }
 
 #[test]
-#[ignore = "machines of several host threads in one process disturb each other: see ARCHITECTURE.md"]
 fn senders_to_a_thread_that_ends_learn_of_it() {
     let machine = boot(2);
     let gone = Actor::start(cpu(&machine, 1), |endpoint| {
@@ -64,7 +61,6 @@ fn senders_to_a_thread_that_ends_learn_of_it() {
 }
 
 #[test]
-#[ignore = "machines of several host threads in one process disturb each other: see ARCHITECTURE.md"]
 fn dead_and_wrong_numbers_fail() {
     let machine = boot(2);
     let mut me = Endpoint::register(KERNEL, Options::default()).unwrap();
@@ -88,7 +84,6 @@ fn dead_and_wrong_numbers_fail() {
 }
 
 #[test]
-#[ignore = "machines of several host threads in one process disturb each other: see ARCHITECTURE.md"]
 fn strangers_are_refused_unless_the_receiver_admits_them() {
     let machine = boot(2);
     let stranger = &Caller { real: 1000, effective: 1000, saved: 1000, privileged: false };
@@ -112,7 +107,6 @@ fn strangers_are_refused_unless_the_receiver_admits_them() {
 }
 
 #[test]
-#[ignore = "machines of several host threads in one process disturb each other: see ARCHITECTURE.md"]
 fn partitioned_threads_act_on_other_cpus_by_messages_only() {
     let machine = boot(2);
     let options = Options { partitioned: true, ..Options::default() };

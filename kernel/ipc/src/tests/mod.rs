@@ -25,8 +25,8 @@ pub(super) fn boot(cpus: usize) -> Machine {
     Machine::boot(cpus, enter)
 }
 
-pub(super) fn cpu(machine: &Machine, number: usize) -> CpuSet {
-    CpuSet::only(machine.cpus().iter().nth(number).expect("the machine has that CPU"))
+pub(super) fn cpu(machine: &Machine, place: usize) -> CpuSet {
+    CpuSet::only(machine.cpu(place))
 }
 
 /// A thread with an endpoint, doing what it is told.

@@ -37,19 +37,16 @@ fn served(priorities: &[u8], closed_first: Option<usize>) -> Vec<u64> {
 }
 
 #[test]
-#[ignore = "machines of several host threads in one process disturb each other: see ARCHITECTURE.md"]
 fn equals_are_served_in_the_order_they_came() {
     assert_eq!(served(&[0, 0, 0, 0], None), [0, 1, 2, 3]);
 }
 
 #[test]
-#[ignore = "machines of several host threads in one process disturb each other: see ARCHITECTURE.md"]
 fn urgent_senders_go_first() {
     assert_eq!(served(&[0, 5, 0, 9, 5, 9, 1], None), [3, 5, 1, 4, 6, 0, 2]);
 }
 
 #[test]
-#[ignore = "machines of several host threads in one process disturb each other: see ARCHITECTURE.md"]
 fn a_closed_receive_takes_its_partner_from_the_middle() {
     assert_eq!(served(&[5, 0, 5, 0, 9], Some(0)), [0, 4, 2, 1, 3]);
     assert_eq!(served(&[5, 5, 0, 0], Some(2)), [2, 0, 1, 3]);

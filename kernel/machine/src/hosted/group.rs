@@ -110,6 +110,7 @@ pub struct Machine {
     group: Arc<Group>,
     threads: Vec<JoinHandle<()>>,
     cpus: CpuSet,
+    first: CpuId,
 }
 
 impl Machine {
@@ -136,12 +137,19 @@ impl Machine {
         for _ in 1..count {
             is_ready.recv().expect("every processor claims its number");
         }
-        Machine { cpus: group.members(), group, threads }
+        let first = CpuId::from_index(processor::index() as usize);
+        Machine { cpus: group.members(), group, threads, first }
     }
 
     /// The processors of the group.
     pub fn cpus(&self) -> CpuSet {
         self.cpus
+    }
+
+    /// The processor of that place: 0 is the one that booted the machine, whatever its number, the others follow.
+    pub fn cpu(&self, place: usize) -> CpuId {
+        let others = self.cpus.iter().filter(|&cpu| cpu != self.first);
+        std::iter::once(self.first).chain(others).nth(place).expect("the machine has that many processors")
     }
 }
 

@@ -124,7 +124,7 @@ impl RunQueue {
         }
     }
 
-    /// The CPU starts with this running thread and idle thread.
+    /// The CPU starts with this running thread and idle thread. Threads may wait here already; of a turn that began before, nothing is left.
     pub(crate) fn start(&mut self, current: &Thread, idle: *const Thread, now_ns: u64) {
         if !self.current.is_null() && !self.is_idle() {
             // A hosted CPU that was another host thread's: that thread's end.
@@ -137,6 +137,9 @@ impl RunQueue {
             self.count_in(&current.entity);
             current.entity.set_key(self.min_virtual_ns);
         }
+        self.retry_ns = NO_SLICE_END;
+        self.balance_ns = NO_SLICE_END;
+        self.start_slice(now_ns);
     }
 
     pub(crate) fn current(&self) -> *const Thread {

@@ -3,8 +3,12 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as HostMutex};
 
+use machine::cpu::{CpuId, CpuSet};
+use machine::hosted::Machine;
+
 use super::{boot, eventually, spawn};
-use crate::{Completion, Policy, RunState, current, yield_now};
+use crate::cpu::{Cpu, REQUEST_RESCHEDULE};
+use crate::{Builder, Completion, Policy, RunState, current, yield_now};
 
 #[test]
 fn thread_runs_and_ends() {
@@ -161,4 +165,48 @@ fn preemption_counts_stay_balanced_across_switches() {
 fn control_block_is_small() {
     let bytes = size_of::<crate::Thread>() - size_of::<sync::classes::ThreadLocks>();
     assert!(bytes <= 384, "a sleeping thread costs {bytes} bytes besides its stack");
+}
+
+/// A thread for the second CPU of a machine that the test has booted, as soon as that CPU may get threads.
+fn spawn_on_second(machine: &Machine) -> crate::ThreadRef {
+    let builder = Builder { affinity: CpuSet::only(machine.cpu(1)), ..Builder::new("early") };
+    crate::spawn(builder, Box::new(|| {})).expect("memory for a test's thread")
+}
+
+#[test]
+fn thread_queued_before_its_cpu_starts_is_run() {
+    static STEP: AtomicU32 = AtomicU32::new(0);
+    fn wait_for(step: u32) {
+        while STEP.load(Ordering::SeqCst) != step {
+            std::thread::yield_now();
+        }
+    }
+    // The number was another machine's: its last thread counts as running here, and who is queued behind that one gets a turn
+    // later instead of an interrupt now.
+    fn enter(_cpu: CpuId) {
+        current();
+        STEP.store(1, Ordering::SeqCst);
+        wait_for(2);
+        crate::enter_application_processor()
+    }
+    current();
+    let machine = Machine::boot(2, enter);
+    wait_for(1);
+    let early = spawn_on_second(&machine);
+    STEP.store(2, Ordering::SeqCst);
+    eventually(|| early.state() == RunState::Dead);
+}
+
+#[test]
+fn cpu_that_starts_has_no_requests_whose_interrupts_were_lost() {
+    fn enter(cpu: CpuId) {
+        Cpu::of(cpu).requests.store(REQUEST_RESCHEDULE, Ordering::SeqCst);
+        crate::enter_application_processor()
+    }
+    current();
+    let machine = Machine::boot(2, enter);
+    // It halts: only an interrupt wakes it.
+    eventually(|| crate::cpu::IDLE.contains(machine.cpu(1), Ordering::SeqCst));
+    let thread = spawn_on_second(&machine);
+    eventually(|| thread.state() == RunState::Dead);
 }
