@@ -198,7 +198,7 @@ fn end_process(process: &Arc<Process>) {
     let executable = core::mem::take(&mut *process.executable.lock());
     drop(executable);
     process.signals.lock().pending.discard(crate::signal::set::SignalSet::ALL);
-    if process.group().session().id() == process.pid() {
+    if process.session_id() == process.pid() {
         crate::terminal::session_leader_ended(process);
     }
     let children = {

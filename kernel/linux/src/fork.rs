@@ -12,6 +12,7 @@ use vfs::Capabilities;
 
 use crate::abi::{AlternateStack, CloneArguments};
 use crate::credentials::account::ProcessCharge;
+use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult};
 use crate::process::limits::Resource;
 use crate::process::process::{Inheritance, Process};
@@ -235,7 +236,7 @@ fn wanted_tid(task: &Task, arguments: &CloneArguments) -> Result<Option<Pid>, Er
         return Ok(None);
     }
     let wanted = UserPointer::<i32>::new(arguments.set_tid).read()?;
-    if wanted <= 0 || wanted as u32 >= table::PID_MAX || arguments.set_tid_size > 1 {
+    if wanted <= 0 || wanted as u32 >= table::maximum() || arguments.set_tid_size > 1 {
         return Err(Errno::EINVAL);
     }
     if !task.credentials.has(Capabilities::SYS_ADMIN) {
@@ -327,13 +328,15 @@ fn construct(
         true => task.address_space.clone(),
         false => task.address_space.fork().map_err(crate::memory::errno_of)?,
     };
-    let process = match flags.contains(CloneFlags::THREAD) {
-        true => parent,
-        false => construct_process(task, request, pid, address_space.clone())?,
+    let (process, credentials) = if flags.contains(CloneFlags::THREAD) {
+        (parent, task.credentials.clone())
+    } else {
+        let credentials = task.credentials.for_child()?;
+        (construct_process(task, request, pid, address_space.clone(), credentials.clone())?, credentials)
     };
     let name = task.thread.name();
     let shared = Shared {
-        credentials: task.credentials.clone(),
+        credentials: credentials.clone(),
         files: Some(Arc::clone(&files)),
         file_system: Some(file_system.clone()),
         name,
@@ -345,7 +348,7 @@ fn construct(
     let mut child = Task {
         user: task.user.clone(),
         thread,
-        credentials: task.credentials.clone(),
+        credentials,
         files,
         file_system,
         address_space,
@@ -379,6 +382,7 @@ fn construct_process(
     request: &Request,
     pid: Pid,
     address_space: Arc<memory::address_space::AddressSpace>,
+    credentials: Arc<Credentials>,
 ) -> Result<Arc<Process>, Errno> {
     let flags = request.flags;
     crate::process::family::prepare_for_orphan()?;
@@ -407,7 +411,7 @@ fn construct_process(
         address_space: Some(address_space),
         limits: me.limits(),
         executable,
-        credentials: task.credentials.clone(),
+        credentials,
         name: task.thread.name(),
     });
     let relaxed = core::sync::atomic::Ordering::Relaxed;

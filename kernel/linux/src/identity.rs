@@ -35,7 +35,7 @@ pub fn getppid(task: &mut Task) -> SysResult {
 
 /// Process group number.
 pub fn getpgrp(task: &mut Task) -> SysResult {
-    Ok(task.process().group().id() as usize)
+    Ok(task.process().group_id() as usize)
 }
 
 fn target(task: &Task, pid: i32) -> Result<Arc<Process>, Errno> {
@@ -45,14 +45,22 @@ fn target(task: &Task, pid: i32) -> Result<Arc<Process>, Errno> {
     u32::try_from(pid).ok().and_then(table::process_of).ok_or(Errno::ESRCH)
 }
 
+/// As [`target`], for a look that does not sleep; no reference is taken.
+fn look_at_target<R>(task: &Task, pid: i32, look: impl FnOnce(&Process) -> R) -> Result<R, Errno> {
+    if pid == 0 {
+        return Ok(look(task.process()));
+    }
+    u32::try_from(pid).ok().and_then(|pid| table::look_at_process_of(pid, look)).ok_or(Errno::ESRCH)
+}
+
 /// Process group number of a process.
 pub fn getpgid(task: &mut Task, pid: i32) -> SysResult {
-    Ok(target(task, pid)?.group().id() as usize)
+    Ok(look_at_target(task, pid, Process::group_id)? as usize)
 }
 
 /// Session number of a process.
 pub fn getsid(task: &mut Task, pid: i32) -> SysResult {
-    Ok(target(task, pid)?.group().session().id() as usize)
+    Ok(look_at_target(task, pid, Process::session_id)? as usize)
 }
 
 /// Makes the caller the leader of a new session.
@@ -85,7 +93,7 @@ pub fn setpgid(task: &mut Task, pid: i32, group: i32) -> SysResult {
         if !is_child {
             return Err(Errno::ESRCH);
         }
-        if process.group().session().id() != me.group().session().id() {
+        if process.session_id() != me.session_id() {
             return Err(Errno::EPERM);
         }
         if process.did_exec.load(core::sync::atomic::Ordering::Relaxed) {

@@ -95,7 +95,7 @@ pub fn pidfd_open(task: &mut Task, pid: i32, flags: u32) -> SysResult {
     }
     let process = match table::process(pid as u32) {
         Some(process) => process,
-        None if table::thread(pid as u32).is_some() => return Err(Errno::EINVAL),
+        None if table::has_thread(pid as u32) => return Err(Errno::EINVAL),
         None => return Err(Errno::ESRCH),
     };
     let reserved = task.files.reserve(task.process().limit(Resource::OpenFiles))?;

@@ -123,7 +123,7 @@ fn make(
         credentials.file.user = command.user.0;
         credentials.file.group = command.user.1;
         credentials.adjust_after_user_change(&old);
-        credentials.account = crate::credentials::account::UserAccount::of(command.user.0)?;
+        credentials.account = crate::credentials::account::Account::of(command.user.0)?;
     }
     let charge = ProcessCharge::claim(&credentials.account, u64::MAX);
     let credentials = memory::fallible::try_arc(credentials).map_err(no_memory)?;

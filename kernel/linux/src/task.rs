@@ -129,7 +129,7 @@ impl Task {
         if new.has(Capabilities::IPC_LOCK) != self.credentials.has(Capabilities::IPC_LOCK) {
             self.address_space.set_limits(crate::memory::limits_of(self.process(), &new));
         }
-        let moved = !Arc::ptr_eq(&new.account, &self.credentials.account);
+        let moved = !new.account.is_same(&self.credentials.account);
         let charge = moved.then(|| ProcessCharge::claim(&new.account, u64::MAX)).flatten();
         let old = {
             let mut shared = self.thread.shared.lock();

@@ -139,7 +139,7 @@ fn selects(selection: Selection, options: WaitOptions, child: &Process) -> bool 
     let named = match selection {
         Selection::Any => true,
         Selection::One(pid) => child.pid() == pid,
-        Selection::Group(id) => child.group().id() == id,
+        Selection::Group(id) => child.group_id() == id,
     };
     if !named {
         return false;
@@ -223,7 +223,8 @@ fn examine(child: &Arc<Process>, options: WaitOptions) -> Option<Report> {
 }
 
 fn report(child: &Process, event: ChildEvent, value: i32, status: u32, usage: ResourceUsage) -> Report {
-    Report { pid: child.pid(), user: child.credentials().user.real, event, value, status, usage }
+    let user = child.look_at_credentials(|credentials| credentials.user.real);
+    Report { pid: child.pid(), user, event, value, status, usage }
 }
 
 #[inline(never)]
@@ -252,7 +253,7 @@ pub fn wait4(task: &mut Task, pid: i32, status: u64, options: u32, usage: u64) -
         WaitOptions::from_bits(options).filter(|given| allowed.contains(*given)).ok_or(Errno::EINVAL)?;
     let selection = match pid {
         -1 => Selection::Any,
-        0 => Selection::Group(task.process().group().id()),
+        0 => Selection::Group(task.process().group_id()),
         1.. => Selection::One(pid as u32),
         i32::MIN => return Err(Errno::ESRCH),
         _ => Selection::Group(pid.unsigned_abs()),
@@ -277,7 +278,7 @@ pub fn waitid(task: &mut Task, kind: u32, id: i32, information: u64, options: u3
     let selection = match kind {
         P_ALL => Selection::Any,
         P_PID if id > 0 => Selection::One(id as u32),
-        P_PGID if id == 0 => Selection::Group(task.process().group().id()),
+        P_PGID if id == 0 => Selection::Group(task.process().group_id()),
         P_PGID if id > 0 => Selection::Group(id as u32),
         P_PIDFD if id >= 0 => {
             if crate::pidfd::is_non_blocking(task, id)? {

@@ -28,7 +28,7 @@ use memory::OutOfMemory;
 use memory::address_space::AddressSpace;
 use memory::kstack::{self, KernelStack, PinReason};
 use sync::classes::ThreadLocks;
-use sync::{Once, SpinLock};
+use sync::{Identifiers, Once, SpinLock};
 
 use crate::cpu::{Cpu, REQUEST_RESCHEDULE, request};
 use crate::placement::{self, WakeMode};
@@ -50,7 +50,7 @@ static FRESH_STATE: UserState = UserState::new();
 /// See [`Thread::user_cycles`].
 const IN_USER: u64 = 1 << 63;
 
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+static IDS: Identifiers = Identifiers::new();
 
 type Body = Box<dyn FnOnce() + Send>;
 
@@ -209,7 +209,7 @@ impl Builder {
             registers_cpu: AtomicU32::new(0),
             space: SpaceSlot::new(self.address_space),
             user_cycles: AtomicU64::new(0),
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            id: IDS.take(),
             name: SpinLock::named("thread name", self.name),
             program: AtomicPtr::new(core::ptr::null_mut()),
             personality: Once::new(),
@@ -323,7 +323,7 @@ impl Thread {
             registers_cpu: AtomicU32::new(0),
             space: SpaceSlot::new(None),
             user_cycles: AtomicU64::new(0),
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            id: IDS.take(),
             name: SpinLock::named("thread name", name_bytes(name.as_bytes())),
             program: AtomicPtr::new(core::ptr::null_mut()),
             personality: Once::new(),

@@ -32,12 +32,12 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::rcu::{self, Pointer, RcuBox};
-use crate::{SpinLock, SpinLockGuard};
+use crate::{Identifiers, SpinLock, SpinLockGuard};
 
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+static IDS: Identifiers = Identifiers::new();
 
 /// The slots. A pointer that is not null came from `Arc::into_raw`, and the array has that reference.
 struct Array<T> {
@@ -182,8 +182,7 @@ impl<T: Send + Sync + 'static, X> ArcTable<T, X> {
     /// A table without slots.
     pub fn new(extra: X) -> Self {
         Self {
-            // Relaxed: only has to be unique.
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            id: IDS.take(),
             array: Pointer::null(),
             owners: AtomicU32::new(0),
             lent: AtomicU32::new(0),

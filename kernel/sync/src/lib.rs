@@ -21,6 +21,7 @@ pub mod arc_table;
 pub mod classes;
 pub mod clustered;
 mod counter;
+mod identifiers;
 mod irq_spin;
 mod local_read;
 pub mod message_box;
@@ -35,6 +36,7 @@ mod seqlock;
 mod spin;
 
 pub use counter::PerCpuCounter;
+pub use identifiers::Identifiers;
 pub use irq_spin::{IrqSpinLock, IrqSpinLockGuard};
 pub use local_read::{LocalReadGuard, LocalReadLock};
 pub use once::{Lazy, Once};

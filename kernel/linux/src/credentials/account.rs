@@ -1,13 +1,17 @@
 //! What all processes of one user hold together: their number (RLIMIT_NPROC), queued signals (RLIMIT_SIGPENDING), files in
 //! messages, and record locks.
 //!
-//! One [`UserAccount`] exists for each user id in use; credentials point to that of their real user id. The table of accounts is
-//! locked only when a process changes its user id, never on fork or when a signal is sent: those count on the account itself.
+//! One [`UserAccount`] exists for each user id in use. Credentials point to that of their real user id by an [`Account`], a handle that each
+//! process has for itself: what counts on it (a signal that is queued, a thread) refers to the handle, and so writes nothing that other processes
+//! of the user touch. The table of accounts is
+//! locked only when a process changes its user id, never on fork or when a signal is sent: those count on the account itself, each
+//! processor by itself while the limit is far (`memory::per_cpu::Counter`). A limit holds exactly, and nobody is refused below it.
 
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
+use memory::per_cpu::Counter;
 use sync::SpinLock;
 use vfs::lock::LockAccount;
 
@@ -17,9 +21,9 @@ use crate::errno::Errno;
 #[derive(Debug)]
 pub struct UserAccount {
     user: u32,
-    // All counters: any CPU, relaxed; they guard no other data.
-    processes: AtomicU64,
-    signals: AtomicU64,
+    processes: Counter,
+    signals: Counter,
+    // Any CPU, relaxed: it guards no other data.
     flights: AtomicU64,
     locks: Arc<LockAccount>,
 }
@@ -48,17 +52,11 @@ impl UserAccount {
     fn empty(user: u32, locks: Arc<LockAccount>) -> UserAccount {
         UserAccount {
             user,
-            processes: AtomicU64::new(0),
-            signals: AtomicU64::new(0),
+            processes: Counter::new(Counter::BATCH),
+            signals: Counter::new(Counter::BATCH),
             flights: AtomicU64::new(0),
             locks,
         }
-    }
-
-    /// An account outside the table.
-    #[cfg(test)]
-    pub fn unlisted(user: u32) -> Arc<UserAccount> {
-        Arc::new(UserAccount::empty(user, Arc::new(LockAccount::new(u64::MAX))))
     }
 
     /// The user's id.
@@ -78,8 +76,7 @@ impl UserAccount {
 
     /// Takes back one queued signal.
     pub fn release_signal(&self) {
-        let before = self.signals.fetch_sub(1, Ordering::Relaxed);
-        debug_assert!(before > 0, "signal count of a user went below zero");
+        self.signals.decrement();
     }
 
     /// Counts files that go into a message, unless there are more than `limit` already.
@@ -104,37 +101,78 @@ impl UserAccount {
 
     /// Takes back one thread.
     pub fn release_process(&self) {
-        let before = self.processes.fetch_sub(1, Ordering::Relaxed);
-        debug_assert!(before > 0, "process count of a user went below zero");
+        self.processes.decrement();
     }
 
     /// Threads of this user.
     pub fn processes(&self) -> u64 {
-        self.processes.load(Ordering::Relaxed)
+        value(&self.processes)
     }
 
     /// Signals queued by this user.
     pub fn pending_signals(&self) -> u64 {
-        self.signals.load(Ordering::Relaxed)
+        value(&self.signals)
     }
 }
 
-fn claim(counter: &AtomicU64, limit: u64) -> bool {
-    // Count first and look then: two claims at the limit may both fail, but none goes beyond it.
-    if counter.fetch_add(1, Ordering::Relaxed) < limit {
-        return true;
+/// A process's handle of its user's account; in a cache line of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Account(Arc<UserAccount>);
+
+impl Account {
+    /// A handle of the account of a user id.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn of(user: u32) -> Result<Arc<Account>, Errno> {
+        memory::fallible::try_arc(Account(UserAccount::of(user)?)).map_err(|_| Errno::ENOMEM)
     }
-    counter.fetch_sub(1, Ordering::Relaxed);
-    false
+
+    /// Another handle, for another process.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn another(&self) -> Result<Arc<Account>, Errno> {
+        memory::fallible::try_arc(Account(self.0.clone())).map_err(|_| Errno::ENOMEM)
+    }
+
+    /// Whether both are of one user.
+    pub fn is_same(&self, other: &Account) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// A handle of an account outside the table.
+    #[cfg(test)]
+    pub fn unlisted(user: u32) -> Arc<Account> {
+        let account = UserAccount::empty(user, Arc::new(LockAccount::new(u64::MAX)));
+        Arc::new(Account(Arc::new(account)))
+    }
+}
+
+impl core::ops::Deref for Account {
+    type Target = UserAccount;
+    #[inline(always)]
+    fn deref(&self) -> &UserAccount {
+        &self.0
+    }
+}
+
+fn claim(counter: &Counter, limit: u64) -> bool {
+    counter.try_add(1, i64::try_from(limit).unwrap_or(i64::MAX))
+}
+
+fn value(counter: &Counter) -> u64 {
+    u64::try_from(counter.exact()).unwrap_or(0)
 }
 
 /// One thread's place in its user's count; given back on drop.
 #[derive(Debug)]
-pub struct ProcessCharge(Arc<UserAccount>);
+pub struct ProcessCharge(Arc<Account>);
 
 impl ProcessCharge {
     /// Claims a place; `None` when the limit is reached.
-    pub fn claim(account: &Arc<UserAccount>, limit: u64) -> Option<ProcessCharge> {
+    pub fn claim(account: &Arc<Account>, limit: u64) -> Option<ProcessCharge> {
         account.claim_process(limit).then(|| ProcessCharge(account.clone()))
     }
 }
@@ -151,7 +189,7 @@ mod tests {
 
     #[test]
     fn limits_hold_and_drops_give_back() {
-        let account = UserAccount::unlisted(5);
+        let account = Account::unlisted(5);
         let first = ProcessCharge::claim(&account, 1);
         assert!(first.is_some());
         assert!(ProcessCharge::claim(&account, 1).is_none());

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use vfs::Capabilities;
 
-use super::account::UserAccount;
+use super::account::Account;
 use super::identity::{Credentials, Ids};
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
@@ -43,7 +43,7 @@ fn change(
     let mut new = Credentials::clone(&old);
     edit(&old, &mut new)?;
     if new.user.real != old.user.real {
-        new.account = UserAccount::of(new.user.real)?;
+        new.account = Account::of(new.user.real)?;
     }
     task.install_credentials(memory::fallible::try_arc(new).map_err(|_| Errno::ENOMEM)?);
     Ok(0)

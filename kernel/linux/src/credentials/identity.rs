@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 
 use vfs::{Capabilities, Credentials as FileCredentials};
 
-use super::account::UserAccount;
+use super::account::Account;
 use crate::errno::Errno;
 
 bitflags::bitflags! {
@@ -59,6 +59,7 @@ impl Ids {
 
 /// Who a thread acts for and what it may do.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Credentials {
     /// User ids.
     pub user: Ids,
@@ -78,8 +79,8 @@ pub struct Credentials {
     pub secure_bits: SecureBits,
     /// execve gives no privileges any more.
     pub no_new_privileges: bool,
-    /// Counts of the real user.
-    pub account: Arc<UserAccount>,
+    /// Counts of the real user: the process's own handle.
+    pub account: Arc<Account>,
 }
 
 impl Credentials {
@@ -95,8 +96,14 @@ impl Credentials {
             ambient: Capabilities::empty(),
             secure_bits: SecureBits::empty(),
             no_new_privileges: false,
-            account: UserAccount::of(0)?,
+            account: Account::of(0)?,
         })
+    }
+
+    /// The same for a new process: a copy, so that references to it are counted where only that process does.
+    pub fn for_child(&self) -> Result<Arc<Credentials>, Errno> {
+        let copy = Credentials { account: self.account.another()?, ..self.clone() };
+        memory::fallible::try_arc(copy).map_err(|_| Errno::ENOMEM)
     }
 
     /// Whether the capability is effective.

@@ -286,8 +286,7 @@ fn number_of(process: &Process, number: u32, place: u64) -> u64 {
 
 /// User and group that own a process's nodes.
 fn owner_of(process: &Process) -> (u32, u32) {
-    let credentials = process.credentials();
-    (credentials.user.effective, credentials.group.effective)
+    process.look_at_credentials(|credentials| (credentials.user.effective, credentials.group.effective))
 }
 
 impl Directory for ProcessDirectory {
@@ -400,7 +399,6 @@ impl ProcessSource for Processes {
     }
 
     fn next(&self, from: u32) -> Option<(u32, u64)> {
-        let process = table::next_process(from)?;
-        Some((process.pid(), number_of(&process, process.pid(), 0)))
+        table::look_at_next_process(from, |process| number_of(process, process.pid(), 0))
     }
 }

@@ -139,7 +139,18 @@ fn kernel() -> Result<()> {
         },
     )?;
     add("kernel/version", 0o444, |out| writeln!(out, "{}", identity::version()), refuse)?;
-    number("kernel/pid_max", || table::PID_MAX.into())?;
+    setting(
+        "kernel/pid_max",
+        table::PID_MAX_LEAST.into()..=table::PID_MAX.into(),
+        || table::maximum().into(),
+        |value| table::set_maximum(value as u32),
+    )?;
+    setting(
+        "kernel/ns_last_pid",
+        0..=u64::from(table::PID_MAX) - 1,
+        || table::last_pid().into(),
+        |value| table::set_last(value as u32),
+    )?;
     number("kernel/threads-max", || init::process().limit(Resource::Processes).saturating_mul(2))?;
     add("kernel/random/boot_id", 0o444, |out| write_uuid(boot_id(), out), refuse)?;
     add("kernel/random/uuid", 0o444, |out| write_uuid(random_bytes(), out), refuse)?;

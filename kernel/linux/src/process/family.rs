@@ -37,7 +37,7 @@ static ORPHANS_MAX: AtomicUsize = AtomicUsize::new(0);
 /// # Errors
 /// ENOMEM.
 pub fn prepare_for_orphan() -> Result<(), Errno> {
-    let wanted = 2 * (table::thread_count() as usize + 1);
+    let wanted = 2 * (table::thread_count_at_most() as usize + 1);
     // Relaxed: grows only, and a look at an old number at most makes the room once more.
     if wanted <= ORPHANS_MAX.load(Ordering::Relaxed) {
         return Ok(());

@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use memory::address_space::AddressSpace;
 use sched::WaitQueue;
 use sync::SpinLock;
+use sync::rcu::{self, ArcSlot};
 
 use super::group::ProcessGroup;
 use super::limits::{self, Limits, Resource};
@@ -131,7 +132,7 @@ pub struct Process {
     pub(crate) signal_pollers: vfs::PollList,
     pub(crate) actions: SpinLock<Arc<SignalActions>>,
     address_space: SpinLock<Option<Arc<AddressSpace>>>,
-    group: SpinLock<Arc<ProcessGroup>>,
+    group: ArcSlot<ProcessGroup>,
     limits: SpinLock<Limits>,
     /// The soft ones again, for those who only look: at every write. Written under `limits`.
     soft_limits: [AtomicU64; limits::COUNT],
@@ -197,7 +198,7 @@ impl Process {
             signal_pollers: vfs::PollList::new(),
             actions: SpinLock::new(from.actions),
             address_space: SpinLock::new(from.address_space),
-            group: SpinLock::new(from.group),
+            group: ArcSlot::new(from.group),
             limits: SpinLock::new(from.limits),
             soft_limits: from.limits.map(|limit| AtomicU64::new(limit.current)),
             executable: SpinLock::new(from.executable),
@@ -274,16 +275,26 @@ impl Process {
 
     /// Its group.
     pub fn group(&self) -> Arc<ProcessGroup> {
-        self.group.lock().clone()
+        self.group.get(&rcu::read()).expect("a process is always in a group")
+    }
+
+    /// What a look at its group says. The look must not sleep.
+    pub(crate) fn look_at_group<R>(&self, look: impl FnOnce(&ProcessGroup) -> R) -> R {
+        self.group.peek(&rcu::read()).map(look).expect("a process is always in a group")
     }
 
     /// The number of its process group.
     pub(crate) fn group_id(&self) -> Pid {
-        self.group.lock().id()
+        self.look_at_group(ProcessGroup::id)
     }
 
-    pub(crate) fn replace_group(&self, group: Arc<ProcessGroup>) -> Arc<ProcessGroup> {
-        core::mem::replace(&mut *self.group.lock(), group)
+    /// The number of its session.
+    pub(crate) fn session_id(&self) -> Pid {
+        self.look_at_group(|group| group.session().id())
+    }
+
+    pub(crate) fn replace_group(&self, group: Arc<ProcessGroup>) {
+        drop(self.group.replace(Some(group)));
     }
 
     /// Its dispositions.
@@ -370,6 +381,18 @@ impl Process {
         match self.representative() {
             Some(thread) => thread.credentials(),
             None => self.last_credentials.lock().clone(),
+        }
+    }
+
+    /// What a look at [`Self::credentials`] says, without a reference to them. The look must not sleep or take locks.
+    pub(crate) fn look_at_credentials<R>(&self, look: impl FnOnce(&Credentials) -> R) -> R {
+        let threads = self.threads.lock();
+        match threads.iter().find(|thread| thread.tid() == self.pid).or(threads.first()) {
+            Some(thread) => look(&thread.shared.lock().credentials),
+            None => {
+                drop(threads);
+                look(&self.last_credentials.lock())
+            }
         }
     }
 

@@ -1,108 +1,60 @@
 //! The process table: from a number to the thread, process, process group or session that bears it.
 //!
 //! One number can name all four at once (the leader of a session does), and it is free again only when none of them bears it any
-//! more. The table is split into `SHARDS` shards by number, each with its own lock held for one look-up or change, so that
-//! forks and look-ups on different CPUs seldom meet; there is no other lock and no separate bitmap: a number is free when its
-//! shard has no entry for it. Numbers are given out in ascending order and wrap below [`PID_MAX`] (2^22, so that a number fits
-//! the owner field of a futex word), starting again at `WRAP_START` so that early daemons keep their numbers to themselves.
+//! more. The table is a tree ([`super::numbers`]) that look-ups read under RCU: no lock, and nothing is written but the
+//! count of what the caller keeps. Functions named `look_at_…` do without that, too: they call with the object inside the read section,
+//! where nothing may sleep. [`super::ranges`] says which number comes next.
+//!
+//! A walk over all processes goes from number to number in ascending order and holds nothing from one to the next: whoever lives all the time
+//! is met once, and who comes or goes meanwhile is met once or not at all.
+//!
+//! # What a look-up promises
+//! It finds a bearer that the number had at some time between call and return. It may have ended since: who keeps it asks its state
+//! under its locks. After `remove_*` returned, no look-up that begins then finds it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
 
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry as MapEntry;
-use sync::SpinLock;
+use memory::per_cpu::Counter;
+use sync::rcu::{self, ArcSlot};
+use sync::{Lazy, PerCpuCounter};
 
 use super::group::{ProcessGroup, Session};
+use super::numbers::{self, Bearers, LEAF, Piece};
 use super::process::Process;
+use super::ranges;
 use super::thread::Thread;
 use crate::errno::Errno;
+
+pub(crate) use super::ranges::{PID_MAX_LEAST, last as last_pid, maximum, set_last, set_maximum};
 
 /// A process or thread number.
 pub type Pid = u32;
 
-/// One above the greatest number.
+/// One above the greatest number there can be; it fits the owner field of a futex word.
 pub const PID_MAX: Pid = 1 << 22;
-/// Where numbers start again after the greatest.
-const WRAP_START: Pid = 300;
-const SHARDS: usize = 64;
 /// The process that the kernel itself plays.
 pub const INIT: Pid = 1;
 
-/// Who bears a number.
-#[derive(Default, Clone)]
-struct Entry {
-    thread: Option<Arc<Thread>>,
-    process: Option<Arc<Process>>,
-    group: Option<Arc<ProcessGroup>>,
-    session: Option<Arc<Session>>,
-    // Given out, but not yet borne.
-    reserved: bool,
+static THREADS: Lazy<Counter> = Lazy::new(|| Counter::new(Counter::BATCH));
+static FORKS: PerCpuCounter = PerCpuCounter::new();
+
+/// What the look at the bearers of a number says. In a read section: the look must not sleep.
+#[inline(always)]
+fn look<R>(pid: Pid, look: impl FnOnce(&Bearers, &rcu::RcuReadGuard) -> Option<R>) -> Option<R> {
+    let guard = rcu::read();
+    numbers::leaf(pid, &guard).and_then(|leaf| look(leaf.bearers(pid), &guard))
 }
 
-impl Entry {
-    fn is_free(&self) -> bool {
-        !self.reserved
-            && self.thread.is_none()
-            && self.process.is_none()
-            && self.group.is_none()
-            && self.session.is_none()
-    }
-}
-
-type Shard = SpinLock<Option<HashMap<Pid, Entry>>>;
-
-static TABLE: [Shard; SHARDS] = [const { SpinLock::new(None) }; SHARDS];
-// Relaxed: only spreads numbers; the shard's lock decides who gets one.
-static NEXT: AtomicU32 = AtomicU32::new(INIT);
-static THREADS: AtomicU32 = AtomicU32::new(0);
-static FORKS: AtomicU32 = AtomicU32::new(0);
-static LAST: AtomicU32 = AtomicU32::new(0);
-
-fn shard(pid: Pid) -> &'static Shard {
-    &TABLE[pid as usize % SHARDS]
-}
-
-fn with_entry<T>(pid: Pid, read: impl FnOnce(&Entry) -> Option<T>) -> Option<T> {
-    let shard = shard(pid).lock();
-    shard.as_ref().and_then(|map| map.get(&pid)).and_then(read)
-}
-
-/// Changes the entry of a number in use and frees the number when nobody bears it any more.
-fn change(pid: Pid, edit: impl FnOnce(&mut Entry)) {
-    let mut dropped = Entry::default();
-    let mut emptied = None;
-    let mut shard = shard(pid).lock();
-    if let Some(map) = shard.as_mut()
-        && let MapEntry::Occupied(mut entry) = map.entry(pid)
-    {
-        // The old bearers are dropped after the lock: their destructors may be long.
-        dropped = entry.get().clone();
-        edit(entry.get_mut());
-        if entry.get().is_free() {
-            entry.remove();
-            emptied = shrink(map);
-        }
-    }
-    drop(shard);
-    drop((dropped, emptied));
-}
-
-/// Entries that a shard always keeps the room for.
-const KEPT: usize = 28;
-
-/// Moves a shard that holds little of what it held once into less memory; returns the old one, to be freed without the lock.
-/// It is moved once for at least three times as many entries that went.
-fn shrink<V>(map: &mut HashMap<Pid, V>) -> Option<HashMap<Pid, V>> {
-    if map.capacity() <= KEPT || map.len() > map.capacity() / 8 {
-        return None;
-    }
-    let mut smaller = HashMap::new();
-    // Without memory for it the large one goes on serving.
-    smaller.try_reserve(map.len() * 2).ok()?;
-    smaller.extend(map.drain());
-    Some(core::mem::replace(map, smaller))
+/// Changes one kind of bearer of a number in use.
+fn replace<T: Send + Sync + 'static>(
+    pid: Pid,
+    slot: impl FnOnce(&Bearers) -> &ArcSlot<T>,
+    new: Option<&Arc<T>>,
+) {
+    let new = new.cloned();
+    // The old bearer is dropped without locks.
+    drop(numbers::change(pid, |bearers, _, _| slot(bearers).replace(new)));
 }
 
 /// A number nobody else bears; it is free again when dropped unless [`ReservedPid::keep`] was called.
@@ -112,34 +64,22 @@ pub struct ReservedPid(Pid);
 impl ReservedPid {
     /// The next free number. EAGAIN when there is none.
     pub fn allocate() -> Result<ReservedPid, Errno> {
-        for _ in 0..PID_MAX {
-            let mut pid = NEXT.fetch_add(1, Ordering::Relaxed);
-            if pid >= PID_MAX {
-                // Several CPUs may come here at once; each tries to put the counter back.
-                let _ = NEXT.compare_exchange(pid + 1, WRAP_START, Ordering::Relaxed, Ordering::Relaxed);
-                pid = WRAP_START + pid % (PID_MAX - WRAP_START);
-            }
-            if let Some(reserved) = Self::claim(pid)? {
-                LAST.store(pid, Ordering::Relaxed);
-                return Ok(reserved);
-            }
-        }
-        Err(Errno::EAGAIN)
+        memory::fallible::fail_point().map_err(|_| Errno::ENOMEM)?;
+        ranges::reserve().map(ReservedPid)
     }
 
     /// This very number, if it is free (CLONE_SET_TID).
     pub fn claim(pid: Pid) -> Result<Option<ReservedPid>, Errno> {
-        let mut shard = shard(pid).lock();
-        let map = shard.get_or_insert_with(HashMap::new);
-        memory::fallible::fail_point().map_err(|_| Errno::ENOMEM)?;
-        map.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        match map.entry(pid) {
-            MapEntry::Occupied(_) => Ok(None),
-            MapEntry::Vacant(slot) => {
-                slot.insert(Entry { reserved: true, ..Entry::default() });
-                Ok(Some(ReservedPid(pid)))
+        let bit = 1 << (pid % LEAF);
+        let is_ours = numbers::with_leaf(pid, |_, state| {
+            let is_free = state.used & bit == 0;
+            if is_free {
+                state.used |= bit;
+                state.reserved |= bit;
             }
-        }
+            is_free
+        })?;
+        Ok(is_ours.then(|| ReservedPid(pid)))
     }
 
     /// The number.
@@ -155,141 +95,146 @@ impl ReservedPid {
 
 impl Drop for ReservedPid {
     fn drop(&mut self) {
-        change(self.0, |entry| entry.reserved = false);
+        numbers::change(self.0, |_, state, bit| state.reserved &= !bit);
     }
 }
 
 /// Makes a thread findable under its number, which must be reserved.
 pub fn insert_thread(thread: &Arc<Thread>) {
-    change(thread.tid(), |entry| entry.thread = Some(thread.clone()));
-    THREADS.fetch_add(1, Ordering::Relaxed);
-    FORKS.fetch_add(1, Ordering::Relaxed);
+    replace(thread.tid(), |bearers| &bearers.thread, Some(thread));
+    THREADS.increment();
+    FORKS.increment();
 }
 
 /// Makes a process findable.
 pub fn insert_process(process: &Arc<Process>) {
-    change(process.pid(), |entry| entry.process = Some(process.clone()));
+    replace(process.pid(), |bearers| &bearers.process, Some(process));
 }
 
 /// Makes a process group findable.
 pub fn insert_group(group: &Arc<ProcessGroup>) {
-    change(group.id(), |entry| entry.group = Some(group.clone()));
+    replace(group.id(), |bearers| &bearers.group, Some(group));
 }
 
 /// Makes a session findable.
 pub fn insert_session(session: &Arc<Session>) {
-    change(session.id(), |entry| entry.session = Some(session.clone()));
+    replace(session.id(), |bearers| &bearers.session, Some(session));
 }
 
-/// The thread is no more.
+/// The thread is no more. Without locks held, as the others that remove.
 pub fn remove_thread(tid: Pid) {
-    change(tid, |entry| entry.thread = None);
-    THREADS.fetch_sub(1, Ordering::Relaxed);
+    replace(tid, |bearers| &bearers.thread, None);
+    THREADS.decrement();
 }
 
 /// The process was waited for.
 pub fn remove_process(pid: Pid) {
-    change(pid, |entry| entry.process = None);
+    replace(pid, |bearers| &bearers.process, None);
 }
 
 /// The last member left the group.
 pub fn remove_group(id: Pid) {
-    change(id, |entry| entry.group = None);
+    replace(id, |bearers| &bearers.group, None);
 }
 
 /// The last group left the session.
 pub fn remove_session(id: Pid) {
-    change(id, |entry| entry.session = None);
+    replace(id, |bearers| &bearers.session, None);
 }
 
 /// execve by a thread that is not the leader: it takes over the leader's number.
 pub fn rename_thread(old: Pid, new: Pid, thread: &Arc<Thread>) {
-    change(new, |entry| entry.thread = Some(thread.clone()));
-    change(old, |entry| entry.thread = None);
+    replace(new, |bearers| &bearers.thread, Some(thread));
+    replace(old, |bearers| &bearers.thread, None);
 }
 
 /// The thread with this number.
 pub fn thread(tid: Pid) -> Option<Arc<Thread>> {
-    with_entry(tid, |entry| entry.thread.clone())
+    look(tid, |bearers, guard| bearers.thread.get(guard))
 }
 
 /// The process with this number, zombies included.
 pub fn process(pid: Pid) -> Option<Arc<Process>> {
-    with_entry(pid, |entry| entry.process.clone())
+    look(pid, |bearers, guard| bearers.process.get(guard))
+}
+
+/// Whether there is a process with this number.
+pub fn has_process(pid: Pid) -> bool {
+    look(pid, |bearers, _| (!bearers.process.is_empty()).then_some(())).is_some()
+}
+
+/// Whether there is a thread with this number.
+pub fn has_thread(tid: Pid) -> bool {
+    look(tid, |bearers, _| (!bearers.thread.is_empty()).then_some(())).is_some()
 }
 
 /// The process a number means where the manual allows a thread's number too.
 pub fn process_of(pid: Pid) -> Option<Arc<Process>> {
-    with_entry(pid, |entry| {
-        entry.process.clone().or_else(|| entry.thread.as_ref().map(|thread| thread.process().clone()))
+    look(pid, |bearers, guard| {
+        let of_thread = || bearers.thread.peek(guard).map(|thread| thread.process().clone());
+        bearers.process.get(guard).or_else(of_thread)
+    })
+}
+
+/// What a look at [`process_of`] this number says. The look must not sleep.
+pub fn look_at_process_of<R>(pid: Pid, at: impl FnOnce(&Process) -> R) -> Option<R> {
+    look(pid, |bearers, guard| {
+        let of_thread = || bearers.thread.peek(guard).map(|thread| &**thread.process());
+        bearers.process.peek(guard).or_else(of_thread).map(at)
     })
 }
 
 /// The process group with this number.
 pub fn group(id: Pid) -> Option<Arc<ProcessGroup>> {
-    with_entry(id, |entry| entry.group.clone())
+    look(id, |bearers, guard| bearers.group.get(guard))
 }
 
 /// The session with this number.
 pub fn session(id: Pid) -> Option<Arc<Session>> {
-    with_entry(id, |entry| entry.session.clone())
+    look(id, |bearers, guard| bearers.session.get(guard))
 }
 
 /// All processes, ordered by number. A process that starts or ends meanwhile may or may not be among them.
 pub fn processes() -> Result<Vec<Arc<Process>>, Errno> {
     let mut found: Vec<Arc<Process>> = Vec::new();
-    for shard in &TABLE {
-        loop {
-            // Reserve outside the lock and look again whether it suffices.
-            let wanted = shard.lock().as_ref().map_or(0, HashMap::len);
-            memory::fallible::try_reserve(&mut found, wanted).map_err(|_| Errno::ENOMEM)?;
-            let room = found.capacity() - found.len();
-            let shard = shard.lock();
-            let Some(map) = shard.as_ref() else { break };
-            if map.len() <= room {
-                found.extend(map.values().filter_map(|entry| entry.process.clone()));
-                break;
-            }
-        }
+    let mut from = 0;
+    while let Some(process) = next_process(from) {
+        from = process.pid() + 1;
+        memory::fallible::try_push(&mut found, process).map_err(|_| Errno::ENOMEM)?;
     }
-    found.sort_unstable_by_key(|process| process.pid());
     Ok(found)
 }
 
-/// Numbers that are tried one by one before the whole table is searched.
-const NEAR: Pid = 64;
-
-/// The process with the lowest number from `from` on, for listing. Neighbours are mostly close: a few look-ups then find them.
+/// The process with the lowest number from `from` on, for listing.
 pub fn next_process(from: Pid) -> Option<Arc<Process>> {
-    if let Some(near) = (from..from.saturating_add(NEAR)).find_map(process) {
-        return Some(near);
-    }
     let mut from = from;
     loop {
-        let mut lowest: Option<Pid> = None;
-        for_each_process(|process| {
-            let pid = process.pid();
-            if pid >= from && lowest.is_none_or(|lowest| pid < lowest) {
-                lowest = Some(pid);
-            }
-        });
+        let (pid, ()) = look_at_next_process(from, |_| ())?;
         // It may have ended meanwhile: then the next one is looked for.
-        match process(lowest?) {
-            Some(found) => return Some(found),
-            None => from = lowest? + 1,
+        if let Some(process) = process(pid) {
+            return Some(process);
+        }
+        from = pid + 1;
+    }
+}
+
+/// The lowest number from `from` on that a process has, and what a look at the process says. The look must not sleep.
+pub fn look_at_next_process<R>(from: Pid, mut at: impl FnMut(&Process) -> R) -> Option<(Pid, R)> {
+    let mut from = from;
+    loop {
+        match numbers::look_in_branch(from, &mut at) {
+            Piece::Found(pid, seen) => return Some((pid, seen)),
+            Piece::NoneBefore(next) => from = next,
+            Piece::End => return None,
         }
     }
 }
 
-/// Calls for each process with its shard locked: `visit` must not sleep, send signals or look into the table.
-pub fn for_each_process(mut visit: impl FnMut(&Arc<Process>)) {
-    for shard in &TABLE {
-        let shard = shard.lock();
-        if let Some(map) = shard.as_ref() {
-            for process in map.values().filter_map(|entry| entry.process.as_ref()) {
-                visit(process);
-            }
-        }
+/// Calls for each process, ordered by number, each in a read section of its own: `visit` must not sleep. Allocates nothing.
+pub fn for_each_process(mut visit: impl FnMut(&Process)) {
+    let mut from = 0;
+    while let Some((pid, ())) = look_at_next_process(from, &mut visit) {
+        from = pid + 1;
     }
 }
 
@@ -309,33 +254,22 @@ pub fn for_each_file_system_context(
 
 /// How many threads there are.
 pub fn thread_count() -> u32 {
-    THREADS.load(Ordering::Relaxed)
+    THREADS.exact().max(0) as u32
+}
+
+/// More threads than there are, perhaps by a few dozen for each processor; looks at no other processor's count.
+pub fn thread_count_at_most() -> u32 {
+    (THREADS.approximate() + THREADS.error_max()).max(0) as u32
 }
 
 /// How many threads were ever made.
 pub fn forks() -> u32 {
-    FORKS.load(Ordering::Relaxed)
-}
-
-/// The number given out last, as /proc/loadavg shows it.
-pub fn last_pid() -> Pid {
-    LAST.load(Ordering::Relaxed)
+    FORKS.sum() as u32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_shard_that_was_large_once_gives_its_memory_back() {
-        let mut map: HashMap<Pid, u32> = (0..5000).map(|pid| (pid, pid)).collect();
-        for pid in 3..5000 {
-            map.remove(&pid);
-            shrink(&mut map);
-        }
-        assert!(map.capacity() <= KEPT, "room for {} is kept for 3", map.capacity());
-        assert!((0..3).all(|pid| map.get(&pid) == Some(&pid)));
-    }
 
     #[test]
     fn reserved_numbers_are_unique_and_come_back() {

@@ -204,8 +204,9 @@ pub(super) fn set_alternate_stack(task: &mut Task, wanted: &AlternateStack) -> R
 
 /// Whether the caller may send the signal; SIGCONT may go to any process of the session.
 fn permitted(task: &Task, target: &Process, signal: Option<Signal>) -> bool {
-    let same_session = || task.process().group().session().id() == target.group().session().id();
-    task.credentials.may_signal(&target.credentials()) || (signal == Some(Signal::SIGCONT) && same_session())
+    let same_session = || task.process().session_id() == target.session_id();
+    target.look_at_credentials(|theirs| task.credentials.may_signal(theirs))
+        || (signal == Some(Signal::SIGCONT) && same_session())
 }
 
 /// Sends to one process; signal `None` (0) only checks.

@@ -12,15 +12,15 @@ use alloc::vec::Vec;
 
 use super::information::SignalInformation;
 use super::set::{Signal, SignalSet};
-use crate::credentials::account::UserAccount;
+use crate::credentials::account::Account;
 
 /// One entry's claim on its sender's limit; given back on drop.
 #[derive(Debug)]
-pub struct Charge(Arc<UserAccount>);
+pub struct Charge(Arc<Account>);
 
 impl Charge {
     /// Claims one entry of at most `limit`; `None` when they are used up.
-    pub fn claim(account: &Arc<UserAccount>, limit: u64) -> Option<Charge> {
+    pub fn claim(account: &Arc<Account>, limit: u64) -> Option<Charge> {
         account.claim_signal(limit).then(|| Charge(account.clone()))
     }
 }
@@ -166,8 +166,8 @@ mod tests {
         SignalInformation { signal, code, error: 0, fields: [0, value, 0, 0] }
     }
 
-    fn account() -> Arc<UserAccount> {
-        UserAccount::unlisted(1000)
+    fn account() -> Arc<Account> {
+        Account::unlisted(1000)
     }
 
     #[test]

@@ -52,7 +52,8 @@ pub(crate) fn timer_to(
     if already {
         return Ok(true);
     }
-    let charge = Charge::claim(&process.credentials().account, u64::MAX);
+    let account = process.look_at_credentials(|credentials| credentials.account.clone());
+    let charge = Charge::claim(&account, u64::MAX);
     send(process, thread.map_or(Target::Process, Target::Thread), information, charge).map(|()| false)
 }
 

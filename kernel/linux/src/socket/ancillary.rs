@@ -10,7 +10,7 @@ use net::unix::{FILES_PER_MESSAGE_MAX, Identity, Received, Rights, UnixSocket};
 use vfs::{Capabilities, OpenFile};
 
 use crate::abi::{ControlHeader, UserCredentials};
-use crate::credentials::account::UserAccount;
+use crate::credentials::account::Account;
 use crate::errno::Errno;
 use crate::file::context::descriptor_flags;
 use crate::process::limits::Resource;
@@ -43,7 +43,7 @@ pub(super) struct Outgoing {
 
 /// The files of a user's that are in messages; taken back on drop.
 struct FlightCharge {
-    account: Arc<UserAccount>,
+    account: Arc<Account>,
     files: u64,
 }
 
@@ -129,7 +129,7 @@ fn checked_identity(task: &Task, claimed: UserCredentials) -> Result<Identity, E
     if !process || !user || !group {
         return Err(Errno::EPERM);
     }
-    if claimed.process != task.process().pid() && table::process(claimed.process).is_none() {
+    if claimed.process != task.process().pid() && !table::has_process(claimed.process) {
         return Err(Errno::ESRCH);
     }
     if claimed.user == u32::MAX || claimed.group == u32::MAX {

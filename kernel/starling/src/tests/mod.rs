@@ -27,6 +27,7 @@ mod message_box_costs;
 mod mounts;
 mod outcome;
 mod percpu;
+mod processes;
 mod rcu;
 mod rcu_flood;
 mod sched;
@@ -54,6 +55,7 @@ const LATE: &[&[Test]] = &[
     memory::TESTS,
     percpu::TESTS,
     mounts::TESTS,
+    processes::TESTS,
     clustered::TESTS,
     kit::TESTS,
     message_box::TESTS,
@@ -74,6 +76,7 @@ const LATE: &[&[Test]] = &[
 const ON_REQUEST: &[&[Test]] = &[
     percpu::LONG,
     clustered::LONG,
+    processes::LONG,
     host_link::TESTS,
     address_space_costs::TESTS,
     message_box_costs::TESTS,

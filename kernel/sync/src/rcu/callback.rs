@@ -83,6 +83,21 @@ impl<T: Send + 'static> RcuBox<T> {
         unsafe { Self::from_raw(node.cast()) }
     }
 
+    /// As [`RcuBox::try_new`], for a large value, which is made in its place and not on the stack first.
+    #[inline(always)]
+    pub fn try_new_with(make: impl FnOnce() -> T) -> Option<Self> {
+        pressure::pace();
+        // SAFETY: a node has a header, so the layout has a size.
+        let memory = unsafe { alloc::alloc::alloc(Layout::new::<Node<T>>()) };
+        let node = NonNull::new(memory.cast::<Node<T>>())?;
+        // SAFETY: fresh memory of a node's layout from the global allocator, as `drop_node` and `drop` give it back.
+        unsafe {
+            (&raw mut (*node.as_ptr()).header).write(Header::new(drop_node::<T>));
+            (&raw mut (*node.as_ptr()).value).write(make());
+        }
+        Some(Self { node })
+    }
+
     /// Drops the value after a grace period. From any context.
     pub fn defer_drop(self) {
         self.defer_drop_of(Kind::Classic);

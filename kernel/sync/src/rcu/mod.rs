@@ -8,7 +8,7 @@
 //! | `callback`, `segments`, `queue` | what waits for that, per CPU, without allocating; floods |
 //! | `bulk` | many drops in one callback |
 //! | `pressure` | slowing who makes garbage too fast |
-//! | `pointer`, `counted` | a pointer that readers follow while writers replace what it points to; reference counts |
+//! | `pointer`, `arc_slot`, `counted` | a pointer that readers follow while writers replace what it points to; reference counts |
 //! | `stall`, `statistics`, `trace`, `report` | what can be seen of all this |
 //! | [`parameters`] | what the command line decides |
 //!
@@ -16,6 +16,7 @@
 //! decrement of a per-CPU word, and forbids sleeping. A CPU is *quiescent* at a context switch, in the idle loop, in user
 //! mode, and wherever an interrupt finds its preemption count zero.
 
+mod arc_slot;
 mod bulk;
 mod callback;
 mod counted;
@@ -36,6 +37,7 @@ mod statistics;
 pub mod trace;
 mod tree;
 
+pub use arc_slot::{ArcSlot, Replaced};
 pub use bulk::{Deferred, drop_later, try_drop_later};
 pub use callback::{RcuBox, call};
 pub use counted::{RcuArc, RcuArcSlot};
