@@ -90,6 +90,12 @@ pub fn info() -> &'static BootInfo {
     backend::boot::info()
 }
 
+/// The ACPI table with this signature, header included; None if the boot loader told of no tables or they have none. What the
+/// firmware wrote is to be believed as little as anything from outside.
+pub fn firmware_table(signature: [u8; 4]) -> Option<&'static [u8]> {
+    backend::boot::firmware_table(signature)
+}
+
 /// Copies bytes of the initramfs out, from `offset` on; the rest of `into` stays as it is beyond the end. For the time
 /// before the initramfs's memory is given back: later, the bytes are whatever the memory is used for.
 pub fn read_initramfs(offset: u64, into: &mut [u8]) {

@@ -190,6 +190,17 @@ pub fn connect_isa_irq(irq: u8, handler: fn(usize), argument: usize) -> Result<V
     Ok(vector)
 }
 
+/// Routes a line of the I/O APICs, numbered as ACPI does, to a vector of a processor and unmasks it: level-triggered and
+/// active-low, as PCI's lines are. False if no controller has the line.
+pub fn route_line(line: u32, vector: Vector, cpu: crate::cpu::CpuId) -> bool {
+    backend::interrupt::route_device_line(line, vector.0, cpu)
+}
+
+/// Keeps a line of the I/O APICs from interrupting.
+pub fn mask_line(line: u32) {
+    backend::interrupt::mask_device_line(line);
+}
+
 /// Connects a handler to one of the processor's own vectors.
 #[cfg_attr(
     not(target_os = "none"),

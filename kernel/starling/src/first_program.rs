@@ -49,6 +49,8 @@ const NO_PROGRAMS: MountFlags =
 
 /// Input, output and error.
 const STANDARD_DESCRIPTORS: usize = 3;
+/// The thread that looks for devices leaves the first program nearly all of the time.
+const DEVICES_NICE: i32 = 19;
 /// Permission bits of directories made here.
 const DIRECTORY_MODE: u32 = 0o755;
 
@@ -257,7 +259,21 @@ fn meet(lay_down: impl FnOnce(&mut Meeting)) -> Result<(), CannotStart> {
         }
     }
     process.start();
+    find_devices();
     Ok(())
+}
+
+/// Has devices looked for where ACPI tells of them, beside the first program and after it: ports of PCI Express have to hear of
+/// events whether somebody looks at them or not.
+fn find_devices() {
+    if boot::info().rsdp.is_none() {
+        return;
+    }
+    let mut builder = sched::Builder::new("devices");
+    builder.nice = sched::Nice::clamped(DEVICES_NICE);
+    if sched::spawn(builder, alloc::boxed::Box::new(device::pci::initialize)).is_err() {
+        log::warn!("no memory to look for devices; the first look at /sys will");
+    }
 }
 
 /// The files that the command finds, and who put them there.
@@ -283,6 +299,7 @@ fn register_file_systems() {
     vfs::superblock::register_file_system(&debugfs::DEBUGFS);
     devpts::register();
     console::nodes::register(devpts::find);
+    device_files::register();
     linux::proc::register_devices();
 }
 

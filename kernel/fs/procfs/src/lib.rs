@@ -16,4 +16,4 @@ mod root;
 mod static_tree;
 
 pub use root::{PROCFS, ProcFs, ProcessSource, forget_process, set_process_source};
-pub use static_tree::{add, add_at, add_text, directory, fill_later};
+pub use static_tree::{add, add_at, add_text, directory, fill_also, fill_later};

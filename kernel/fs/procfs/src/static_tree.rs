@@ -18,6 +18,11 @@ pub fn fill_later(fill: fn() -> Result<()>) {
     TREE.fill_later(fill);
 }
 
+/// Names what adds more after that. At start-up.
+pub fn fill_also(fill: fn() -> Result<()>) {
+    TREE.fill_also(fill);
+}
+
 /// The directory at a path such as `sys/kernel`, made when it is missing, with those above it. For start-up.
 pub fn directory(path: &str) -> Result<Arc<StaticDirectory>> {
     TREE.directory(path)

@@ -29,6 +29,11 @@ pub fn fill_later(fill: fn() -> Result<()>) {
     SYSFS.tree().fill_later(fill);
 }
 
+/// Names what adds more after that. At start-up.
+pub fn fill_also(fill: fn() -> Result<()>) {
+    SYSFS.tree().fill_also(fill);
+}
+
 /// Adds a node at a path.
 pub fn add(path: &str, node: Node) -> Result<()> {
     SYSFS.tree().add(path, node)

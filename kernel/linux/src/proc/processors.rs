@@ -4,6 +4,7 @@
 
 use core::fmt::Write;
 
+use device::interrupt::Source;
 use machine::cpu::{self, CpuSet};
 use machine::interrupt;
 use sched::softirq;
@@ -168,9 +169,22 @@ pub(super) fn interrupts(out: &mut Text) -> Result<()> {
         let _ = write!(out, "CPU{:<8}", cpu.index());
     }
     let _ = out.write_str("\n");
+    let mut of_devices = [false; 256];
+    device::interrupt::for_each(|number, source, vector, names| {
+        of_devices[usize::from(vector.number())] = true;
+        let _ = write!(out, "{number:>3}:");
+        for cpu in cpu::online().iter() {
+            let _ = write!(out, " {:>10}", interrupt::vector_count(cpu, vector.number()));
+        }
+        let _ = match source {
+            Source::Line(line) => writeln!(out, "  IO-APIC  {line:>3}-fasteoi   {names}"),
+            Source::Message => writeln!(out, "  PCI-MSI  {number:>3}-edge      {names}"),
+        };
+    });
     for vector in interrupt::FIRST_VECTOR..=u8::MAX {
         let name = interrupt::vector_name(vector);
-        if name.is_none() && interrupts_of(vector) == 0 {
+        let is_shown = of_devices[usize::from(vector)];
+        if is_shown || name.is_none() && interrupts_of(vector) == 0 {
             continue;
         }
         let line = vector - interrupt::FIRST_VECTOR;

@@ -27,6 +27,19 @@ pub(super) fn find_root_pointer(memory: &impl Memory) -> Option<u64> {
 
 /// Reads the tables behind a root pointer.
 pub(super) fn read(memory: &impl Memory, rsdp: u64, platform: &mut Platform) -> Option<()> {
+    for_each(memory, rsdp, |table| {
+        // A table that lacks a field leaves what depends on it unset.
+        let _ = match &table[..4] {
+            b"APIC" => madt::read(table, platform),
+            b"FACP" => read_fixed(memory, table, platform),
+            b"HPET" => read_hpet(table, platform),
+            _ => None,
+        };
+    })
+}
+
+/// Shows all whole tables behind a root pointer.
+fn for_each<'a, M: Memory>(memory: &'a M, rsdp: u64, mut visit: impl FnMut(&'a [u8])) -> Option<()> {
     let pointer = memory.bytes(rsdp, 20)?;
     if !pointer.starts_with(b"RSD PTR ") || !checksum_is_right(pointer) {
         return None;
@@ -39,16 +52,22 @@ pub(super) fn read(memory: &impl Memory, rsdp: u64, platform: &mut Platform) -> 
     };
     for entry in list[HEADER_BYTES..].chunks_exact(entry_bytes).take(TABLES_MAX) {
         let address = if entry_bytes == 8 { u64_at(entry, 0)? } else { u64::from(u32_at(entry, 0)?) };
-        let Some(table) = table(memory, address) else { continue };
-        // A table that lacks a field leaves what depends on it unset.
-        let _ = match &table[..4] {
-            b"APIC" => madt::read(table, platform),
-            b"FACP" => read_fixed(memory, table, platform),
-            b"HPET" => read_hpet(table, platform),
-            _ => None,
-        };
+        if let Some(table) = table(memory, address) {
+            visit(table);
+        }
     }
     Some(())
+}
+
+/// The first table with this signature.
+pub(super) fn find<M: Memory>(memory: &M, rsdp: u64, signature: [u8; 4]) -> Option<&[u8]> {
+    let mut found = None;
+    for_each(memory, rsdp, |table| {
+        if found.is_none() && table.starts_with(&signature) {
+            found = Some(table);
+        }
+    })?;
+    found
 }
 
 /// A whole table with a right checksum.

@@ -24,6 +24,11 @@ pub(crate) trait Memory {
     fn bytes(&self, physical: u64, length: usize) -> Option<&[u8]>;
 }
 
+/// The ACPI table with this signature, as the firmware made it.
+pub(crate) fn find_table<M: Memory>(memory: &M, rsdp: u64, signature: [u8; 4]) -> Option<&[u8]> {
+    acpi::find(memory, rsdp, signature)
+}
+
 /// Reads all tables, from the ACPI root pointer if the boot loader told it, else from where firmware puts it.
 pub(crate) fn discover(memory: &impl Memory, rsdp: Option<u64>) -> Platform {
     let mut platform = Platform::new();

@@ -54,3 +54,7 @@ pub(crate) fn hand_over() -> &'static [PhysRange] {
         None => &[],
     }
 }
+
+pub(crate) fn firmware_table(_signature: [u8; 4]) -> Option<&'static [u8]> {
+    None
+}

@@ -25,6 +25,7 @@
 
 pub(crate) mod backtrace;
 pub(crate) mod boot;
+pub(crate) mod configuration_port;
 pub(crate) mod console;
 pub(crate) mod cpu;
 pub(crate) mod debugger;

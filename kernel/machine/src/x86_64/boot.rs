@@ -203,6 +203,10 @@ fn set_up_allocator() {
     LIMIT.store(best_end, Ordering::Relaxed);
 }
 
+pub(crate) fn firmware_table(signature: [u8; 4]) -> Option<&'static [u8]> {
+    crate::firmware::find_table(&super::firmware_memory::FirmwareMemory, info().rsdp?.as_u64(), signature)
+}
+
 pub(crate) fn early_allocate(bytes: usize, align: usize) -> Option<PhysAddr> {
     let start = early_allocate_dirty(bytes, align)?;
     // SAFETY: the range is usable memory that belongs to this allocation, and the direct map shows it.

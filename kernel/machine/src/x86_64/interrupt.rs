@@ -4,7 +4,7 @@ use super::per_cpu::{INTERRUPT_NESTING, PerCpu};
 use super::trap::frame::{FRAME_BYTES, TrapFrame};
 use super::{apic, io_apic};
 use crate::cpu::CpuId;
-use crate::firmware::Override;
+use crate::firmware::{Override, Polarity, Trigger};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -110,6 +110,22 @@ pub(crate) fn route_line(line: Override, vector: u8) {
     if let Some(boot) = PerCpu::of(CpuId::BOOT) {
         io_apic::route(line, vector, boot.apic_id);
     }
+}
+
+/// Routes a line with an active-low level to a processor; false if no controller serves it.
+pub(crate) fn route_device_line(line: u32, vector: u8, cpu: CpuId) -> bool {
+    let Some(target) = PerCpu::of(cpu) else { return false };
+    if !io_apic::serves(line) {
+        return false;
+    }
+    // The interrupt number that an override would name plays no part.
+    let line = Override { irq: 0, line, polarity: Polarity::ActiveLow, trigger: Trigger::Level };
+    io_apic::route(line, vector, target.apic_id);
+    true
+}
+
+pub(crate) fn mask_device_line(line: u32) {
+    io_apic::mask(line);
 }
 
 /// Address and data that a device writes to interrupt this processor.

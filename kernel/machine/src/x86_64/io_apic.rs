@@ -108,6 +108,20 @@ pub(crate) fn isa_line(irq: u8) -> Option<Override> {
     find(line.line).map(|_| line)
 }
 
+/// Whether a controller has this line.
+pub(crate) fn serves(line: u32) -> bool {
+    find(line).is_some()
+}
+
+/// Keeps a line from interrupting.
+pub(crate) fn mask(line: u32) {
+    let Some((base, index)) = find(line) else { return };
+    with_lock(|| {
+        let low = Controller::read(base, FIRST_ENTRY + 2 * index);
+        Controller::write(base, FIRST_ENTRY + 2 * index, low | MASKED);
+    });
+}
+
 /// Routes a line to a vector of one processor and unmasks it.
 pub(crate) fn route(line: Override, vector: u8, apic_id: u32) {
     let Some((base, index)) = find(line.line) else { return };

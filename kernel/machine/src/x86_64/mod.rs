@@ -4,6 +4,7 @@ pub(crate) mod apic;
 pub(crate) mod backtrace;
 pub(crate) mod boot;
 mod calibration;
+pub(crate) mod configuration_port;
 pub(crate) mod console;
 pub(crate) mod cpu;
 pub(crate) mod debugger;

@@ -3,7 +3,7 @@
 //! | where | what | pages |
 //! |---|---|---|
 //! | direct map | memory of the boot map, no-execute | 1 GiB where all of it is memory, else 2 MiB |
-//! | device window | device registers, uncached, on demand | 4 KiB |
+//! | device window | device registers, uncached, on demand | 4 KiB; 2 MiB where a device has as much |
 //! | thread slots, frame metadata | empty third-level tables, filled in by crate `memory` | |
 //! | top 2 GiB | kernel image: code read-execute, constants read-only, data read-write | 4 KiB |
 //!
@@ -47,6 +47,13 @@ const DEVICE_PAGES: u64 = ENTRIES as u64;
 
 type Table = [u64; ENTRIES];
 
+/// Large pages in the device window: the rest of one directory, whose first entry is that table.
+const DEVICE_LARGE_PAGES: u64 = ENTRIES as u64 - 1;
+
+/// Physical address of the directory of the device window.
+static DEVICE_DIRECTORY: AtomicU64 = AtomicU64::new(0);
+/// Large pages of the device window given out.
+static DEVICE_LARGE_NEXT: AtomicU64 = AtomicU64::new(0);
 /// Physical address of the last-level table of the device window.
 static DEVICE_TABLE: AtomicU64 = AtomicU64::new(0);
 /// Pages of the device window given out.
@@ -201,6 +208,7 @@ unsafe fn map_device_table(root: &mut Table) {
         let directory = next_table(&mut gigabytes[0], TABLE);
         next_table(&mut directory[0], TABLE);
         DEVICE_TABLE.store(directory[0] & ADDRESS_MASK, Ordering::Relaxed);
+        DEVICE_DIRECTORY.store(gigabytes[0] & ADDRESS_MASK, Ordering::Relaxed);
     }
 }
 
@@ -239,6 +247,9 @@ pub(crate) fn enable_protection() {
 
 /// Maps device registers. The window's pages are given out once and never taken back.
 pub(crate) fn map_device(physical: u64, bytes: usize) -> Option<*mut u8> {
+    if physical.is_multiple_of(LARGE_PAGE) && (bytes as u64).is_multiple_of(LARGE_PAGE) && bytes > 0 {
+        return map_large_device(physical, bytes as u64 / LARGE_PAGE);
+    }
     let first = physical & !(PAGE_SIZE as u64 - 1);
     let pages = (physical + bytes as u64).div_ceil(PAGE_SIZE as u64) - first / PAGE_SIZE as u64;
     let slot = DEVICE_NEXT
@@ -255,6 +266,27 @@ pub(crate) fn map_device(physical: u64, bytes: usize) -> Option<*mut u8> {
         };
     }
     let virtual_address = DEVICE_MAP_BASE + slot as usize * PAGE_SIZE + (physical - first) as usize;
+    Some(core::ptr::with_exposed_provenance_mut(virtual_address))
+}
+
+/// Maps device registers that fill whole large pages.
+fn map_large_device(physical: u64, pages: u64) -> Option<*mut u8> {
+    let slot = DEVICE_LARGE_NEXT
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+            (next + pages <= DEVICE_LARGE_PAGES).then_some(next + pages)
+        })
+        .ok()?;
+    let directory = mmu::phys_to_virt(PhysAddr::new(DEVICE_DIRECTORY.load(Ordering::Relaxed))).cast::<u64>();
+    for page in 0..pages {
+        // SAFETY: the slot was taken by the update above, so no one else writes this entry of the window's directory, of which
+        // the first entry is never given out; it was not present before, so no processor has it cached.
+        unsafe {
+            directory
+                .add((slot + page + 1) as usize)
+                .write_volatile((physical + page * LARGE_PAGE) | DEVICE | LARGE);
+        }
+    }
+    let virtual_address = DEVICE_MAP_BASE + (slot as usize + 1) * LARGE_PAGE as usize;
     Some(core::ptr::with_exposed_provenance_mut(virtual_address))
 }
 

@@ -45,3 +45,25 @@ pub(crate) unsafe fn read_u32(port: u16) -> u32 {
     unsafe { asm!("in eax, dx", in("dx") port, out("eax") value, options(nostack, preserves_flags)) };
     value
 }
+
+/// Reads 16 bits from a port.
+///
+/// # Safety
+/// As for [`read_u8`].
+#[inline(always)]
+pub(crate) unsafe fn read_u16(port: u16) -> u16 {
+    let value: u16;
+    // SAFETY: see the function's contract.
+    unsafe { asm!("in ax, dx", in("dx") port, out("ax") value, options(nostack, preserves_flags)) };
+    value
+}
+
+/// Writes 32 bits to a port.
+///
+/// # Safety
+/// As for [`write_u8`].
+#[inline(always)]
+pub(crate) unsafe fn write_u32(port: u16, value: u32) {
+    // SAFETY: see the function's contract.
+    unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nostack, preserves_flags)) };
+}

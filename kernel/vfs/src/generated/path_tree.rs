@@ -23,9 +23,15 @@ use crate::inode::DirectorySink;
 use crate::text::Text;
 use crate::{Error, Result, allocation};
 
+/// Crates beside the one that calls [`PathTree::fill_later`] that may fill a tree.
+const FURTHER_FILLERS: usize = 4;
+
+/// Fills a tree, or a part of it.
+type Fill = fn() -> Result<()>;
+
 /// What fills the rest of a tree.
 struct Filler {
-    fill: fn() -> Result<()>,
+    fill: Fill,
     /// Entries of the root that are there before.
     present: usize,
 }
@@ -36,6 +42,8 @@ pub struct PathTree {
     directories: SpinLock<Vec<(String, Arc<StaticDirectory>)>>,
     directory_mode: u32,
     filler: Once<Filler>,
+    /// What fills in more after it; each set once, before the first look.
+    more: [Once<Fill>; FURTHER_FILLERS],
     filling: Mutex<()>,
     /// Nothing is left to be filled in. Written with `filling` held.
     full: AtomicBool,
@@ -49,6 +57,7 @@ impl PathTree {
             directories: SpinLock::new(Vec::new()),
             directory_mode,
             filler: Once::new(),
+            more: [const { Once::new() }; FURTHER_FILLERS],
             filling: Mutex::named("filling of a tree", ()),
             full: AtomicBool::new(false),
         }
@@ -58,6 +67,18 @@ impl PathTree {
     /// that are there already stay as they are.
     pub fn fill_later(&self, fill: fn() -> Result<()>) {
         self.filler.call_once(|| Filler { fill, present: self.root.length() });
+    }
+
+    /// Names what adds more after that. At start-up, by crates that the first one does not know.
+    pub fn fill_also(&self, fill: fn() -> Result<()>) {
+        let free = self.more.iter().find(|more| more.get().is_none());
+        let free = free.expect("a filler for each crate that shows something");
+        free.call_once(|| fill);
+    }
+
+    fn run_fillers(&self, first: fn() -> Result<()>) -> Result<()> {
+        first()?;
+        self.more.iter().filter_map(Once::get).try_for_each(|fill| fill())
     }
 
     /// Entries of the root that may be looked at without filling the tree.
@@ -79,7 +100,7 @@ impl PathTree {
         if self.full.load(Ordering::Acquire) {
             return Ok(());
         }
-        if let Err(error) = (filler.fill)() {
+        if let Err(error) = self.run_fillers(filler.fill) {
             self.root.truncate(filler.present);
             *self.directories.lock() = Vec::new();
             return Err(error);

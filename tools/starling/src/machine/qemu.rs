@@ -56,6 +56,10 @@ pub(crate) struct Configuration<'a> {
     pub(crate) kernel_arguments: &'a [String],
     /// The initramfs.
     pub(crate) initramfs: &'a OwnedFd,
+    /// Devices to add, as `-device` takes them.
+    pub(crate) devices: &'a [String],
+    /// More words for QEMU.
+    pub(crate) more: &'a [String],
     /// Wait for a debugger on this port.
     pub(crate) gdb: Option<u16>,
     /// Somebody talks to the kernel debugger over the log's port.
@@ -198,7 +202,9 @@ pub(crate) fn base_arguments(
 /// QEMU's command line.
 fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
     let Configuration { machine, accelerator, cpus, memory, .. } = *configuration;
-    let mut words = base_arguments(machine.options(), accelerator, cpus, memory);
+    let machine =
+        if configuration.devices.is_empty() { machine.options() } else { machine.options_with_devices() };
+    let mut words = base_arguments(machine, accelerator, cpus, memory);
     let mut add = |line: &str| words.extend(line.split(' ').map(OsString::from));
     if configuration.debugger {
         add(&format!("-chardev socket,id=log,fd={log} -serial chardev:log"));
@@ -214,6 +220,10 @@ fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
     if let Some(plugin) = configuration.plugin {
         words.extend(["-plugin".into(), plugin.into()]);
     }
+    for device in configuration.devices {
+        words.extend(["-device".into(), device.into()]);
+    }
+    words.extend(configuration.more.iter().map(OsString::from));
     words.extend(["-kernel".into(), configuration.kernel.as_os_str().to_owned()]);
     if !configuration.kernel_arguments.is_empty() {
         words.extend(["-append".into(), configuration.kernel_arguments.join(" ").into()]);

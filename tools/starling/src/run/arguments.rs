@@ -90,6 +90,14 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) boot_trace: bool,
 
+    /// Add a device to the machine, as QEMU's -device takes it; a microvm gets a PCI bus for it
+    #[arg(long, value_name = "MODEL,PROPERTY=VALUE...")]
+    pub(crate) device: Vec<String>,
+
+    /// Append a word to QEMU's command line
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    pub(crate) qemu_arg: Vec<String>,
+
     /// Load a plugin into QEMU
     #[arg(long, value_name = "file=FILE,ARGUMENT...", hide = true)]
     pub(crate) qemu_plugin: Option<String>,
@@ -113,6 +121,18 @@ pub(crate) enum MachineKind {
 }
 
 impl MachineKind {
+    /// QEMU's arguments for a machine with devices beyond those: native hot-plug instead of ACPI's on q35; on microvm a PCI bus, which only ACPI's
+    /// tables tell of.
+    pub(crate) const fn options_with_devices(self) -> &'static str {
+        match self {
+            Self::Q35 => {
+                "-machine q35,smm=off,i8042=off,vmport=off,sata=off,smbus=off,usb=off \
+                 -global ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"
+            }
+            Self::Microvm => "-machine microvm,acpi=on,pic=on,pit=on,rtc=on,pcie=on,usb=off,isa-serial=on",
+        }
+    }
+
     /// Its name, as `--machine` takes it.
     pub(crate) const fn name(self) -> &'static str {
         match self {

@@ -62,6 +62,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
         kernel: &kernel.image,
         kernel_arguments: &kernel_arguments(arguments),
         initramfs: &initramfs.file,
+        devices: &arguments.device,
+        more: &arguments.qemu_arg,
         gdb: arguments.gdb,
         debugger: debugger.is_some(),
         plugin: arguments.qemu_plugin.as_deref(),

@@ -1,0 +1,353 @@
+//! The service of root ports.
+//!
+//! The handler reads the root's status and source, clears the status, and puts both into a queue of [`QUEUE`] notes; a note that finds no room is
+//! counted and logged as lost. The thread of the services takes them out: finds the agents, reports, counts, clears, recovers.
+//!
+//! Injected errors ([`inject`]) go the same way, with what they claim the agent has noted in place of its registers.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use sync::{IrqSpinLock, SpinLock};
+
+use super::error::{Details, Severity};
+use super::{agent, reset};
+use crate::express::recovery::{Outcome, recover};
+use crate::express::service::ServiceDevice;
+use crate::express::worker::{self, Work};
+use crate::interrupt::{Claim, Registration};
+use crate::model::{Binding, DriverError};
+use crate::pci::{self, Address, BUS, Function, Hierarchy};
+
+const COMMAND: u16 = 0x2c;
+const STATUS: u16 = 0x30;
+const SOURCE: u16 = 0x34;
+/// Command: interrupt on all three severities.
+const INTERRUPTS: u32 = 7;
+
+const CORRECTABLE: u32 = 1 << 0;
+const SEVERAL_CORRECTABLE: u32 = 1 << 1;
+const UNCORRECTABLE: u32 = 1 << 2;
+const SEVERAL_UNCORRECTABLE: u32 = 1 << 3;
+const FATAL: u32 = 1 << 6;
+/// Root Control: system errors on the three severities, which would reach firmware instead of us.
+const SYSTEM_ERRORS: u16 = 7;
+
+/// Notes that may wait. A storm of errors loses what is beyond.
+const QUEUE: usize = 128;
+
+/// An error that a program claims to have happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Injection {
+    /// The agent.
+    pub address: Address,
+    /// Its uncorrectable errors.
+    pub uncorrectable: u32,
+    /// Its correctable errors.
+    pub correctable: u32,
+    /// The header of the packet in question.
+    pub header: [u32; 4],
+}
+
+/// What the handler has seen.
+#[derive(Clone, Copy)]
+enum Note {
+    Message { status: u32, source: u32 },
+    Injected(Injection),
+}
+
+struct Queue {
+    notes: [Option<Note>; QUEUE],
+    first: usize,
+    count: usize,
+}
+
+impl Queue {
+    fn push(&mut self, note: Note) -> bool {
+        if self.count == QUEUE {
+            return false;
+        }
+        self.notes[(self.first + self.count) % QUEUE] = Some(note);
+        self.count += 1;
+        true
+    }
+
+    fn pop(&mut self) -> Option<Note> {
+        let note = self.notes[self.first].take()?;
+        self.first = (self.first + 1) % QUEUE;
+        self.count -= 1;
+        Some(note)
+    }
+}
+
+/// The service of one root port.
+pub(super) struct Root {
+    device: Arc<ServiceDevice>,
+    queue: IrqSpinLock<Queue>,
+    lost: AtomicU64,
+    lost_reported: AtomicU64,
+    totals: [AtomicU64; 3],
+}
+
+static ROOTS: SpinLock<Vec<Arc<Root>>> = SpinLock::named("error reporting of root ports", Vec::new());
+
+fn roots() -> Vec<Arc<Root>> {
+    let wanted = ROOTS.lock().len() + 4;
+    let mut copy = Vec::with_capacity(wanted);
+    let roots = ROOTS.lock();
+    let room = copy.capacity();
+    copy.extend(roots.iter().take(room).cloned());
+    copy
+}
+
+fn change_roots(change: impl FnOnce(&mut Vec<Arc<Root>>)) {
+    let mut new = roots();
+    change(&mut new);
+    let old = core::mem::replace(&mut *ROOTS.lock(), new);
+    drop(old);
+}
+
+/// How many messages of a severity a root port has received; None if it is none with this service.
+pub fn root_totals(port: &Function, severity: Severity) -> Option<u64> {
+    let root = roots().into_iter().find(|root| root.device.port.address() == port.address())?;
+    Some(root.totals[severity as usize].load(Ordering::Relaxed))
+}
+
+/// Has the root port above a function receive an error of it that did not happen. Fails if there is no such function or root port.
+pub fn inject(injection: Injection) -> Result<(), DriverError> {
+    let function = pci::find(injection.address).ok_or(DriverError::NotFound)?;
+    let mut top = function.address();
+    let mut above = function.upstream;
+    while let Some(bridge) = above {
+        top = bridge;
+        above = pci::find(bridge).and_then(|function| function.upstream);
+    }
+    let root = roots().into_iter().find(|root| root.device.port.address() == top);
+    root.ok_or(DriverError::NotFound)?.note(Note::Injected(injection));
+    Ok(())
+}
+
+impl Root {
+    pub(super) fn new(device: &Arc<ServiceDevice>) -> Arc<Self> {
+        Arc::new(Self {
+            device: device.clone(),
+            queue: IrqSpinLock::named("notes of errors", Queue { notes: [None; QUEUE], first: 0, count: 0 }),
+            lost: AtomicU64::new(0),
+            lost_reported: AtomicU64::new(0),
+            totals: [const { AtomicU64::new(0) }; 3],
+        })
+    }
+
+    fn note(&self, note: Note) {
+        if !self.queue.lock().push(note) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        worker::kick();
+    }
+
+    /// The interrupt's handler.
+    pub(super) fn interrupted(&self) -> Claim {
+        let registers = &self.device.registers;
+        let status = registers.read_u32(STATUS);
+        if status & (CORRECTABLE | UNCORRECTABLE) == 0 || status == u32::MAX {
+            return Claim::NotMine;
+        }
+        let source = registers.read_u32(SOURCE);
+        registers.write_u32(STATUS, status & 0x7f);
+        self.note(Note::Message { status, source });
+        Claim::Mine
+    }
+
+    pub(super) fn enable(&self) {
+        let registers = &self.device.registers;
+        self.device.modify_root_control(SYSTEM_ERRORS, 0);
+        let old = registers.read_u32(STATUS) & 0x7f;
+        if old != 0 {
+            registers.write_u32(STATUS, old);
+        }
+        registers.write_u32(COMMAND, INTERRUPTS);
+    }
+
+    fn disable(&self) {
+        self.device.registers.write_u32(COMMAND, 0);
+    }
+
+    /// Does all that was noted.
+    pub(super) fn process_all(&self, hierarchy: &Hierarchy) {
+        loop {
+            let note = self.queue.lock().pop();
+            match note {
+                Some(Note::Message { status, source }) => self.received(hierarchy, status, source),
+                Some(Note::Injected(injection)) => self.injected(hierarchy, &injection),
+                None => break,
+            }
+        }
+        let lost = self.lost.load(Ordering::Relaxed);
+        let new = lost - self.lost_reported.swap(lost, Ordering::Relaxed);
+        if new > 0 {
+            log::error!("{}: AER: {new} error messages lost", self.device.port.address());
+        }
+    }
+
+    /// How many notes found no room.
+    #[cfg(test)]
+    pub(super) fn lost_count(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn received(&self, hierarchy: &Hierarchy, status: u32, source: u32) {
+        if status & CORRECTABLE != 0 {
+            let several = status & SEVERAL_CORRECTABLE != 0;
+            self.message(hierarchy, Severity::Correctable, source as u16, several);
+        }
+        if status & UNCORRECTABLE != 0 {
+            let severity = if status & FATAL != 0 { Severity::Fatal } else { Severity::NonFatal };
+            let several = status & SEVERAL_UNCORRECTABLE != 0;
+            self.message(hierarchy, severity, (source >> 16) as u16, several);
+        }
+    }
+
+    fn announce(&self, severity: Severity, agent: Address, several: bool) {
+        self.totals[severity as usize].fetch_add(1, Ordering::Relaxed);
+        let word = if several { "Multiple " } else { "" };
+        log::warn!(
+            "{}: AER: {word}{severity} error message received from {agent}",
+            self.device.port.address()
+        );
+    }
+
+    /// One message of the root port's: finds who noted errors of this severity.
+    fn message(&self, hierarchy: &Hierarchy, severity: Severity, source: u16, several: bool) {
+        let port = &self.device.port;
+        let agent = Address::from_requester(port.address().segment, source);
+        self.announce(severity, agent, several);
+        let below = hierarchy.subtree(port);
+        let named = below.iter().find(|function| function.address() == agent);
+        let mut agents: Vec<_> = named.into_iter().cloned().collect();
+        // Who has sent the others, or uses another number than its own, has noted it himself.
+        if several || named.is_none() {
+            let noted = |function: &&Arc<Function>| agent::has_noted(function, severity);
+            let others = below.iter().filter(|function| function.address() != agent).filter(noted);
+            agents.extend(others.cloned());
+        }
+        if agents.is_empty() {
+            log::error!("{}: AER: can't find the agent {agent}", port.address());
+        }
+        for function in agents {
+            match agent::details(&function, severity) {
+                Some(details) => handle(hierarchy, &function, &details, true),
+                None => unreadable(hierarchy, &function, severity),
+            }
+        }
+    }
+
+    fn injected(&self, hierarchy: &Hierarchy, injection: &Injection) {
+        let Some(function) = hierarchy.find(injection.address) else { return };
+        /// What the specification says is fatal after reset.
+        const FATAL_BY_DEFAULT: u32 = 0x0046_2030;
+        let claims = [
+            (Severity::Correctable, injection.correctable),
+            (Severity::NonFatal, injection.uncorrectable & !FATAL_BY_DEFAULT),
+            (Severity::Fatal, injection.uncorrectable & FATAL_BY_DEFAULT),
+        ];
+        for (severity, status) in claims.into_iter().filter(|(_, status)| *status != 0) {
+            self.announce(severity, injection.address, false);
+            let is_correctable = severity == Severity::Correctable;
+            let first = (!is_correctable).then(|| status.trailing_zeros());
+            let header = (!is_correctable).then_some(injection.header);
+            let details = Details { severity, status, mask: 0, first, header };
+            handle(hierarchy, &function, &details, false);
+        }
+    }
+}
+
+/// Reports an error, counts it, clears it, and has everybody recover.
+fn handle(hierarchy: &Hierarchy, function: &Arc<Function>, details: &Details, clear: bool) {
+    agent::report(function, details);
+    function.errors.count(details);
+    if clear {
+        agent::clear(function, details);
+    }
+    if details.severity != Severity::Correctable {
+        recover_link(hierarchy, function, details.severity == Severity::Fatal);
+    }
+}
+
+/// An agent whose registers say nothing: it answers no more, or somebody else has cleared them.
+fn unreadable(hierarchy: &Hierarchy, function: &Arc<Function>, severity: Severity) {
+    let address = function.address();
+    log::error!("{address}: PCIe Bus Error: severity={severity}, type=Inaccessible, (Unregistered Agent ID)");
+    function.errors.count(&Details { severity, status: 0, mask: 0, first: None, header: None });
+    if severity == Severity::Fatal {
+        recover_link(hierarchy, function, true);
+    }
+}
+
+/// Recovery of what is on the agent's link: behind the port above it, or behind itself if it is a port that leads down.
+fn recover_link(hierarchy: &Hierarchy, agent: &Arc<Function>, is_fatal: bool) {
+    let leads_down = agent.port().is_some_and(|port| port != crate::express::PortKind::Upstream);
+    let port = if leads_down {
+        Some(agent.clone())
+    } else {
+        agent.upstream.and_then(|bridge| hierarchy.find(bridge))
+    };
+    let Some(port) = port else { return };
+    let mut behind = hierarchy.behind(&port);
+    behind.reverse();
+    let drivers: Vec<_> = behind.iter().filter_map(|function| BUS.attached(function)?.binding()).collect();
+    let outcome = recover(&drivers, is_fatal, || reset::reset_behind(&port, &behind));
+    let address = port.address();
+    match outcome {
+        Outcome::Recovered => log::warn!("{address}: AER: device recovery successful"),
+        Outcome::Failed => log::error!("{address}: AER: device recovery failed"),
+    }
+}
+
+impl Work for Root {
+    fn work(&self, _now_ns: u64) -> Option<u64> {
+        if let Some(hierarchy) = pci::hierarchy() {
+            self.process_all(hierarchy);
+        }
+        None
+    }
+}
+
+struct Held {
+    root: Arc<Root>,
+    handler: SpinLock<Option<Registration>>,
+}
+
+pub(super) fn probe(device: &Arc<ServiceDevice>) -> Result<Arc<dyn Binding>, DriverError> {
+    let interrupt = device.interrupt.as_ref().ok_or(DriverError::NotSupported)?;
+    let root = Root::new(device);
+    let own = root.clone();
+    let handler = interrupt.register(super::NAME, Box::new(move || own.interrupted()));
+    let handler = handler.ok_or(DriverError::Exhausted)?;
+    worker::add(&root);
+    change_roots(|roots| roots.push(root.clone()));
+    agent::enable_reporting(&device.port);
+    if let Some(hierarchy) = pci::hierarchy() {
+        hierarchy.behind(&device.port).iter().for_each(|function| agent::enable_reporting(function));
+    }
+    root.enable();
+    Ok(Arc::new(Held { root, handler: SpinLock::named("handler of errors", Some(handler)) }))
+}
+
+impl Binding for Held {
+    fn remove(&self) {
+        self.root.disable();
+        let handler = self.handler.lock().take();
+        drop(handler);
+        change_roots(|roots| roots.retain(|root| !Arc::ptr_eq(root, &self.root)));
+    }
+
+    fn suspend(&self) {
+        self.root.disable();
+    }
+
+    fn resume(&self) {
+        self.root.enable();
+    }
+}

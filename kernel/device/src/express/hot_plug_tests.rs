@@ -1,0 +1,179 @@
+//! The states of a slot, on a modelled port.
+
+use super::*;
+use crate::express::{InterruptMode, PortKind};
+use crate::interrupt::{Interrupt, Source};
+use crate::pci::fake::{FakeFunction, FakeMachine};
+use crate::pci::{Address, Hierarchy, Range, Root, WindowKind, Windows};
+
+const SECOND: u64 = 1_000_000_000;
+/// Where the model has the port's PCI Express capability.
+const EXPRESS: u16 = 0x40;
+
+struct Model {
+    machine: Arc<FakeMachine>,
+    hierarchy: Arc<Hierarchy>,
+    held: Arc<Held>,
+    interrupt: Arc<Interrupt>,
+}
+
+struct ModelTopology(Arc<Hierarchy>);
+
+impl Topology for ModelTopology {
+    fn rescan(&self, port: &Arc<Function>) -> usize {
+        self.0.rescan(Some(port)).len()
+    }
+
+    fn remove_behind(&self, port: &Function) {
+        let gone = self.0.behind(port);
+        self.0.forget(&gone);
+    }
+}
+
+/// A root port with an empty slot without power.
+fn model() -> Model {
+    let mut windows = Windows::NONE;
+    windows.set(WindowKind::Memory, Range { start: 0xc000_0000, end: 0xe000_0000 });
+    let root = Root { segment: 0, first_bus: 0, last_bus: 255, windows };
+    let port = FakeFunction::port(1, 4, Some(0x4_005b | 1 << 19));
+    let machine = FakeMachine::new(alloc::vec![FakeFunction::endpoint(0, 0, 1, 1, 0x06_0000), port]);
+    machine.with(1, |port| port.set(EXPRESS + CONTROL, 2, 0x7c0));
+    let hierarchy = Arc::new(Hierarchy::new(machine.clone(), root));
+    hierarchy.enumerate();
+    let port = hierarchy.find(Address::new(0, 0, 1, 0)).unwrap();
+    let interrupt = Interrupt::allocate(Source::Message).unwrap();
+    let device = Arc::new(ServiceDevice {
+        registers: Registers::new(&port.config, port.express.unwrap().offset, 0x3c),
+        port,
+        kind: PortKind::Root,
+        service: ServiceKind::HotPlug,
+        interrupt: Some(interrupt.clone()),
+        mode: Some(InterruptMode::Message),
+        name: "test".into(),
+    });
+    let held = take(&device, Box::new(ModelTopology(hierarchy.clone()))).unwrap();
+    let model = Model { machine, hierarchy, held, interrupt };
+    assert_eq!(model.work(0), None);
+    model
+}
+
+impl Model {
+    /// The slot's hardware says that something happened.
+    fn event(&self, events: u16, present: bool) {
+        self.machine.with(1, |port| {
+            let presence = if present { PRESENT } else { 0 };
+            port.set(EXPRESS + STATUS, 2, u32::from(events | presence));
+        });
+        self.interrupt.simulate();
+        let left = self.machine.with(1, |port| port.get(EXPRESS + STATUS, 2)) as u16;
+        assert_eq!(left & EVENTS, 0, "the handler clears what it has seen");
+    }
+
+    fn work(&self, now_ns: u64) -> Option<u64> {
+        self.held.slot.work(now_ns)
+    }
+
+    fn plug(&self) {
+        self.machine.plug(FakeFunction::endpoint(0, 0, 0x1af4, 0x1041, 0x02_0000).behind(1).base(1, 4096, 0));
+        self.event(BUTTON_PRESSED | PRESENCE_CHANGED, true);
+    }
+
+    fn behind(&self) -> usize {
+        self.hierarchy.functions().len() - 2
+    }
+
+    fn control(&self) -> u16 {
+        self.machine.with(1, |port| port.get(EXPRESS + CONTROL, 2)) as u16
+    }
+
+    fn power_indicator(&self) -> u16 {
+        (self.control() & POWER_INDICATOR) >> 8
+    }
+}
+
+#[test]
+fn device_that_is_plugged_in_gets_power_and_is_found() {
+    let model = model();
+    assert_eq!(model.behind(), 0);
+    model.plug();
+    assert_eq!(model.work(SECOND), None);
+    assert_eq!((model.behind(), model.power_indicator()), (1, Indicator::On as u16));
+    assert_eq!(model.control() & POWER_OFF, 0);
+}
+
+#[test]
+fn button_takes_a_device_out_after_five_seconds() {
+    let model = model();
+    model.plug();
+    model.work(SECOND);
+    model.event(BUTTON_PRESSED, true);
+    assert_eq!(model.work(2 * SECOND), Some(7 * SECOND));
+    assert_eq!((model.behind(), model.power_indicator()), (1, Indicator::Blink as u16));
+    assert_eq!(model.work(6 * SECOND), Some(7 * SECOND));
+    assert_eq!(model.work(7 * SECOND), None);
+    assert_eq!((model.behind(), model.power_indicator()), (0, Indicator::Off as u16));
+    assert_ne!(model.control() & POWER_OFF, 0);
+}
+
+#[test]
+fn button_pressed_again_takes_it_back() {
+    let model = model();
+    model.plug();
+    model.work(SECOND);
+    model.event(BUTTON_PRESSED, true);
+    model.work(2 * SECOND);
+    model.event(BUTTON_PRESSED, true);
+    assert_eq!(model.work(3 * SECOND), None);
+    assert_eq!(model.work(100 * SECOND), None);
+    assert_eq!((model.behind(), model.power_indicator()), (1, Indicator::On as u16));
+}
+
+#[test]
+fn device_that_is_pulled_out_is_forgotten_at_once() {
+    let model = model();
+    model.plug();
+    model.work(SECOND);
+    let function = model.hierarchy.functions().pop().unwrap();
+    model.machine.with(2, |device| device.present = false);
+    model.event(PRESENCE_CHANGED, false);
+    model.work(SECOND);
+    assert_eq!(model.behind(), 0);
+    assert!(function.config.is_gone());
+}
+
+#[test]
+fn power_can_be_switched_by_hand() {
+    let model = model();
+    assert_eq!(model.held.slot.set_power(true), Err(DriverError::NotFound));
+    model.plug();
+    model.work(SECOND);
+    model.held.slot.set_power(false).unwrap();
+    assert_eq!((model.behind(), model.held.slot.has_power()), (0, false));
+    model.held.slot.set_power(true).unwrap();
+    assert_eq!((model.behind(), model.held.slot.has_power()), (1, true));
+}
+
+#[test]
+fn driver_that_lets_go_leaves_interrupts_off() {
+    let model = model();
+    Binding::remove(&*model.held);
+    assert_eq!(model.control() & INTERRUPT, 0);
+    assert!(slots().iter().all(|slot| !Arc::ptr_eq(slot, &model.held.slot)));
+}
+
+#[test]
+fn fifty_rounds_leave_nothing_behind() {
+    let model = model();
+    for round in 0..50 {
+        model.plug();
+        model.work(round * 10 * SECOND);
+        assert_eq!(model.behind(), 1);
+        model.event(BUTTON_PRESSED, true);
+        let due = model.work(round * 10 * SECOND).unwrap();
+        model.work(due);
+        assert_eq!(model.behind(), 0, "round {round}");
+        model.machine.with(2 + round as usize, |device| device.present = false);
+        model.event(PRESENCE_CHANGED, false);
+        model.work(due);
+    }
+}

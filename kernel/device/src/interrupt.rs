@@ -1,0 +1,292 @@
+//! Interrupts of devices: several drivers may share one, each vector goes to one processor, and vectors are used again.
+//!
+//! # Slots
+//! A vector, once taken from crate `machine`, belongs to a slot for good; slots are *free* or *taken* ([`Interrupt::allocate`],
+//! its drop). The processor is chosen in turn among those that are online, so that devices spread over them.
+//!
+//! # Sharing
+//! Handlers of a slot run one after the other on each interrupt, under the slot's lock with interrupts off: when [`Registration`] has been
+//! dropped, the handler does not run and never will again. A handler says whether the interrupt was its own. An interrupt line whose
+//! interrupts nobody claims ten thousand times in a row is masked: it would come for ever.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use machine::cpu::{self, CpuId};
+use machine::interrupt::{Message, Vector};
+use sync::{IrqSpinLock, Once};
+
+/// Slots, as many as there are vectors for devices.
+const SLOTS: usize = 160;
+/// Handlers that can share an interrupt. All service devices of a port, or the devices on one of four lines of a small machine.
+const HANDLERS_MAX: usize = 32;
+/// Interrupts in a row that nobody claims until the line is masked.
+const UNCLAIMED_MAX: u32 = 10_000;
+/// Interrupts by message are numbered from here on; lines have their own numbers, below.
+const FIRST_MESSAGE_NUMBER: u32 = 64;
+
+/// Whether an interrupt was a handler's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claim {
+    /// The device had raised it.
+    Mine,
+    /// The device had not.
+    NotMine,
+}
+
+/// What runs on an interrupt, with interrupts off. May not sleep, allocate or register handlers.
+pub type Handler = Box<dyn Fn() -> Claim + Send + Sync>;
+
+/// How an interrupt comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// By a line of the I/O APICs.
+    Line(u32),
+    /// By a message that the device writes.
+    Message,
+}
+
+struct Action {
+    name: &'static str,
+    id: u32,
+    handler: Arc<Handler>,
+}
+
+struct Slot {
+    taken: AtomicBool,
+    vector: Once<Vector>,
+    /// Has room for [`HANDLERS_MAX`] since the slot was first taken.
+    actions: IrqSpinLock<Vec<Action>>,
+    unclaimed: AtomicU32,
+    /// Line number plus 1 while the slot serves a line.
+    line: AtomicU32,
+    cpu: AtomicU32,
+}
+
+static SLOT: [Slot; SLOTS] = [const {
+    Slot {
+        taken: AtomicBool::new(false),
+        vector: Once::new(),
+        actions: IrqSpinLock::named("interrupt handlers", Vec::new()),
+        unclaimed: AtomicU32::new(0),
+        line: AtomicU32::new(0),
+        cpu: AtomicU32::new(0),
+    }
+}; SLOTS];
+
+/// Next processor to be given a device.
+static NEXT_CPU: AtomicU32 = AtomicU32::new(0);
+/// Next name of a registration.
+static NEXT_ID: AtomicU32 = AtomicU32::new(1);
+
+/// Runs the handlers of a slot.
+fn run(index: usize) {
+    let slot = &SLOT[index];
+    let mut claimed = false;
+    for action in slot.actions.lock().iter() {
+        claimed |= (action.handler)() == Claim::Mine;
+    }
+    if claimed {
+        slot.unclaimed.store(0, Ordering::Relaxed);
+        return;
+    }
+    // Relaxed: one processor takes the vector.
+    let unclaimed = slot.unclaimed.fetch_add(1, Ordering::Relaxed) + 1;
+    if unclaimed == UNCLAIMED_MAX
+        && let Some(line) = slot.line.load(Ordering::Relaxed).checked_sub(1)
+    {
+        machine::interrupt::mask_line(line);
+    }
+}
+
+/// An interrupt that belongs to its holders; given back when the last one drops it.
+pub struct Interrupt {
+    index: usize,
+    vector: Vector,
+    source: Source,
+}
+
+/// A processor for the next device.
+fn next_cpu() -> CpuId {
+    let online = cpu::online();
+    let count = online.iter().count().max(1);
+    let turn = NEXT_CPU.fetch_add(1, Ordering::Relaxed) as usize % count;
+    online.iter().nth(turn).unwrap_or(CpuId::BOOT)
+}
+
+impl Interrupt {
+    /// Takes a vector for a device that raises interrupts so. None if all are in use or nothing serves the line.
+    pub fn allocate(source: Source) -> Option<Arc<Self>> {
+        let index = SLOT.iter().position(|slot| !slot.taken.swap(true, Ordering::AcqRel))?;
+        let slot = &SLOT[index];
+        let vector = match slot.vector.get() {
+            Some(vector) => *vector,
+            None => match machine::interrupt::allocate_vector(run, index) {
+                Some(vector) => {
+                    let room = Vec::with_capacity(HANDLERS_MAX);
+                    *slot.actions.lock() = room;
+                    *slot.vector.call_once(|| vector)
+                }
+                None => {
+                    slot.taken.store(false, Ordering::Release);
+                    return None;
+                }
+            },
+        };
+        slot.unclaimed.store(0, Ordering::Relaxed);
+        let cpu = next_cpu();
+        slot.cpu.store(cpu.index() as u32, Ordering::Relaxed);
+        let interrupt = Arc::new(Self { index, vector, source });
+        if let Source::Line(line) = source {
+            slot.line.store(line + 1, Ordering::Relaxed);
+            if !machine::interrupt::route_line(line, vector, cpu) {
+                return None;
+            }
+        }
+        Some(interrupt)
+    }
+
+    /// Its number as user space sees it.
+    pub fn number(&self) -> u32 {
+        match self.source {
+            Source::Line(line) => line,
+            Source::Message => FIRST_MESSAGE_NUMBER + self.index as u32,
+        }
+    }
+
+    /// How it comes.
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    /// What a device must write, and where, to raise it.
+    pub fn message(&self) -> Option<Message> {
+        let cpu = CpuId::from_index(SLOT[self.index].cpu.load(Ordering::Relaxed) as usize);
+        self.vector.message(cpu)
+    }
+
+    /// Has a handler run on it, beside those that share it. None if too many do.
+    pub fn register(self: &Arc<Self>, name: &'static str, handler: Handler) -> Option<Registration> {
+        let handler = Arc::new(handler);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let mut actions = SLOT[self.index].actions.lock();
+        if actions.len() >= HANDLERS_MAX {
+            return None;
+        }
+        actions.push(Action { name, id, handler });
+        Some(Registration { interrupt: self.clone(), id })
+    }
+
+    /// As if the device had raised it, on this processor: for injected errors and for tests.
+    pub fn simulate(&self) {
+        let _guard = machine::interrupt::disable();
+        run(self.index);
+    }
+}
+
+impl Drop for Interrupt {
+    fn drop(&mut self) {
+        let slot = &SLOT[self.index];
+        debug_assert!(slot.actions.lock().is_empty(), "registrations keep the interrupt");
+        if let Some(line) = slot.line.swap(0, Ordering::Relaxed).checked_sub(1) {
+            machine::interrupt::mask_line(line);
+        }
+        slot.taken.store(false, Ordering::Release);
+    }
+}
+
+/// A handler that is registered while this lives.
+pub struct Registration {
+    interrupt: Arc<Interrupt>,
+    id: u32,
+}
+
+impl Registration {
+    /// The interrupt it is registered with.
+    pub fn interrupt(&self) -> &Arc<Interrupt> {
+        &self.interrupt
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let action = {
+            let mut actions = SLOT[self.interrupt.index].actions.lock();
+            actions.iter().position(|action| action.id == self.id).map(|index| actions.remove(index))
+        };
+        // Freed with interrupts on.
+        drop(action);
+    }
+}
+
+/// Interrupts that are in use: number, how they come, counts by processor, and the names of who shares them.
+pub fn for_each(mut visit: impl FnMut(u32, Source, Vector, &str)) {
+    for (index, slot) in SLOT.iter().enumerate() {
+        let Some(vector) = slot.vector.get().filter(|_| slot.taken.load(Ordering::Acquire)) else { continue };
+        let mut names = [""; HANDLERS_MAX];
+        let mut count = 0;
+        for action in slot.actions.lock().iter() {
+            names[count] = action.name;
+            count += 1;
+        }
+        let mut text = String::new();
+        for (position, name) in names[..count].iter().enumerate() {
+            // Writing into a string does not fail.
+            let _ = write!(text, "{}{name}", if position > 0 { ", " } else { "" });
+        }
+        let (number, source) = match slot.line.load(Ordering::Relaxed).checked_sub(1) {
+            Some(line) => (line, Source::Line(line)),
+            None => (FIRST_MESSAGE_NUMBER + index as u32, Source::Message),
+        };
+        visit(number, source, *vector, &text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_interrupt_runs_all_handlers_until_they_are_dropped() {
+        let interrupt = Interrupt::allocate(Source::Message).unwrap();
+        let count = Arc::new([const { AtomicU32::new(0) }; 2]);
+        let handler = |index: usize| -> Handler {
+            let count = count.clone();
+            Box::new(move || {
+                count[index].fetch_add(1, Ordering::Relaxed);
+                Claim::Mine
+            })
+        };
+        let first = interrupt.register("first", handler(0)).unwrap();
+        let second = interrupt.register("second", handler(1)).unwrap();
+        interrupt.simulate();
+        let mut names = String::new();
+        for_each(|number, _, _, text| {
+            if number == interrupt.number() {
+                names = text.into();
+            }
+        });
+        assert_eq!(names, "first, second");
+        drop(first);
+        interrupt.simulate();
+        drop(second);
+        interrupt.simulate();
+        let seen = [0, 1].map(|index: usize| count[index].load(Ordering::Relaxed));
+        assert_eq!(seen, [1, 2]);
+    }
+
+    #[test]
+    fn vectors_are_used_again() {
+        let mut last = None;
+        for _ in 0..SLOTS * 3 {
+            let interrupt = Interrupt::allocate(Source::Message).unwrap();
+            assert!(interrupt.message().is_some());
+            last = Some(interrupt.number());
+        }
+        assert!(last.is_some());
+    }
+}

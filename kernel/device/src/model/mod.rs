@@ -1,0 +1,8 @@
+//! The device model: buses, devices, drivers, and what user space is told of them.
+
+mod bus;
+mod driver;
+pub mod uevent;
+
+pub use bus::{Attached, Bus};
+pub use driver::{Binding, BusDevice, Driver, DriverError};

@@ -1,0 +1,33 @@
+//! What programs see of buses, devices and drivers: `/sys/bus`, `/sys/devices/pci*`, `/proc/bus/pci`.
+//!
+//! | module | what it shows |
+//! |---|---|
+//! | `contents` | directories whose entries are computed when they are looked at |
+//! | `bus` | a bus: its devices and drivers |
+//! | `pci` | the attributes of a PCI function |
+//! | `express` | service devices, hot-plug slots, error counters |
+//! | `inject` | `/dev/aer_inject` |
+//! | `config` | configuration space as a file |
+//! | `proc` | `/proc/bus/pci` |
+//!
+//! Nothing is made in advance: the trees are computed from the lists of crate `device` at each look, so that devices may come and go at any
+//! time. The first look finds the devices, if nobody has before.
+#![cfg_attr(target_os = "none", no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod bus;
+mod config;
+mod contents;
+mod express;
+mod inject;
+mod pci;
+mod proc;
+
+/// Names what fills `/sys` and `/proc`, when somebody looks. Once, at start-up.
+pub fn register() {
+    inject::register();
+    sysfs::fill_also(bus::fill);
+    procfs::fill_also(proc::fill);
+}
