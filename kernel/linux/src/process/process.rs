@@ -111,7 +111,8 @@ impl EndedThreads {
     }
 }
 
-/// A process.
+/// A process; in cache lines of its own.
+#[repr(align(64))]
 pub struct Process {
     pid: Pid,
     start_ns: u64,

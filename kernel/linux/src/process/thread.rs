@@ -35,7 +35,8 @@ pub(crate) struct Shared {
     pub(crate) charge: Option<ProcessCharge>,
 }
 
-/// A thread of a process.
+/// A thread of a process. In cache lines of its own: threads of other processes are its neighbours in the heap.
+#[repr(align(64))]
 pub struct Thread {
     tid: AtomicU32,
     process: Arc<Process>,
@@ -61,7 +62,7 @@ pub struct Thread {
     pub(crate) shared: SpinLock<Shared>,
 }
 
-const _: () = assert!(size_of::<Thread>() <= 352, "a thread's bookkeeping must stay small");
+const _: () = assert!(size_of::<Thread>() <= 384, "a thread's bookkeeping must stay small");
 
 impl Thread {
     /// A thread that is not yet listed anywhere and has no kernel thread.
