@@ -41,6 +41,8 @@ pub fn initialize() {
 
 /// Starts the scheduler on an application processor; the caller becomes its idle thread.
 pub fn enter_application_processor() -> ! {
+    // It may come before the boot CPU: a deadline or request that finds no handler would be the last one that this CPU gets.
+    set_hooks();
     let this = cpu::current();
     let thread = Thread::adopt_current("idle", CpuSet::only(this));
     let pointer = Arc::into_raw(thread).cast_mut();

@@ -80,7 +80,7 @@ fn pairs() -> impl Iterator<Item = (CpuId, CpuId)> {
 }
 
 /// A call and its answer, so many times; `calls` or separate sends and receives. Counts what went wrong.
-fn ping_pong(
+pub(super) fn ping_pong(
     team: &mut Team,
     (client, server): (CpuId, CpuId),
     rounds: u64,

@@ -1,7 +1,7 @@
 //! Tests of RCU on real processors: torture of both flavours, progress under a flood, grace periods while others idle or
 //! spin, the report of stalls, and the policies for callbacks compared.
 
-use super::kit::{join, on, sleep_ns, spawn};
+use super::kit::{Random, join, on, sleep_ns, spawn};
 use super::{HANG_NS, Outcome, Test, check, fail};
 use ::sched::{Builder, Policy, timer};
 use alloc::boxed::Box;
@@ -23,24 +23,6 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 const SECOND_NS: u64 = 1_000_000_000;
-
-/// Numbers that look random.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-
-    fn delay(&mut self, spins: u64) {
-        for _ in 0..self.below(spins) {
-            cpu::relax();
-        }
-    }
-}
 
 const ALIVE: u32 = 0x600d_600d;
 const DEAD: u32 = 0xdead_dead;

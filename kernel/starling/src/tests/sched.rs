@@ -12,6 +12,7 @@ use machine::{preempt, time};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "sched::thread_runs_on_each_processor", run: thread_runs_on_each_processor },
+    Test { name: "sched::timers_fire_on_each_processor", run: timers_fire_on_each_processor },
     Test { name: "sched::set_affinity_moves_a_running_thread", run: set_affinity_moves_a_running_thread },
     Test { name: "sched::sleep_is_never_short", run: sleep_is_never_short },
     Test { name: "sched::spinning_threads_are_preempted", run: spinning_threads_are_preempted },
@@ -34,6 +35,17 @@ fn thread_runs_on_each_processor() -> Outcome {
         join(&done)?;
         let seen = seen.load(Ordering::Relaxed);
         check!(seen == target.index() as u64, "bound to {target}, ran on {seen}");
+    }
+    Ok(())
+}
+
+/// Also on those that were in the scheduler before the boot processor: see `run_early`.
+fn timers_fire_on_each_processor() -> Outcome {
+    for target in cpu::online().iter() {
+        let (_thread, done) = spawn(on(CpuSet::only(target)), || {
+            timer::sleep_until_uninterruptible(time::now_ns() + 1_000_000);
+        })?;
+        join(&done)?;
     }
     Ok(())
 }

@@ -14,6 +14,7 @@
 mod delay;
 mod exercise;
 mod meeting;
+mod random;
 mod team;
 mod thread;
 mod watchdog;
@@ -22,6 +23,7 @@ pub(crate) mod window;
 pub(crate) use delay::{Sweep, delay};
 pub(crate) use exercise::TESTS;
 pub(crate) use meeting::Meeting;
+pub(crate) use random::Random;
 pub(crate) use team::Team;
 pub(crate) use thread::{join, on, sleep_ns, spawn};
 pub(crate) use watchdog::Watchdog;
