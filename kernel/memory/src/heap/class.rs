@@ -4,12 +4,17 @@
 //! eight is wasted inside an object (832 and 1024 are classes of their own). The largest is 8 KiB; what is larger is
 //! made of whole frames.
 //!
+//! What is larger than a cache line is made of whole lines, at most 63 bytes more than it needs: two objects that different CPUs
+//! write never meet in a line. Smaller ones do; what CPUs write often is larger, or padded.
+//!
 //! A slab of a class is a block of 2^order frames, aligned to its size: the slab of an object is found by masking. The
 //! order is the smallest that wastes at most an eighth of the slab, and 3 for the few sizes that always waste a little more.
 
 use core::alloc::Layout;
 
 const PAGE_BYTES: u32 = 4096;
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
 const SMALL_CLASSES: usize = 10;
 const SMALL_SIZES: [u32; SMALL_CLASSES] = [8, 16, 24, 32, 48, 64, 80, 96, 112, 128];
 /// log2 of the largest of the small classes.
@@ -123,7 +128,9 @@ pub(crate) fn index_of_layout(layout: Layout) -> Option<usize> {
     if size > MAX_SLAB_OBJECT || align > PAGE_BYTES as usize {
         return None;
     }
-    let mut index = index_of_size(size.max(align));
+    let size = size.max(align);
+    let size = if size > LINE_BYTES { size.next_multiple_of(LINE_BYTES) } else { size };
+    let mut index = index_of_size(size);
     if align > 8 {
         while TABLE[index].size as usize & (align - 1) != 0 {
             index += 1;
@@ -184,6 +191,15 @@ mod tests {
                 assert_eq!(TABLE[index].size as usize % align, 0);
                 assert!(TABLE[index].size as usize >= size);
             }
+        }
+    }
+
+    #[test]
+    fn what_is_larger_than_a_line_shares_none() {
+        for size in 65..=MAX_SLAB_OBJECT {
+            let layout = Layout::from_size_align(size, 8).expect("a valid layout");
+            let index = index_of_layout(layout).expect("slabs serve it");
+            assert_eq!(TABLE[index].size as usize % LINE_BYTES, 0, "{size} bytes");
         }
     }
 

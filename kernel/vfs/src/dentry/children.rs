@@ -16,8 +16,8 @@ use sync::rcu::{self, RcuBox, RcuReadGuard};
 use super::entry::{Dentry, DentryFlags};
 use crate::{Error, Result, allocation};
 
-/// Buckets of a directory's first table.
-const FIRST_BUCKETS: usize = 4;
+/// Buckets of a directory's first table: they fill a cache line, which no other directory's are in then.
+const FIRST_BUCKETS: usize = 8;
 /// Largest table: beyond it buckets just grow.
 const MAXIMUM_BUCKETS: usize = 1 << 16;
 

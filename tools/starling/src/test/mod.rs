@@ -50,7 +50,7 @@ pub(crate) fn test(arguments: &TestArguments) -> Outcome<u8> {
         kernel::steps(&repository, arguments.long)?,
         locks::steps(&repository, arguments.long)?,
         instructions::steps(&repository)?,
-        if arguments.long { sharing::steps(&repository)? } else { Vec::new() },
+        sharing::steps(&repository)?,
         programs::steps(&repository, arguments.long),
     ];
     let chosen = |step: &Step| {

@@ -72,7 +72,8 @@ pub(super) fn record(
     progress.say("recording");
     let program = std::env::current_exe().context(|| "this program".into())?;
     let mut starling = Command::new(program);
-    starling.args(["run", "--accel", "tcg", "--timeout", LIMIT, "--cpus", &cpus.to_string()]);
+    // Instructions as the clock: what is recorded does not depend on how busy the host is.
+    starling.args(["run", "--accel", "icount", "--timeout", LIMIT, "--cpus", &cpus.to_string()]);
     starling.arg("--qemu-plugin").arg(format!("file={},out={}", library.display(), file.display()));
     for word in *kernel_arguments {
         starling.args(["--kernel-arg", word]);

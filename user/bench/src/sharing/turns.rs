@@ -6,14 +6,18 @@
 use std::arch::asm;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, futex, sched_setaffinity};
 
 use super::{Operation, Step};
 
-/// Rounds before the markers: caches are filled, pages are there.
-const WARM: u32 = 8;
+/// Rounds before the markers: caches are filled, pages are there. What the first half of these rounds has put off (grace periods,
+/// callbacks, a change to one representative for each processor) is done while both sides [`spin`].
+const WARM: u32 = 16;
+/// Several ticks. The machine's clock counts instructions, so this is as much on a busy host.
+const PAUSE: Duration = Duration::from_millis(10);
 /// Rounds between markers.
 const ROUNDS: u32 = 16;
 /// Set in `ready` by a side that could not be prepared.
@@ -29,6 +33,24 @@ struct Shared {
     ready: AtomicU32,
     /// Turns that were taken; side 0 has the even ones.
     turn: AtomicU32,
+}
+
+impl Shared {
+    /// Sleeps until both sides are ready. Nobody yields here in a loop: an emulator that runs its processors one after the other may
+    /// give the other one no turn then.
+    fn wait_for_both(&self) {
+        let no_flags = futex::Flags::empty();
+        // Whoever is the second finds nobody to be woken, or the first one.
+        futex::wake(&self.ready, no_flags, 1).expect("the word is there");
+        loop {
+            let ready = self.ready.load(Ordering::Acquire);
+            if ready % FAILED == 2 {
+                return;
+            }
+            // It may have changed meanwhile, or a signal may have come: both are a reason to look again.
+            let _ = futex::wait(&self.ready, no_flags, ready, None);
+        }
+    }
 }
 
 /// Ends the turns when a side panics, so that the other one does not wait for it for ever.
@@ -67,9 +89,7 @@ impl Turns {
         set.set(processor);
         let prepared = sched_setaffinity(None, &set).map_err(io::Error::from).and_then(|()| prepare());
         self.0.ready.fetch_add(1 + if prepared.is_err() { FAILED } else { 0 }, Ordering::AcqRel);
-        while self.0.ready.load(Ordering::Acquire) % FAILED < 2 {
-            rustix::thread::sched_yield();
-        }
+        self.0.wait_for_both();
         let mut operation = match prepared {
             Ok(operation) if self.0.ready.load(Ordering::Acquire) < FAILED => operation,
             Ok(_) => return,
@@ -94,6 +114,9 @@ impl Turns {
                 end();
             }
             operation(Step::After);
+            if round == WARM / 2 {
+                spin(PAUSE);
+            }
             self.0.turn.store(own + 1, Ordering::Release);
         }
     }
@@ -110,6 +133,13 @@ impl Turns {
             turn => Err(io::Error::other(format!("it stopped at turn {turn}"))),
         }
     }
+}
+
+/// Spins. A side that slept would leave its processor idle, and an emulator that runs processors one after the other may then never
+/// come back to it.
+fn spin(duration: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < duration {}
 }
 
 /// From here on the plugin records what this processor does in the kernel.
