@@ -39,7 +39,8 @@ use crate::{Identifiers, SpinLock, SpinLockGuard};
 
 static IDS: Identifiers = Identifiers::new();
 
-/// The slots. A pointer that is not null came from `Arc::into_raw`, and the array has that reference.
+/// The slots. A pointer that is not null came from `Arc::into_raw`, and the array has that reference. Who drops an array has emptied it:
+/// looking through all slots again would cost more than most tables' whole lives.
 struct Array<T> {
     slots: Box<[AtomicPtr<T>]>,
 }
@@ -59,25 +60,14 @@ impl<T> Array<T> {
         // SAFETY: the array had a reference to it, and as nobody else changes the slot it is ours alone now.
         (!old.is_null()).then(|| unsafe { Arc::from_raw(old) })
     }
-
-    /// The references of an array that nobody else reaches.
-    fn drain(&mut self) -> impl Iterator<Item = Arc<T>> {
-        self.slots.iter_mut().filter_map(|slot| {
-            let object = core::mem::replace(slot.get_mut(), ptr::null_mut());
-            // SAFETY: the array had a reference to it, which is ours now.
-            (!object.is_null()).then(|| unsafe { Arc::from_raw(object) })
-        })
-    }
-}
-
-impl<T> Drop for Array<T> {
-    fn drop(&mut self) {
-        self.drain().for_each(drop);
-    }
 }
 
 /// An array that is not in use yet.
-pub struct Room<T: Send + Sync + 'static>(RcuBox<Array<T>>);
+pub struct Room<T: Send + Sync + 'static> {
+    /// There until it is used.
+    array: Option<RcuBox<Array<T>>>,
+    filled: usize,
+}
 
 impl<T: Send + Sync + 'static> Room<T> {
     /// Room for so many references, unless there is no memory for it.
@@ -85,13 +75,38 @@ impl<T: Send + Sync + 'static> Room<T> {
         let mut slots = Vec::new();
         slots.try_reserve_exact(length).ok()?;
         slots.resize_with(length, || AtomicPtr::new(ptr::null_mut()));
-        Some(Self(RcuBox::try_new(Array { slots: slots.into_boxed_slice() })?))
+        let array = RcuBox::try_new(Array { slots: slots.into_boxed_slice() })?;
+        Some(Self { array: Some(array), filled: 0 })
     }
 
     /// Puts a reference into a slot that there is; gives back what was in it.
     pub fn put(&mut self, index: usize, object: Arc<T>) -> Option<Arc<T>> {
+        let array = self.array.as_ref()?;
+        if index >= array.slots.len() {
+            return Some(object);
+        }
         // SAFETY: nobody else has the array, and `&mut` keeps others away.
-        unsafe { self.0.replace(index, Some(object)) }
+        let old = unsafe { array.replace(index, Some(object)) };
+        self.filled += usize::from(old.is_none());
+        old
+    }
+
+    fn length(&self) -> usize {
+        self.array.as_ref().map_or(0, |array| array.slots.len())
+    }
+
+    /// Drops what was put into it.
+    fn empty(&mut self) {
+        let Some(array) = self.array.as_ref().filter(|_| self.filled > 0) else { return };
+        // SAFETY: nobody else has the array, and `&mut` keeps others away.
+        (0..array.slots.len()).for_each(|index| drop(unsafe { array.replace(index, None) }));
+        self.filled = 0;
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Room<T> {
+    fn drop(&mut self) {
+        self.empty();
     }
 }
 
@@ -118,6 +133,8 @@ pub struct Owner {
 /// What only writers touch.
 struct Locked<T, X> {
     extra: X,
+    /// Slots with something in them.
+    filled: usize,
     /// Objects that were taken out while something was lent.
     parked: Vec<Arc<T>>,
 }
@@ -186,7 +203,7 @@ impl<T: Send + Sync + 'static, X> ArcTable<T, X> {
             array: Pointer::null(),
             owners: AtomicU32::new(0),
             lent: AtomicU32::new(0),
-            locked: SpinLock::new(Locked { extra, parked: Vec::new() }),
+            locked: SpinLock::new(Locked { extra, filled: 0, parked: Vec::new() }),
         }
     }
 
@@ -327,14 +344,13 @@ impl<T: Send + Sync + 'static, X> ArcTable<T, X> {
 
     /// Empties a table that nobody else has.
     fn drain(&mut self) {
+        let filled = self.locked.get_mut().filled;
         // SAFETY: `&mut` keeps those away who could replace it.
-        let Some(array) = (unsafe { self.array.read_unguarded() }) else { return };
-        for (index, slot) in array.slots.iter().enumerate() {
-            if !slot.load(Ordering::Relaxed).is_null() {
-                // What ends with its last reference may sleep: there is no lock and no read section here.
-                // SAFETY: as above.
-                drop(unsafe { array.replace(index, None) });
-            }
+        let Some(array) = (unsafe { self.array.read_unguarded() }).filter(|_| filled > 0) else { return };
+        for index in 0..array.slots.len() {
+            // What ends with its last reference may sleep: there is no lock and no read section here.
+            // SAFETY: as above.
+            drop(unsafe { array.replace(index, None) });
         }
     }
 }
@@ -399,10 +415,11 @@ impl<T: Send + Sync + 'static, X> Writer<'_, T, X> {
             Some(slot) if slot.load(Ordering::Relaxed).is_null() => {
                 // Release: publishes the object's contents. Nobody else fills slots: the lock is held.
                 slot.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
-                Ok(())
             }
-            _ => Err(object),
+            _ => return Err(object),
         }
+        self.locked.filled += 1;
+        Ok(())
     }
 
     /// Puts something else, or nothing, into a slot that there is; readers see the one or the other. What was there is for
@@ -410,8 +427,15 @@ impl<T: Send + Sync + 'static, X> Writer<'_, T, X> {
     #[inline]
     pub fn replace(&mut self, owner: &Owner, index: usize, new: Option<Arc<T>>) -> Option<Taken<T>> {
         let mut rest = if self.table.is_alone(owner) { 0 } else { GRACE_PERIOD };
+        let adds = usize::from(new.is_some());
+        let array = self.array()?;
+        if index >= array.slots.len() {
+            return None;
+        }
         // SAFETY: slots are changed under the lock, which is held.
-        let object = unsafe { self.array()?.replace(index, new) }?;
+        let object = unsafe { array.replace(index, new) };
+        self.locked.filled = self.locked.filled + adds - usize::from(object.is_some());
+        let object = object?;
         // Relaxed: this thread's own, or older than the token.
         if self.table.lent.load(Ordering::Relaxed) != 0 {
             self.park(&object);
@@ -434,22 +458,28 @@ impl<T: Send + Sync + 'static, X> Writer<'_, T, X> {
     }
 
     /// Moves everything into a larger array; one that is not larger goes unused. Both are freed later.
-    pub fn grow(&mut self, room: Room<T>) {
-        let Some(old) = self.array() else {
-            self.table.array.replace(Some(room.0));
-            return;
-        };
-        if room.0.slots.len() <= old.slots.len() {
+    pub fn grow(&mut self, mut room: Room<T>) {
+        let length = self.array().map(|old| old.slots.len());
+        if length.is_some_and(|length| room.length() <= length) {
             return;
         }
-        for index in 0..old.slots.len() {
+        if length.is_some() {
+            room.empty();
+        }
+        let Some(array) = room.array.take() else { return };
+        let Some(length) = length else {
+            self.locked.filled = room.filled;
+            self.table.array.replace(Some(array));
+            return;
+        };
+        for index in 0..length {
             // SAFETY: nobody else has the new array.
-            unsafe { room.0.replace(index, self.get(index)) };
+            drop(unsafe { array.replace(index, self.get(index)) });
         }
         // So that it is there until it has been emptied.
         let guard = rcu::read();
         let old = self.table.array.read(&guard);
-        self.table.array.replace(Some(room.0));
+        self.table.array.replace(Some(array));
         if let Some(old) = old {
             // None of these is the last reference: the new array has one.
             // SAFETY: slots are changed under the lock, which is held.
@@ -576,6 +606,36 @@ mod tests {
         assert_eq!(table.get(&owner, 1).map(|object| *object), Some(7));
         table.write().grow(Room::try_new(4).unwrap());
         assert_eq!(table.write().length(), 8);
+    }
+
+    #[test]
+    fn references_of_a_table_end_with_it_and_those_of_unused_room_too() {
+        let object = Arc::new(7);
+        let count = || Arc::strong_count(&object);
+        let (table, owner) = table(2);
+        assert!(table.write().fill(0, object.clone()).is_ok());
+        assert!(table.write().fill(1, object.clone()).is_ok());
+        assert_eq!(table.write().fill(2, object.clone()).map_err(|object| *object), Err(7));
+        let mut room = Room::try_new(4).unwrap();
+        assert!(room.put(3, object.clone()).is_none() && room.put(4, object.clone()).is_some());
+        assert_eq!(count(), 4);
+        table.write().grow(room);
+        assert_eq!((count(), table.write().is_filled(3)), (3, false));
+        drop(table.write().replace(&owner, 0, None).unwrap().finish(&table));
+        assert!(table.write().replace(&owner, 0, Some(object.clone())).is_none());
+        assert!(table.write().replace(&owner, 4, Some(object.clone())).is_none());
+        let taken = table.write().replace(&owner, 1, Some(object.clone())).unwrap();
+        drop(taken.finish(&table));
+        assert_eq!(count(), 3);
+        drop(table);
+        assert_eq!(count(), 1);
+        let mut room = Room::try_new(1).unwrap();
+        room.put(0, object.clone());
+        let fresh: ArcTable<u32, ()> = ArcTable::new(());
+        fresh.write().grow(room);
+        assert_eq!(count(), 2);
+        drop(fresh);
+        assert_eq!(count(), 1);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! From the bottom up: `geometry` (the arithmetic), `descriptor` (what is known of a block), `list` (the blocks in order),
 //! `backing` (a block's memory), `allocator` (all of them), and its users: [`PerCpuBox`], [`Counter`], [`PerCpuRef`],
-//! [`Shared`], [`Quota`], and the free lists of the heap.
+//! [`Shared`], [`Kept`], [`Quota`], and the free lists of the heap.
 
 mod allocator;
 #[cfg_attr(target_os = "none", path = "backing.rs")]
@@ -14,6 +14,7 @@ mod descriptor;
 pub mod exercise;
 mod free_list;
 mod geometry;
+mod kept;
 mod list;
 mod local_tables;
 mod quota;
@@ -29,6 +30,7 @@ pub use boxed::{PerCpuBox, Zeroable};
 pub use counter::Counter;
 pub(crate) use free_list::FreeList;
 pub use geometry::{CHUNK_BYTES, CHUNK_SHIFT, existing_cpus};
+pub use kept::{Hot, Kept};
 pub(crate) use local_tables::register as register_local_tables;
 pub use quota::Quota;
 pub use reference::{PerCpuRef, Put};

@@ -15,7 +15,7 @@ use super::{
 /// Blocks are the machine's; a test that counts them must be alone.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+pub(super) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -87,7 +87,7 @@ impl Count {
     }
 
     /// Adds `amount`, which may be negative.
-    #[inline]
+    #[inline(always)]
     pub fn add(&self, amount: i64) {
         match self.object.get() {
             Some(object) => object.call(|representative| representative.add(amount)),
@@ -95,7 +95,7 @@ impl Count {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn add_to_word(&self, amount: i64) {
         self.word.fetch_add(amount, Ordering::Relaxed);
         let history = self.history.load(Ordering::Relaxed);

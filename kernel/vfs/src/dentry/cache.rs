@@ -96,6 +96,10 @@ fn examine(queue: &SpinLock<VecDeque<Weak<Dentry>>>) -> Option<bool> {
     }
     let used = Arc::strong_count(&entry) > REFERENCES_WHEN_UNUSED;
     if used || flags.contains(DentryFlags::REFERENCED) || !entry.children.is_empty() {
+        if !flags.contains(DentryFlags::REFERENCED) && entry.is_hot() {
+            // The handle is among the references; without it the next look finds whether there are others.
+            entry.cool();
+        }
         entry.clear_flags(DentryFlags::REFERENCED);
         let mut entries = queue.lock();
         if entries.try_reserve(1).is_ok() {
@@ -221,6 +225,8 @@ pub fn forget_tree(root: &Arc<Dentry>) {
             None => {
                 current.children.clear();
                 if Arc::ptr_eq(&current, root) {
+                    current.set_flags(DentryFlags::FORGOTTEN);
+                    current.cool();
                     return;
                 }
                 let parent = current.parent();

@@ -8,6 +8,11 @@
 //! Everything that a path walk looks at (place, inode, children) is read under RCU without a lock, a reference count
 //! or a store. A walk that leaves the RCU section takes a reference (one atomic increment).
 //!
+//! # Hot entries
+//! When references keep being taken by another processor than the one before, the entry gets a handle whose count is spread
+//! over the processors ([`memory::per_cpu::Hot`]): walks take that instead of the entry's own count. The handle refers to the entry, so it
+//! goes when the entry is unhashed, when what it roots is forgotten, and when the shrinker finds that the entry was not used of late.
+//!
 //! # States
 //! *Hashed*: found under its parent. *Unhashed* (deleted, evicted or replaced): no longer found, alive as long as
 //! somebody refers to it. The only transition is hashed → unhashed ([`DentryFlags::UNHASHED`]; an eviction that finds the
@@ -25,6 +30,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use bitflags::bitflags;
+use memory::per_cpu::{Hot, Kept};
 use sync::rcu::{self, RcuReadGuard};
 
 use super::cache;
@@ -50,6 +56,8 @@ bitflags! {
         const NO_NEGATIVE = 16;
         /// Its name was removed while it was in use: shown as ` (deleted)`.
         const DELETED = 32;
+        /// What is cached below it was forgotten for good; it is never hot again.
+        const FORGOTTEN = 64;
     }
 }
 
@@ -65,8 +73,15 @@ pub struct Dentry {
     pub(super) place: rcu::Pointer<Place>,
     inode: Option<Arc<Inode>>,
     flags: AtomicU32,
+    /// The processor of the last reference, in the low half, and how many were taken by another than the one before. A hint: lost
+    /// updates do no harm.
+    users: AtomicU32,
+    hot: Hot<Dentry>,
     pub(super) children: Children,
 }
+
+/// References from another processor than the one before, after which an entry is hot.
+const FOREIGN_MAX: u32 = 8;
 
 impl Dentry {
     fn allocate(place: Option<Place>, inode: Option<Arc<Inode>>, flags: DentryFlags) -> Result<Arc<Self>> {
@@ -74,7 +89,14 @@ impl Dentry {
             Some(place) => rcu::Pointer::new(allocation::rcu(place)?),
             None => rcu::Pointer::null(),
         };
-        allocation::arc(Self { place, inode, flags: AtomicU32::new(flags.bits()), children: Children::new() })
+        allocation::arc(Self {
+            place,
+            inode,
+            flags: AtomicU32::new(flags.bits()),
+            users: AtomicU32::new(0),
+            hot: Hot::new(),
+            children: Children::new(),
+        })
     }
 
     /// The root of a file system: no parent, no name.
@@ -155,6 +177,59 @@ impl Dentry {
     /// Clears flags.
     pub(super) fn clear_flags(&self, flags: DentryFlags) {
         self.flags.fetch_and(!flags.bits(), Ordering::AcqRel);
+    }
+
+    /// A reference that outlives the read section.
+    #[inline(always)]
+    pub(crate) fn keep(self: &Arc<Self>, guard: &RcuReadGuard) -> Kept<Self> {
+        self.hot.keep(self, guard)
+    }
+
+    /// Notes who took a reference from its own count; called outside of the read section.
+    #[inline(always)]
+    pub(crate) fn note_user(self: &Arc<Self>) {
+        let users = self.users.load(Ordering::Relaxed);
+        let cpu = machine::cpu::current().index() as u32;
+        if users & 0xffff != cpu {
+            self.note_foreign(users >> 16, cpu);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_foreign(self: &Arc<Self>, before: u32, cpu: u32) {
+        // When that is reached, nothing is stored any more, hot or not.
+        if before > FOREIGN_MAX {
+            return;
+        }
+        self.users.store((before + 1) << 16 | cpu, Ordering::Relaxed);
+        if before == FOREIGN_MAX && !self.is_out() {
+            self.hot.heat(self);
+            // SeqCst: the handle is in place before the flags are read; who sets one looks for a handle afterwards. One of the two
+            // takes it out.
+            fence(Ordering::SeqCst);
+            if self.is_out() {
+                self.cool();
+            }
+        }
+    }
+
+    /// Whether nobody would cool it any more.
+    fn is_out(&self) -> bool {
+        self.flags().intersects(DentryFlags::UNHASHED | DentryFlags::FORGOTTEN)
+    }
+
+    /// Counts its references in one place again: it was found unused, or is found no longer.
+    pub(super) fn cool(&self) {
+        // SeqCst: pairs with the fence in `note_foreign`.
+        fence(Ordering::SeqCst);
+        self.users.store(0, Ordering::Relaxed);
+        self.hot.cool();
+    }
+
+    /// Whether its references are counted per processor.
+    pub(super) fn is_hot(&self) -> bool {
+        self.hot.is_hot()
     }
 
     /// Notes a use for the shrinker; stores only when it was not noted yet.
@@ -243,6 +318,7 @@ impl Dentry {
     /// Forgets it: the next lookup asks the file system. For entries that turned out to be out of date.
     pub fn unhash(self: &Arc<Self>) {
         self.set_flags(DentryFlags::UNHASHED);
+        self.cool();
         if let Some((parent, hash)) = self.home() {
             parent.children.sweep(&parent, hash);
         }

@@ -80,7 +80,17 @@ enum Taken {
 /// A descriptor table, as those see it who may not take anything out of it.
 pub struct DescriptorTable {
     files: ArcTable<OpenFile, Slots>,
+    /// With its counts it fills cache lines: those of two processes never lie in one.
+    _fill: [u64; FILL],
 }
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// Words between the end of a table with its two counts and that of a cache line.
+const FILL: usize = {
+    let bytes = size_of::<ArcTable<OpenFile, Slots>>() + 2 * size_of::<usize>();
+    (bytes.next_multiple_of(LINE) - bytes) / size_of::<u64>()
+};
 
 /// A task's descriptors: a table, and the right to take files out of it.
 pub struct Descriptors {
@@ -103,7 +113,7 @@ const fn bit(descriptor: u32) -> u64 {
 }
 
 /// Words of a cache line: the least that bitmaps take, so that two processes never write to one line.
-const LINE_WORDS: usize = 4;
+const LINE_WORDS: usize = LINE / size_of::<Word>();
 
 /// The slots of a table with at least `needed` of them. Programs see the number as `FDSize`, so it is Linux's.
 const fn table_length(needed: usize) -> usize {
@@ -364,7 +374,7 @@ impl Descriptors {
     }
 
     fn with(slots: Slots, room: Option<Room<OpenFile>>) -> Result<Self> {
-        let table = allocation::arc(DescriptorTable { files: ArcTable::new(slots) })?;
+        let table = allocation::arc(DescriptorTable { files: ArcTable::new(slots), _fill: [0; FILL] })?;
         if let Some(room) = room {
             table.files.write().grow(room);
         }

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use machine::cpu::MAX_CPUS;
 use memory::fallible::EmptyArc;
-use memory::per_cpu::Shared;
+use memory::per_cpu::{Kept, Shared};
 use sync::{PerCpu, PerCpuCounter, SpinLock, per_cpu};
 
 use super::operations::{FileFeatures, FileOperations};
@@ -58,7 +58,8 @@ pub struct FileOwner {
 /// An open file description.
 pub struct OpenFile {
     path: Option<Path>,
-    inode: Arc<Inode>,
+    /// Kept by the entry's handle, if it has one.
+    inode: Kept<Inode, Dentry>,
     object: Option<Arc<dyn FileOperations>>,
     flags: AtomicU32,
     features: FileFeatures,
@@ -95,7 +96,7 @@ impl OpenFile {
         object: Option<Arc<dyn FileOperations>>,
         prepared: Option<PreparedFile>,
     ) -> Result<Arc<Self>> {
-        let inode = path.inode()?.clone();
+        let inode = Kept::project(&path.dentry, Dentry::inode).ok_or(Error::NotFound)?;
         let counts = flags.writable() && matches!(inode.kind, FileKind::Regular);
         if counts {
             path.mount.begin_write()?;
@@ -113,13 +114,13 @@ impl OpenFile {
         object: Arc<dyn FileOperations>,
         flags: OpenFlags,
     ) -> Result<Arc<Self>> {
-        Self::build(None, inode, Some(object), flags, false, None)
+        Self::build(None, inode.into(), Some(object), flags, false, None)
     }
 
     /// From here on the value's `Drop` undoes what was done for it, also when there is no memory for it.
     fn build(
         path: Option<Path>,
-        inode: Arc<Inode>,
+        inode: Kept<Inode, Dentry>,
         object: Option<Arc<dyn FileOperations>>,
         flags: OpenFlags,
         holds_write_access: bool,
@@ -212,7 +213,7 @@ impl OpenFile {
                 self.write_name(&mut name)?;
                 let mount: Shared<Mount> = crate::anonymous::internal_mount()?;
                 let name = &name[..name.len().min(crate::name::NAME_MAX)];
-                Ok(Path::new(mount, Dentry::new_detached(name, self.inode.clone())?))
+                Ok(Path::new(mount, Dentry::new_detached(name, Arc::clone(&self.inode))?))
             }
         }
     }

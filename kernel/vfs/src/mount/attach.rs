@@ -95,7 +95,7 @@ impl MountNamespace {
     /// A detached copy of a mount that shows `root`.
     fn copy_mount(mount: &Shared<Mount>, root: &Path) -> Result<Shared<Mount>> {
         let copy =
-            Mount::new(mount.superblock().clone(), root.dentry.clone(), &mount.source(), mount.flags())?;
+            Mount::new(mount.superblock().clone(), Arc::clone(&root.dentry), &mount.source(), mount.flags())?;
         let propagation = *mount.propagation.lock();
         *copy.propagation.lock() = propagation;
         Ok(copy)

@@ -195,7 +195,7 @@ impl Path {
     /// Appends the path from the root of the file system to here.
     pub(super) fn write_within_file_system(&self, out: &mut Vec<u8>) -> Result<()> {
         let mut parts = Vec::new();
-        let mut current = self.dentry.clone();
+        let mut current = Arc::clone(&self.dentry);
         while let Some(parent) = current.parent() {
             allocation::push(&mut parts, current.name()?)?;
             current = parent;

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use memory::per_cpu::Shared;
+use memory::per_cpu::{Kept, Shared};
 use sync::rcu;
 
 use super::point::Mount;
@@ -12,13 +12,14 @@ use crate::inode::Inode;
 use crate::name::PATH_MAX;
 use crate::{Error, Result, allocation};
 
-/// A place in the tree. Cloning takes one atomic increment (the entry) and a plain one (an attached mount).
+/// A place in the tree. Cloning takes one atomic increment (the entry) and a plain one (an attached mount); of an entry that many
+/// processors use, two plain ones.
 #[derive(Clone)]
 pub struct Path {
     /// The mount.
     pub mount: Shared<Mount>,
     /// The entry in it.
-    pub dentry: Arc<Dentry>,
+    pub dentry: Kept<Dentry>,
 }
 
 /// What stands before a path that was written from the inside out.
@@ -35,13 +36,14 @@ const RENAME_RETRIES: usize = 8;
 
 impl Path {
     /// The place (mount, entry).
-    pub fn new(mount: Shared<Mount>, dentry: Arc<Dentry>) -> Self {
-        Self { mount, dentry }
+    #[inline]
+    pub fn new(mount: Shared<Mount>, dentry: impl Into<Kept<Dentry>>) -> Self {
+        Self { mount, dentry: dentry.into() }
     }
 
     /// The root of a mount.
     pub fn root_of(mount: &Shared<Mount>) -> Self {
-        Self { mount: mount.clone(), dentry: mount.root().clone() }
+        Self::new(mount.clone(), mount.root().clone())
     }
 
     /// The file. Fails with `ENOENT` for a negative entry.
@@ -103,7 +105,7 @@ impl Path {
     fn collect(&self, root: &Path, buffer: &mut [u8]) -> Result<(usize, PathPrefix)> {
         let guard = rcu::read();
         let mut start = buffer.len();
-        let (mut mount, mut dentry) = (&self.mount, &self.dentry);
+        let (mut mount, mut dentry): (_, &Arc<Dentry>) = (&self.mount, &self.dentry);
         loop {
             if Arc::ptr_eq(dentry, &root.dentry) && Shared::ptr_eq(mount, &root.mount) {
                 return Ok((start, PathPrefix::Reachable));

@@ -8,7 +8,7 @@
 
 use alloc::sync::Arc;
 
-use memory::per_cpu::Shared;
+use memory::per_cpu::{Kept, Shared};
 use sync::rcu::{self, RcuReadGuard};
 
 use super::context::{PathContext, status_at};
@@ -59,7 +59,11 @@ pub(super) fn walk(rules: &Rules<'_>, start: &Path, text: &[u8], offset: usize) 
     if absent || !moved {
         return Progress { place: None, offset: done, absent };
     }
-    let place = Path::new(mount.clone(), dentry.clone());
+    let place = Path::new(mount.clone(), dentry.keep(&guard));
+    drop(guard);
+    if !Kept::is_spread(&place.dentry) {
+        place.dentry.note_user();
+    }
     if !place.dentry.still_hashed() {
         // Evicted (or removed) just now: the slow steps go this way again.
         return Progress { place: None, offset, absent: false };

@@ -13,13 +13,15 @@ use super::{DIRECTORY, Operation, Pair, Step, call};
 const PAGE: usize = 4096;
 
 /// The pairs.
-pub(super) const PAIRS: [Pair; 25] = [
+pub(super) const PAIRS: [Pair; 27] = [
     Pair::processes("open_close_one_directory", |side| open_close(format!("{DIRECTORY}/open-{side}"))),
     Pair::processes("open_close_two_directories", |side| open_close(own_directory("open", side)? + "/file")),
+    Pair::processes("open_close_same_file", |_| open_close(format!("{DIRECTORY}/open-same"))),
     Pair::threads("open_close_threads_same_file", |_| open_close(format!("{DIRECTORY}/open"))),
     Pair::processes("stat_same_file", |_| stat(format!("{DIRECTORY}/stat"))),
     Pair::processes("stat_distinct_files", |side| stat(format!("{DIRECTORY}/stat-{side}"))),
     Pair::processes("stat_missing", stat_missing),
+    Pair::processes("access_same_file", |_| access(format!("{DIRECTORY}/access"))),
     Pair::processes("readlink_same_link", readlink),
     Pair::processes("create_one_directory", |side| create(format!("{DIRECTORY}/create-{side}"))),
     Pair::processes("create_two_directories", |side| create(own_directory("create", side)? + "/file")),
@@ -67,6 +69,11 @@ fn open_close(path: String) -> io::Result<Operation> {
 fn stat(path: String) -> io::Result<Operation> {
     file(path.clone())?;
     Ok(call(move || _ = rustix::fs::statat(CWD, &*path, AtFlags::empty()).expect("it is there")))
+}
+
+fn access(path: String) -> io::Result<Operation> {
+    file(path.clone())?;
+    Ok(call(move || rustix::fs::access(&*path, rustix::fs::Access::READ_OK).expect("it is there")))
 }
 
 fn stat_missing(side: usize) -> io::Result<Operation> {

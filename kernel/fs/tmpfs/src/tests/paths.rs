@@ -1,5 +1,8 @@
 //! Walking paths.
 
+use alloc::sync::Arc;
+
+use memory::per_cpu::Kept;
 use vfs::Error;
 use vfs::flags::{LookupFlags, OpenFlags};
 use vfs::tree::OpenHow;
@@ -181,4 +184,64 @@ fn shrinking_the_cache_forgets_only_what_is_unused() {
     for number in 0..200 {
         assert_eq!(world.read_file(&format!("/dir/{number}")).unwrap(), b"x");
     }
+}
+
+/// Walks there from two processors in turns until references are counted per processor.
+fn heat(world: &World, path: &str) {
+    let (go, turns) = std::sync::mpsc::sync_channel(0);
+    let (done, ends) = std::sync::mpsc::sync_channel(0);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while turns.recv().is_ok() {
+                world.walk(path).unwrap();
+                done.send(()).unwrap();
+            }
+        });
+        for _ in 0..20 {
+            world.walk(path).unwrap();
+            go.send(()).unwrap();
+            ends.recv().unwrap();
+        }
+        drop(go);
+    });
+}
+
+#[test]
+fn entry_that_two_processors_use_is_counted_per_processor_and_still_ends() {
+    let world = World::new();
+    world.write_file("/hot", b"x").unwrap();
+    world.write_file("/cold", b"x").unwrap();
+    let cold = world.walk("/cold").unwrap();
+    assert!(!Kept::is_spread(&cold.dentry));
+    heat(&world, "/hot");
+    let place = world.walk("/hot").unwrap();
+    assert!(Kept::is_spread(&place.dentry));
+    let file = world.open("/hot", OpenFlags::empty()).unwrap();
+    let entry = Arc::downgrade(&place.dentry);
+    let inode = Arc::downgrade(file.inode());
+    super::settle();
+    // Those of bucket and handle, of directory and entry; not those of the place and the open file.
+    assert_eq!((entry.strong_count(), inode.strong_count()), (2, 2));
+    world.unlink("/hot").unwrap();
+    drop(place);
+    super::settle();
+    assert_eq!(file.status().size, 1);
+    drop(file);
+    super::settle();
+    assert!(entry.upgrade().is_none() && inode.upgrade().is_none());
+}
+
+#[test]
+fn shrinking_the_cache_forgets_entries_that_were_hot() {
+    let world = World::new();
+    world.write_file("/hot", b"x").unwrap();
+    heat(&world, "/hot");
+    let entry = Arc::downgrade(&world.walk("/hot").unwrap().dentry);
+    for _ in 0..20 {
+        super::settle();
+        vfs::dentry::shrink(usize::MAX);
+    }
+    super::settle();
+    assert!(entry.upgrade().is_none());
+    assert_eq!(world.read_file("/hot").unwrap(), b"x");
 }
