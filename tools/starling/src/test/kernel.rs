@@ -23,11 +23,19 @@ const TORTURE: &str = "test=rcu::torture_classic,rcu::torture_bh";
 const TORTURE_SECONDS: &str = "rcu.torture_secs=600";
 const TORTURE_LIMIT: Duration = Duration::from_secs(1500);
 
-/// The steps of this group.
+/// A million calls and answers on one CPU, and as many between two.
+const ROUND_TRIPS: &str = "test=ipc_stress::many_round_trips";
+const ROUND_TRIPS_COUNT: &str = "ipc.rounds=1000000";
+const ROUND_TRIPS_LIMIT: Duration = Duration::from_secs(1500);
+
+const STRESS: &str = "test=ipc_stress::everything_at_once";
+
+/// The steps of this group; with the long ones, whose stress of messages takes so many seconds, if a number is given.
 ///
 /// # Errors
 /// When this program does not know where it is.
-pub(super) fn steps(repository: &Repository, long: bool) -> Outcome<Vec<Step>> {
+pub(super) fn steps(repository: &Repository, stress_seconds: Option<u64>) -> Outcome<Vec<Step>> {
+    let long = stress_seconds.is_some();
     let program = std::env::current_exe().context(|| "this program".into())?;
     let more = if long { &LONG_MACHINES[..] } else { &[] };
     let kernel = |machine: &str, cpus: u32, limit: Duration, options: &[&str]| {
@@ -55,6 +63,19 @@ pub(super) fn steps(repository: &Repository, long: bool) -> Outcome<Vec<Step>> {
         steps.push(
             Step::new("RCU torture for 20 minutes", starling, tally::kernel_log).within(TORTURE_LIMIT * 2),
         );
+        for cpus in [2, 4] {
+            let options = ["--kernel-arg", ROUND_TRIPS, "--kernel-arg", ROUND_TRIPS_COUNT];
+            let starling = kernel("microvm", cpus, ROUND_TRIPS_LIMIT, &options);
+            let name = format!("a million round trips of messages with {cpus} CPUs");
+            steps.push(Step::new(name, starling, tally::kernel_log).within(ROUND_TRIPS_LIMIT * 2));
+        }
+    }
+    if let Some(seconds) = stress_seconds {
+        let limit = Duration::from_secs(seconds) + LIMIT;
+        let duration = format!("ipc.stress_secs={seconds}");
+        let starling = kernel("q35", 8, limit, &["--kernel-arg", STRESS, "--kernel-arg", &duration]);
+        let name = format!("messages under stress for {seconds} s");
+        steps.push(Step::new(name, starling, tally::kernel_log).within(limit + LIMIT));
     }
     Ok(steps)
 }

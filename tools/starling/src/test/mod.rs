@@ -30,6 +30,10 @@ pub(crate) struct TestArguments {
     #[arg(long)]
     long: bool,
 
+    /// How long messages between threads are stressed with --long
+    #[arg(long, value_name = "SECONDS", default_value_t = 1200)]
+    stress_seconds: u64,
+
     /// Show the names of the steps and run none
     #[arg(long)]
     list: bool,
@@ -47,7 +51,7 @@ pub(crate) fn test(arguments: &TestArguments) -> Outcome<u8> {
     let groups = [
         source::steps(&repository)?,
         hosted::steps(&repository, arguments.long),
-        kernel::steps(&repository, arguments.long)?,
+        kernel::steps(&repository, arguments.long.then_some(arguments.stress_seconds))?,
         locks::steps(&repository, arguments.long)?,
         instructions::steps(&repository)?,
         sharing::steps(&repository)?,
