@@ -1,0 +1,299 @@
+//! Between those who submit bios and the driver of a device.
+//!
+//! # The way of a bio
+//! 1. [`Queue::submit`] checks it against the device (size, alignment, read-only, gone), answers what the device need not be asked
+//!    (a flush without a write cache), and splits what is too large.
+//! 2. Flushes and durable writes go through [`flush`](crate::flush), which orders them and makes one flush of many.
+//! 3. Everything else becomes a [`Request`] of this CPU's lane: merged with waiting neighbours or put among them.
+//! 4. [`Queue::run`] hands requests to the driver until it has no room; completions run it again.
+//!
+//! # Lanes
+//! With the scheduler `none` each CPU has a lane of its own, so CPUs do not meet in the queue. Any other scheduler
+//! sees all requests in lane 0: order over the whole device is what it is for.
+//!
+//! # Locks
+//! A lane's spin lock: held over calls of the scheduler only, never over the driver or a completion. `running` keeps
+//! a completion that ends at once (a RAM disk) from recursing into the driver: the outer call goes on instead.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use memory::fallible;
+use sync::{CachePadded, SpinLock};
+
+use crate::bio::{Bio, BioFlags, Operation, SECTOR_BYTES};
+use crate::driver::{Driver, Limits, TimeoutVerdict};
+use crate::flush::Flushes;
+use crate::request::Request;
+use crate::scheduler::{First, Scheduler};
+use crate::statistics::Statistics;
+use crate::{Error, Result};
+
+/// Requests of one CPU that wait for the device.
+struct Lane {
+    scheduler: SpinLock<Box<dyn Scheduler>>,
+    /// Somebody hands requests of this lane to the driver.
+    running: AtomicBool,
+    /// Somebody else wanted to meanwhile.
+    again: AtomicBool,
+}
+
+/// See the theory of this file.
+pub struct Queue {
+    driver: Arc<dyn Driver>,
+    limits: Limits,
+    lanes: Vec<CachePadded<Lane>>,
+    per_cpu: bool,
+    statistics: Statistics,
+    pub(crate) flushes: Flushes,
+    gone: AtomicBool,
+    in_driver: AtomicU32,
+    /// When the driver last took or ended a request, ns since boot.
+    progress_ns: AtomicU64,
+}
+
+impl Queue {
+    /// A queue with the scheduler `none` and a lane for each CPU.
+    pub fn new(driver: Arc<dyn Driver>) -> Result<Arc<Self>> {
+        let lanes = machine::cpu::count().max(1);
+        let mut schedulers: Vec<Box<dyn Scheduler>> = fallible::try_vec(lanes)?;
+        for _ in 0..lanes {
+            schedulers.push(fallible::try_box(First::default())?);
+        }
+        Self::with_lanes(driver, schedulers)
+    }
+
+    /// A queue with this scheduler.
+    pub fn with_scheduler(driver: Arc<dyn Driver>, scheduler: Box<dyn Scheduler>) -> Result<Arc<Self>> {
+        let mut schedulers = fallible::try_vec(1)?;
+        schedulers.push(scheduler);
+        Self::with_lanes(driver, schedulers)
+    }
+
+    fn with_lanes(driver: Arc<dyn Driver>, schedulers: Vec<Box<dyn Scheduler>>) -> Result<Arc<Self>> {
+        let limits = driver.limits();
+        let block = limits.logical_block_bytes as usize;
+        if !block.is_power_of_two() || block < SECTOR_BYTES || limits.segments_max == 0 || limits.depth == 0 {
+            return Err(Error::Invalid);
+        }
+        if (limits.sectors_max as usize) < machine::address::PAGE_SIZE.max(block) / SECTOR_BYTES {
+            return Err(Error::Invalid);
+        }
+        let per_cpu = schedulers.len() > 1;
+        let mut lanes = fallible::try_vec(schedulers.len())?;
+        for scheduler in schedulers {
+            lanes.push(CachePadded::new(Lane {
+                scheduler: SpinLock::new(scheduler),
+                running: AtomicBool::new(false),
+                again: AtomicBool::new(false),
+            }));
+        }
+        Ok(fallible::try_arc(Self {
+            driver,
+            limits,
+            lanes,
+            per_cpu,
+            statistics: Statistics::default(),
+            flushes: Flushes::new(),
+            gone: AtomicBool::new(false),
+            in_driver: AtomicU32::new(0),
+            progress_ns: AtomicU64::new(0),
+        })?)
+    }
+
+    /// What the device can do.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What it has done.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// The scheduler's name.
+    pub fn scheduler_name(&self) -> &'static str {
+        self.lanes[0].scheduler.lock().name()
+    }
+
+    /// The device was pulled out: what waits and what comes fails with `ENODEV`. What the driver holds is the driver's to end.
+    pub fn remove(self: &Arc<Self>) {
+        // Release: pairs with the load in `check`.
+        self.gone.store(true, Ordering::Release);
+        for lane in 0..self.lanes.len() {
+            while let Some(request) = self.take(lane) {
+                self.begin(request).complete(Err(Error::NoDevice));
+            }
+        }
+    }
+
+    /// Submits a bio. Its completion is called exactly once, perhaps before this returns.
+    pub fn submit(self: &Arc<Self>, bio: Bio) {
+        if let Some(lane) = self.enqueue(bio) {
+            self.run_lane(lane);
+        }
+    }
+
+    /// Submits bios together.
+    pub fn submit_batch(self: &Arc<Self>, bios: impl Iterator<Item = Bio>) {
+        let mut lane = None;
+        for bio in bios {
+            lane = self.enqueue(bio).or(lane);
+        }
+        if let Some(lane) = lane {
+            self.run_lane(lane);
+        }
+    }
+
+    /// The lane that the bio waits in, if it does.
+    fn enqueue(self: &Arc<Self>, mut bio: Bio) -> Option<usize> {
+        bio.submitted_ns = machine::time::now_ns();
+        if let Err(error) = self.check(&bio) {
+            bio.finish(Err(error));
+            return None;
+        }
+        if !self.limits.write_cache {
+            bio.flags.remove(BioFlags::PREFLUSH | BioFlags::FORCE_UNIT_ACCESS);
+            if bio.operation == Operation::Flush {
+                bio.finish(Ok(()));
+                return None;
+            }
+        }
+        let durable = bio.flags.intersects(BioFlags::PREFLUSH)
+            || (bio.flags.contains(BioFlags::FORCE_UNIT_ACCESS) && !self.limits.force_unit_access);
+        if bio.operation == Operation::Flush || durable {
+            self.flushes.submit(self, bio);
+            return None;
+        }
+        self.insert(bio)
+    }
+
+    /// Puts a bio that needs no flush among those that wait.
+    pub(crate) fn insert(self: &Arc<Self>, bio: Bio) -> Option<usize> {
+        let Ok(bios) = fallible::try_vec(1) else {
+            bio.finish(Err(Error::OutOfMemory));
+            return None;
+        };
+        let lane = self.own_lane();
+        let operation = bio.operation;
+        let mut scheduler = self.lanes[lane].scheduler.lock();
+        if scheduler.reserve().is_err() {
+            drop(scheduler);
+            bio.finish(Err(Error::OutOfMemory));
+            return None;
+        }
+        let owner = scheduler.owner(&bio);
+        if scheduler.insert(Request::new(bios, bio, owner), &self.limits) {
+            self.statistics.merged(operation);
+        }
+        Some(lane)
+    }
+
+    fn own_lane(&self) -> usize {
+        if self.per_cpu { machine::cpu::current().index() % self.lanes.len() } else { 0 }
+    }
+
+    fn check(&self, bio: &Bio) -> Result<()> {
+        // Acquire: pairs with the store in `remove`.
+        if self.gone.load(Ordering::Acquire) {
+            return Err(Error::NoDevice);
+        }
+        let end = bio.sector.checked_add(bio.sectors).ok_or(Error::Invalid)?;
+        let block_sectors = u64::from(self.limits.logical_block_bytes) / SECTOR_BYTES as u64;
+        let aligned = bio.sector.is_multiple_of(block_sectors) && bio.sectors.is_multiple_of(block_sectors);
+        if bio.operation != Operation::Flush && (end > self.limits.sectors || !aligned) {
+            return Err(Error::Invalid);
+        }
+        if bio.operation.changes() && self.limits.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let most = match bio.operation {
+            Operation::Read | Operation::Write => {
+                if bio.segments().len() > self.limits.segments_max {
+                    return Err(Error::Invalid);
+                }
+                self.limits.sectors_max
+            }
+            Operation::Discard => self.limits.discard_sectors_max,
+            Operation::WriteZeroes => self.limits.zeroes_sectors_max,
+            Operation::Flush => u32::MAX,
+        };
+        match most {
+            0 => Err(Error::NotSupported),
+            most if bio.sectors > u64::from(most) => Err(Error::Invalid),
+            _ => Ok(()),
+        }
+    }
+
+    /// Hands waiting requests of all lanes to the driver; after completions, which may have made room.
+    pub fn run(self: &Arc<Self>) {
+        for lane in 0..self.lanes.len() {
+            self.run_lane(lane);
+        }
+    }
+
+    pub(crate) fn run_lane(self: &Arc<Self>, index: usize) {
+        let lane = &self.lanes[index];
+        // AcqRel: pairs with the swap below, so that whoever finds somebody running is noticed by that one.
+        lane.again.store(true, Ordering::Release);
+        while !lane.running.swap(true, Ordering::AcqRel) {
+            lane.again.store(false, Ordering::Release);
+            while self.in_driver.load(Ordering::Relaxed) < self.limits.depth {
+                let Some(request) = self.take(index) else { break };
+                let request = self.begin(request);
+                if let Err(back) = self.driver.submit(index, request) {
+                    self.take_back(index, back);
+                    break;
+                }
+            }
+            lane.running.store(false, Ordering::Release);
+            if !lane.again.load(Ordering::Acquire) {
+                break;
+            }
+        }
+    }
+
+    fn take(&self, lane: usize) -> Option<Request> {
+        self.lanes[lane].scheduler.lock().next(machine::time::now_ns())
+    }
+
+    fn begin(self: &Arc<Self>, mut request: Request) -> Request {
+        let now_ns = machine::time::now_ns();
+        self.statistics.begin(now_ns);
+        self.in_driver.fetch_add(1, Ordering::Relaxed);
+        self.progress_ns.store(now_ns, Ordering::Relaxed);
+        request.queue = Some(self.clone());
+        request
+    }
+
+    /// The driver had no room.
+    fn take_back(&self, lane: usize, mut request: Request) {
+        request.queue = None;
+        self.in_driver.fetch_sub(1, Ordering::Relaxed);
+        self.statistics.withdraw();
+        self.lanes[lane].scheduler.lock().put_back(request);
+    }
+
+    pub(crate) fn account_end(&self, request: &Request, outcome: Result<()>) {
+        let now_ns = machine::time::now_ns();
+        self.in_driver.fetch_sub(1, Ordering::Relaxed);
+        self.progress_ns.store(now_ns, Ordering::Relaxed);
+        let sectors = request.sectors();
+        let began_ns = request.submitted_ns();
+        self.statistics.end(request.operation(), sectors, began_ns, now_ns, outcome.is_err());
+    }
+
+    /// Called now and then by a timer: tells the driver when nothing has moved for the device's limit.
+    pub fn check_timeouts(&self, now_ns: u64) -> Option<TimeoutVerdict> {
+        let since_ns = self.progress_ns.load(Ordering::Relaxed);
+        let waiting = self.in_driver.load(Ordering::Relaxed) > 0;
+        if !waiting || now_ns.saturating_sub(since_ns) < self.limits.timeout_ns {
+            return None;
+        }
+        let verdict = self.driver.timed_out(since_ns);
+        self.progress_ns.store(now_ns, Ordering::Relaxed);
+        Some(verdict)
+    }
+}

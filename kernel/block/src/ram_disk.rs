@@ -1,0 +1,142 @@
+//! A disk in memory: for tests, and for images that come with the boot archive.
+//!
+//! Sectors that were never written read as zeros and take no memory; memory is taken in chunks as they are written.
+
+use alloc::vec::Vec;
+
+use memory::fallible;
+use sync::SpinLock;
+
+use crate::bio::{Operation, SECTOR_BYTES};
+use crate::driver::{Driver, Limits};
+use crate::request::Request;
+use crate::{Error, Result};
+
+/// What is allocated at a time.
+const CHUNK_BYTES: usize = 16 << 10;
+/// What is copied at a time.
+const PIECE_BYTES: usize = 4096;
+const CHUNK_SECTORS: u64 = (CHUNK_BYTES / SECTOR_BYTES) as u64;
+
+/// See the theory of this file.
+pub struct RamDisk {
+    limits: Limits,
+    chunks: SpinLock<Vec<Option<Vec<u8>>>>,
+}
+
+impl RamDisk {
+    /// A disk of zeros.
+    pub fn new(sectors: u64) -> Result<Self> {
+        let mut limits = Limits::of_size(sectors);
+        limits.discard_sectors_max = 1 << 22;
+        limits.zeroes_sectors_max = 1 << 22;
+        Self::with_limits(limits)
+    }
+
+    /// A disk of zeros that pretends to have these limits.
+    pub fn with_limits(limits: Limits) -> Result<Self> {
+        let count =
+            usize::try_from(limits.sectors.div_ceil(CHUNK_SECTORS)).map_err(|_| Error::OutOfMemory)?;
+        Ok(Self { limits, chunks: SpinLock::new(fallible::try_vec_of(None, count)?) })
+    }
+
+    /// A disk with these contents, filled up with zeros to whole sectors.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let disk = Self::new(bytes.len().div_ceil(SECTOR_BYTES) as u64)?;
+        disk.write_at(0, bytes)?;
+        Ok(disk)
+    }
+
+    /// The bytes from a sector on.
+    ///
+    /// # Panics
+    /// When they reach beyond the disk.
+    pub fn read_at(&self, sector: u64, into: &mut [u8]) {
+        let chunks = self.chunks.lock();
+        for_each_part(sector, into.len(), |chunk, offset, range| {
+            match &chunks[chunk] {
+                Some(bytes) => into[range.clone()].copy_from_slice(&bytes[offset..offset + range.len()]),
+                None => into[range].fill(0),
+            }
+            Ok(())
+        })
+        .expect("reading takes no memory");
+    }
+
+    /// Changes bytes from a sector on.
+    ///
+    /// # Panics
+    /// When they reach beyond the disk.
+    pub fn write_at(&self, sector: u64, from: &[u8]) -> Result<()> {
+        let mut chunks = self.chunks.lock();
+        for_each_part(sector, from.len(), |chunk, offset, range| {
+            let bytes = match &mut chunks[chunk] {
+                Some(bytes) => bytes,
+                empty => empty.insert(fallible::try_vec_of(0, CHUNK_BYTES)?),
+            };
+            bytes[offset..offset + range.len()].copy_from_slice(&from[range]);
+            Ok(())
+        })
+    }
+
+    fn zero(&self, sector: u64, sectors: u64) -> Result<()> {
+        let zeros = [0; SECTOR_BYTES];
+        (sector..sector + sectors).try_for_each(|sector| self.write_at(sector, &zeros))
+    }
+
+    /// Does what the request asks for, without completing it.
+    pub(crate) fn perform(&self, request: &mut Request) -> Result<()> {
+        let mut sector = request.sector();
+        match request.operation() {
+            Operation::Flush => return Ok(()),
+            Operation::Discard | Operation::WriteZeroes => return self.zero(sector, request.sectors()),
+            Operation::Read | Operation::Write => {}
+        }
+        let reads = request.operation() == Operation::Read;
+        let mut bytes = fallible::try_vec_of(0, PIECE_BYTES)?;
+        for segment in request.segments_mut() {
+            for at in (0..segment.len()).step_by(PIECE_BYTES) {
+                let piece = &mut bytes[..PIECE_BYTES.min(segment.len() - at)];
+                if reads {
+                    self.read_at(sector, piece);
+                    segment.copy_in(at, piece);
+                } else {
+                    segment.copy_out(at, piece);
+                    self.write_at(sector, piece)?;
+                }
+                sector += (piece.len() / SECTOR_BYTES) as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Calls `each` with chunk, offset in it and range of the buffer for each chunk that a transfer touches.
+fn for_each_part(
+    sector: u64,
+    bytes: usize,
+    mut each: impl FnMut(usize, usize, core::ops::Range<usize>) -> Result<()>,
+) -> Result<()> {
+    let mut position = usize::try_from(sector).map_err(|_| Error::Invalid)? * SECTOR_BYTES;
+    let mut done = 0;
+    while done < bytes {
+        let offset = position % CHUNK_BYTES;
+        let length = (CHUNK_BYTES - offset).min(bytes - done);
+        each(position / CHUNK_BYTES, offset, done..done + length)?;
+        done += length;
+        position += length;
+    }
+    Ok(())
+}
+
+impl Driver for RamDisk {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn submit(&self, _cpu: usize, mut request: Request) -> core::result::Result<(), Request> {
+        let outcome = self.perform(&mut request);
+        request.complete(outcome);
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! What a driver gets: one transfer of neighbouring sectors, made of one or more bios.
+//!
+//! A request that is dropped without having been completed (a driver unloaded, a device gone) fails with `EIO`: whoever
+//! waits for it is always woken.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use memory::fallible;
+
+use crate::bio::{Bio, BioFlags, Operation, Segment};
+use crate::driver::Limits;
+use crate::queue::Queue;
+use crate::{Error, Result};
+
+/// See the theory of this file.
+pub struct Request {
+    operation: Operation,
+    flags: BioFlags,
+    sector: u64,
+    sectors: u64,
+    segments: usize,
+    bios: Vec<Bio>,
+    submitted_ns: u64,
+    owner: u64,
+    /// Whom to tell; set while the driver has it.
+    pub(crate) queue: Option<Arc<Queue>>,
+}
+
+impl Request {
+    /// A request of one bio; `bios` is an empty vector with room for it.
+    pub(crate) fn new(mut bios: Vec<Bio>, bio: Bio, owner: u64) -> Self {
+        debug_assert!(bios.is_empty() && bios.capacity() > 0, "the caller made room for the bio");
+        let (operation, flags, sector, sectors) = (bio.operation, bio.flags, bio.sector, bio.sectors);
+        let (segments, submitted_ns) = (bio.segments().len(), bio.submitted_ns);
+        bios.push(bio);
+        Self { operation, flags, sector, sectors, segments, bios, submitted_ns, owner, queue: None }
+    }
+
+    /// What is to be done.
+    pub fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// How.
+    pub fn flags(&self) -> BioFlags {
+        self.flags
+    }
+
+    /// The first sector.
+    pub fn sector(&self) -> u64 {
+        self.sector
+    }
+
+    /// How many.
+    pub fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    /// The sector after the last one.
+    pub fn end(&self) -> u64 {
+        self.sector + self.sectors
+    }
+
+    /// Pieces of memory.
+    pub fn segment_count(&self) -> usize {
+        self.segments
+    }
+
+    /// The pieces of memory, in the order of the sectors.
+    pub fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.bios.iter().flat_map(|bio| bio.segments())
+    }
+
+    /// The pieces of memory, for drivers that copy into them.
+    pub fn segments_mut(&mut self) -> impl Iterator<Item = &mut Segment> {
+        self.bios.iter_mut().flat_map(|bio| bio.segments_mut())
+    }
+
+    /// When its first bio was submitted, ns since boot.
+    pub fn submitted_ns(&self) -> u64 {
+        self.submitted_ns
+    }
+
+    /// Who submitted it: what schedulers that share out a device go by. 0: the kernel.
+    pub fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    fn mergeable(&self, other: &Self, limits: &Limits) -> bool {
+        const APART: BioFlags =
+            BioFlags::NO_MERGE.union(BioFlags::PREFLUSH).union(BioFlags::FORCE_UNIT_ACCESS);
+        self.operation == other.operation
+            && self.operation.has_data()
+            && !(self.flags | other.flags).intersects(APART)
+            && self.sectors + other.sectors <= u64::from(limits.sectors_max)
+            && self.segments + other.segments <= limits.segments_max
+    }
+
+    /// Takes `other` in if it lies directly behind or before; gives it back otherwise, or when there is no memory for the list.
+    pub(crate) fn absorb(&mut self, mut other: Self, limits: &Limits) -> core::result::Result<(), Self> {
+        let behind = self.end() == other.sector;
+        if !(behind || other.end() == self.sector)
+            || !self.mergeable(&other, limits)
+            || fallible::try_reserve(&mut self.bios, other.bios.len()).is_err()
+        {
+            return Err(other);
+        }
+        if behind {
+            self.bios.append(&mut other.bios);
+        } else {
+            self.sector = other.sector;
+            self.bios.splice(0..0, other.bios.drain(..));
+        }
+        self.sectors += other.sectors;
+        self.segments += other.segments;
+        self.flags |= other.flags;
+        self.submitted_ns = self.submitted_ns.min(other.submitted_ns);
+        Ok(())
+    }
+
+    /// The transfer has ended. Every request ends by this, once.
+    pub fn complete(mut self, outcome: Result<()>) {
+        self.end_all(outcome);
+    }
+
+    fn end_all(&mut self, outcome: Result<()>) {
+        if self.bios.is_empty() {
+            return;
+        }
+        let queue = self.queue.take();
+        if let Some(queue) = &queue {
+            queue.account_end(self, outcome);
+        }
+        for bio in core::mem::take(&mut self.bios) {
+            bio.finish(outcome);
+        }
+        if let Some(queue) = queue {
+            queue.run();
+        }
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.end_all(Err(Error::Io));
+    }
+}

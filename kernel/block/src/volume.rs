@@ -1,0 +1,159 @@
+//! A disk or a partition of one: a range of a queue's sectors, with synchronous transfers for those who wait anyway.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use memory::fallible;
+use sched::Completion;
+use sync::SpinLock;
+
+use crate::bio::{Bio, BioFlags, Memory, Operation, SECTOR_BYTES, Segment};
+use crate::queue::Queue;
+use crate::{Error, Result};
+
+/// See the theory of this file.
+#[derive(Clone)]
+pub struct Volume {
+    queue: Arc<Queue>,
+    start: u64,
+    sectors: u64,
+}
+
+/// What a waiting submitter shares with the completion.
+#[derive(Default)]
+struct Waiter {
+    done: Completion,
+    outcome: SpinLock<Option<(Vec<Segment>, Result<()>)>>,
+}
+
+/// Transfers that somebody will wait for together.
+pub struct Batch {
+    volume: Volume,
+    waiters: Vec<Arc<Waiter>>,
+}
+
+impl Volume {
+    /// The whole disk.
+    pub fn whole(queue: Arc<Queue>) -> Self {
+        let sectors = queue.limits().sectors;
+        Self { queue, start: 0, sectors }
+    }
+
+    /// A part of it. Fails when it is not inside.
+    pub fn part(&self, start: u64, sectors: u64) -> Result<Self> {
+        let end = start.checked_add(sectors).ok_or(Error::Invalid)?;
+        if end > self.sectors {
+            return Err(Error::Invalid);
+        }
+        Ok(Self { queue: self.queue.clone(), start: self.start + start, sectors })
+    }
+
+    /// Its size in sectors.
+    pub fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    /// The queue of the disk.
+    pub fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
+    /// Submits a bio whose sectors count from the volume's beginning.
+    pub fn submit(&self, mut bio: Bio) {
+        let inside = bio.sector.checked_add(bio.sectors).is_some_and(|end| end <= self.sectors);
+        if !inside {
+            return bio.finish(Err(Error::Invalid));
+        }
+        bio.sector += self.start;
+        self.queue.submit(bio);
+    }
+
+    /// Submits a bio and sleeps until it has ended.
+    pub fn transfer(&self, bio: Bio) -> Result<Vec<Segment>> {
+        let mut batch = self.batch();
+        batch.add(bio)?;
+        let mut segments = Vec::new();
+        batch.wait_each(|done| segments = done)?;
+        Ok(segments)
+    }
+
+    /// An empty batch.
+    pub fn batch(&self) -> Batch {
+        Batch { volume: self.clone(), waiters: Vec::new() }
+    }
+
+    /// Reads whole sectors.
+    pub fn read(&self, sector: u64, bytes: usize) -> Result<Vec<u8>> {
+        let most = self.bytes_max();
+        let mut all = fallible::try_vec_of(0, bytes.min(most))?;
+        if bytes <= most {
+            return self.read_piece(sector, all);
+        }
+        all = Vec::new();
+        fallible::try_reserve(&mut all, bytes)?;
+        while all.len() < bytes {
+            let piece = fallible::try_vec_of(0, most.min(bytes - all.len()))?;
+            let at = sector + (all.len() / SECTOR_BYTES) as u64;
+            all.extend_from_slice(&self.read_piece(at, piece)?);
+        }
+        Ok(all)
+    }
+
+    fn read_piece(&self, sector: u64, memory: Vec<u8>) -> Result<Vec<u8>> {
+        let bio = Bio::single(Operation::Read, sector, Memory::Owned(memory), BioFlags::SYNCHRONOUS)?;
+        match self.transfer(bio)?.pop().map(Segment::into_memory) {
+            Some(Memory::Owned(bytes)) => Ok(bytes),
+            _ => Err(Error::Io),
+        }
+    }
+
+    /// Writes whole sectors.
+    pub fn write(&self, sector: u64, memory: Memory, flags: BioFlags) -> Result<()> {
+        let bio = Bio::single(Operation::Write, sector, memory, flags | BioFlags::SYNCHRONOUS)?;
+        self.transfer(bio).map(|_| ())
+    }
+
+    /// Makes all completed writes durable.
+    pub fn flush(&self) -> Result<()> {
+        self.transfer(Bio::without_data(Operation::Flush, 0, 0, BioFlags::SYNCHRONOUS)?).map(|_| ())
+    }
+
+    /// What one bio may move.
+    pub fn bytes_max(&self) -> usize {
+        self.queue.limits().sectors_max as usize * SECTOR_BYTES
+    }
+}
+
+impl Batch {
+    /// Submits a bio with the others.
+    pub fn add(&mut self, bio: Bio) -> Result<()> {
+        fallible::try_reserve(&mut self.waiters, 1)?;
+        let waiter = fallible::try_arc(Waiter::default())?;
+        let told = waiter.clone();
+        let bio = bio.on_done(move |mut bio, outcome| {
+            let segments = core::mem::take(bio.segments_vector());
+            *told.outcome.lock() = Some((segments, outcome));
+            told.done.complete();
+        })?;
+        self.waiters.push(waiter);
+        self.volume.submit(bio);
+        Ok(())
+    }
+
+    /// Sleeps until all have ended; the first failure, if any.
+    pub fn wait(self) -> Result<()> {
+        self.wait_each(drop)
+    }
+
+    /// The same, with the memory of each, in the order they were added in.
+    pub fn wait_each(self, mut each: impl FnMut(Vec<Segment>)) -> Result<()> {
+        let mut outcome = Ok(());
+        for waiter in &self.waiters {
+            waiter.done.wait();
+            let (segments, ended) = waiter.outcome.lock().take().unwrap_or((Vec::new(), Err(Error::Io)));
+            each(segments);
+            outcome = outcome.and(ended);
+        }
+        outcome
+    }
+}

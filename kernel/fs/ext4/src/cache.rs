@@ -1,0 +1,178 @@
+//! Blocks of metadata in memory.
+//!
+//! A cached block is a counted, immutable value: readers take a reference under a short spin lock and parse it with no lock held,
+//! while a change of the block replaces the value. Checks of contents are made by those who know what a block is, once for each reading
+//! from the disk: [`Cache::get`] takes the check along.
+//!
+//! Blocks that a journal holds newer contents of are *pinned* ([`Cache::pin`]): they never leave. The others are
+//! dropped, those that nobody used since the last round first, when there are more than [`BLOCKS_MAX`].
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hash::{BuildHasherDefault, Hasher};
+
+use hashbrown::HashMap;
+use sync::SpinLock;
+
+use block::{Bio, BioFlags, Memory, Operation, SECTOR_BYTES, Volume};
+use memory::fallible;
+
+use crate::{Error, Result};
+
+/// Blocks kept at most, pinned ones not counted.
+const BLOCKS_MAX: usize = 4096;
+
+/// Spreads numbers of blocks, most of which are neighbours.
+#[derive(Default)]
+pub(crate) struct BlockHasher(u64);
+
+impl Hasher for BlockHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64((*byte).into());
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+}
+
+/// A table by the numbers of blocks.
+pub(crate) type BlockMap<V> = HashMap<u64, V, BuildHasherDefault<BlockHasher>>;
+
+/// A block's bytes.
+pub(crate) type BlockBytes = Arc<Vec<u8>>;
+
+struct Entry {
+    bytes: BlockBytes,
+    pinned: bool,
+    used: bool,
+    /// The check that its contents passed.
+    checked: bool,
+}
+
+/// See the theory of this file.
+pub(crate) struct Cache {
+    volume: Volume,
+    block_bytes: usize,
+    entries: SpinLock<BlockMap<Entry>>,
+}
+
+impl Cache {
+    pub(crate) fn new(volume: Volume, block_bytes: usize) -> Self {
+        Self { volume, block_bytes, entries: SpinLock::new(BlockMap::default()) }
+    }
+
+    /// Sets the contents of a block that is newer than the disk's.
+    pub(crate) fn pin(&self, block: u64, bytes: BlockBytes) -> Result<()> {
+        let mut entries = self.entries.lock();
+        entries.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+        entries.insert(block, Entry { bytes, pinned: true, used: true, checked: false });
+        Ok(())
+    }
+
+    /// Writes a block to the disk, past the cache.
+    pub(crate) fn write(&self, block: u64, bytes: BlockBytes, flags: BioFlags) -> Result<()> {
+        let sector = block * (self.block_bytes / SECTOR_BYTES) as u64;
+        Ok(self.volume.write(sector, Memory::Shared(bytes), flags | BioFlags::METADATA)?)
+    }
+
+    /// Writes blocks, all at once, and waits for them. `blocks` should ascend, so that neighbours meet.
+    pub(crate) fn write_all(&self, blocks: impl Iterator<Item = (u64, BlockBytes)>) -> Result<()> {
+        let mut batch = self.volume.batch();
+        for (block, bytes) in blocks {
+            let sector = block * (self.block_bytes / SECTOR_BYTES) as u64;
+            batch.add(Bio::single(Operation::Write, sector, Memory::Shared(bytes), BioFlags::METADATA)?)?;
+        }
+        Ok(batch.wait()?)
+    }
+
+    /// Makes what was written durable.
+    pub(crate) fn flush(&self) -> Result<()> {
+        Ok(self.volume.flush()?)
+    }
+
+    /// The pinned blocks, ascending.
+    pub(crate) fn pinned(&self) -> Result<Vec<(u64, BlockBytes)>> {
+        let entries = self.entries.lock();
+        let mut pinned = fallible::try_vec(entries.len())?;
+        pinned.extend(
+            entries
+                .iter()
+                .filter(|(_, entry)| entry.pinned)
+                .map(|(block, entry)| (*block, entry.bytes.clone())),
+        );
+        drop(entries);
+        pinned.sort_unstable_by_key(|(block, _)| *block);
+        Ok(pinned)
+    }
+
+    /// Calls `each` with all pinned blocks.
+    pub(crate) fn for_each_pinned(&self, mut each: impl FnMut(u64, &[u8])) {
+        for (block, entry) in self.entries.lock().iter().filter(|(_, entry)| entry.pinned) {
+            each(*block, &entry.bytes);
+        }
+    }
+
+    /// The block's bytes. `check` looks at them unless they passed before.
+    pub(crate) fn get(&self, block: u64, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
+        let cached = self.entries.lock().get_mut(&block).map(|entry| {
+            entry.used = true;
+            (entry.bytes.clone(), entry.checked)
+        });
+        if let Some((bytes, checked)) = cached {
+            if !checked {
+                check(&bytes)?;
+                self.mark_checked(block, &bytes);
+            }
+            return Ok(bytes);
+        }
+        let bytes = fallible::try_arc(self.read(block)?)?;
+        check(&bytes)?;
+        self.keep(block, &bytes)?;
+        Ok(bytes)
+    }
+
+    fn mark_checked(&self, block: u64, bytes: &BlockBytes) {
+        if let Some(entry) = self.entries.lock().get_mut(&block)
+            && Arc::ptr_eq(&entry.bytes, bytes)
+        {
+            entry.checked = true;
+        }
+    }
+
+    fn keep(&self, block: u64, bytes: &BlockBytes) -> Result<()> {
+        let mut entries = self.entries.lock();
+        if entries.len() >= BLOCKS_MAX {
+            // A round: what was not used since the last one goes.
+            entries.retain(|_, entry| entry.pinned || core::mem::take(&mut entry.used));
+        }
+        entries.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+        // Somebody else may have read it meanwhile, or a newer one may have been put there: theirs stays.
+        entries.entry(block).or_insert_with(|| Entry {
+            bytes: bytes.clone(),
+            pinned: false,
+            used: true,
+            checked: true,
+        });
+        Ok(())
+    }
+
+    /// Reads from the disk, past the cache.
+    pub(crate) fn read(&self, block: u64) -> Result<Vec<u8>> {
+        let sectors = (self.block_bytes / SECTOR_BYTES) as u64;
+        let sector = block.checked_mul(sectors).ok_or(Error::Corrupted("a block's number", block))?;
+        Ok(self.volume.read(sector, self.block_bytes)?)
+    }
+
+    /// Reads neighbouring blocks of a file's data.
+    pub(crate) fn read_run(&self, block: u64, count: usize) -> Result<Vec<u8>> {
+        let sectors = (self.block_bytes / SECTOR_BYTES) as u64;
+        Ok(self.volume.read(block * sectors, count * self.block_bytes)?)
+    }
+}

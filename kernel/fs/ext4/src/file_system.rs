@@ -1,0 +1,271 @@
+//! A mounted file system: the way from a name to bytes.
+
+use alloc::vec::Vec;
+
+use block::{SECTOR_BYTES, Volume};
+use memory::fallible;
+
+use crate::cache::{BlockBytes, Cache};
+use crate::directory::{self, Entry};
+use crate::geometry::{Geometry, incompatible};
+use crate::group::Group;
+use crate::inode::{Inode, Kind};
+use crate::layout::{MAP_BYTES, ROOT_INODE, SUPERBLOCK_AT, SUPERBLOCK_BYTES};
+use crate::map::{self, Run};
+use crate::{Error, Result, journal, xattr};
+
+/// Longest symbolic link.
+const LINK_MAX: u64 = 4095;
+
+/// See the theory of this file.
+pub struct FileSystem {
+    pub(crate) geometry: Geometry,
+    pub(crate) cache: Cache,
+    transactions_replayed: u32,
+}
+
+/// The bytes of an inode: a part of a block.
+pub(crate) struct RawInodeBytes {
+    block: BlockBytes,
+    at: usize,
+    length: usize,
+}
+
+impl RawInodeBytes {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.block[self.at..self.at + self.length]
+    }
+}
+
+/// What `statfs` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Bytes of a block.
+    pub block_bytes: usize,
+    /// Blocks, without those of the file system's own structures.
+    pub blocks: u64,
+    /// Free ones.
+    pub blocks_free: u64,
+    /// Free ones for everybody.
+    pub blocks_available: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Free ones.
+    pub inodes_free: u64,
+}
+
+impl FileSystem {
+    /// Mounts what is on the volume, for reading. What the journal holds is replayed in memory: the volume stays as it is.
+    ///
+    /// # Errors
+    /// No file system of this family, one with features that are not known, or a damaged one.
+    pub fn mount(volume: &Volume) -> Result<Self> {
+        let device_bytes = volume.sectors().saturating_mul(SECTOR_BYTES as u64);
+        if device_bytes < (SUPERBLOCK_AT + SUPERBLOCK_BYTES) as u64 {
+            return Err(Error::NotExt);
+        }
+        let geometry = Self::read_superblock(volume, device_bytes)?;
+        let cache = Cache::new(volume.clone(), geometry.block_bytes);
+        let mut system = Self { geometry, cache, transactions_replayed: 0 };
+        if let Some((name, bit)) = system.geometry.read_only_because() {
+            log::warn!("ext4: the feature {name} ({bit:#x}) is not supported: only to be read");
+        }
+        if system.geometry.has_incompatible(incompatible::RECOVER) {
+            system.recover(device_bytes)?;
+        }
+        Ok(system)
+    }
+
+    fn read_superblock(volume: &Volume, device_bytes: u64) -> Result<Geometry> {
+        // Devices with blocks of 4 KiB can't be read from the second KiB on.
+        let unit =
+            (volume.queue().limits().logical_block_bytes as usize).max(SUPERBLOCK_AT + SUPERBLOCK_BYTES);
+        let bytes = volume.read(0, unit)?;
+        Geometry::parse(&bytes[SUPERBLOCK_AT..], device_bytes)
+    }
+
+    fn recover(&mut self, device_bytes: u64) -> Result<()> {
+        let replayed = journal::replay(self)?;
+        log::info!("ext4: {replayed} transactions replayed in memory");
+        self.transactions_replayed = replayed;
+        // The superblock may have been among them.
+        let (block, at) = self.superblock_place();
+        let bytes = self.cache.get(block, |_| Ok(()))?;
+        self.geometry = Geometry::parse(&bytes[at..], device_bytes)?;
+        Ok(())
+    }
+
+    /// The block with the superblock, and where in it that is.
+    pub(crate) fn superblock_place(&self) -> (u64, usize) {
+        if self.geometry.block_bytes == SUPERBLOCK_AT { (1, 0) } else { (0, SUPERBLOCK_AT) }
+    }
+
+    /// How many transactions the journal held at the mount.
+    pub fn transactions_replayed(&self) -> u32 {
+        self.transactions_replayed
+    }
+
+    /// Calls `each` with number and newest contents of all blocks that the journal held, in no order: what has to be written home
+    /// before the journal may be emptied. `each` runs under a spin lock.
+    pub fn for_each_replayed(&self, each: impl FnMut(u64, &[u8])) {
+        self.cache.for_each_pinned(each);
+    }
+
+    /// Why it could only be mounted for reading, whatever this crate learns: the name of an unknown feature.
+    pub fn read_only_because(&self) -> Option<&'static str> {
+        self.geometry.read_only_because().map(|(name, _)| name)
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> usize {
+        self.geometry.block_bytes
+    }
+
+    pub(crate) fn raw_inode(&self, number: u32) -> Result<RawInodeBytes> {
+        let geometry = &self.geometry;
+        let index = number.checked_sub(1).filter(|index| *index < geometry.inodes);
+        let index = index.ok_or(Error::Corrupted("the number of an inode", number.into()))?;
+        let group = Group::read(geometry, &self.cache, index / geometry.inodes_per_group)?;
+        let offset = (index % geometry.inodes_per_group) as usize * geometry.inode_bytes;
+        let place = group.inode_table + (offset / geometry.block_bytes) as u64;
+        let block = self.cache.get(place, |_| Ok(()))?;
+        Ok(RawInodeBytes { block, at: offset % geometry.block_bytes, length: geometry.inode_bytes })
+    }
+
+    /// Reads an inode.
+    pub fn inode(&self, number: u32) -> Result<Inode> {
+        Inode::parse(&self.geometry, number, self.raw_inode(number)?.bytes())
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> Result<Inode> {
+        let root = self.inode(ROOT_INODE)?;
+        if root.kind != Kind::Directory { Err(Error::Corrupted("the root directory", 2)) } else { Ok(root) }
+    }
+
+    /// Finds a name in a directory.
+    pub fn lookup(&self, directory: &Inode, name: &[u8]) -> Result<Inode> {
+        Self::require(directory, Kind::Directory, Error::NotDirectory)?;
+        let number = directory::lookup(self, directory, name)?;
+        let first = self.geometry.raw.first_inode.get();
+        if number != ROOT_INODE && self.geometry.raw.revision.get() > 0 && number < first {
+            return Err(Error::Corrupted("an entry's inode", number.into()));
+        }
+        let inode = self.inode(number)?;
+        if inode.links == 0 {
+            return Err(Error::Corrupted("an entry's inode is free", number.into()));
+        }
+        Ok(inode)
+    }
+
+    /// Lists a directory from a position (0 at first): calls `each` with an entry and the position behind it until it says
+    /// no. Returns where to go on.
+    pub fn list(
+        &self,
+        directory: &Inode,
+        position: u64,
+        each: impl FnMut(Entry<'_>, u64) -> bool,
+    ) -> Result<u64> {
+        Self::require(directory, Kind::Directory, Error::NotDirectory)?;
+        directory::list(self, directory, position, each)
+    }
+
+    fn require(inode: &Inode, kind: Kind, error: Error) -> Result<()> {
+        if inode.kind == kind { Ok(()) } else { Err(error) }
+    }
+
+    /// Where a file's blocks are, from `logical` on, as far as they are neighbours and `wanted`.
+    pub fn map(&self, inode: &Inode, logical: u64, wanted: u64) -> Result<Run> {
+        if !matches!(inode.kind, Kind::Regular | Kind::Directory | Kind::Link) {
+            return Err(Error::WrongKind);
+        }
+        map::map(self, inode, logical, wanted.max(1))
+    }
+
+    /// Reads a file from `offset` on; returns how many bytes there were.
+    pub fn read(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let block_bytes = self.geometry.block_bytes;
+        let left = inode.size.saturating_sub(offset);
+        let length = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let buffer = &mut buffer[..length];
+        let mut done = 0;
+        while done < length {
+            let at = offset + done as u64;
+            let inside = (at % block_bytes as u64) as usize;
+            let wanted = (inside + length - done).div_ceil(block_bytes);
+            let run = self.map(inode, at / block_bytes as u64, wanted as u64)?;
+            let count = usize::try_from(run.count).unwrap_or(usize::MAX).min(wanted).min(RUN_BLOCKS_MAX);
+            let bytes = (count * block_bytes - inside).min(length - done);
+            let part = &mut buffer[done..done + bytes];
+            match run.place {
+                None => part.fill(0),
+                Some(place) => {
+                    let read = self.cache.read_run(place, count)?;
+                    part.copy_from_slice(&read[inside..inside + bytes]);
+                }
+            }
+            done += bytes;
+        }
+        Ok(length)
+    }
+
+    /// Where a symbolic link leads to.
+    pub fn link_target(&self, inode: &Inode) -> Result<Vec<u8>> {
+        Self::require(inode, Kind::Link, Error::WrongKind)?;
+        if inode.size == 0 || inode.size > LINK_MAX {
+            return Err(Error::Corrupted("a symbolic link's length", inode.number.into()));
+        }
+        let length = inode.size as usize;
+        // Short ones are in the inode, unless old tools put them elsewhere: then it has blocks besides the attributes'.
+        let attribute_blocks = if inode.attributes == 0 { 0 } else { self.geometry.block_bytes as u64 / 512 };
+        if length < MAP_BYTES && inode.blocks <= attribute_blocks && !inode.has_extents() {
+            return Ok(fallible::try_copy(&inode.map[..length])?);
+        }
+        let mut target = fallible::try_vec_of(0, length)?;
+        self.read(inode, 0, &mut target)?;
+        Ok(target)
+    }
+
+    /// Copies an extended attribute's value into `buffer`, nothing if that is empty, and returns its length.
+    pub fn attribute(&self, inode: &Inode, name: &[u8], buffer: &mut [u8]) -> Result<usize> {
+        xattr::get(self, inode, name, buffer)
+    }
+
+    /// Calls `each` with the names of all extended attributes.
+    pub fn for_each_attribute(&self, inode: &Inode, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        xattr::list(self, inode, each)
+    }
+
+    /// What `statfs` shows.
+    pub fn status(&self) -> Status {
+        let raw = &self.geometry.raw;
+        let wide = self.geometry.has_incompatible(incompatible::BITS_64);
+        let join = |high: u32, low: u32| u64::from(if wide { high } else { 0 }) << 32 | u64::from(low);
+        let reserved = join(raw.reserved_blocks_high.get(), raw.reserved_blocks_low.get());
+        let free = join(raw.free_blocks_high.get(), raw.free_blocks_low.get()).min(self.geometry.blocks);
+        Status {
+            block_bytes: self.geometry.block_bytes,
+            blocks: self.geometry.blocks.saturating_sub(self.overhead()),
+            blocks_free: free,
+            blocks_available: free.saturating_sub(reserved),
+            inodes: self.geometry.inodes.into(),
+            inodes_free: raw.free_inodes.get().min(self.geometry.inodes).into(),
+        }
+    }
+
+    /// Blocks of bitmaps, inode tables and copies of the superblock with its descriptors.
+    fn overhead(&self) -> u64 {
+        let geometry = &self.geometry;
+        let table_bytes = u64::from(geometry.inodes_per_group) * geometry.inode_bytes as u64;
+        let table = table_bytes.div_ceil(geometry.block_bytes as u64);
+        let descriptors = u64::from(geometry.groups.div_ceil(geometry.descriptors_per_block()));
+        let reserved = u64::from(geometry.raw.reserved_descriptor_blocks.get());
+        let copies = (0..geometry.groups).filter(|group| geometry.has_superblock(*group)).count() as u64;
+        geometry.first_data_block
+            + u64::from(geometry.groups) * (table + 2)
+            + copies * (1 + descriptors + reserved)
+    }
+}
+
+/// Blocks read at once: what they are copied from must be allocated.
+const RUN_BLOCKS_MAX: usize = 64;
