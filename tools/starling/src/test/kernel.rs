@@ -30,6 +30,10 @@ const ROUND_TRIPS_LIMIT: Duration = Duration::from_secs(1500);
 
 const STRESS: &str = "test=ipc_stress::everything_at_once";
 
+/// Tests with the full numbers of what is measured in the others, and on how many processors.
+const FULL: &str = "test=percpu_long,processes_long";
+const FULL_CPUS: [u32; 2] = [4, 8];
+
 /// The steps of this group; with the long ones, whose stress of messages takes so many seconds, if a number is given.
 ///
 /// # Errors
@@ -58,6 +62,11 @@ pub(super) fn steps(repository: &Repository, stress_seconds: Option<u64>) -> Out
     let mut steps: Vec<Step> =
         MACHINES.iter().chain(more).map(boot).chain(FLOODS.iter().map(flood)).collect();
     if long {
+        steps.extend(FULL_CPUS.iter().map(|&cpus| {
+            let starling = kernel("microvm", cpus, TORTURE_LIMIT, &["--kernel-arg", FULL]);
+            Step::new(format!("kernel tests in full with {cpus} CPUs"), starling, tally::kernel_log)
+                .within(TORTURE_LIMIT * 2)
+        }));
         let options = ["--kernel-arg", TORTURE, "--kernel-arg", TORTURE_SECONDS];
         let starling = kernel("q35", 8, TORTURE_LIMIT, &options);
         steps.push(
