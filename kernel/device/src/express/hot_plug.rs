@@ -12,6 +12,9 @@
 //! The handler reads the event bits, writes exactly these back (QEMU drops a clear that names a bit which is not set) and notes them. All else is
 //! done by `Slot::work` in the thread of the services, under the slot's lock.
 //!
+//! A slot that is switched off by hand keeps its power indicator blinking: its device stays where it is (QEMU takes an indicator that
+//! is off for the permission to take it out) and comes back when the slot is switched on.
+//!
 //! Power goes off only after drivers have let go of everything behind; a device that is gone already answers them with all ones.
 
 use alloc::boxed::Box;
@@ -195,7 +198,7 @@ impl Slot {
     /// Switches power, with all that goes with it.
     pub fn set_power(&self, on: bool) -> Result<(), DriverError> {
         let mut state = self.state.lock();
-        if on { self.turn_on(&mut state) } else { self.turn_off(&mut state) }
+        if on { self.turn_on(&mut state) } else { self.turn_off(&mut state, Indicator::Blink) }
     }
 
     /// The interrupt's handler.
@@ -257,10 +260,10 @@ impl Slot {
         Ok(())
     }
 
-    fn turn_off(&self, state: &mut State) -> Result<(), DriverError> {
+    /// The power indicator shows whether the device may be taken out.
+    fn turn_off(&self, state: &mut State, indicator: Indicator) -> Result<(), DriverError> {
         self.topology.remove_behind(self.port());
-        let indicators = (Indicator::Off as u16) << 8;
-        self.command(POWER_OFF | POWER_INDICATOR, POWER_OFF | indicators);
+        self.command(POWER_OFF | POWER_INDICATOR, POWER_OFF | (indicator as u16) << 8);
         *state = State::Off;
         log::info!("{}: slot {}: power off", self.port().address(), self.capabilities.number());
         Ok(())
@@ -285,9 +288,11 @@ impl Slot {
         let is_on = matches!(*state, State::On | State::WaitsForOff(_));
         let result = match (is_on, self.is_occupied()) {
             (false, true) => self.turn_on(state),
-            (true, false) => self.turn_off(state),
+            (true, false) => self.turn_off(state, Indicator::Off),
             // Out and in again: what is there now may be another one.
-            (true, true) if self.is_another() => self.turn_off(state).and_then(|()| self.turn_on(state)),
+            (true, true) if self.is_another() => {
+                self.turn_off(state, Indicator::Off).and_then(|()| self.turn_on(state))
+            }
             _ => Ok(()),
         };
         if let Err(error) = result {
@@ -344,7 +349,7 @@ impl Work for Slot {
         // What is due now has no more to wait for; failing leaves it off, which is logged.
         match *state {
             State::WaitsForOn(due) if due <= now_ns => drop(self.turn_on(&mut state)),
-            State::WaitsForOff(due) if due <= now_ns => drop(self.turn_off(&mut state)),
+            State::WaitsForOff(due) if due <= now_ns => drop(self.turn_off(&mut state, Indicator::Off)),
             _ => {}
         }
         match *state {

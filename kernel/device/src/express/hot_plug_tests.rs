@@ -149,6 +149,7 @@ fn power_can_be_switched_by_hand() {
     model.work(SECOND);
     model.held.slot.set_power(false).unwrap();
     assert_eq!((model.behind(), model.held.slot.has_power()), (0, false));
+    assert_eq!(model.power_indicator(), Indicator::Blink as u16);
     model.held.slot.set_power(true).unwrap();
     assert_eq!((model.behind(), model.held.slot.has_power()), (1, true));
 }
