@@ -55,6 +55,7 @@ pub fn enter_application_processor() -> ! {
     idle::run()
 }
 
+/// Connects the scheduler with what is below, by whichever processor comes first; the others wait.
 fn set_hooks() {
     HOOKS.call_once(|| {
         preempt::set_schedule_hook(dispatch::preempt_hook);
@@ -116,6 +117,7 @@ fn idle_thread(this: CpuId) -> *const Thread {
 }
 
 fn begin(current: &Thread, idle: *const Thread) {
+    assert!(HOOKS.get().is_some(), "a processor that nobody hears would lose its first interrupts");
     let _interrupts = interrupt::disable();
     let cpu = Cpu::of(cpu::current());
     // On the host, a machine that is gone may have left this CPU idle, with a turn, a deadline and requests; and threads may have been

@@ -16,7 +16,7 @@ use core::sync::atomic::{
 use ::machine::address::VirtAddr;
 use ::machine::cpu::{self, CpuId};
 use ::machine::debugger::{self as machine_debugger, Access};
-use ::machine::{interrupt, ipi};
+use ::machine::{boot, interrupt, ipi};
 use ::sync::message_box::{self, Kind, Request, WORDS};
 use ::trace::debugger::{self, Statistics};
 
@@ -24,23 +24,33 @@ use super::kit::{Meeting, Team};
 use super::{Failure, Outcome, Test, check, fail};
 
 pub(crate) const TESTS: &[Test] = &[
-    Test { name: "debugger::test_msg_dbg", run: test_msg_dbg },
-    Test { name: "debugger::test_dbg_breakpoints", run: test_dbg_breakpoints },
+    Test { name: "debugger::test_msg_dbg", run: || repeated(test_msg_dbg) },
+    Test { name: "debugger::test_dbg_breakpoints", run: || repeated(test_dbg_breakpoints) },
     Test { name: "debugger::entry_on_any_cpu_stops_all", run: entry_on_any_cpu_stops_all },
     Test { name: "debugger::entry_on_all_cpus_at_once_leaves_nobody_behind", run: entry_on_all_at_once },
-    Test { name: "debugger::a_cpu_with_interrupts_off_comes_by_force", run: masked_cpu_comes },
-    Test { name: "debugger::a_cpu_that_waits_for_an_answer_comes", run: waiting_cpu_comes },
-    Test { name: "debugger::the_button_stops_all", run: button_stops_all },
-    Test { name: "debugger::another_cpu_can_be_made_active", run: another_cpu_becomes_active },
+    Test { name: "debugger::a_cpu_with_interrupts_off_comes_by_force", run: || repeated(masked_cpu_comes) },
+    Test { name: "debugger::a_cpu_that_waits_for_an_answer_comes", run: || repeated(waiting_cpu_comes) },
+    Test { name: "debugger::the_button_stops_all", run: || repeated(button_stops_all) },
+    Test { name: "debugger::another_cpu_can_be_made_active", run: || repeated(another_cpu_becomes_active) },
     Test { name: "debugger::commands_show_what_they_promise", run: commands_show },
     Test { name: "debugger::no_input_brings_it_down", run: no_input_brings_it_down },
 ];
 
-/// Sessions of the tests that repeat: fewer on many CPUs, for a host with few processors needs its time to run all of them once.
+/// Repetitions that `debugger.repetitions=` on the command line asks for.
+fn asked_repetitions() -> Option<u64> {
+    boot::info().option("debugger.repetitions")?.parse().ok()
+}
+
+/// Sessions in a row. Without being asked, fewer on many CPUs, for a host with few processors needs its time to run all of them once.
 fn repetitions() -> u64 {
     const ALL: u64 = 64;
     let cpus = cpu::online().count() as u64;
-    (ALL / (cpus * cpus)).max(4)
+    asked_repetitions().unwrap_or((ALL / (cpus * cpus)).max(4))
+}
+
+/// A test that sets up a case of its own each time: once, or as often as asked.
+fn repeated(test: fn() -> Outcome) -> Outcome {
+    (0..asked_repetitions().unwrap_or(1)).try_for_each(|_| test())
 }
 
 /// Runs a test with the debugger on and a script in place of the serial port. Returns what has happened since.

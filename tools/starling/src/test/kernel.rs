@@ -18,6 +18,22 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// A flood of garbage on a small machine with RCU's defences, and without them, when it must exhaust memory.
 const FLOODS: [(&str, &str); 2] =
     [("with defences", "rcu.unprotected=0"), ("without defences", "rcu.unprotected=1")];
+/// Processors that enter the kernel debugger a thousand times in each way.
+const DEBUGGED: [u32; 3] = [2, 4, 8];
+const DEBUGGER_REPETITIONS: &str = "debugger.repetitions=1000";
+const DEBUGGER_LIMIT: Duration = Duration::from_secs(1200);
+/// Softirqs that flood programs, with instructions as the clock.
+const STARVATION: [&str; 6] = [
+    "--accel",
+    "icount",
+    "--kernel-arg",
+    "test=softirq_flood",
+    "--kernel-arg",
+    "softirq_flood.clock=instructions",
+];
+/// Historic bugs of message boxes, each with the test of the paper that must fail with it.
+const BUGS: [(&str, &str); 2] =
+    [("no_serve_while_waiting", "test_msg_parallel"), ("order_swapped", "test_msg_order")];
 /// Ten minutes of torture for each flavour.
 const TORTURE: &str = "test=rcu::torture_classic,rcu::torture_bh";
 const TORTURE_SECONDS: &str = "rcu.torture_secs=600";
@@ -61,11 +77,27 @@ pub(super) fn steps(repository: &Repository, stress_seconds: Option<u64>) -> Out
     };
     let mut steps: Vec<Step> =
         MACHINES.iter().chain(more).map(boot).chain(FLOODS.iter().map(flood)).collect();
+    let starling = kernel("microvm", 1, LIMIT, &STARVATION);
+    steps.push(
+        Step::new("softirqs starve nobody, in instructions", starling, tally::kernel_log).within(LIMIT * 2),
+    );
+    steps.extend(BUGS.map(|(bug, test)| {
+        let (bug, test) = (format!("bug={bug}"), format!("test={test}"));
+        let starling =
+            kernel("microvm", 2, LIMIT, &["--kernel-arg", test.as_str(), "--kernel-arg", bug.as_str()]);
+        Step::new(format!("{test} fails with {bug}"), starling, tally::failing_kernel_log).within(LIMIT * 2)
+    }));
     if long {
         steps.extend(FULL_CPUS.iter().map(|&cpus| {
             let starling = kernel("microvm", cpus, TORTURE_LIMIT, &["--kernel-arg", FULL]);
             Step::new(format!("kernel tests in full with {cpus} CPUs"), starling, tally::kernel_log)
                 .within(TORTURE_LIMIT * 2)
+        }));
+        let options = ["--kernel-arg", "test=debugger", "--kernel-arg", DEBUGGER_REPETITIONS];
+        steps.extend(DEBUGGED.map(|cpus| {
+            let starling = kernel("microvm", cpus, DEBUGGER_LIMIT, &options);
+            let name = format!("kernel debugger, entered a thousand times with {cpus} CPUs");
+            Step::new(name, starling, tally::kernel_log).within(DEBUGGER_LIMIT * 2)
         }));
         let options = ["--kernel-arg", TORTURE, "--kernel-arg", TORTURE_SECONDS];
         let starling = kernel("q35", 8, TORTURE_LIMIT, &options);

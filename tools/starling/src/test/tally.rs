@@ -56,6 +56,14 @@ pub(super) fn kernel_log(output: &str, _: bool) -> Tally {
     closing(output).unwrap_or(Tally::FAILURE)
 }
 
+/// For a kernel with a bug in: the test must have failed, and the kernel have lived to say so.
+pub(super) fn failing_kernel_log(output: &str, _: bool) -> Tally {
+    match closing(output) {
+        Some(Tally { passed: 0, failed: 1 }) => Tally { passed: 1, failed: 0 },
+        _ => Tally::FAILURE,
+    }
+}
+
 fn closing(output: &str) -> Option<Tally> {
     output.lines().rev().find_map(|line| {
         let line = line.trim();
@@ -112,5 +120,13 @@ mod tests {
         let log = "[    0.1] INFO start\r\ntest x ... ok\r\ntests: 12 passed, 0 failed\r\nstarling: ended\n";
         assert_eq!(kernel_log(log, false), tally(12, 0));
         assert_eq!(kernel_log("panic", false), tally(0, 1));
+    }
+
+    #[test]
+    fn kernel_with_a_bug_must_fail_its_test_and_live() {
+        assert_eq!(failing_kernel_log("tests: 0 passed, 1 failed\r\n", false), tally(1, 0));
+        assert_eq!(failing_kernel_log("tests: 1 passed, 0 failed\r\n", true), tally(0, 1));
+        assert_eq!(failing_kernel_log("tests: 0 passed, 0 failed\r\n", true), tally(0, 1));
+        assert_eq!(failing_kernel_log("panic", false), tally(0, 1));
     }
 }
