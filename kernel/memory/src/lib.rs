@@ -64,6 +64,7 @@ pub fn initialize() {
         per_cpu::register_local_tables();
         heap::initialize();
         kstack::initialize();
+        file_cache::initialize();
     });
 }
 

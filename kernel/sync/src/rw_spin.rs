@@ -140,6 +140,11 @@ impl<T: ?Sized> RwSpinLock<T> {
         free.then(|| unsafe { &*self.value.get() })
     }
 
+    /// Whether a reader would have to wait at the moment; for statistics.
+    pub fn is_kept_from_readers(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & (WRITER | WRITER_WAITS) != 0
+    }
+
     /// The value, without locking: `&mut` proves that nobody else has the lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()

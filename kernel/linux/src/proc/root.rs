@@ -80,6 +80,10 @@ fn system() -> Result<()> {
         let _ = sync::rcu::write_report(out);
         Ok(())
     })?;
+    procfs::add_text("starling/pagecache", |out| {
+        let _ = memory::file_cache::write_report(out);
+        Ok(())
+    })?;
     rcu_trace()?;
     locks()?;
     procfs::add("sysrq-trigger", Node::file(0o200, knob(|_| Ok(()), press_key)?))

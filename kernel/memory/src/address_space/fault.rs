@@ -250,12 +250,10 @@ impl AddressSpace {
         let first = region.page_of(start);
         let last = region.page_of(end - 1).min(cache.size_in_pages().saturating_sub(1));
         let mut frames = ArrayVec::new_const();
-        cache.mappable_batch(first, last + 1, &mut frames);
+        let cell_of = |page: u64| &leaf[slot_of(start + (page - first) * PAGE_SIZE as u64)];
+        cache.mappable_batch(first, last + 1, |page| cell_of(page).load().is_empty(), &mut frames);
         for (page, frame) in frames {
-            let cell = &leaf[slot_of(start + (page - first) * PAGE_SIZE as u64)];
-            if cell.load().is_empty() {
-                self.install(cell, frame, flags);
-            }
+            self.install(cell_of(page), frame, flags);
         }
     }
 

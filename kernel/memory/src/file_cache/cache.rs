@@ -256,7 +256,7 @@ impl FileCache {
         let mut spare = Spare::new();
         loop {
             let missing = {
-                let mut index = self.index.edit();
+                let mut index = self.edit();
                 if index.get(page).is_some() {
                     return Ok(false);
                 }
@@ -288,13 +288,13 @@ impl FileCache {
         let Some(representative) = &self.representative else { return Ok(()) };
         let mut next = Some(first);
         while let Some(from) = next {
-            next = self.index.edit().tag_tagged(from, end, Tag::Dirty, Tag::ToWrite, TAG_PAGES);
+            next = self.edit().tag_tagged(from, end, Tag::Dirty, Tag::ToWrite, TAG_PAGES);
         }
         let mut from = first;
         while let Some((page, frame)) = self.begin_write(from, end) {
             crate::address_space::write_protect_file_page(self, page);
             let result = representative.write_back(page, &frame);
-            let mut index = self.index.edit();
+            let mut index = self.edit();
             index.clear_tag(page, Tag::Writeback);
             if result.is_err() {
                 index.set_tag(page, Tag::Dirty);
@@ -310,7 +310,7 @@ impl FileCache {
     fn begin_write(&self, first: u64, end: u64) -> Option<(u64, Frame)> {
         let mut from = first;
         loop {
-            let mut index = self.index.edit();
+            let mut index = self.edit();
             let next =
                 index.gang(from, end, Some(Tag::ToWrite), |page, word| ControlFlow::Break((page, word)));
             let ControlFlow::Break((page, word)) = next else { return None };

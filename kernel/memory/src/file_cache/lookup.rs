@@ -3,6 +3,7 @@
 use super::cache::{
     CacheError, FILLING, FileCache, Moved, TAIL_UNCLEAN, page_of, take_frame, within_page, word_of,
 };
+use super::variant;
 use crate::frame::{Frame, Zeroed};
 use crate::page_index::Tag;
 use crate::parking;
@@ -38,7 +39,10 @@ impl FileCache {
         loop {
             let Some(place) = self.index.find(page, &guard) else { return Found::Absent };
             match take_frame(&place) {
-                Ok(Some(frame)) => return Found::Present(frame),
+                Ok(Some(frame)) => {
+                    variant::count(1, 1);
+                    return Found::Present(frame);
+                }
                 Ok(None) => return Found::Filling,
                 // Each time round an editor has changed this page.
                 Err(Moved) => {}
@@ -70,17 +74,19 @@ impl FileCache {
         self.cached(page)
     }
 
-    /// The frames in memory from `first` up to `end`, as many as fit.
+    /// The frames in memory from `first` up to `end` that are wanted, as many as fit.
     pub(crate) fn mappable_batch(
         &self,
         first: u64,
         end: u64,
+        wanted: impl Fn(u64) -> bool,
         into: &mut ArrayVec<(u64, Frame), BATCH_PAGES>,
     ) {
         let guard = rcu::read();
         let _ = self.index.gang(first, end, None, &guard, |page, place| {
             // A page that has just gone is left out.
-            if let Ok(Some(frame)) = take_frame(&place)
+            if wanted(page)
+                && let Ok(Some(frame)) = take_frame(&place)
                 && !self.tail_is_unclean(page)
             {
                 into.push((page, frame));
@@ -170,7 +176,7 @@ impl FileCache {
         }
         if let Some(representative) = fill {
             let filled = representative.fill(page, &frame);
-            let mut index = self.index.edit();
+            let mut index = self.edit();
             if filled.is_ok() {
                 index.replace(page, word);
             } else {
@@ -218,7 +224,7 @@ impl FileCache {
             return Ok(true);
         }
         representative.prepare_write(page)?;
-        let mut index = self.index.edit();
+        let mut index = self.edit();
         let is_there = index.get(page) == Some(word_of(frame.physical()));
         if is_there {
             index.set_tag(page, Tag::Dirty);

@@ -10,11 +10,14 @@ mod lookup;
 mod representative;
 mod sparse;
 mod transfer;
+mod variant;
 
 pub use cache::{CacheError, CacheKind, FileCache, MAX_FILE_BYTES, PageBudget};
 pub(crate) use lookup::BATCH_PAGES;
 pub use lookup::Intent;
 pub use representative::FileRepresentative;
+pub(crate) use variant::initialize;
+pub use variant::write_report;
 
 #[cfg(test)]
 pub(crate) mod tests;

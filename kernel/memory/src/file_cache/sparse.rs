@@ -107,7 +107,7 @@ impl FileCache {
         let mut dropped = 0;
         let mut page = first;
         while let Some((next, frame)) = {
-            let mut index = self.index.edit();
+            let mut index = self.edit();
             let found = index.gang(page, end, None, |page, word| {
                 let clean = word.get() & FILLING == 0
                     && !index.has_tag(page, Tag::Dirty)
@@ -137,7 +137,7 @@ impl FileCache {
             let mut numbers: ArrayVec<u64, REMOVE_PAGES> = ArrayVec::new();
             let mut busy = None;
             {
-                let mut index = self.index.edit();
+                let mut index = self.edit();
                 let _ = index.gang(next, pages.end, None, |page, word| {
                     if word.get() & FILLING != 0 {
                         busy = Some(page);

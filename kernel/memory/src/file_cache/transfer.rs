@@ -8,6 +8,7 @@
 
 use super::cache::{CacheError, FileCache, MAX_FILE_BYTES, TAIL_UNCLEAN, borrow_frame, page_of, within_page};
 use super::lookup::{Found, Intent};
+use super::variant;
 use crate::buffer::{Sink, Source};
 use crate::frame::{Frame, Zeroed};
 use core::sync::atomic::Ordering;
@@ -16,10 +17,10 @@ use sync::rcu;
 
 /// Bytes of one page.
 #[derive(Clone, Copy)]
-struct Piece {
-    page: u64,
-    start: usize,
-    count: usize,
+pub(super) struct Piece {
+    pub(super) page: u64,
+    pub(super) start: usize,
+    pub(super) count: usize,
 }
 
 impl FileCache {
@@ -28,6 +29,9 @@ impl FileCache {
     /// # Errors
     /// Only when nothing was read: the reason why.
     pub fn read_at(&self, offset: u64, sink: &mut Sink<'_>) -> Result<usize, CacheError> {
+        if let Some(choice) = variant::chosen() {
+            return self.read_as_chosen(choice, offset, sink);
+        }
         let mut done = 0;
         // Whether the program's buffer was there so far.
         let mut is_mapped = true;
@@ -66,6 +70,7 @@ impl FileCache {
         let guard = rcu::read();
         let place = self.index.find(piece.page, &guard)?;
         let frame = borrow_frame(place.word())?;
+        variant::count(1, 0);
         let copied = sink.write_frame(&frame, piece.start, piece.count);
         drop(guard);
         Some(copied.unwrap_or(0))
@@ -73,7 +78,7 @@ impl FileCache {
 
     /// The same with a reference, of a page that may have to be brought in, to a buffer that may.
     #[inline(never)]
-    fn read_rest(&self, piece: Piece, sink: &mut Sink<'_>) -> Result<usize, CacheError> {
+    pub(super) fn read_rest(&self, piece: Piece, sink: &mut Sink<'_>) -> Result<usize, CacheError> {
         let frame = match self.look_up(piece.page) {
             Found::Present(frame) => Some(frame),
             Found::Absent if !self.has_representative() => None,
@@ -181,6 +186,7 @@ impl FileCache {
         // `change` is held, and pages without another home go only under it: this one stays.
         let Some(place) = self.index.find(piece.page, &guard) else { return 0 };
         let Some(frame) = borrow_frame(place.word()) else { return 0 };
+        variant::count(1, 0);
         let copied = source.read_frame(&frame, piece.start, piece.count);
         drop(guard);
         copied.unwrap_or(0)

@@ -20,6 +20,9 @@ pub(super) const MOVED: Word = ptr::without_provenance_mut(NODE);
 /// An empty slot.
 pub(super) const EMPTY: Word = ptr::null_mut();
 
+/// log2 of the slots that the kernel's nodes have.
+pub const SHIFT: u32 = 6;
+
 /// A number of slots, as a power of two, that nodes can have.
 pub struct Shift<const SHIFT: u32>;
 

@@ -33,11 +33,11 @@ use super::node::{EMPTY, Fanout, MOVED, Node, Shift, Word, leads_on, node_of, pa
 use core::num::NonZeroU64;
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use sync::SpinLock;
 use sync::rcu::{RcuBox, RcuReadGuard};
+use sync::{SpinLock, SpinLockGuard};
 
 /// See the theory of this file. Nodes have 2^`SHIFT` slots.
-pub struct RadixTree<const SHIFT: u32 = 6>
+pub struct RadixTree<const SHIFT: u32 = { super::node::SHIFT }>
 where
     Shift<SHIFT>: Fanout,
 {
@@ -107,6 +107,16 @@ where
         Edit::locked(self, self.lock.lock())
     }
 
+    /// Keeps editors away, as one that changes nothing.
+    pub fn lock_against_edits(&self) -> SpinLockGuard<'_, ()> {
+        self.lock.lock()
+    }
+
+    /// Whether somebody edits the tree at the moment, or keeps editors away.
+    pub fn is_being_edited(&self) -> bool {
+        self.lock.is_locked()
+    }
+
     /// The word of a page, and where it is.
     #[inline]
     pub fn find<'guard>(&'guard self, page: u64, _guard: &'guard RcuReadGuard) -> Option<Place<'guard>> {
@@ -122,6 +132,8 @@ where
                 }
                 let mut shift = SHIFT * node.level();
                 loop {
+                    #[cfg(test)]
+                    super::tests::between_steps();
                     slot = node.slot((page >> shift) as usize);
                     word = slot.load(Ordering::Acquire);
                     if !leads_on(word) || word == MOVED {
