@@ -90,7 +90,12 @@ pub fn info() -> &'static BootInfo {
     backend::boot::info()
 }
 
-/// The ACPI table with this signature, header included; None if the boot loader told of no tables or they have none. What the
+/// Whether the machine has ACPI tables.
+pub fn has_firmware_tables() -> bool {
+    backend::boot::has_firmware_tables()
+}
+
+/// The ACPI table with this signature, header included; None if there are no tables or they have none. What the
 /// firmware wrote is to be believed as little as anything from outside.
 pub fn firmware_table(signature: [u8; 4]) -> Option<&'static [u8]> {
     backend::boot::firmware_table(signature)

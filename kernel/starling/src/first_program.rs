@@ -266,7 +266,7 @@ fn meet(lay_down: impl FnOnce(&mut Meeting)) -> Result<(), CannotStart> {
 /// Has devices looked for where ACPI tells of them, beside the first program and after it: ports of PCI Express have to hear of
 /// events whether somebody looks at them or not.
 fn find_devices() {
-    if boot::info().rsdp.is_none() {
+    if !boot::has_firmware_tables() {
         return;
     }
     let mut builder = sched::Builder::new("devices");

@@ -29,6 +29,12 @@ impl Ecam {
         let bus = |number: u64| self.base.saturating_add(number * BUS_BYTES);
         super::Range { start: bus(self.first_bus.into()), end: bus(u64::from(self.last_bus) + 1) }
     }
+
+    /// Whether a machine can be so.
+    fn makes_sense(&self) -> bool {
+        let fits = self.base.checked_add(256 * BUS_BYTES).is_some_and(|end| end < 1 << 52);
+        self.base != 0 && self.base.is_multiple_of(BUS_BYTES) && fits && self.first_bus <= self.last_bus
+    }
 }
 
 /// The entries of ACPI's table `MCFG`.
@@ -42,12 +48,33 @@ pub(crate) fn parse_mcfg(table: &[u8]) -> Vec<Ecam> {
         let base = base.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
         let segment = u16::from(rest[0]) | u16::from(rest[1]) << 8;
         let ecam = Ecam { base, segment, first_bus: rest[2], last_bus: rest[3] };
-        let fits = base.checked_add(256 * BUS_BYTES).is_some_and(|end| end < 1 << 52);
-        if base != 0 && base % BUS_BYTES == 0 && fits && ecam.first_bus <= ecam.last_bus {
+        if ecam.makes_sense() {
             found.push(ecam);
         }
     }
     found
+}
+
+/// What `_CBA` of a host bridge says in the byte code of ACPI's table `DSDT`: where its configuration space is, on machines whose
+/// firmware has no `MCFG` (QEMU's microvm). Only a name or a method that is nothing but a number is understood.
+pub(crate) fn parse_base_address(dsdt: &[u8]) -> Option<Ecam> {
+    const NAME: &[u8] = b"_CBA";
+    const RETURN: u8 = 0xa4;
+    const DWORD: u8 = 0x0c;
+    const QWORD: u8 = 0x0e;
+    let start = dsdt.windows(NAME.len()).position(|window| window == NAME)? + NAME.len();
+    let value = match dsdt.get(start..)? {
+        [_flags, RETURN, value @ ..] => value,
+        value => value,
+    };
+    let (bytes, value) = match value {
+        [DWORD, value @ ..] => (4, value),
+        [QWORD, value @ ..] => (8, value),
+        _ => return None,
+    };
+    let base = value.get(..bytes)?.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+    let ecam = Ecam { base, segment: 0, first_bus: 0, last_bus: u8::MAX };
+    ecam.makes_sense().then_some(ecam)
 }
 
 /// Configuration space in memory.
@@ -170,5 +197,18 @@ mod tests {
         assert_eq!(found, [Ecam { base: 0xb000_0000, segment: 0, first_bus: 0, last_bus: 255 }]);
         assert_eq!(found[0].range(), super::super::Range { start: 0xb000_0000, end: 0xc000_0000 });
         assert!(parse_mcfg(&table[..50]).is_empty() && parse_mcfg(&[]).is_empty());
+    }
+
+    #[test]
+    fn base_address_is_read_from_byte_code() {
+        let method = b"\x14\x0c_CBA\x00\xa4\x0c\x00\x00\x00\xe0\x08_CRS";
+        let name = b"\x08_CBA\x0e\x00\x00\x00\x00\x01\x00\x00\x00\x08_CRS";
+        let base = |dsdt: &[u8]| parse_base_address(dsdt).map(|ecam| ecam.base);
+        assert_eq!((base(method), base(name)), (Some(0xe000_0000), Some(1 << 32)));
+        let computed = b"\x14\x0c_CBA\x00\xa4\x72\x0a\x01\x0a\x02\x00";
+        let askew = b"\x08_CBA\x0c\x01\x00\x00\xe0";
+        for nothing in [&computed[..], askew, &method[..12], b"_CBA", b""] {
+            assert_eq!(base(nothing), None, "{nothing:x?}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! This machine's PCI: found when somebody first wants it, one [`BUS`] for all drivers.
 //!
 //! Nothing is looked at during start-up. The first call of [`initialize`] finds the way to configuration space (ACPI's `MCFG`, else
-//! the ports), decides what the host bridge passes on, enumerates and offers everything to drivers. A machine without ACPI tables and
+//! what `_CBA` in its `DSDT` says, else the ports), decides what the host bridge passes on, enumerates and offers everything to drivers. A machine without ACPI tables and
 //! without ports costs two port accesses.
 //!
 //! # What the host bridge passes on
@@ -85,8 +85,9 @@ pub fn initialize() {
 }
 
 fn discover() -> Option<Hierarchy> {
-    let table = machine::boot::firmware_table(*b"MCFG");
-    let ecam = table.map(access::parse_mcfg).unwrap_or_default().into_iter().next();
+    let table = machine::boot::firmware_table;
+    let listed = table(*b"MCFG").map(access::parse_mcfg).unwrap_or_default().into_iter().next();
+    let ecam = listed.or_else(|| access::parse_base_address(table(*b"DSDT")?));
     let in_memory = ecam.and_then(|ecam| Some((access::in_memory(ecam)?, Some(ecam))));
     let (access, ecam) = in_memory.or_else(|| Some((access::ports()?, None)))?;
     let (segment, first_bus, last_bus) =

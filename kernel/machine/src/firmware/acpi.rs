@@ -59,8 +59,11 @@ fn for_each<'a, M: Memory>(memory: &'a M, rsdp: u64, mut visit: impl FnMut(&'a [
     Some(())
 }
 
-/// The first table with this signature.
+/// The first table with this signature. The DSDT is in no list: the fixed description names it.
 pub(super) fn find<M: Memory>(memory: &M, rsdp: u64, signature: [u8; 4]) -> Option<&[u8]> {
+    if signature == *b"DSDT" {
+        return table(memory, dsdt_address(find(memory, rsdp, *b"FACP")?)?);
+    }
     let mut found = None;
     for_each(memory, rsdp, |table| {
         if found.is_none() && table.starts_with(&signature) {

@@ -34,6 +34,7 @@ pub(crate) fn discover(memory: &impl Memory, rsdp: Option<u64>) -> Platform {
     let mut platform = Platform::new();
     let found = rsdp.or_else(|| acpi::find_root_pointer(memory));
     let has_acpi = found.is_some_and(|rsdp| acpi::read(memory, rsdp, &mut platform).is_some());
+    platform.root_pointer = found.filter(|_| has_acpi);
     if !has_acpi || platform.processors().is_empty() {
         mp_table::read(memory, &mut platform);
     }

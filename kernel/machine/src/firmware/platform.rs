@@ -56,6 +56,8 @@ pub(crate) struct Platform {
     io_apics: [IoApic; IO_APICS_MAX],
     io_apic_count: usize,
     overrides: [Option<Override>; OVERRIDES_MAX],
+    /// Physical address of ACPI's root pointer, if its tables could be read.
+    pub(crate) root_pointer: Option<u64>,
     /// Physical address of the local APICs' registers.
     pub(crate) local_apic: Option<u64>,
     /// Physical address of the high-precision event timer.
@@ -81,6 +83,7 @@ impl Platform {
             io_apics: [IoApic { address: 0, first_line: 0 }; IO_APICS_MAX],
             io_apic_count: 0,
             overrides: [None; OVERRIDES_MAX],
+            root_pointer: None,
             local_apic: None,
             hpet: None,
             pm_timer: None,

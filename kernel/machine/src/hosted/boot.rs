@@ -55,6 +55,10 @@ pub(crate) fn hand_over() -> &'static [PhysRange] {
     }
 }
 
+pub(crate) fn has_firmware_tables() -> bool {
+    false
+}
+
 pub(crate) fn firmware_table(_signature: [u8; 4]) -> Option<&'static [u8]> {
     None
 }

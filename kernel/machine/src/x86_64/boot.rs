@@ -203,8 +203,20 @@ fn set_up_allocator() {
     LIMIT.store(best_end, Ordering::Relaxed);
 }
 
+/// Where ACPI's tables start, told or found; 0: there are none. Written once, by the boot processor.
+static ROOT_POINTER: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn set_root_pointer(address: Option<u64>) {
+    ROOT_POINTER.store(address.unwrap_or(0), Ordering::Relaxed);
+}
+
+pub(crate) fn has_firmware_tables() -> bool {
+    ROOT_POINTER.load(Ordering::Relaxed) != 0
+}
+
 pub(crate) fn firmware_table(signature: [u8; 4]) -> Option<&'static [u8]> {
-    crate::firmware::find_table(&super::firmware_memory::FirmwareMemory, info().rsdp?.as_u64(), signature)
+    let address = Some(ROOT_POINTER.load(Ordering::Relaxed)).filter(|address| *address != 0)?;
+    crate::firmware::find_table(&super::firmware_memory::FirmwareMemory, address, signature)
 }
 
 pub(crate) fn early_allocate(bytes: usize, align: usize) -> Option<PhysAddr> {

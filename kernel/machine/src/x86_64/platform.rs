@@ -1,8 +1,8 @@
 //! What stands around the processors, set up in this order: tables, local APIC, clock, lines, power, processors.
 
 use super::{
-    apic, calibration, firmware_memory::FirmwareMemory, interrupt, io_apic, ipi, per_cpu, power, processors,
-    time,
+    apic, boot, calibration, firmware_memory::FirmwareMemory, interrupt, io_apic, ipi, per_cpu, power,
+    processors, time,
 };
 use crate::firmware;
 
@@ -10,6 +10,7 @@ use crate::firmware;
 pub(crate) fn initialise() {
     let rsdp = crate::boot::info().rsdp.map(|address| address.as_u64());
     let platform = firmware::discover(&FirmwareMemory, rsdp);
+    boot::set_root_pointer(platform.root_pointer);
     crate::boot::trace("firmware tables");
     interrupt::silence_legacy_controllers();
     apic::choose_mode(platform.local_apic);
