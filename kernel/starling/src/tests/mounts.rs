@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use machine::cpu;
+use machine::{boot, cpu, time};
 use vfs::Error;
 use vfs::credentials::Credentials;
 use vfs::file::OpenFile;
@@ -18,6 +18,7 @@ use super::{Outcome, Test, check, fail};
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "mounts::busy_while_all_processors_use_it", run: busy_while_used },
     Test { name: "mounts::read_only_only_without_writers", run: read_only_without_writers },
+    Test { name: "mounts::unmounting_waits_for_no_timer", run: unmounting_waits_for_no_timer },
 ];
 
 /// Times that the references are gathered, or the mount made read-only, while the others use it.
@@ -42,8 +43,7 @@ impl World {
         let world =
             Self { places: Places { cwd: root.clone(), root, namespace }, credentials: Credentials::root() };
         world.context().make_directory(&world.places.root, b"/mnt", 0o755)?;
-        let source = MountSource::New { file_system: &tmpfs::TMPFS, source: b"none", options: b"" };
-        world.places.namespace.mount(source, &world.walk(b"/mnt")?, MountFlags::empty())?;
+        world.mount(b"/mnt")?;
         drop(world.open(b"/mnt/file", OpenFlags::CREATE | OpenFlags::WRITE_ONLY)?);
         Ok(world)
     }
@@ -61,8 +61,17 @@ impl World {
         self.context().open(&self.places.root, path, &how)
     }
 
+    fn mount(&self, path: &[u8]) -> vfs::Result<()> {
+        let source = MountSource::New { file_system: &tmpfs::TMPFS, source: b"none", options: b"" };
+        self.places.namespace.mount(source, &self.walk(path)?, MountFlags::empty())
+    }
+
     fn unmount(&self) -> vfs::Result<()> {
-        let place = self.walk(b"/mnt")?;
+        self.unmount_at(b"/mnt")
+    }
+
+    fn unmount_at(&self, path: &[u8]) -> vfs::Result<()> {
+        let place = self.walk(path)?;
         self.places.namespace.unmount(place, UnmountFlags::empty(), &self.places.root)
     }
 }
@@ -157,5 +166,30 @@ fn read_only_without_writers() -> Outcome {
     check!(remount() == Err(Error::Busy), "read-only with a writer");
     drop(writer);
     check!(remount().is_ok(), "busy without a writer");
+    Ok(())
+}
+
+/// Mounts that older lists of mounts still refer to are unmounted. With instructions as the clock (`mounts.clock=instructions` says so)
+/// the host has no say in how long that takes.
+fn unmounting_waits_for_no_timer() -> Outcome {
+    /// Half the period of the timer that moves callbacks on.
+    const LIMIT_NS: u64 = 1_000_000;
+    let counts_instructions = boot::info().option("mounts.clock") == Some("instructions");
+    let Ok(world) = World::new() else { fail!("no memory") };
+    let made = world.context().make_directory(&world.places.root, b"/other", 0o755);
+    check!(made.is_ok(), "no directory: {made:?}");
+    for round in 0..ROUNDS {
+        let mounted = world.mount(b"/other");
+        check!(mounted.is_ok(), "round {round}: not mounted: {mounted:?}");
+        for path in [&b"/mnt"[..], b"/other"] {
+            let begin_ns = time::now_ns();
+            let outcome = world.unmount_at(path);
+            let took_ns = time::now_ns() - begin_ns;
+            check!(outcome.is_ok(), "round {round}: unused, but {outcome:?}");
+            check!(!counts_instructions || took_ns <= LIMIT_NS, "round {round}: took {took_ns} ns");
+        }
+        let mounted = world.mount(b"/mnt");
+        check!(mounted.is_ok(), "round {round}: not mounted again: {mounted:?}");
+    }
     Ok(())
 }

@@ -361,8 +361,12 @@ pub fn barrier_expedited() -> u64 {
     if waited == 0 {
         return 0;
     }
+    // All at once: what they have waits for the same grace period then, not for one after the other.
+    let mut loaded = CpuSet::EMPTY;
+    cpus.iter().filter(|&cpu| pending_on(cpu) > 0).for_each(|cpu| loaded.insert(cpu));
+    crate::remote::call(loaded, hasten, 0);
     // Few words a CPU: the caller's stack need not hold the targets of all CPUs at once.
-    for cpu in cpus.iter().filter(|&cpu| pending_on(cpu) > 0) {
+    for cpu in loaded.iter().filter(|&cpu| pending_on(cpu) > 0) {
         let target = Target::now(cpu);
         grace_period::wait(Urgency::Hurry, &|| {
             if preempt::count() == 0 && !target.is_reached() {

@@ -156,7 +156,7 @@ impl MountNamespace {
         if Shared::count(mount) <= REFERENCES_WHEN_IDLE {
             return false;
         }
-        sync::rcu::barrier();
+        sync::rcu::barrier_expedited();
         let in_use = Shared::count(mount) > REFERENCES_WHEN_IDLE;
         if in_use {
             Shared::spread(mount);

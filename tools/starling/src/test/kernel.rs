@@ -31,6 +31,15 @@ const STARVATION: [&str; 6] = [
     "--kernel-arg",
     "softirq_flood.clock=instructions",
 ];
+/// File systems that are unmounted, with instructions as the clock.
+const UNMOUNTING: [&str; 6] = [
+    "--accel",
+    "icount",
+    "--kernel-arg",
+    "test=mounts::unmounting_waits_for_no_timer",
+    "--kernel-arg",
+    "mounts.clock=instructions",
+];
 /// Historic bugs of message boxes, each with the test of the paper that must fail with it.
 const BUGS: [(&str, &str); 2] =
     [("no_serve_while_waiting", "test_msg_parallel"), ("order_swapped", "test_msg_order")];
@@ -80,6 +89,11 @@ pub(super) fn steps(repository: &Repository, stress_seconds: Option<u64>) -> Out
     let starling = kernel("microvm", 1, LIMIT, &STARVATION);
     steps.push(
         Step::new("softirqs starve nobody, in instructions", starling, tally::kernel_log).within(LIMIT * 2),
+    );
+    let starling = kernel("microvm", 4, LIMIT, &UNMOUNTING);
+    steps.push(
+        Step::new("unmounting waits for no timer, in instructions", starling, tally::kernel_log)
+            .within(LIMIT * 2),
     );
     steps.extend(BUGS.map(|(bug, test)| {
         let (bug, test) = (format!("bug={bug}"), format!("test={test}"));
