@@ -7,6 +7,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use machine::cpu::CpuId;
 use machine::{preempt, time};
 use sync::{PerCpu, per_cpu, rcu};
 
@@ -27,6 +28,11 @@ pub(crate) fn arm() {
         armed.store(next, Ordering::Relaxed);
         time::set_deadline_ns(next);
     }
+}
+
+/// What the hardware of a CPU is programmed for, if for anything.
+pub(crate) fn armed_ns(of: CpuId) -> Option<u64> {
+    Some(ARMED.of(of).load(Ordering::Relaxed)).filter(|&armed| armed != NEVER)
 }
 
 /// The CPU starts: nothing is programmed.

@@ -7,9 +7,11 @@ use core::fmt;
 use core::sync::atomic::Ordering;
 
 use machine::cpu::CpuId;
+use machine::time;
 use memory::kstack;
 
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, IDLE};
+use crate::deadline;
 use crate::state::RunState;
 use crate::thread::{Thread, ThreadName};
 
@@ -54,6 +56,11 @@ pub unsafe fn for_each_thread(visit: &mut dyn FnMut(&ThreadView)) {
     });
 }
 
+/// Whether a CPU is in the scheduler and found nothing to run. Others may give it something meanwhile.
+pub fn is_idle(cpu: CpuId) -> bool {
+    IDLE.contains(cpu, Ordering::SeqCst) && Cpu::of(cpu).running.load(Ordering::SeqCst) == 0
+}
+
 /// Writes a CPU's run queue: counts that need no lock, then who waits, unless the CPU was stopped with the queue's lock held.
 ///
 /// # Errors
@@ -69,6 +76,7 @@ pub fn write_run_queue(of: CpuId, out: &mut dyn fmt::Write) -> fmt::Result {
         cpu.switches.load(Ordering::Relaxed),
         cpu.requests.load(Ordering::Relaxed)
     )?;
+    write_deadline(deadline::armed_ns(of), time::now_ns(), out)?;
     let Some(queue) = cpu.queue.try_lock() else { return writeln!(out, ", locked") };
     writeln!(out)?;
     let mut result = Ok(());
@@ -82,6 +90,17 @@ pub fn write_run_queue(of: CpuId, out: &mut dyn fmt::Write) -> fmt::Result {
     result
 }
 
+/// Writes when a CPU's next deadline is. One that stays in the past on a CPU that goes on was not heard, and no other will come.
+fn write_deadline(armed_ns: Option<u64>, now_ns: u64, out: &mut dyn fmt::Write) -> fmt::Result {
+    const MICROSECOND_NS: u64 = 1_000;
+    let Some(armed_ns) = armed_ns else { return out.write_str(", no deadline") };
+    let distance = armed_ns.abs_diff(now_ns) / MICROSECOND_NS;
+    match armed_ns < now_ns {
+        true => write!(out, ", deadline {distance} us ago"),
+        false => write!(out, ", deadline in {distance} us"),
+    }
+}
+
 /// Writes a thread's name.
 ///
 /// # Errors
@@ -91,4 +110,31 @@ pub fn write_name(name: Option<ThreadName>, out: &mut dyn fmt::Write) -> fmt::Re
     name.as_bytes()
         .iter()
         .try_for_each(|&byte| out.write_char(if byte.is_ascii_graphic() { char::from(byte) } else { '.' }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::String;
+
+    fn deadline_line(armed_ns: Option<u64>, now_ns: u64) -> String {
+        let mut line = String::new();
+        write_deadline(armed_ns, now_ns, &mut line).unwrap();
+        line
+    }
+
+    #[test]
+    fn deadlines_that_passed_are_told_from_those_to_come() {
+        assert_eq!(deadline_line(None, 5), ", no deadline");
+        assert_eq!(deadline_line(Some(7_000), 5_000), ", deadline in 2 us");
+        assert_eq!(deadline_line(Some(5_000), 7_000), ", deadline 2 us ago");
+    }
+
+    #[test]
+    fn run_queue_is_shown_with_its_deadline() {
+        crate::current();
+        let mut text = String::new();
+        write_run_queue(machine::cpu::current(), &mut text).unwrap();
+        assert!(text.contains("deadline"), "{text}");
+    }
 }

@@ -98,6 +98,12 @@ pub(crate) fn run_early(selection: &str) {
     assert!(selection != "panic", "asked for on the command line");
     run_modules(EARLY, selection);
     machine::finish();
+    // An idle processor has let its first threads run, each with a turn whose end was to interrupt it.
+    for cpu in ::machine::cpu::online().iter().filter(|&cpu| cpu != ::machine::cpu::CpuId::BOOT) {
+        while !::sched::inspection::is_idle(cpu) {
+            ::machine::cpu::relax();
+        }
+    }
     let begin_ns = ::machine::time::now_ns();
     while ::machine::time::now_ns() < begin_ns + HEAD_START_NS {
         ::machine::cpu::relax();
