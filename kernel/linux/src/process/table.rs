@@ -1,9 +1,9 @@
 //! The process table: from a number to the thread, process, process group or session that bears it.
 //!
 //! One number can name all four at once (the leader of a session does), and it is free again only when none of them bears it any
-//! more. The table is a tree ([`super::numbers`]) that look-ups read under RCU: no lock, and nothing is written but the
+//! more. The table is a tree (`numbers`) that look-ups read under RCU: no lock, and nothing is written but the
 //! count of what the caller keeps. Functions named `look_at_…` do without that, too: they call with the object inside the read section,
-//! where nothing may sleep. [`super::ranges`] says which number comes next.
+//! where nothing may sleep. `ranges` says which number comes next.
 //!
 //! A walk over all processes goes from number to number in ascending order and holds nothing from one to the next: whoever lives all the time
 //! is met once, and who comes or goes meanwhile is met once or not at all.

@@ -13,6 +13,9 @@ use vfs::{Error, Result, allocation};
 /// Up to here the heap's objects waste less than a frame does.
 const HEAP_MAX: usize = 2048;
 
+/// At least so many bytes are allocated: a cache line, so that what processors write for different sockets lies in different ones.
+const LINE: usize = 64;
+
 /// Bytes under way.
 #[derive(Debug)]
 pub(super) enum Payload {
@@ -29,7 +32,9 @@ impl Payload {
     /// [`Error::OutOfMemory`]; [`Error::BadAddress`] when not all of them are there.
     pub(super) fn load(source: &mut Source<'_>, length: usize) -> Result<Self> {
         if length <= HEAP_MAX {
-            let mut bytes = allocation::filled(0, length)?;
+            let mut bytes = Vec::new();
+            allocation::reserve(&mut bytes, length.max(LINE))?;
+            bytes.resize(length, 0);
             let loaded = source.read(&mut bytes)?;
             return if loaded == length { Ok(Self::Heap(bytes)) } else { Err(Error::BadAddress) };
         }
