@@ -116,7 +116,11 @@ pub(crate) fn run(selection: &str) -> ! {
     if selection != "all" {
         run_modules(ON_REQUEST, selection);
     }
-    let (passed, failed) = (PASSED.load(Ordering::Relaxed), FAILED.load(Ordering::Relaxed));
+    let (passed, mut failed) = (PASSED.load(Ordering::Relaxed), FAILED.load(Ordering::Relaxed));
+    if passed + failed == 0 {
+        print(format_args!("no test is called {selection}\n"));
+        failed = 1;
+    }
     print(format_args!("tests: {passed} passed, {failed} failed\n"));
     if let Some(link) = hostlink::Link::get() {
         link.exit(hostlink::ExitKind::Exited(u8::from(failed > 0)));
