@@ -23,6 +23,8 @@ pub enum Error {
     ReadOnly,
     /// No memory for the transfer (`ENOMEM`).
     OutOfMemory,
+    /// Somebody else has it (`EBUSY`).
+    Busy,
 }
 
 /// The result of a transfer.
@@ -34,6 +36,7 @@ impl Error {
         match self {
             Self::Io => 5,
             Self::OutOfMemory => 12,
+            Self::Busy => 16,
             Self::NoDevice => 19,
             Self::Invalid => 22,
             Self::NoSpace => 28,
@@ -57,6 +60,7 @@ impl fmt::Display for Error {
             Self::Invalid => "outside the device or not aligned",
             Self::ReadOnly => "the device is read-only",
             Self::OutOfMemory => "out of memory",
+            Self::Busy => "in use",
         })
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! - Most users want [`Volume`]: a whole disk or a partition, read and written synchronously or not.
 //! - [`partition`] reads GPT and MBR tables.
+//! - [`registry`] has all devices by name and number; drivers enter theirs there.
 //! - [`RamDisk`] and [`FaultyDisk`] are devices in memory; the latter fails, forgets and records on demand.
 //!
 //! # Context
@@ -31,6 +32,7 @@ pub mod partition;
 mod plug;
 mod queue;
 mod ram_disk;
+pub mod registry;
 mod request;
 pub mod scheduler;
 mod statistics;
