@@ -54,9 +54,14 @@ pub fn count(cpu: CpuId, ipi: Ipi) -> u64 {
 }
 
 /// Interrupts a processor whatever it does. It joins the debugger if that wants it, and else only counts that (vector 2): tests use it
-/// to hit any instruction. Nothing happens on the hosted machine.
+/// to hit any instruction. While one is on its way, another is not sent. Nothing happens on the hosted machine.
 pub fn send_non_maskable(target: CpuId) {
     backend::ipi::send_non_maskable(target);
+}
+
+/// Whether one that was sent so to a processor has not arrived.
+pub fn awaits_non_maskable(target: CpuId) -> bool {
+    backend::ipi::awaits_non_maskable(target)
 }
 
 /// Stops all other processors for good, whatever they do, by non-maskable interrupt.

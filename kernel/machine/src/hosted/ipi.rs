@@ -32,4 +32,8 @@ pub(crate) fn count(_cpu: CpuId, _ipi: Ipi) -> u64 {
 
 pub(crate) fn send_non_maskable(_target: CpuId) {}
 
+pub(crate) fn awaits_non_maskable(_target: CpuId) -> bool {
+    false
+}
+
 pub(crate) fn stop_other_cpus() {}

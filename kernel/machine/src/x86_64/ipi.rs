@@ -6,7 +6,7 @@ use super::trap::frame::TrapFrame;
 use crate::cpu::{CpuId, MAX_CPUS};
 use crate::debugger::{self, Cause};
 use crate::ipi::Ipi;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 #[inline]
 const fn vector_of(ipi: Ipi) -> u8 {
@@ -34,13 +34,20 @@ pub(crate) fn count(cpu: CpuId, ipi: Ipi) -> u64 {
     super::interrupt::vector_count(cpu, vector_of(ipi))
 }
 
-/// Non-maskable interrupts that this kernel has sent to each processor, to hit it or to have it in the debugger, and that have not
-/// arrived. Two that become one leave a rest, for which the button is once not heard by this processor.
-static EXPECTED: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
+/// Whether a non-maskable interrupt that this kernel has sent to a processor, to hit it or to have it in the debugger, is on its way.
+/// Set by the sender before it sends, cleared by the receiver. Processors remember one non-maskable interrupt that they can't take yet, so two
+/// would become one, and a count of them would have a rest for which the button is not heard; so while one is on its way, nobody
+/// sends another: the one arrives after both wanted it.
+static AWAITED: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
 
 pub(crate) fn send_non_maskable(target: CpuId) {
-    EXPECTED[target.index()].fetch_add(1, Ordering::SeqCst);
-    press_button(target);
+    if PerCpu::of(target).is_some() && !AWAITED[target.index()].swap(true, Ordering::SeqCst) {
+        press_button(target);
+    }
+}
+
+pub(crate) fn awaits_non_maskable(target: CpuId) -> bool {
+    AWAITED[target.index()].load(Ordering::SeqCst)
 }
 
 /// A non-maskable interrupt that nobody expects.
@@ -69,7 +76,8 @@ pub(crate) fn stop_other_cpus() {
 }
 
 /// A non-maskable interrupt arrived: another processor stops this one or wants it in the debugger, a test wants to hit it, or somebody
-/// outside pressed the button, which is for the debugger, if there is one.
+/// outside pressed the button, which is for the debugger, if there is one. If the button's arrives before one of this kernel's that is on
+/// its way, they change roles; if both arrive as one, the button is not heard, which nothing could tell.
 pub(crate) fn non_maskable(frame: &mut TrapFrame) {
     const NON_MASKABLE: usize = 2;
     if STOPPING.load(Ordering::SeqCst) {
@@ -77,13 +85,10 @@ pub(crate) fn non_maskable(frame: &mut TrapFrame) {
     }
     let area = PerCpu::current();
     area.vector_counts[NON_MASKABLE].fetch_add(1, Ordering::Relaxed);
-    let expected = &EXPECTED[area.cpu_id as usize];
-    let is_expected =
-        expected.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1)).is_ok();
-    if debugger::is_requested() {
-        debugger::enter(Cause::Summons, frame);
-    } else if !is_expected {
+    if !AWAITED[area.cpu_id as usize].swap(false, Ordering::SeqCst) {
         debugger::enter(Cause::Button, frame);
+    } else if debugger::is_requested() {
+        debugger::enter(Cause::Summons, frame);
     }
 }
 

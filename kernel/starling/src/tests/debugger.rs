@@ -31,10 +31,17 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "debugger::a_cpu_with_interrupts_off_comes_by_force", run: || repeated(masked_cpu_comes) },
     Test { name: "debugger::a_cpu_that_waits_for_an_answer_comes", run: || repeated(waiting_cpu_comes) },
     Test { name: "debugger::the_button_stops_all", run: || repeated(button_stops_all) },
+    Test {
+        name: "debugger::the_button_is_heard_after_interrupts_that_became_one",
+        run: || repeated(button_after_merged),
+    },
     Test { name: "debugger::another_cpu_can_be_made_active", run: || repeated(another_cpu_becomes_active) },
     Test { name: "debugger::commands_show_what_they_promise", run: commands_show },
     Test { name: "debugger::no_input_brings_it_down", run: no_input_brings_it_down },
 ];
+
+/// The vector of non-maskable interrupts.
+const NON_MASKABLE: u8 = 2;
 
 /// Repetitions that `debugger.repetitions=` on the command line asks for.
 fn asked_repetitions() -> Option<u64> {
@@ -309,8 +316,19 @@ fn waiting_cpu_comes() -> Outcome {
     Ok(())
 }
 
-/// A non-maskable interrupt that nobody in here has sent.
-fn button_stops_all() -> Outcome {
+/// Waits until every non-maskable interrupt that was sent to a CPU in here has arrived: with one of them the button's would become one.
+fn await_non_maskable(cpu: CpuId) -> Outcome {
+    let limit = ::machine::time::now_ns() + super::HANG_NS;
+    while ipi::awaits_non_maskable(cpu) && ::machine::time::now_ns() < limit {
+        cpu::relax();
+    }
+    check!(!ipi::awaits_non_maskable(cpu), "{cpu} still awaits a non-maskable interrupt");
+    Ok(())
+}
+
+/// The button stops all, once.
+fn press_and_look() -> Outcome {
+    await_non_maskable(last_cpu())?;
     let happened = scripted(&["cpus"], || {
         let before = debugger::statistics().sessions;
         machine_debugger::press_button(last_cpu());
@@ -321,17 +339,39 @@ fn button_stops_all() -> Outcome {
         said(&["Button"])
     })?;
     check!(happened.sessions == 1, "{} sessions", happened.sessions);
+    Ok(())
+}
+
+/// A non-maskable interrupt that nobody in here has sent.
+fn button_stops_all() -> Outcome {
+    press_and_look()?;
     // One that somebody in here has sent only counts.
     let happened = scripted(&[], || {
-        let before = interrupt::vector_count(last_cpu(), 2);
+        let before = interrupt::vector_count(last_cpu(), NON_MASKABLE);
         ipi::send_non_maskable(last_cpu());
-        while interrupt::vector_count(last_cpu(), 2) == before {
-            cpu::relax();
-        }
+        await_non_maskable(last_cpu())?;
+        check!(interrupt::vector_count(last_cpu(), NON_MASKABLE) > before, "it has not arrived");
         Ok(())
     })?;
     check!(happened.sessions == 0, "a test's own interrupt stopped everybody");
     Ok(())
+}
+
+/// A CPU that can't take a non-maskable interrupt yet remembers one, however many were sent.
+fn button_after_merged() -> Outcome {
+    if cpu::online().count() < 2 {
+        return Ok(());
+    }
+    run_on(CpuId::BOOT, || {
+        let arrived = || interrupt::vector_count(last_cpu(), NON_MASKABLE);
+        let (before, mut sent) = (arrived(), 0);
+        // At most one is on its way, so with two that have not arrived some have become one.
+        while sent < arrived() - before + 2 {
+            ipi::send_non_maskable(last_cpu());
+            sent += 1;
+        }
+    })?;
+    press_and_look()
 }
 
 fn another_cpu_becomes_active() -> Outcome {
