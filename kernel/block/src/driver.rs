@@ -5,7 +5,7 @@ use crate::request::Request;
 /// What a device can do, and how much at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Its size in sectors of 512 bytes.
+    /// Its size in sectors of 512 bytes, at first; see [`Queue::set_sectors`](crate::Queue::set_sectors).
     pub sectors: u64,
     /// The unit of transfers: a power of two from 512 on.
     pub logical_block_bytes: u32,

@@ -44,6 +44,8 @@ struct Lane {
 pub struct Queue {
     driver: Arc<dyn Driver>,
     limits: Limits,
+    /// The device's size, which may change.
+    sectors: AtomicU64,
     lanes: Vec<CachePadded<Lane>>,
     per_cpu: bool,
     statistics: Statistics,
@@ -93,6 +95,7 @@ impl Queue {
         Ok(fallible::try_arc(Self {
             driver,
             limits,
+            sectors: AtomicU64::new(limits.sectors),
             lanes,
             per_cpu,
             statistics: Statistics::default(),
@@ -106,6 +109,22 @@ impl Queue {
     /// What the device can do.
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Its size now, in sectors.
+    pub fn sectors(&self) -> u64 {
+        self.sectors.load(Ordering::Relaxed)
+    }
+
+    /// The device has become smaller or larger; the driver says so.
+    pub fn set_sectors(&self, sectors: u64) {
+        self.sectors.store(sectors, Ordering::Relaxed);
+    }
+
+    /// Whether the device was pulled out.
+    pub fn is_gone(&self) -> bool {
+        // Acquire: pairs with the store in `remove`.
+        self.gone.load(Ordering::Acquire)
     }
 
     /// What it has done.
@@ -196,14 +215,13 @@ impl Queue {
     }
 
     fn check(&self, bio: &Bio) -> Result<()> {
-        // Acquire: pairs with the store in `remove`.
-        if self.gone.load(Ordering::Acquire) {
+        if self.is_gone() {
             return Err(Error::NoDevice);
         }
         let end = bio.sector.checked_add(bio.sectors).ok_or(Error::Invalid)?;
         let block_sectors = u64::from(self.limits.logical_block_bytes) / SECTOR_BYTES as u64;
         let aligned = bio.sector.is_multiple_of(block_sectors) && bio.sectors.is_multiple_of(block_sectors);
-        if bio.operation != Operation::Flush && (end > self.limits.sectors || !aligned) {
+        if bio.operation != Operation::Flush && (end > self.sectors() || !aligned) {
             return Err(Error::Invalid);
         }
         if bio.operation.changes() && self.limits.read_only {

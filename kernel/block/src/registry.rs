@@ -60,6 +60,8 @@ pub struct BlockDevice {
     /// Which part; 0: it is a disk.
     part: u32,
     removed: AtomicBool,
+    /// Set by programs; what the disk itself refuses it refuses in any case.
+    read_only: AtomicBool,
     claims: Claims,
     files: Once<Arc<dyn Any + Send + Sync>>,
 }
@@ -122,6 +124,7 @@ impl BlockDevice {
             whole,
             part,
             removed: AtomicBool::new(false),
+            read_only: AtomicBool::new(false),
             claims: Claims::default(),
             files: Once::new(),
         })?)
@@ -155,6 +158,22 @@ impl BlockDevice {
     /// Whether it has gone.
     pub fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Acquire)
+    }
+
+    /// Whether it may not be written.
+    pub fn is_read_only(&self) -> bool {
+        self.volume.queue().limits().read_only || self.read_only.load(Relaxed)
+    }
+
+    /// Forbids writing, or allows it again; what the disk itself refuses it refuses in any case.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.read_only.store(read_only, Relaxed);
+    }
+
+    /// Whether somebody has claimed it.
+    pub fn is_claimed(&self) -> bool {
+        let _order = CLAIMS.lock();
+        self.claims.holder.load(Relaxed) != 0
     }
 
     /// What the file layer keeps of the device: its pages. Made by the first who asks.
@@ -275,6 +294,10 @@ pub fn listen(listener: &'static dyn Listener) {
     }
 }
 
+/// A test's thread is no thread of the scheduler: it can't sleep on the registry's lock, so tests take turns.
+#[cfg(test)]
+pub(crate) static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,6 +317,7 @@ mod tests {
 
     #[test]
     fn names_and_numbers_are_taken_once_and_parts_go_with_their_disk() {
+        let _turn = TURN.lock().unwrap();
         let first = disk("registry0", 0);
         let second = part(&first, 1);
         register(&first).unwrap();

@@ -16,7 +16,8 @@ use crate::{Error, Result};
 pub struct Volume {
     queue: Arc<Queue>,
     start: u64,
-    sectors: u64,
+    /// None: all that the disk has, however much that becomes.
+    sectors: Option<u64>,
 }
 
 /// What a waiting submitter shares with the completion.
@@ -35,22 +36,26 @@ pub struct Batch {
 impl Volume {
     /// The whole disk.
     pub fn whole(queue: Arc<Queue>) -> Self {
-        let sectors = queue.limits().sectors;
-        Self { queue, start: 0, sectors }
+        Self { queue, start: 0, sectors: None }
     }
 
     /// A part of it. Fails when it is not inside.
     pub fn part(&self, start: u64, sectors: u64) -> Result<Self> {
         let end = start.checked_add(sectors).ok_or(Error::Invalid)?;
-        if end > self.sectors {
+        if end > self.sectors() {
             return Err(Error::Invalid);
         }
-        Ok(Self { queue: self.queue.clone(), start: self.start + start, sectors })
+        Ok(Self { queue: self.queue.clone(), start: self.start + start, sectors: Some(sectors) })
     }
 
-    /// Its size in sectors.
+    /// The disk's sector that is its first.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Its size now, in sectors.
     pub fn sectors(&self) -> u64 {
-        self.sectors
+        self.sectors.unwrap_or_else(|| self.queue.sectors())
     }
 
     /// The queue of the disk.
@@ -60,7 +65,7 @@ impl Volume {
 
     /// Submits a bio whose sectors count from the volume's beginning.
     pub fn submit(&self, mut bio: Bio) {
-        let inside = bio.sector.checked_add(bio.sectors).is_some_and(|end| end <= self.sectors);
+        let inside = bio.sector.checked_add(bio.sectors).is_some_and(|end| end <= self.sectors());
         if !inside {
             return bio.finish(Err(Error::Invalid));
         }

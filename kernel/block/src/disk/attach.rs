@@ -1,0 +1,264 @@
+//! A disk comes, is divided, changes its size, goes.
+//!
+//! # Locking
+//! `CHANGING` is held while disks and partitions come and go; the registry's lock is taken inside of it. `DISKS` is a spin lock under which everybody reads.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use device::model::BusDevice;
+use device::model::uevent::{self, Action};
+use memory::fallible;
+use sched::Mutex;
+use sync::SpinLock;
+
+use super::family::{EXTENDED_MAJOR, Family, partition_name};
+use crate::partition::{self, Partition};
+use crate::queue::Queue;
+use crate::registry::{self, BlockDevice, DeviceNumber};
+use crate::{Error, Result, Volume};
+
+/// What a driver says of a disk.
+pub struct Description {
+    /// How it is called.
+    pub family: Family,
+    /// The directory of the device that it is a part of, below `/sys`: `/devices/virtual` if there is none.
+    pub parent: String,
+    /// The name that it has from its maker or its user; empty if none.
+    pub serial: String,
+    /// Whether the medium can be taken out of it.
+    pub removable: bool,
+}
+
+/// A disk.
+pub struct Disk {
+    /// What its driver says of it.
+    pub description: Description,
+    /// Counts the disks that the machine ever had.
+    pub sequence: u64,
+    /// All of it, as programs reach it.
+    pub device: Arc<BlockDevice>,
+    index: u32,
+    parts: SpinLock<Vec<(Partition, Arc<BlockDevice>)>>,
+}
+
+static CHANGING: Mutex<()> = Mutex::named("disks", ());
+static DISKS: SpinLock<Vec<Arc<Disk>>> = SpinLock::named("list of disks", Vec::new());
+static SEQUENCE: AtomicU64 = AtomicU64::new(1);
+
+/// A copy of a list that is kept under a lock, with room for one more.
+fn copy<T: Clone>(list: &SpinLock<Vec<T>>) -> Result<Vec<T>> {
+    let mut copy = Vec::new();
+    loop {
+        let wanted = list.lock().len() + 1;
+        fallible::try_reserve(&mut copy, wanted)?;
+        let list = list.lock();
+        if list.len() < copy.capacity() {
+            copy.extend(list.iter().cloned());
+            return Ok(copy);
+        }
+    }
+}
+
+/// Replaces a list by another one. With `CHANGING` held.
+fn replace<T>(list: &SpinLock<Vec<T>>, new: Vec<T>) {
+    let old = core::mem::replace(&mut *list.lock(), new);
+    drop(old);
+}
+
+impl Disk {
+    /// Its name, as in `/sys/block`.
+    pub fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    /// Its queue.
+    pub fn queue(&self) -> &Arc<Queue> {
+        self.device.volume().queue()
+    }
+
+    /// Its partitions, with what the table says of them.
+    ///
+    /// # Errors
+    /// No memory for the list.
+    pub fn partitions(&self) -> Result<Vec<(Partition, Arc<BlockDevice>)>> {
+        copy(&self.parts)
+    }
+
+    /// The directory of the disk, or of a partition of it, below `/sys`.
+    pub fn path_of(&self, device: &BlockDevice) -> String {
+        let mut path = alloc::format!("{}/block/{}", self.description.parent, self.name());
+        if device.part() > 0 {
+            path.push('/');
+            path.push_str(device.name());
+        }
+        path
+    }
+
+    /// What `uevent` says of the disk, or of a partition of it.
+    ///
+    /// # Errors
+    /// Those of the text.
+    pub fn describe(&self, device: &BlockDevice, out: &mut dyn Write) -> core::fmt::Result {
+        let DeviceNumber { major, minor } = device.number();
+        let kind = if device.part() > 0 { "partition" } else { "disk" };
+        writeln!(out, "MAJOR={major}\nMINOR={minor}\nDEVNAME={}\nDEVTYPE={kind}", device.name())?;
+        writeln!(out, "DISKSEQ={}", self.sequence)?;
+        if device.part() > 0 {
+            writeln!(out, "PARTN={}", device.part())?;
+        }
+        Ok(())
+    }
+}
+
+/// A disk or partition in an event for user space.
+struct Subject {
+    disk: Arc<Disk>,
+    device: Arc<BlockDevice>,
+}
+
+impl BusDevice for Subject {
+    fn name(&self) -> String {
+        self.device.name().into()
+    }
+
+    fn subsystem(&self) -> &'static str {
+        "block"
+    }
+
+    fn path(&self) -> String {
+        self.disk.path_of(&self.device)
+    }
+
+    fn describe(&self, out: &mut String) {
+        // Writing into a string does not fail.
+        let _ = self.disk.describe(&self.device, out);
+    }
+}
+
+fn emit(action: Action, disk: &Arc<Disk>, device: &Arc<BlockDevice>) {
+    uevent::emit(action, &Subject { disk: disk.clone(), device: device.clone() });
+}
+
+/// All disks.
+///
+/// # Errors
+/// No memory for the list.
+pub fn all() -> Result<Vec<Arc<Disk>>> {
+    copy(&DISKS)
+}
+
+/// The disk that a device is, or is a part of; None if no driver has attached it.
+pub fn of(device: &BlockDevice) -> Option<Arc<Disk>> {
+    let queue = device.volume().queue();
+    DISKS.lock().iter().find(|disk| Arc::ptr_eq(disk.queue(), queue)).cloned()
+}
+
+/// Adds a disk under the first free name of its family, and its partitions. May sleep, and reads from the disk.
+///
+/// # Errors
+/// No memory. That the table of partitions can't be read is logged.
+pub fn attach(description: Description, queue: Arc<Queue>) -> Result<Arc<Disk>> {
+    let disk = {
+        let _changing = CHANGING.lock();
+        let family = description.family;
+        let mut disks = all()?;
+        let is_free =
+            |index: &u32| !disks.iter().any(|disk| disk.description.family == family && disk.index == *index);
+        let index = (0..u32::MAX / family.minors.max(1)).find(is_free).ok_or(Error::OutOfMemory)?;
+        let device = BlockDevice::disk(&family.name(index), family.number(index), Volume::whole(queue))?;
+        let sequence = SEQUENCE.fetch_add(1, Ordering::Relaxed);
+        let parts = SpinLock::named("partitions of a disk", Vec::new());
+        let disk = fallible::try_arc(Disk { description, sequence, device, index, parts })?;
+        disks.push(disk.clone());
+        replace(&DISKS, disks);
+        if let Err(error) = registry::register(&disk.device) {
+            let disks = all()?.into_iter().filter(|known| !Arc::ptr_eq(known, &disk));
+            replace(&DISKS, disks.collect());
+            return Err(error);
+        }
+        emit(Action::Add, &disk, &disk.device);
+        disk
+    };
+    if let Err(error) = rescan(&disk) {
+        log::warn!("{}: no partitions: {error}", disk.name());
+    }
+    Ok(disk)
+}
+
+/// Takes a disk out, with its partitions: what waits for it fails with `ENODEV`.
+pub fn detach(disk: &Arc<Disk>) {
+    disk.queue().remove();
+    let _changing = CHANGING.lock();
+    registry::remove(&disk.device);
+    let parts = core::mem::take(&mut *disk.parts.lock());
+    for (_, part) in parts.iter().rev() {
+        emit(Action::Remove, disk, part);
+    }
+    emit(Action::Remove, disk, &disk.device);
+    match all() {
+        Ok(disks) => {
+            replace(&DISKS, disks.into_iter().filter(|known| !Arc::ptr_eq(known, disk)).collect());
+        }
+        Err(_) => log::error!("{}: no memory to forget it", disk.name()),
+    }
+}
+
+/// A number for a partition.
+fn partition_number(disk: &Disk, number: u32) -> Result<DeviceNumber> {
+    /// Linux has 20 bits for them.
+    const MINORS: u32 = 1 << 20;
+    let family = disk.description.family;
+    if number < family.minors {
+        let first = family.number(disk.index);
+        return Ok(DeviceNumber { minor: first.minor + number, ..first });
+    }
+    let is_free =
+        |minor: &u32| registry::find(DeviceNumber { major: EXTENDED_MAJOR, minor: *minor }).is_none();
+    let minor = (0..MINORS).find(is_free).ok_or(Error::OutOfMemory)?;
+    Ok(DeviceNumber { major: EXTENDED_MAJOR, minor })
+}
+
+/// Reads the disk's table again. Partitions that are as before stay; others go and come.
+///
+/// # Errors
+/// [`Error::Busy`] if somebody has claimed one that would go; what reading says.
+pub fn rescan(disk: &Arc<Disk>) -> Result<()> {
+    let _changing = CHANGING.lock();
+    let table = partition::scan(disk.device.volume())?;
+    let (mut staying, going): (Vec<_>, Vec<_>) =
+        disk.partitions()?.into_iter().partition(|(known, _)| table.partitions.contains(known));
+    if going.iter().any(|(_, part)| part.is_claimed()) {
+        return Err(Error::Busy);
+    }
+    for (_, part) in &going {
+        registry::remove(part);
+        emit(Action::Remove, disk, part);
+    }
+    for partition in table.partitions {
+        if staying.iter().any(|(known, _)| *known == partition) {
+            continue;
+        }
+        let volume = disk.device.volume().part(partition.start, partition.sectors)?;
+        let name = partition_name(disk.name(), partition.number);
+        let number = partition_number(disk, partition.number)?;
+        let part = BlockDevice::partition(&disk.device, partition.number, &name, number, volume)?;
+        fallible::try_reserve(&mut staying, 1)?;
+        registry::register(&part)?;
+        emit(Action::Add, disk, &part);
+        staying.push((partition, part));
+    }
+    staying.sort_by_key(|(partition, _)| partition.number);
+    replace(&disk.parts, staying);
+    Ok(())
+}
+
+/// The device has another size now.
+pub fn resize(disk: &Arc<Disk>, sectors: u64) {
+    disk.queue().set_sectors(sectors);
+    log::info!("{}: {sectors} sectors now", disk.name());
+    emit(Action::Change, disk, &disk.device);
+}

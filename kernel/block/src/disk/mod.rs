@@ -1,0 +1,9 @@
+//! Disks as their drivers see them: [`attach`] finds a name and a number for a queue, enters it into the [registry](crate::registry), and looks for partitions.
+
+mod attach;
+mod family;
+#[cfg(test)]
+mod tests;
+
+pub use attach::{Description, Disk, all, attach, detach, of, rescan, resize};
+pub use family::{EXTENDED_MAJOR, Family, RAM, VIRTIO};

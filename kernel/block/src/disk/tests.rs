@@ -1,0 +1,79 @@
+//! Disks come and go, with their partitions.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::*;
+use crate::registry::{self, DeviceNumber, Holder, find_name};
+use crate::{Error, Queue, RamDisk};
+
+const FAMILY: Family = Family { prefix: "tst", letters: true, major: 242, minors: 3 };
+
+fn with_partitions(entries: &[(u32, u32)]) -> Vec<u8> {
+    let mut disk = vec![0; 512 * 100];
+    for (index, (start, sectors)) in entries.iter().enumerate() {
+        let entry = &mut disk[446 + 16 * index..][..16];
+        entry[4] = 0x83;
+        entry[8..12].copy_from_slice(&start.to_le_bytes());
+        entry[12..].copy_from_slice(&sectors.to_le_bytes());
+    }
+    disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    disk
+}
+
+fn description(family: Family) -> Description {
+    Description { family, parent: "/devices/virtual".into(), serial: String::new(), removable: false }
+}
+
+fn names(disk: &Arc<Disk>) -> Vec<String> {
+    let mut names = Vec::new();
+    registry::for_each(|device| {
+        let whole = device.whole().unwrap_or(device);
+        if Arc::ptr_eq(whole, &disk.device) {
+            names.push(device.name().into());
+        }
+    });
+    names
+}
+
+#[test]
+fn disk_comes_with_its_partitions_and_goes_with_them() {
+    memory::initialize();
+    let ram = Arc::new(RamDisk::from_bytes(&with_partitions(&[(1, 9), (10, 20), (40, 5)])).expect("memory"));
+    let queue = Queue::new(ram.clone()).expect("memory");
+    let disk = attach(description(FAMILY), queue).expect("memory");
+    assert_eq!(names(&disk), ["tsta", "tsta1", "tsta2", "tsta3"]);
+    let second = find_name("tsta2").expect("it is registered");
+    assert_eq!(second.number(), DeviceNumber { major: 242, minor: 2 });
+    assert_eq!((second.volume().start(), second.volume().sectors()), (10, 20));
+    assert_eq!(find_name("tsta3").expect("it is registered").number().major, EXTENDED_MAJOR);
+    assert_eq!(disk.path_of(&second), "/devices/virtual/block/tsta/tsta2");
+    assert!(Arc::ptr_eq(&of(&second).expect("a driver has attached it"), &disk));
+
+    // The third moves: not while somebody has it.
+    ram.write_at(0, &with_partitions(&[(1, 9), (10, 20), (50, 5)])[..512]).expect("memory");
+    let third = find_name("tsta3").expect("it is registered");
+    third.claim(Holder(1)).expect("nobody has it");
+    assert_eq!(rescan(&disk), Err(Error::Busy));
+    third.release(Holder(1));
+    rescan(&disk).expect("nobody has it");
+    assert_eq!(find_name("tsta3").expect("it came again").volume().start(), 50);
+    assert!(Arc::ptr_eq(&find_name("tsta2").expect("it stays"), &second));
+
+    // The disk grows: all of it is larger, its parts are not.
+    resize(&disk, 200);
+    assert_eq!((disk.device.volume().sectors(), second.volume().sectors()), (200, 20));
+
+    // A second disk has the next name; the first one's is free when it is gone.
+    let attach_another = || {
+        let queue = Queue::new(Arc::new(RamDisk::new(8).expect("memory"))).expect("memory");
+        attach(description(FAMILY), queue).expect("memory")
+    };
+    let next = attach_another();
+    assert_eq!(next.name(), "tstb");
+    detach(&disk);
+    assert!(names(&disk).is_empty() && second.is_removed() && of(&second).is_none());
+    assert_eq!(second.volume().read(0, 512), Err(Error::NoDevice));
+    assert_eq!(attach_another().name(), "tsta");
+}
