@@ -72,4 +72,4 @@ pub use request::{
 pub use space::{AddressSpace, Layout, MAX_REGIONS, MINIMUM_ADDRESS, USER_TOP, initialize};
 pub use usage::{RegionUsage, Usage};
 
-pub(crate) use registry::{unmap_file_pages, write_protect_file_page};
+pub(crate) use registry::{forget_file_pages, unmap_file_pages, write_protect_file_pages};

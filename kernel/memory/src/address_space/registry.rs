@@ -10,10 +10,11 @@ use super::space::AddressSpace;
 use super::unmap;
 use crate::OutOfMemory;
 use crate::file_cache::FileCache;
+use crate::region::RegionFlags;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Range;
-use machine::address::PAGE_SHIFT;
+use machine::address::{PAGE_SHIFT, PAGE_SIZE};
 use machine::cpu;
 use machine::page_table::EntryFlags;
 use sync::{PerCpu, SpinLock, per_cpu};
@@ -99,7 +100,7 @@ pub(super) fn for_each(mut visit: impl FnMut(&Arc<AddressSpace>)) {
 /// Undoes all mappings of a file's pages, private copies included. The cache's `change` may be held.
 pub(crate) fn unmap_file_pages(cache: &FileCache, pages: Range<u64>) {
     for_each(|space| {
-        for_each_mapping(space, cache, &pages, |range| {
+        for_each_mapping(space, cache, &pages, RegionFlags::empty(), |range| {
             let mut gather = Gather::new(&space.tables);
             let zapped = unmap::zap(&space.tables, range, &mut gather);
             space.subtract_resident(zapped);
@@ -107,22 +108,39 @@ pub(crate) fn unmap_file_pages(cache: &FileCache, pages: Range<u64>) {
     });
 }
 
-/// Takes the permission to store from all mappings of a page, so that the next store is noticed.
-pub(crate) fn write_protect_file_page(cache: &FileCache, page: u64) {
+/// Takes the permission to store from all mappings of pages, so that the next store is noticed.
+pub(crate) fn write_protect_file_pages(cache: &FileCache, pages: Range<u64>) {
     if !cache.is_mapped() {
         return;
     }
     for_each(|space| {
-        for_each_mapping(space, cache, &(page..page + 1), |range| {
-            // SAFETY: `change` is held, so the table stays.
-            let Some(cell) = (unsafe { space.tables.tree().find(range.start) }) else { return };
-            let changed = cell.update(|entry| {
-                let shared = entry.contains(EntryFlags::WRITABLE) && !entry.contains(super::entry::PRIVATE);
-                shared.then(|| entry.without(EntryFlags::WRITABLE))
-            });
-            if changed.is_some() {
+        for_each_mapping(space, cache, &pages, RegionFlags::empty(), |range| {
+            let mut changed = false;
+            for address in range.clone().step_by(PAGE_SIZE) {
+                // SAFETY: `change` is held, so the table stays.
+                let Some(cell) = (unsafe { space.tables.tree().find(address) }) else { continue };
+                changed |= cell
+                    .update(|entry| {
+                        let shared =
+                            entry.contains(EntryFlags::WRITABLE) && !entry.contains(super::entry::PRIVATE);
+                        shared.then(|| entry.without(EntryFlags::WRITABLE))
+                    })
+                    .is_some();
+            }
+            if changed {
                 space.tables.forget(range.start, range.end, false);
             }
+        });
+    });
+}
+
+/// Undoes mappings of a file's own pages, so that the cache may give them up. Private copies stay, and what is locked in memory.
+pub(crate) fn forget_file_pages(cache: &FileCache, pages: Range<u64>) {
+    for_each(|space| {
+        for_each_mapping(space, cache, &pages, RegionFlags::LOCKED, |range| {
+            let mut gather = Gather::new(&space.tables);
+            let zapped = unmap::zap_own_pages_of_file(&space.tables, range, &mut gather);
+            space.subtract_resident(zapped);
         });
     });
 }
@@ -134,12 +152,13 @@ fn shows(space: &AddressSpace, cache: &FileCache) -> bool {
     })
 }
 
-/// Calls `visit` with each range of the space that shows some of the pages, under the space's `change`. Faults that saw
+/// Calls `visit` with each range of the space that shows some of the pages, but in regions with flags of `except`, under the space's `change`. Faults that saw
 /// an older state of the file have ended.
 fn for_each_mapping(
     space: &AddressSpace,
     cache: &FileCache,
     pages: &Range<u64>,
+    except: RegionFlags,
     mut visit: impl FnMut(Range<u64>),
 ) {
     if !shows(space, cache) {
@@ -155,8 +174,8 @@ fn for_each_mapping(
             loop {
                 let Some(current) = position else { break None };
                 let region = regions.at(current);
-                if cache_of(region.backing()).is_some_and(|mapped| core::ptr::eq(Arc::as_ptr(mapped), cache))
-                {
+                let shows = |mapped: &Arc<FileCache>| core::ptr::eq(Arc::as_ptr(mapped), cache);
+                if cache_of(region.backing()).is_some_and(shows) && !region.flags().intersects(except) {
                     let first = pages.start.max(region.page_offset);
                     let end = pages.end.min(region.page_offset + region.pages());
                     if first < end {

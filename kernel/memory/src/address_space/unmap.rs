@@ -99,6 +99,33 @@ pub(super) fn zap(tables: &Tables, range: Range<u64>, gather: &mut Gather<'_>) -
     counts
 }
 
+/// Clears entries that show pages of a file itself, without touching private copies. Tables that other spaces link to are left alone.
+pub(super) fn zap_own_pages_of_file(
+    tables: &Tables,
+    range: Range<u64>,
+    gather: &mut Gather<'_>,
+) -> PageCounts {
+    let mut counts = PageCounts::default();
+    gather.cover(range.clone());
+    // SAFETY: the caller holds `change`, so tables are not freed.
+    let _ = unsafe {
+        tables.tree().for_each_leaf(range, |leaf| {
+            for cell in leaf.cells.iter().filter(|_| !leaf.is_shared()) {
+                let own = |entry: Entry| {
+                    let kept = entry.is_empty() || entry.contains(PRIVATE) || entry.contains(UNCOUNTED);
+                    (!kept).then_some(Entry::EMPTY)
+                };
+                if let Some(entry) = cell.update(own) {
+                    counts.count(entry);
+                    gather.release(entry.physical());
+                }
+            }
+            ControlFlow::<()>::Continue(())
+        })
+    };
+    counts
+}
+
 /// Takes a whole table out that other spaces link to: it lay in one region, which is being taken away.
 #[inline(never)]
 fn zap_shared(leaf: Leaf<'_>, gather: &mut Gather<'_>) -> PageCounts {

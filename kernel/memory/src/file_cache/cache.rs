@@ -21,16 +21,20 @@
 //! **Mappings.** `mappings` counts the [`crate::region::FileMapping`]s. While it is zero nobody maps a page, so that
 //! truncation looks for mapped pages only where there can be any.
 
+use super::backing::Backing;
+use super::device::BackingDevice;
+use super::errors::WriteErrors;
 use super::representative::FileRepresentative;
 use crate::OutOfMemory;
+use crate::fallible;
 use crate::frame::{Frame, Purpose};
-use crate::page_index::{MissingNodes, Place, RadixTree, Spare, Tag};
+use crate::page_index::{MissingNodes, Place, RadixTree, Spare};
 use crate::parking::SleepLock;
 use crate::per_cpu::Shared;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::mem::ManuallyDrop;
 use core::num::NonZeroU64;
-use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use machine::address::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use machine::fault::Fault;
@@ -45,6 +49,9 @@ pub(super) const FILLING: u64 = 1;
 /// In `flags`: the last page has foreign bytes beyond the size.
 pub(super) const TAIL_UNCLEAN: u32 = 1;
 
+/// In `flags`: since the last page's end was last cleared, a program may have written there through a mapping.
+pub(super) const TAIL_MAPPED: u32 = 2;
+
 /// Why an operation on a file cache fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheError {
@@ -58,6 +65,32 @@ pub enum CacheError {
     TooBig,
     /// EIO.
     InputOutput,
+    /// ENODEV: the device was pulled out.
+    NoDevice,
+    /// EROFS: the device refuses to be written.
+    ReadOnly,
+}
+
+impl CacheError {
+    /// All, in the order of their codes.
+    const ALL: [CacheError; 7] = [
+        CacheError::BadAddress,
+        CacheError::OutOfMemory,
+        CacheError::NoSpace,
+        CacheError::TooBig,
+        CacheError::InputOutput,
+        CacheError::NoDevice,
+        CacheError::ReadOnly,
+    ];
+
+    /// A small number, for where an error is kept in a word.
+    pub(super) const fn code(self) -> u32 {
+        self as u32
+    }
+
+    pub(super) fn from_code(code: u32) -> CacheError {
+        CacheError::ALL.get(code as usize).copied().unwrap_or(CacheError::InputOutput)
+    }
 }
 
 impl From<OutOfMemory> for CacheError {
@@ -105,7 +138,7 @@ pub struct FileCache {
     pub(super) flags: AtomicU32,
     pub(super) change: SleepLock<()>,
     kind: CacheKind,
-    pub(super) representative: Option<Arc<dyn FileRepresentative>>,
+    backing: Option<Box<Backing>>,
     pub(super) budget: Option<Shared<dyn PageBudget>>,
 }
 
@@ -124,7 +157,7 @@ impl FileCache {
             flags: AtomicU32::new(0),
             change: SleepLock::named("changes of a file cache", ()),
             kind,
-            representative: None,
+            backing: None,
             budget: None,
         }
     }
@@ -150,13 +183,41 @@ impl FileCache {
         cache
     }
 
-    /// A cache of a file of `size` bytes whose pages a representative brings.
-    #[must_use]
-    pub fn with_representative(size: u64, representative: Arc<dyn FileRepresentative>) -> FileCache {
+    /// A cache of a file of `size` bytes whose pages have their home on a device, to which a representative leads.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn with_representative(
+        size: u64,
+        representative: Arc<dyn FileRepresentative>,
+        device: Arc<BackingDevice>,
+    ) -> Result<Arc<FileCache>, OutOfMemory> {
         let mut cache = FileCache::new(CacheKind::File);
         cache.size = AtomicU64::new(size);
-        cache.representative = Some(representative);
-        cache
+        cache.backing = Some(fallible::try_box(Backing::new(representative, device))?);
+        let cache = fallible::try_arc(cache)?;
+        if let Some(backing) = &cache.backing {
+            backing.cache.call_once(|| Arc::downgrade(&cache));
+        }
+        Ok(cache)
+    }
+
+    /// What there is when the pages have another home.
+    #[inline]
+    pub(super) fn backing(&self) -> Option<&Backing> {
+        self.backing.as_deref()
+    }
+
+    /// The device where the pages live.
+    #[must_use]
+    pub fn device(&self) -> Option<&Arc<BackingDevice>> {
+        self.backing().map(|backing| &backing.device)
+    }
+
+    /// Where errors of write-back are noted.
+    #[must_use]
+    pub fn write_errors(&self) -> Option<&WriteErrors> {
+        self.backing().map(|backing| &backing.errors)
     }
 
     /// The size in bytes.
@@ -189,7 +250,7 @@ impl FileCache {
     /// Whether stores must be noticed, because somebody will want the bytes.
     #[inline]
     pub(crate) fn has_representative(&self) -> bool {
-        self.representative.is_some()
+        self.backing.is_some()
     }
 
     /// Pages in memory.
@@ -211,6 +272,9 @@ impl FileCache {
     }
 
     pub(crate) fn mapping_added(&self) {
+        if self.has_representative() {
+            self.flags.fetch_or(TAIL_MAPPED, Ordering::Relaxed);
+        }
         self.mappings.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -276,55 +340,6 @@ impl FileCache {
     pub(super) fn count_present(&self, change: i64) {
         let present = self.present.load(Ordering::Relaxed);
         self.present.store(present.wrapping_add_signed(change), Ordering::Relaxed);
-    }
-
-    /// Writes all pages between two page numbers back that are dirty now, in file order.
-    ///
-    /// # Errors
-    /// The first error of the representative; that page stays dirty, and those after it.
-    pub fn write_back(&self, first: u64, end: u64) -> Result<(), CacheError> {
-        /// Pages tagged under one hold of the index.
-        const TAG_PAGES: usize = 64;
-        let Some(representative) = &self.representative else { return Ok(()) };
-        let mut next = Some(first);
-        while let Some(from) = next {
-            next = self.edit().tag_tagged(from, end, Tag::Dirty, Tag::ToWrite, TAG_PAGES);
-        }
-        let mut from = first;
-        while let Some((page, frame)) = self.begin_write(from, end) {
-            crate::address_space::write_protect_file_page(self, page);
-            let result = representative.write_back(page, &frame);
-            let mut index = self.edit();
-            index.clear_tag(page, Tag::Writeback);
-            if result.is_err() {
-                index.set_tag(page, Tag::Dirty);
-            }
-            drop(index);
-            result?;
-            from = page + 1;
-        }
-        Ok(())
-    }
-
-    /// Takes the next page that is to be written: it is no longer dirty, but under write-back.
-    fn begin_write(&self, first: u64, end: u64) -> Option<(u64, Frame)> {
-        let mut from = first;
-        loop {
-            let mut index = self.edit();
-            let next =
-                index.gang(from, end, Some(Tag::ToWrite), |page, word| ControlFlow::Break((page, word)));
-            let ControlFlow::Break((page, word)) = next else { return None };
-            index.clear_tag(page, Tag::ToWrite);
-            // Another write-back may have been faster.
-            if index.has_tag(page, Tag::Dirty)
-                && let Some(frame) = borrow_frame(word)
-            {
-                index.clear_tag(page, Tag::Dirty);
-                index.set_tag(page, Tag::Writeback);
-                return Some((page, Frame::clone(&frame)));
-            }
-            from = page + 1;
-        }
     }
 }
 

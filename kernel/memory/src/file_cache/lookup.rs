@@ -1,9 +1,13 @@
 //! Finding and making pages. Look-ups take no lock; see the theory of [`FileCache`].
 
+use super::backing::Backing;
 use super::cache::{
-    CacheError, FILLING, FileCache, Moved, TAIL_UNCLEAN, page_of, take_frame, within_page, word_of,
+    CacheError, FILLING, FileCache, Moved, TAIL_MAPPED, TAIL_UNCLEAN, page_of, take_frame, within_page,
+    word_of,
 };
+use super::run::{Outcome, PageRun, Way};
 use super::variant;
+use crate::fallible;
 use crate::frame::{Frame, Zeroed};
 use crate::page_index::Tag;
 use crate::parking;
@@ -104,8 +108,7 @@ impl FileCache {
     /// pages have another home, which doesn't know them, those that a mapping put there. Without one, what a program
     /// wrote beyond the end is kept, as Linux' tmpfs does.
     pub(super) fn tail_may_show(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) & TAIL_UNCLEAN != 0
-            || self.is_mapped() && self.has_representative()
+        self.flags.load(Ordering::Relaxed) & (TAIL_UNCLEAN | TAIL_MAPPED) != 0
     }
 
     /// Clears what the last page has beyond the size, if foreign bytes are there or a mapping may have put some. Call
@@ -119,6 +122,25 @@ impl FileCache {
         }
         // Release: pairs with the Acquire in `tail_is_unclean`: the bytes are zero before the flag is gone.
         self.flags.fetch_and(!TAIL_UNCLEAN, Ordering::Release);
+        if !self.is_mapped() {
+            self.flags.fetch_and(!TAIL_MAPPED, Ordering::Relaxed);
+        }
+    }
+
+    /// Prepares for the file to become longer: what the last page has beyond the present size becomes visible. Where pages have another
+    /// home, that must get the zeros, too. `change` is held.
+    pub(super) fn prepare_growth(&self) -> Result<(), CacheError> {
+        let size = self.size();
+        if self.has_representative() && within_page(size) != 0 {
+            let last = self.page(page_of(size), Intent::Write, true)?;
+            if self.tail_may_show() {
+                self.clean_tail();
+            }
+            self.mark_changed(page_of(size), &last);
+        } else if self.tail_may_show() {
+            self.clean_tail();
+        }
+        Ok(())
     }
 
     /// The frame of a page, brought in or made if need be; None beyond the size. May sleep.
@@ -160,41 +182,79 @@ impl FileCache {
         }
     }
 
-    fn key(&self) -> usize {
+    /// What those wait for who wait for a page.
+    pub(super) fn key(&self) -> usize {
         (&raw const self.index).addr()
     }
 
     /// A page that was absent; None when somebody else made one first.
     fn make(&self, page: u64, bring: bool) -> Result<Option<Frame>, CacheError> {
-        let fill = self.representative.as_ref().filter(|_| bring && page < self.size_in_pages());
-        let zeroed = if fill.is_some() { Zeroed::No } else { Zeroed::Yes };
-        let frame = Frame::allocate(self.purpose(), zeroed)?;
-        let word = word_of(frame.physical());
-        let first = if fill.is_some() { filling(word) } else { word };
-        if !self.enter(page, first, &frame)? {
+        if let Some(backing) = self.backing()
+            && bring
+            && page < self.size_in_pages()
+        {
+            return self.bring(backing, page);
+        }
+        let frame = Frame::allocate(self.purpose(), Zeroed::Yes)?;
+        let entered = self.enter(page, word_of(frame.physical()), &frame)?;
+        Ok(entered.then_some(frame))
+    }
+
+    /// Has the representative bring a page in; None when somebody else does it already.
+    #[inline(never)]
+    fn bring(&self, backing: &Backing, page: u64) -> Result<Option<Frame>, CacheError> {
+        let outcome = fallible::try_arc(Outcome::new())?;
+        let frame = Frame::allocate(self.purpose(), Zeroed::No)?;
+        let size = self.size();
+        if !self.enter(page, filling(word_of(frame.physical())), &frame)? {
             return Ok(None);
         }
-        if let Some(representative) = fill {
-            let filled = representative.fill(page, &frame);
-            let mut index = self.edit();
-            if filled.is_ok() {
-                index.replace(page, word);
-            } else {
-                index.remove(page);
-                self.count_present(-1);
-            }
-            drop(index);
-            parking::wake(self.key());
-            if let Err(error) = filled {
-                // The index's reference was handed over by `enter`. Readers take none of a frame that is filling.
-                drop(super::cache::owned_frame(word));
-                if let Some(budget) = &self.budget {
-                    budget.release(1);
+        let mut run = PageRun::new(backing.own(), page, Way::Fill { size }, Some(outcome.clone()));
+        run.push(frame.clone());
+        if self.size() < size {
+            // Cut off meanwhile, and who did so may not have seen the page: it begins again.
+            return Ok(None);
+        }
+        backing.representative.fill(run);
+        outcome.wait()?;
+        Ok(Some(frame))
+    }
+
+    /// Begins to bring pages in from `first` up to `end`, those that are absent, as far as there is memory. Does not wait for
+    /// them. Returns how many.
+    pub fn read_ahead(&self, first: u64, end: u64) -> usize {
+        let Some(backing) = self.backing() else { return 0 };
+        let size = self.size();
+        let end = end.min(size.div_ceil(PAGE_SIZE as u64));
+        let mut begun = 0;
+        let mut run = None;
+        for page in first..end {
+            if self.index.get(page, &rcu::read()).is_none()
+                && let Ok(frame) = Frame::allocate(self.purpose(), Zeroed::No)
+                && self.enter(page, filling(word_of(frame.physical())), &frame) == Ok(true)
+            {
+                let run =
+                    run.get_or_insert_with(|| PageRun::new(backing.own(), page, Way::Fill { size }, None));
+                run.push(frame);
+                if self.size() < size {
+                    break;
                 }
-                return Err(error);
+                begun += 1;
+                if !run.is_full() {
+                    continue;
+                }
+            }
+            if let Some(run) = run.take() {
+                backing.representative.fill(run);
             }
         }
-        Ok(Some(frame))
+        // What was cut off while pages were entered was perhaps done by somebody who has not seen them.
+        if let Some(run) = run
+            && self.size() >= size
+        {
+            backing.representative.fill(run);
+        }
+        begun
     }
 
     /// Puts a word into the index if the page is absent, with a reference of its own and within the budget.
@@ -218,18 +278,40 @@ impl FileCache {
     }
 
     /// Notes that a page is about to be newer than what the representative has; false when the page has gone from the cache by now.
+    /// A page that is being written is waited for, so that the device gets the bytes of one moment.
     pub(crate) fn mark_dirty(&self, page: u64, frame: &Frame) -> Result<bool, CacheError> {
-        let Some(representative) = &self.representative else { return Ok(true) };
+        let Some(backing) = self.backing() else { return Ok(true) };
         if self.is_dirty(page) {
             return Ok(true);
         }
-        representative.prepare_write(page)?;
-        let mut index = self.edit();
-        let is_there = index.get(page) == Some(word_of(frame.physical()));
-        if is_there {
-            index.set_tag(page, Tag::Dirty);
+        self.wait_written(page);
+        backing.representative.prepare_write(page)?;
+        Ok(self.tag_dirty(backing, page, frame))
+    }
+
+    /// The bytes of a page were changed: if it was written back meanwhile, it is dirty again. The caller has kept a reference since before
+    /// [`FileCache::mark_dirty`], so the page has not been given up.
+    pub(super) fn mark_changed(&self, page: u64, frame: &Frame) {
+        if let Some(backing) = self.backing()
+            && !self.is_dirty(page)
+        {
+            self.tag_dirty(backing, page, frame);
         }
-        Ok(is_there)
+    }
+
+    /// Tags a page; false when it is not there.
+    pub(super) fn tag_dirty(&self, backing: &Backing, page: u64, frame: &Frame) -> bool {
+        let mut index = self.edit();
+        if index.get(page) != Some(word_of(frame.physical())) {
+            return false;
+        }
+        if !index.has_tag(page, Tag::Dirty) {
+            index.set_tag(page, Tag::Dirty);
+            backing.count(1, 0);
+            drop(index);
+            backing.enqueue(&backing.own(), false);
+        }
+        true
     }
 
     /// Whether a page awaits being written back.
@@ -239,6 +321,6 @@ impl FileCache {
     }
 }
 
-fn filling(word: NonZeroU64) -> NonZeroU64 {
+pub(super) fn filling(word: NonZeroU64) -> NonZeroU64 {
     word | FILLING
 }

@@ -5,19 +5,29 @@
 //! - [`FileRepresentative`]: what a file system implements when the pages have a home elsewhere.
 //! - the index of the pages is a [`crate::page_index::RadixTree`].
 
+mod backing;
 mod cache;
+mod device;
+mod errors;
 mod lookup;
 mod representative;
+mod run;
 mod sparse;
 mod transfer;
 mod variant;
+mod write_back;
 
 pub use cache::{CacheError, CacheKind, FileCache, MAX_FILE_BYTES, PageBudget};
+pub use device::{BackingDevice, DirtyFiles, Event, READ_AHEAD_PAGES, WriteBackCounts, write_back_counts};
+pub use errors::{SeenErrors, WriteErrors};
 pub(crate) use lookup::BATCH_PAGES;
 pub use lookup::Intent;
 pub use representative::FileRepresentative;
+pub use run::{PageRun, RUN_PAGES};
 pub(crate) use variant::initialize;
 pub use variant::write_report;
 
+#[cfg(test)]
+mod backed_tests;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,24 +1,29 @@
 //! What stands behind a file cache whose pages have a home elsewhere.
 
 use super::CacheError;
-use crate::frame::Frame;
+use super::run::PageRun;
 
-/// A file's representative: brings pages in and writes them back. Called without any lock held; may sleep. Each page is
-/// filled by one caller at a time.
+/// A file's representative: brings pages in and writes them back. Called without any lock of the cache's held except perhaps `change`; may
+/// sleep. Each page is on its way in one direction at a time.
+///
+/// # Runs
+/// Both calls get a [`PageRun`]: neighbouring pages, at most [`super::RUN_PAGES`] of them. They *begin* the transfer and may return before it has ended;
+/// the run is taken apart where the file is not contiguous on the disk ([`PageRun::split`]), goes with the transfer, and ends by
+/// [`PageRun::complete`], from any thread. A run that is dropped has failed for want of memory.
+///
+/// # What pages may do meanwhile
+/// Nobody sees a page that is being filled. One that is being written may be read, but is not changed by who writes through the
+/// cache or a mapping before the transfer has ended.
 pub trait FileRepresentative: Send + Sync {
-    /// Fills the frame with the page's bytes; zeros beyond the end of the file.
-    ///
-    /// # Errors
-    /// [`CacheError::InputOutput`] usually.
-    fn fill(&self, page: u64, frame: &Frame) -> Result<(), CacheError>;
+    /// Begins to fill the frames. What lies beyond the end of the file is zeroed by the cache afterwards.
+    fn fill(&self, pages: PageRun);
 
-    /// Writes the page's bytes to where they live. Callers come in file order.
-    ///
-    /// # Errors
-    /// [`CacheError::InputOutput`] or [`CacheError::NoSpace`].
-    fn write_back(&self, page: u64, frame: &Frame) -> Result<(), CacheError>;
+    /// Begins to write the pages to where they live. Runs come in file order. Pages beyond [`super::FileCache::size`] need not be
+    /// written: the file has just been cut off, or the bytes that make it longer are not there yet, and the page comes again.
+    fn write_back(&self, pages: PageRun);
 
-    /// A page is about to become dirty: reserves the space it will need.
+    /// A clean page is about to become dirty: reserves the space it will need. Called before bytes are stored, by writers
+    /// and by faults of mappings; may sleep.
     ///
     /// # Errors
     /// [`CacheError::NoSpace`] refuses the write.
@@ -26,4 +31,13 @@ pub trait FileRepresentative: Send + Sync {
         let _ = page;
         Ok(())
     }
+
+    /// A dirty page was given up without having been written: it was cut off, or a hole was made where it was.
+    fn forget_write(&self, page: u64) {
+        let _ = page;
+    }
+
+    /// All transfers that were begun so far shall get on: called when somebody is about to wait. For those that hold transfers
+    /// back to join them.
+    fn submit_held(&self) {}
 }

@@ -7,11 +7,13 @@ use super::cache::{
     CacheError, FILLING, FileCache, MAX_FILE_BYTES, drop_when_unseen, owned_frame, page_of, within_page,
 };
 use super::lookup::Intent;
+use super::variant::CacheEdit;
 use crate::address_space;
 use crate::frame::Frame;
 use crate::page_index::Tag;
 use crate::parking;
 use arrayvec::ArrayVec;
+use core::num::NonZeroU64;
 use core::ops::{ControlFlow, Range};
 use core::sync::atomic::{Ordering, fence};
 use machine::address::{PAGE_SHIFT, PAGE_SIZE};
@@ -31,18 +33,23 @@ impl FileCache {
         }
         let _change = self.change.lock();
         if size >= self.size() {
-            if self.tail_may_show() {
-                self.clean_tail();
+            if size > self.size() {
+                self.prepare_growth()?;
             }
             self.size.store(size, Ordering::Release);
             return Ok(());
         }
         // With a representative, the kept part of the last page must be in memory to be cut.
-        if within_page(size) != 0 && self.has_representative() {
-            self.page(page_of(size), Intent::Write, true)?;
-        }
+        let cut = if within_page(size) != 0 && self.has_representative() {
+            Some(self.page(page_of(size), Intent::Write, true)?)
+        } else {
+            None
+        };
         self.size.store(size, Ordering::Release);
         self.clean_tail();
+        if let Some(frame) = cut {
+            self.mark_changed(page_of(size), &frame);
+        }
         self.remove_pages(size.div_ceil(PAGE_SIZE as u64)..u64::MAX);
         Ok(())
     }
@@ -81,6 +88,7 @@ impl FileCache {
         }
         let frame = self.page(page, Intent::Write, true)?;
         frame.zero_range(within_page(start), (end - start) as usize);
+        self.mark_changed(page, &frame);
         Ok(())
     }
 
@@ -98,54 +106,28 @@ impl FileCache {
         Ok(())
     }
 
-    /// Drops clean pages of a file with a representative between two page numbers; returns how many. Mapped pages stay
-    /// with those who map them.
-    pub fn drop_clean(&self, first: u64, end: u64) -> usize {
-        if !self.has_representative() || self.is_mapped() {
-            return 0;
-        }
-        let mut dropped = 0;
-        let mut page = first;
-        while let Some((next, frame)) = {
-            let mut index = self.edit();
-            let found = index.gang(page, end, None, |page, word| {
-                let clean = word.get() & FILLING == 0
-                    && !index.has_tag(page, Tag::Dirty)
-                    && !index.has_tag(page, Tag::Writeback);
-                if clean { ControlFlow::Break(page) } else { ControlFlow::Continue(()) }
-            });
-            match found {
-                ControlFlow::Break(page) => {
-                    self.count_present(-1);
-                    index.remove(page).map(|word| (page, owned_frame(word)))
-                }
-                ControlFlow::Continue(()) => None,
-            }
-        } {
-            drop_when_unseen(frame);
-            dropped += 1;
-            page = next + 1;
-        }
-        dropped
-    }
-
     /// Takes pages out of the index and out of all mappings. `change` is held.
     fn remove_pages(&self, pages: Range<u64>) {
         let mut next = pages.start;
         while next < pages.end {
             let mut frames: ArrayVec<Frame, REMOVE_PAGES> = ArrayVec::new();
             let mut numbers: ArrayVec<u64, REMOVE_PAGES> = ArrayVec::new();
+            let mut dirty: ArrayVec<u64, REMOVE_PAGES> = ArrayVec::new();
             let mut busy = None;
             {
                 let mut index = self.edit();
                 let _ = index.gang(next, pages.end, None, |page, word| {
-                    if word.get() & FILLING != 0 {
+                    if self.is_busy(&index, page, word) {
                         busy = Some(page);
                         return ControlFlow::Break(());
                     }
                     numbers.push(page);
                     if numbers.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 });
+                if let Some(backing) = self.backing() {
+                    dirty.extend(numbers.iter().copied().filter(|&page| index.has_tag(page, Tag::Dirty)));
+                    backing.count(-(dirty.len() as i64), 0);
+                }
                 frames.extend(numbers.iter().filter_map(|&page| index.remove(page)).map(owned_frame));
                 self.count_present(-(frames.len() as i64));
             }
@@ -156,12 +138,17 @@ impl FileCache {
             match (numbers.last(), busy) {
                 (_, Some(page)) => {
                     next = page;
-                    parking::wait_while((&raw const self.index).addr(), &|| {
-                        self.index.get(page, &rcu::read()).is_some_and(|word| word.get() & FILLING != 0)
+                    self.submit_held();
+                    parking::wait_while(self.key(), &|| {
+                        let index = self.edit();
+                        index.get(page).is_some_and(|word| self.is_busy(&index, page, word))
                     });
                 }
                 (Some(&last), None) => next = last + 1,
                 (None, None) => break,
+            }
+            if let Some(backing) = self.backing() {
+                dirty.iter().for_each(|&page| backing.representative.forget_write(page));
             }
             frames.into_iter().for_each(drop_when_unseen);
         }
@@ -170,6 +157,11 @@ impl FileCache {
         if self.is_mapped() {
             address_space::unmap_file_pages(self, pages);
         }
+    }
+
+    /// Whether a page is on its way from or to its home: it can't go before it has arrived.
+    pub(super) fn is_busy(&self, index: &CacheEdit<'_>, page: u64, word: NonZeroU64) -> bool {
+        word.get() & FILLING != 0 || self.has_representative() && index.has_tag(page, Tag::Writeback)
     }
 
     /// Where data begins at or after `offset`; None when there is none before the end of the file.

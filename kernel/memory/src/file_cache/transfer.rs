@@ -118,8 +118,10 @@ impl FileCache {
             return Err(CacheError::TooBig);
         }
         let extends = offset.saturating_add(source.remaining() as u64) > self.size();
-        if extends && self.tail_may_show() || self.flags.load(Ordering::Relaxed) & TAIL_UNCLEAN != 0 {
-            self.clean_tail();
+        if extends && (self.has_representative() || self.tail_may_show())
+            || self.flags.load(Ordering::Relaxed) & TAIL_UNCLEAN != 0
+        {
+            self.prepare_growth()?;
         }
         self.write_pages(offset, source)
     }
@@ -132,12 +134,17 @@ impl FileCache {
             let position = offset + done as u64;
             let start = within_page(position);
             let count = (PAGE_SIZE - start).min((limit - done as u64) as usize);
-            match self.write_page(page_of(position), start, count, source) {
+            let mut held = None;
+            match self.write_page(Piece { page: page_of(position), start, count }, source, &mut held) {
                 Ok(bytes) => {
                     done += bytes;
                     if offset + done as u64 > self.size() {
                         // Release: whoever sees the size sees the bytes.
                         self.size.store(offset + done as u64, Ordering::Release);
+                    }
+                    if let Some(frame) = held {
+                        // After the size: what is beyond it is not written back.
+                        self.mark_changed(page_of(position), &frame);
                     }
                     if bytes < count {
                         break;
@@ -150,25 +157,29 @@ impl FileCache {
         Ok(done)
     }
 
-    /// Writes within one page.
+    /// Writes within one page. `held` gets a page that may have been written back meanwhile.
     fn write_page(
         &self,
-        page: u64,
-        start: usize,
-        count: usize,
+        piece: Piece,
         source: &mut Source<'_>,
+        held: &mut Option<Frame>,
     ) -> Result<usize, CacheError> {
-        let copied = self.write_unreferenced(Piece { page, start, count }, source);
-        if copied == count {
+        let copied = self.write_unreferenced(piece, source);
+        if copied == piece.count {
             return Ok(copied);
         }
+        let Piece { page, start, count } = piece;
         let (start, count) = (start + copied, count - copied);
         let frame = match self.look_up(page) {
-            Found::Absent if count == PAGE_SIZE => return self.write_new_page(page, source),
+            Found::Absent if count == PAGE_SIZE => return self.write_new_page(page, source, held),
             Found::Present(frame) if self.mark_dirty(page, &frame)? => frame,
             Found::Present(_) | Found::Absent | Found::Filling => self.page(page, Intent::Write, true)?,
         };
-        match source.read_frame(&frame, start, count) {
+        let read = source.read_frame(&frame, start, count);
+        if self.has_representative() {
+            *held = Some(frame);
+        }
+        match read {
             Ok(bytes) => Ok(copied + bytes),
             Err(_) if copied > 0 => Ok(copied),
             Err(fault) => Err(fault.into()),
@@ -194,17 +205,33 @@ impl FileCache {
 
     /// Writes a whole page that is not in memory: the frame is filled before anybody can see it, so it need not be
     /// cleared or brought in first.
-    fn write_new_page(&self, page: u64, source: &mut Source<'_>) -> Result<usize, CacheError> {
+    fn write_new_page(
+        &self,
+        page: u64,
+        source: &mut Source<'_>,
+        held: &mut Option<Frame>,
+    ) -> Result<usize, CacheError> {
+        if let Some(backing) = self.backing() {
+            backing.representative.prepare_write(page)?;
+        }
         let frame = Frame::allocate(self.purpose(), Zeroed::No)?;
         let copied = source.read_frame(&frame, 0, PAGE_SIZE)?;
         if copied < PAGE_SIZE {
             // What was not copied keeps its old bytes, so this piece takes the long way.
             let old = self.page(page, Intent::Write, true)?;
             copy_part(&frame, &old, copied);
+            *held = Some(old);
             return Ok(copied);
         }
-        if !(self.offer(page, &frame)? && self.mark_dirty(page, &frame)?) {
-            self.page(page, Intent::Write, true)?.copy_from(&frame);
+        if self.offer(page, &frame)? {
+            if let Some(backing) = self.backing() {
+                self.tag_dirty(backing, page, &frame);
+                *held = Some(frame);
+            }
+        } else {
+            let other = self.page(page, Intent::Write, true)?;
+            other.copy_from(&frame);
+            *held = Some(other);
         }
         Ok(copied)
     }

@@ -22,6 +22,8 @@ impl From<CacheError> for Error {
             CacheError::NoSpace => Self::NoSpace,
             CacheError::TooBig => Self::FileTooLarge,
             CacheError::InputOutput => Self::Io,
+            CacheError::NoDevice => Self::NoDevice,
+            CacheError::ReadOnly => Self::ReadOnly,
         }
     }
 }

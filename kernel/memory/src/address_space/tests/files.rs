@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::buffer::{Sink, Source};
-use crate::file_cache::{CacheError, FileRepresentative};
-use crate::frame::Frame;
+use crate::file_cache::{BackingDevice, CacheError, FileRepresentative, PageRun};
 use std::sync::Mutex;
 
 fn map(space: &AddressSpace, cache: &Arc<FileCache>, pages: u64, flags: MapFlags) -> u64 {
@@ -114,28 +113,43 @@ struct Recorder {
 }
 
 impl FileRepresentative for Recorder {
-    fn fill(&self, page: u64, frame: &Frame) -> Result<(), CacheError> {
-        if *self.broken.lock().unwrap() == Some(page) {
-            return Err(CacheError::InputOutput);
+    fn fill(&self, pages: PageRun) {
+        for (page, frame) in (pages.first()..).zip(pages.frames()) {
+            if *self.broken.lock().unwrap() == Some(page) {
+                return pages.complete(Err(CacheError::InputOutput));
+            }
+            frame.zero();
+            frame.write(0, &[page as u8 + 1]);
         }
-        frame.zero();
-        frame.write(0, &[page as u8 + 1]);
-        Ok(())
+        pages.complete(Ok(()));
     }
 
-    fn write_back(&self, page: u64, frame: &Frame) -> Result<(), CacheError> {
-        let mut byte = [0];
-        frame.read(0, &mut byte);
-        self.written.lock().unwrap().push((page, byte[0]));
-        Ok(())
+    fn write_back(&self, pages: PageRun) {
+        for (page, frame) in (pages.first()..).zip(pages.frames()) {
+            let mut byte = [0];
+            frame.read(0, &mut byte);
+            self.written.lock().unwrap().push((page, byte[0]));
+        }
+        pages.complete(Ok(()));
     }
+}
+
+/// A cache whose pages the recorder has.
+fn backed(pages: u64, recorder: &Arc<Recorder>) -> Arc<FileCache> {
+    let device = Arc::new(BackingDevice::new(String::from("recorder")));
+    FileCache::with_representative(pages * PAGE, recorder.clone(), device).unwrap()
+}
+
+/// Ends what write-back keeps of a clean file.
+fn forget_clean(cache: &FileCache) {
+    cache.device().unwrap().take_dirty().for_each(|file| file.requeue());
 }
 
 #[test]
 fn pages_come_from_the_representative_and_dirty_ones_go_back_in_order() {
     without_leaks(|| {
         let recorder = Arc::new(Recorder::default());
-        let cache = Arc::new(FileCache::with_representative(8 * PAGE, recorder.clone()));
+        let cache = backed(8, &recorder);
         let space = space();
         let shared = map(&space, &cache, 8, MapFlags::SHARED);
         assert_eq!(get(&space, shared + 3 * PAGE), Ok(4));
@@ -148,6 +162,7 @@ fn pages_come_from_the_representative_and_dirty_ones_go_back_in_order() {
         assert!(cache.is_dirty(5) && !cache.is_dirty(2), "a store after the write-back is noticed again");
         space.sync(at(shared), 8 * PAGE, SyncMode::Synchronous, false).unwrap();
         assert_eq!(*recorder.written.lock().unwrap(), [(5, 101)]);
+        forget_clean(&cache);
     });
 }
 
@@ -156,7 +171,7 @@ fn a_page_that_cannot_be_read_is_a_bus_error_now_and_may_come_later() {
     without_leaks(|| {
         let recorder = Arc::new(Recorder::default());
         *recorder.broken.lock().unwrap() = Some(1);
-        let cache = Arc::new(FileCache::with_representative(2 * PAGE, recorder.clone()));
+        let cache = backed(2, &recorder);
         let space = space();
         let private = map(&space, &cache, 2, MapFlags::empty());
         assert_eq!(get(&space, private + PAGE), Err(FaultError::Bus));
@@ -164,7 +179,7 @@ fn a_page_that_cannot_be_read_is_a_bus_error_now_and_may_come_later() {
         *recorder.broken.lock().unwrap() = None;
         assert_eq!(get(&space, private + PAGE), Ok(2));
         drop(space);
-        assert_eq!(cache.drop_clean(0, u64::MAX), 1);
+        assert_eq!(cache.drop_clean(0, u64::MAX, usize::MAX), 1);
         assert_eq!(cache.resident_pages(), 0);
     });
 }
