@@ -20,7 +20,7 @@ use ::machine::{boot, interrupt, ipi};
 use ::sync::message_box::{self, Kind, Request, WORDS};
 use ::trace::debugger::{self, Statistics};
 
-use super::kit::{Meeting, Team};
+use super::kit::{Meeting, Team, window};
 use super::{Failure, Outcome, Test, check, fail};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -34,6 +34,10 @@ pub(crate) const TESTS: &[Test] = &[
     Test {
         name: "debugger::the_button_is_heard_after_interrupts_that_became_one",
         run: || repeated(button_after_merged),
+    },
+    Test {
+        name: "debugger::the_button_is_heard_by_a_cpu_on_its_way_out",
+        run: || repeated(button_on_the_way_out),
     },
     Test { name: "debugger::another_cpu_can_be_made_active", run: || repeated(another_cpu_becomes_active) },
     Test { name: "debugger::commands_show_what_they_promise", run: commands_show },
@@ -203,10 +207,21 @@ fn test_dbg_breakpoints() -> Outcome {
     Ok(())
 }
 
+/// Repetitions of one team: a team that takes too long is taken for one that hangs.
+const AT_A_TIME: u64 = 20;
+
+/// The repetitions, in numbers for one team each.
+fn teams() -> impl Iterator<Item = u64> {
+    let all = repetitions();
+    (0..all).step_by(AT_A_TIME as usize).map(move |done| AT_A_TIME.min(all - done))
+}
+
 fn entry_on_any_cpu_stops_all() -> Outcome {
     for cpu in cpu::online().iter() {
         let happened = scripted(&["cpus"], || {
-            run_on(cpu, || (0..repetitions()).for_each(|_| machine_debugger::breakpoint()))?;
+            for times in teams() {
+                run_on(cpu, move || (0..times).for_each(|_| machine_debugger::breakpoint()))?;
+            }
             debugger::transcript(|text| {
                 check!(!text.contains("left behind"), "a CPU did not come to {cpu}: {}", &text[..150]);
                 Ok(())
@@ -224,16 +239,19 @@ fn entry_on_any_cpu_stops_all() -> Outcome {
 
 fn entry_on_all_at_once() -> Outcome {
     let cpus = cpu::online().count() as u64;
-    let meeting = Arc::new(Meeting::new(cpus as u32));
     let happened = scripted(&[], || {
-        let mut team = Team::new();
-        team.start_on_each(cpu::online(), move |_| {
-            for _ in 0..repetitions() {
-                meeting.meet();
-                machine_debugger::breakpoint();
-            }
-        })?;
-        team.join()
+        for times in teams() {
+            let meeting = Arc::new(Meeting::new(cpus as u32));
+            let mut team = Team::new();
+            team.start_on_each(cpu::online(), move |_| {
+                for _ in 0..times {
+                    meeting.meet();
+                    machine_debugger::breakpoint();
+                }
+            })?;
+            team.join()?;
+        }
+        Ok(())
     })?;
     let sessions = happened.sessions;
     check!(
@@ -372,6 +390,43 @@ fn button_after_merged() -> Outcome {
         }
     })?;
     press_and_look()
+}
+
+/// Non-maskable interrupts that the last CPU had taken before the button was pressed; all ones before that.
+static TAKEN_BEFORE: AtomicU64 = AtomicU64::new(u64::MAX);
+
+fn button_has_arrived() -> bool {
+    let before = TAKEN_BEFORE.load(SeqCst);
+    before != u64::MAX && interrupt::vector_count(last_cpu(), NON_MASKABLE) > before
+}
+
+/// A CPU that is slow to leave a session, when all others go on already, gets the button's interrupt.
+fn button_on_the_way_out() -> Outcome {
+    if cpu::online().count() < 2 {
+        return Ok(());
+    }
+    await_non_maskable(last_cpu())?;
+    let happened = scripted(&["cpus", "continue", "cpus", "continue"], || {
+        TAKEN_BEFORE.store(u64::MAX, SeqCst);
+        window::arm(debugger::LEAVING, last_cpu(), Some(button_has_arrived));
+        run_on(CpuId::BOOT, || {
+            let sessions = debugger::statistics().sessions;
+            machine_debugger::breakpoint();
+            while !window::is_open() {
+                cpu::relax();
+            }
+            TAKEN_BEFORE.store(interrupt::vector_count(last_cpu(), NON_MASKABLE), SeqCst);
+            machine_debugger::press_button(last_cpu());
+            let limit = ::machine::time::now_ns() + super::HANG_NS / 2;
+            while debugger::statistics().sessions < sessions + 2 && ::machine::time::now_ns() < limit {
+                cpu::relax();
+            }
+        })?;
+        check!(window::disarm(), "the CPU did not pass the way out");
+        said(&["Breakpoint", "Button"])
+    })?;
+    check!(happened.sessions == 2, "{} sessions", happened.sessions);
+    Ok(())
 }
 
 fn another_cpu_becomes_active() -> Outcome {

@@ -6,6 +6,9 @@
 //!
 //! Handled locally (transition b): hardware breakpoints that are only counted.
 //!
+//! The button is pressed whenever somebody likes, so also when this processor is inside already. As long as the session goes on it is
+//! what was wanted. When the session is over and the processor is on its way out, the press is a request for the next one.
+//!
 //! The debugger is off unless `debugger=on` is on the command line: a machine without anybody at its serial port is rather reported
 //! on and ended. Tests switch it on for themselves, without faults.
 
@@ -14,7 +17,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use machine::cpu::{self, CpuId, CpuSet};
 use machine::debugger::{self, Cause};
 use machine::ipi::{self, Ipi};
-use machine::{TrapFrame, console, time};
+use machine::{TrapFrame, console, time, time_window};
 use sync::message_box::{self, Kind};
 
 use super::rendezvous::{Next, Platform, Rendezvous};
@@ -24,6 +27,9 @@ use super::{commands, session, watches};
 const RESUME: u64 = 1 << 16;
 /// The key that enters the debugger at the first serial port: Ctrl-].
 const ENTRY_KEY: u8 = 0x1d;
+
+/// A processor has noted that a session is over, and is still inside.
+pub const LEAVING: u32 = 0x5000;
 
 /// Nothing enters.
 const OFF: u32 = 0;
@@ -149,9 +155,32 @@ fn enter(cause: Cause, frame: &mut TrapFrame) -> bool {
         return asks_only;
     }
     if debugger::set_inside(true) {
+        if cause == Cause::Button && !present().contains(cpu::current()) {
+            debugger::add_request(cpu::current());
+            session::note_button();
+        }
         // It is here already; a trap of the debugger itself is a bug like any other.
         return asks_only;
     }
+    visit(cause, frame);
+    while !leave() {
+        visit(Cause::Button, frame);
+    }
+    true
+}
+
+/// This processor goes on; or not, if the button was pressed on its way out: then it is inside again.
+fn leave() -> bool {
+    debugger::set_inside(false);
+    let is_wanted = debugger::requests().contains(cpu::current());
+    if is_wanted {
+        debugger::set_inside(true);
+    }
+    !is_wanted
+}
+
+/// What leads here is handled locally, or by a session.
+fn visit(cause: Cause, frame: &mut TrapFrame) {
     let control = debugger::disarm();
     let hits = if cause == Cause::Watch { debugger::take_hits() } else { 0 };
     let mut armed_anew = false;
@@ -164,6 +193,7 @@ fn enter(cause: Cause, frame: &mut TrapFrame) -> bool {
             SPURIOUS.fetch_add(1, Relaxed);
         }
         session::forget();
+        time_window!(LEAVING);
         armed_anew = watches::apply();
     }
     if cause == Cause::Watch {
@@ -172,8 +202,6 @@ fn enter(cause: Cause, frame: &mut TrapFrame) -> bool {
     if !armed_anew {
         debugger::rearm(control);
     }
-    debugger::set_inside(false);
-    true
 }
 
 /// The turn of the active instance.

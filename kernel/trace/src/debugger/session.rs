@@ -107,6 +107,16 @@ pub(super) fn note(cause: Cause, hits: u64, frame: &TrapFrame) {
     record.cause.store(number as u64 + 1, Relaxed);
 }
 
+/// The button was pressed for this processor, which is here for another reason and on its way out.
+pub(super) fn note_button() {
+    const BUTTON: u64 = 4;
+    const { assert!(matches!(CAUSES[BUTTON as usize - 1], Cause::Button)) };
+    let cause = &RECORDS.of(cpu::current()).cause;
+    if cause.load(Relaxed) != 0 {
+        cause.store(BUTTON, Relaxed);
+    }
+}
+
 /// This processor leaves.
 pub(super) fn forget() {
     RECORDS.of(cpu::current()).cause.store(0, Relaxed);
