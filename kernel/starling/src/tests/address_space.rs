@@ -299,7 +299,9 @@ fn idle_processors_catch_up() -> Outcome {
 fn everything_comes_back() -> Outcome {
     let free = || {
         ::memory::reclaim::reclaim_now(usize::MAX);
-        statistics::memory().free_frames
+        // Idle processors fetch frames to zero them: those are free as well.
+        let memory = statistics::memory();
+        memory.free_frames + memory.cached_frames
     };
     // A thread tells of its end before it gives up its address space and its stack.
     let settled = |is_settled: &dyn Fn(u64, u64) -> bool| {

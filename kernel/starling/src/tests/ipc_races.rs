@@ -60,6 +60,16 @@ fn await_sleep(thread: &ThreadRef) -> Outcome {
     Ok(())
 }
 
+/// Waits until the thread sleeps in its operation, or has ended it.
+fn await_sleep_or_end(thread: &ThreadRef, done: &Done) -> Outcome {
+    let limit = time::now_ns() + HANG_NS;
+    while thread.state() != RunState::Sleeping && !done.is_set() {
+        check!(time::now_ns() < limit, "a thread neither went to sleep nor ended its operation");
+        pause();
+    }
+    Ok(())
+}
+
 /// A thread that does one operation; what came of it.
 #[derive(Clone, Default)]
 struct Done(Arc<::sync::SpinLock<Option<Result>>>);
@@ -67,6 +77,10 @@ struct Done(Arc<::sync::SpinLock<Option<Result>>>);
 impl Done {
     fn set(&self, result: Result) {
         *self.0.lock() = Some(result);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.lock().is_some()
     }
 
     fn get(&self) -> core::result::Result<Result, Failure> {
@@ -286,6 +300,8 @@ fn take_at_the_deadline(
     let mut team = Team::new();
     let (sender, receiver) = (Address::default(), Address::default());
     let from = sender.clone();
+    let caller: Arc<::sync::SpinLock<Option<(ThreadRef, Done)>>> = Arc::default();
+    let started = caller.clone();
     let (_, received) = start(&mut team, B, &receiver, move |me| {
         let (from, limit) = (from.get(), time::now_ns() + HANG_NS);
         while !window::is_open() && time::now_ns() < limit {
@@ -293,16 +309,18 @@ fn take_at_the_deadline(
         }
         let received = operate(me, &Operation::receive(Some(from), ZERO));
         window::close();
-        if received.is_ok() && follow {
-            // The caller has looked at its state by then.
-            let _ = timer::sleep_until(time::now_ns() + 3_000_000);
-            let _answered = operate(me, &Operation::send(from, [2; 3], Timeout::After(3_000_000_000)));
+        while received.is_ok() && follow && time::now_ns() < limit {
+            let Some((caller, done)) = started.lock().clone() else { continue };
+            // Answered when the caller has looked at its state: it waits for that, or has given up.
+            let _looked = await_sleep_or_end(&caller, &done);
+            let _answered = operate(me, &Operation::send(from, [2; 3], Timeout::After(HANG_NS / 2)));
+            break;
         }
         received
     })?;
     let to = receiver.get();
     window::arm(place, A, until);
-    let (_, sent) = start(&mut team, A, &sender, move |me| {
+    let (thread, sent) = start(&mut team, A, &sender, move |me| {
         let timeout = Timeout::After(1_000_000);
         let operation = match follow {
             true => Operation::call(to, [1; 3], timeout, NEVER),
@@ -311,6 +329,7 @@ fn take_at_the_deadline(
         // The first request is the offer; in the place before requests only the next one counts.
         operate(me, &operation)
     })?;
+    *caller.lock() = Some((thread, sent.clone()));
     let outcomes = (sent.get()?, received.get()?);
     window::disarm();
     team.join()?;
@@ -447,16 +466,15 @@ fn notices_late_receive() -> Outcome {
     notices("late_receive", queued_caller_is_answered)
 }
 
-fn end_of_a_receiver() -> Outcome {
+fn end_of_a_receiver(timeout: Timeout) -> Outcome {
     let mut team = Team::new();
     let address = Address::default();
     let receiver = endpoint();
     let to = receiver.id();
-    let (thread, sent) = start(&mut team, B, &address, move |me| {
-        operate(me, &Operation::send(to, [1; 3], Timeout::After(50_000_000)))
-    })?;
+    let (thread, sent) =
+        start(&mut team, B, &address, move |me| operate(me, &Operation::send(to, [1; 3], timeout)))?;
     address.get();
-    await_sleep(&thread)?;
+    await_sleep_or_end(&thread, &sent)?;
     drop(receiver);
     let sent = sent.get()?;
     team.join()?;
@@ -468,7 +486,8 @@ fn end_of_a_receiver() -> Outcome {
 
 fn notices_forgotten_queue() -> Outcome {
     if there_are_two() {
-        end_of_a_receiver()?;
+        end_of_a_receiver(NEVER)?;
     }
-    notices("kill_forgets_queue", end_of_a_receiver)
+    // Whom the end forgets, the deadline wakes.
+    notices("kill_forgets_queue", || end_of_a_receiver(Timeout::After(50_000_000)))
 }

@@ -15,7 +15,7 @@ use ::machine::{boot, interrupt, preempt};
 use ::sync::message_box::{self, BEFORE_TAKING, BETWEEN_LOOKS, Kind, Request, Response, WORDS};
 
 use super::kit::{Meeting, Sweep, Team, Watchdog, window};
-use super::{Failure, Outcome, Test, check, fail};
+use super::{Failure, HANG_NS, Outcome, Test, check, fail};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "message_box::test_msg_echo", run: test_msg_echo },
@@ -32,8 +32,8 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// Requests of each pair in the echo test.
 const ECHOES: u64 = 50;
-/// No CPU makes progress for so long: a deadlock. A host does not take a processor away for that long, and if it does the test that
-/// looks for a deadlock is repeated.
+/// No CPU makes progress for so long: a deadlock, where one is expected. If it is only the host that took the processors away, the
+/// test ends early. Where none is expected it takes as long as any hang.
 const DEADLOCK_NS: u64 = 4_000_000_000;
 
 /// All pairs of different CPUs that are online.
@@ -133,23 +133,25 @@ fn test_msg_nested() -> Outcome {
     Ok(())
 }
 
-static RING_DOG: Watchdog = Watchdog::new(DEADLOCK_NS);
+static RING_DOG: Watchdog = Watchdog::new();
+static RING_PATIENCE_NS: AtomicU64 = AtomicU64::new(0);
 static RING_STUCK: AtomicBool = AtomicBool::new(false);
 
 /// Called by each CPU of a ring between its looks: ends a deadlock by taking the bug out that makes it.
 fn look_for_deadlock(_place: u32) {
-    if RING_DOG.barks() && !RING_STUCK.swap(true, SeqCst) {
+    if RING_DOG.barks(RING_PATIENCE_NS.load(Relaxed)) && !RING_STUCK.swap(true, SeqCst) {
         message_box::inject_defects("");
     }
 }
 
 /// Each of the first `size` CPUs sends to the next one, `rounds` times, with delays that shift them against each other. Returns whether they came to
-/// stand.
-fn run_ring(size: usize, rounds: u32) -> Result<bool, Failure> {
+/// stand: nobody made progress for so long.
+fn run_ring(size: usize, rounds: u32, patience_ns: u64) -> Result<bool, Failure> {
     let sweep = Sweep::new(300, 40);
     let wrong = Arc::new(AtomicU64::new(0));
     let meeting = Arc::new(Meeting::new(size as u32));
     RING_STUCK.store(false, SeqCst);
+    RING_PATIENCE_NS.store(patience_ns, Relaxed);
     RING_DOG.feed();
     ::machine::window::set_hook(Some(look_for_deadlock));
     let mut team = Team::new();
@@ -198,8 +200,9 @@ fn ring_sizes() -> impl Iterator<Item = usize> {
 fn test_msg_parallel() -> Outcome {
     const ROUNDS: u32 = 240;
     with_bugs(|| {
+        let patience_ns = if bugs().is_empty() { HANG_NS } else { DEADLOCK_NS };
         for size in ring_sizes() {
-            check!(!run_ring(size, ROUNDS)?, "{size} CPUs in a ring came to stand");
+            check!(!run_ring(size, ROUNDS, patience_ns)?, "{size} CPUs in a ring came to stand");
         }
         Ok(())
     })
@@ -209,7 +212,7 @@ fn ring_notices_who_serves_nobody() -> Outcome {
     const ROUNDS: u32 = 8;
     let Some(size) = ring_sizes().next() else { return Ok(()) };
     message_box::inject_defects("no_serve_while_waiting");
-    let stuck = run_ring(size, ROUNDS);
+    let stuck = run_ring(size, ROUNDS, DEADLOCK_NS);
     message_box::inject_defects("");
     if stuck? {
         return Ok(());
@@ -244,8 +247,9 @@ fn later_request_is_there() -> bool {
 fn run_order(rounds: u32, with_window: bool) -> Result<u64, Failure> {
     let sweep = Sweep::new(400, 40);
     let meeting = Arc::new(Meeting::new(2));
-    let given = Arc::new(AtomicU64::new(message_box::served(ASKER, ANSWERER)));
-    let base = given.load(SeqCst);
+    // Other threads of the asker's CPU may ask as well, but for no echo.
+    let answers_given = || message_box::counts(ANSWERER, Kind::Echo).1;
+    let base = answers_given();
     message_box::set_handler(Kind::Nested, handle_order);
     ANSWERS_SEEN.store(0, SeqCst);
     EARLY.store(0, SeqCst);
@@ -273,11 +277,11 @@ fn run_order(rounds: u32, with_window: bool) -> Result<u64, Failure> {
             meeting.meet();
             sweep.delay_swept(round);
             // With a window: answer and ask while the asker stands between its looks.
-            while with_window && message_box::served(ASKER, ANSWERER) - base <= u64::from(round) {
+            while with_window && answers_given() - base <= u64::from(round) {
                 cpu::relax();
             }
             let _interrupts = interrupt::disable();
-            let answered = message_box::served(ASKER, ANSWERER) - base;
+            let answered = answers_given() - base;
             message_box::request(ASKER, Request { kind: Kind::Nested, words: [answered; WORDS] });
         }
     })?;
@@ -316,12 +320,19 @@ struct Block(AtomicU64);
 
 static AREA: ::memory::LazyTable<Block> = ::memory::LazyTable::new();
 
-/// The owner says what an entry holds, and that it exists; it makes nothing.
+/// Requests that this CPU has sent to have others forget translations. Interrupts are off, so nobody else sends any meanwhile.
+fn flushes_sent() -> u64 {
+    message_box::counts(cpu::current(), Kind::FlushTlb).0
+}
+
+/// The owner says what an entry holds, and that it exists, and how many flushes that took; it makes nothing.
 fn handle_resolve(_sender: CpuId, words: [u64; WORDS]) -> Response {
+    let before = flushes_sent();
     let found = AREA.get(words[0] as usize);
     let mut answer = [0; WORDS];
     answer[0] = u64::from(found.is_some());
     answer[1] = found.map_or(0, |block| block.0.load(Acquire));
+    answer[2] = flushes_sent() - before;
     answer
 }
 
@@ -335,7 +346,6 @@ fn test_msg_tcb_pf() -> Outcome {
         return Ok(());
     }
     message_box::set_handler(Kind::ResolvePageFault, handle_resolve);
-    let flushes = || cpu::online().iter().map(|cpu| message_box::counts(cpu, Kind::FlushTlb).1).sum::<u64>();
     let made = Arc::new(AtomicU64::new(0));
     let report = made.clone();
     let mut team = Team::new();
@@ -348,18 +358,22 @@ fn test_msg_tcb_pf() -> Outcome {
     team.join()?;
     let address = made.load(Acquire);
     check!(address != 0, "no memory for a page");
-    let (pages, flushed) = (AREA.pages(), flushes());
+    let pages = AREA.pages();
     let asked = Arc::new([const { AtomicU64::new(0) }; 4]);
-    let report = asked.clone();
+    let flushed = Arc::new(AtomicU64::new(0));
+    let (report, flushes) = (asked.clone(), flushed.clone());
     let mut team = Team::new();
     team.start(ASKER, move || {
         let _interrupts = interrupt::disable();
+        let before = flushes_sent();
         for (place, number) in [EXISTING, MISSING].into_iter().enumerate() {
             let words = [number as u64, 0, 0, 0, 0, 0];
             let answer = message_box::request(ANSWERER, Request { kind: Kind::ResolvePageFault, words });
             report[2 * place].store(answer[0], Relaxed);
             report[2 * place + 1].store(AREA.get(number).map_or(0, |block| block.0.load(Acquire)), Relaxed);
+            flushes.fetch_add(answer[2], Relaxed);
         }
+        flushes.fetch_add(flushes_sent() - before, Relaxed);
     })?;
     team.join()?;
     let asked = [0, 1, 2, 3].map(|index: usize| asked[index].load(Relaxed));
@@ -372,11 +386,20 @@ fn test_msg_tcb_pf() -> Outcome {
     );
     check!(mapping(missing).is_none(), "asking has made a page");
     check!(AREA.pages() == pages, "{} pages became {}", pages, AREA.pages());
-    check!(flushes() == flushed, "translations were flushed");
+    let flushed = flushed.load(Relaxed);
+    check!(flushed == 0, "translations were flushed {flushed} times");
     Ok(())
 }
 
-/// All other CPUs send to one that has interrupts off: that costs it two interrupts at most.
+/// Requests that a CPU has handled: those of the aggregation test, and all others.
+fn handled_by(cpu: CpuId) -> [u64; 2] {
+    let handled = |kind: Kind| message_box::counts(cpu, kind).1;
+    let all: u64 = Kind::ALL.into_iter().map(handled).sum();
+    [handled(Kind::Noop), all - handled(Kind::Noop)]
+}
+
+/// All other CPUs send to one that has interrupts off: that costs it two interrupts at most, and one for each request of somebody else
+/// that comes meanwhile.
 fn test_msg_aggregation() -> Outcome {
     const INTERRUPTS_MAX: u64 = 2;
     let online = cpu::online();
@@ -385,7 +408,7 @@ fn test_msg_aggregation() -> Outcome {
     }
     let target = CpuId::BOOT;
     let senders = online.difference(cpu::CpuSet::only(target));
-    let result = Arc::new([const { AtomicU64::new(0) }; 2]);
+    let result = Arc::new([const { AtomicU64::new(0) }; 3]);
     let ready = Arc::new(AtomicBool::new(false));
     let mut team = Team::new();
     let told = ready.clone();
@@ -399,24 +422,28 @@ fn test_msg_aggregation() -> Outcome {
     let (report, go) = (result.clone(), ready);
     team.start(target, move || {
         let interrupts = interrupt::disable();
-        let before = ipi::count(target, Ipi::Call);
-        let served = |cpu: CpuId| message_box::served(cpu, target);
-        let served_before: u64 = senders.iter().map(served).sum();
+        let (before, [served_before, others_before]) = (ipi::count(target, Ipi::Call), handled_by(target));
         go.store(true, Release);
         while !senders.iter().all(|sender| message_box::state_of(sender, target).is_some()) {
             cpu::relax();
         }
         drop(interrupts);
-        while senders.iter().any(|sender| message_box::state_of(sender, target).is_some()) {
+        // Somebody else's request may have been in a box, and kept its sender's from it until now.
+        while handled_by(target)[0] - served_before < senders.count() as u64 {
             cpu::relax();
         }
         report[0].store(ipi::count(target, Ipi::Call) - before, Relaxed);
-        report[1].store(senders.iter().map(served).sum::<u64>() - served_before, Relaxed);
+        let [served, others] = handled_by(target);
+        report[1].store(served - served_before, Relaxed);
+        report[2].store(others - others_before, Relaxed);
     })?;
     team.join()?;
-    let (interrupts, served) = (result[0].load(Relaxed), result[1].load(Relaxed));
+    let [interrupts, served, others] = [0, 1, 2].map(|index: usize| result[index].load(Relaxed));
     check!(served == senders.count() as u64, "{served} of {} were served", senders.count());
-    check!(interrupts <= INTERRUPTS_MAX, "{interrupts} interrupts for {served} requests");
+    check!(
+        interrupts <= INTERRUPTS_MAX + others,
+        "{interrupts} interrupts for {served} requests, and {others} of others"
+    );
     Ok(())
 }
 

@@ -126,6 +126,8 @@ fn read_only_without_writers() -> Outcome {
     let (wrong, changes) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     // Between a remount to read-only that succeeded and the one back.
     let promised = Arc::new(AtomicBool::new(false));
+    // The writers let go and begin no more until nobody writes: with many of them that need not happen by itself.
+    let waiting = Arc::new(AtomicBool::new(false));
     let first = cpu::online().iter().next();
     let (user, errors, changed) = (world.clone(), wrong.clone(), changes.clone());
     on_each_cpu(move || {
@@ -136,6 +138,7 @@ fn read_only_without_writers() -> Outcome {
                 match remount(MountFlags::READ_ONLY) {
                     Ok(()) => {
                         promised.store(true, Ordering::SeqCst);
+                        waiting.store(false, Ordering::SeqCst);
                         note(
                             &errors,
                             user.open(b"/mnt/file", OpenFlags::WRITE_ONLY).err() == Some(Error::ReadOnly),
@@ -144,15 +147,19 @@ fn read_only_without_writers() -> Outcome {
                         note(&errors, remount(MountFlags::empty()).is_ok());
                         changed.fetch_add(1, Ordering::Relaxed);
                     }
-                    Err(error) => note(&errors, error == Error::Busy),
+                    Err(error) => {
+                        note(&errors, error == Error::Busy);
+                        waiting.store(true, Ordering::SeqCst);
+                    }
                 }
+                ::sched::yield_now();
+            } else if waiting.load(Ordering::SeqCst) {
                 ::sched::yield_now();
             } else {
                 match user.open(b"/mnt/file", OpenFlags::WRITE_ONLY) {
                     Ok(_file) => note(&errors, !promised.load(Ordering::SeqCst)),
                     Err(error) => note(&errors, error == Error::ReadOnly),
                 }
-                // Now and then nobody writes.
                 ::sched::yield_now();
             }
         }

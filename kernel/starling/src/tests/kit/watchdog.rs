@@ -11,13 +11,12 @@ use ::machine::time;
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     fed_ns: AtomicU64,
-    patience_ns: u64,
 }
 
 impl Watchdog {
-    /// One that barks after so long without progress.
-    pub(crate) const fn new(patience_ns: u64) -> Watchdog {
-        Watchdog { fed_ns: AtomicU64::new(0), patience_ns }
+    /// One that has not been fed.
+    pub(crate) const fn new() -> Watchdog {
+        Watchdog { fed_ns: AtomicU64::new(0) }
     }
 
     /// Something went on.
@@ -25,9 +24,9 @@ impl Watchdog {
         self.fed_ns.store(time::now_ns(), Ordering::Relaxed);
     }
 
-    /// Whether nothing went on for too long.
-    pub(crate) fn barks(&self) -> bool {
+    /// Whether nothing has gone on for so long.
+    pub(crate) fn barks(&self, patience_ns: u64) -> bool {
         // Another CPU may have fed it since this one looked at the clock.
-        time::now_ns().saturating_sub(self.fed_ns.load(Ordering::Relaxed)) > self.patience_ns
+        time::now_ns().saturating_sub(self.fed_ns.load(Ordering::Relaxed)) > patience_ns
     }
 }
