@@ -138,6 +138,61 @@ impl Cache {
         Ok(bytes)
     }
 
+    /// Makes room for so many more blocks, so that [`publish`](Self::publish) can't fail.
+    pub(crate) fn reserve(&self, count: usize) -> Result<()> {
+        self.entries.lock().try_reserve(count).map_err(|_| Error::OutOfMemory)
+    }
+
+    /// Replaces blocks by newer contents than the disk's, and drops those that are no longer metadata: all under one lock, so that
+    /// readers find either none or all of a handle's changes. Room was reserved.
+    pub(crate) fn publish<'b>(
+        &self,
+        blocks: impl Iterator<Item = (u64, &'b BlockBytes)>,
+        dropped: impl Iterator<Item = u64>,
+    ) {
+        let mut entries = self.entries.lock();
+        for (block, bytes) in blocks {
+            entries.insert(block, Entry { bytes: bytes.clone(), pinned: true, used: true, checked: true });
+        }
+        for block in dropped {
+            entries.remove(&block);
+        }
+    }
+
+    /// These contents are on the disk: the block may leave again, unless it has newer ones.
+    pub(crate) fn unpin(&self, block: u64, bytes: &BlockBytes) {
+        if let Some(entry) = self.entries.lock().get_mut(&block)
+            && Arc::ptr_eq(&entry.bytes, bytes)
+        {
+            entry.pinned = false;
+        }
+    }
+
+    /// Writes a block to the disk and has the cache know the same.
+    pub(crate) fn write_through(&self, block: u64, bytes: BlockBytes, flags: BioFlags) -> Result<()> {
+        self.write(block, bytes.clone(), flags)?;
+        if let Some(entry) = self.entries.lock().get_mut(&block) {
+            entry.bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// Writes a file's data, from a block's beginning.
+    pub(crate) fn write_run(&self, block: u64, bytes: Vec<u8>) -> Result<()> {
+        let most = self.volume.bytes_max() / self.block_bytes * self.block_bytes;
+        let sector = block * (self.block_bytes / SECTOR_BYTES) as u64;
+        if bytes.len() <= most {
+            return Ok(self.volume.write(sector, Memory::Owned(bytes), BioFlags::empty())?);
+        }
+        let mut batch = self.volume.batch();
+        for (index, piece) in bytes.chunks(most).enumerate() {
+            let at = sector + (index * most / SECTOR_BYTES) as u64;
+            let memory = Memory::Owned(fallible::try_copy(piece)?);
+            batch.add(Bio::single(Operation::Write, at, memory, BioFlags::empty())?)?;
+        }
+        Ok(batch.wait()?)
+    }
+
     fn mark_checked(&self, block: u64, bytes: &BlockBytes) {
         if let Some(entry) = self.entries.lock().get_mut(&block)
             && Arc::ptr_eq(&entry.bytes, bytes)

@@ -8,8 +8,8 @@ use zerocopy::FromBytes;
 
 use block::checksum::crc32c;
 
+use crate::blocks::Blocks;
 use crate::cache::BlockBytes;
-use crate::file_system::FileSystem;
 use crate::geometry::incompatible;
 use crate::hash::Function;
 use crate::inode::{Inode, Kind};
@@ -90,15 +90,15 @@ impl<'a> Entries<'a> {
 }
 
 /// 64 KiB does not fit into the field: it is written as 65535 or 0.
-fn record_bytes(field: u16, block_bytes: usize) -> usize {
+pub(crate) fn record_bytes(field: u16, block_bytes: usize) -> usize {
     match usize::from(field) {
         0 | 0xffff if block_bytes == 1 << 16 => 1 << 16,
         length => length,
     }
 }
 
-/// Looks for a directory's file of that name.
-pub(crate) fn lookup(system: &FileSystem, directory: &Inode, name: &[u8]) -> Result<u32> {
+/// Looks for a directory's file of that name: its inode, and the directory's block that names it.
+pub(crate) fn locate(system: &impl Blocks, directory: &Inode, name: &[u8]) -> Result<(u32, u64)> {
     if name.len() > NAME_MAX || name.is_empty() {
         return Err(Error::NotFound);
     }
@@ -108,19 +108,19 @@ pub(crate) fn lookup(system: &FileSystem, directory: &Inode, name: &[u8]) -> Res
             Err(Error::Corrupted(what, place)) => {
                 log::warn!("ext4: the index of directory {} is damaged: {what} ({place})", directory.number);
             }
-            Ok(Some(inode)) => return Ok(inode),
+            Ok(Some(found)) => return Ok(found),
             Ok(None) => {}
             Err(error) => return Err(error),
         }
     }
-    let blocks = directory.size / system.geometry.block_bytes as u64;
+    let blocks = directory.size / system.geometry().block_bytes as u64;
     let mut logical = 0;
     while logical < blocks {
         match block(system, directory, logical)? {
             Block::Hole(count) => logical = logical.saturating_add(count),
             Block::Here(bytes) => {
                 if let Some(inode) = find_in_block(system, directory, &bytes, name)? {
-                    return Ok(inode);
+                    return Ok((inode, logical));
                 }
                 logical += 1;
             }
@@ -129,7 +129,7 @@ pub(crate) fn lookup(system: &FileSystem, directory: &Inode, name: &[u8]) -> Res
     Err(Error::NotFound)
 }
 
-fn find_in_block(system: &FileSystem, directory: &Inode, bytes: &[u8], name: &[u8]) -> Result<Option<u32>> {
+fn find_in_block(system: &impl Blocks, directory: &Inode, bytes: &[u8], name: &[u8]) -> Result<Option<u32>> {
     for entry in entries(system, directory, bytes, 0) {
         let (_, entry) = entry?;
         if entry.name == name {
@@ -142,12 +142,12 @@ fn find_in_block(system: &FileSystem, directory: &Inode, bytes: &[u8], name: &[u
 /// Lists a directory from `position` on: calls `each` with an entry and the position behind it until it says no.
 /// Returns where to go on.
 pub(crate) fn list(
-    system: &FileSystem,
+    system: &impl Blocks,
     directory: &Inode,
     position: u64,
     mut each: impl FnMut(Entry<'_>, u64) -> bool,
 ) -> Result<u64> {
-    let block_bytes = system.geometry.block_bytes as u64;
+    let block_bytes = system.geometry().block_bytes as u64;
     let mut position = position;
     while position < directory.size {
         let logical = position / block_bytes;
@@ -173,8 +173,8 @@ pub(crate) fn list(
 }
 
 /// The entries from the first one at or behind `start` on.
-fn entries<'a>(
-    system: &FileSystem,
+pub(crate) fn entries<'a>(
+    system: &impl Blocks,
     directory: &Inode,
     bytes: &'a [u8],
     start: usize,
@@ -183,8 +183,8 @@ fn entries<'a>(
         bytes,
         at: 0,
         directory: directory.number,
-        kinds: system.geometry.has_incompatible(incompatible::FILE_TYPE),
-        inodes: system.geometry.inodes,
+        kinds: system.geometry().has_incompatible(incompatible::FILE_TYPE),
+        inodes: system.geometry().inodes,
     };
     whole.filter(move |entry| !matches!(entry, Ok((next, _)) if *next <= start))
 }
@@ -206,15 +206,23 @@ impl Block {
     }
 }
 
-fn block(system: &FileSystem, directory: &Inode, logical: u64) -> Result<Block> {
+/// A block of a directory that must be there, and its place.
+pub(crate) fn block_at(system: &impl Blocks, directory: &Inode, logical: u64) -> Result<(u64, BlockBytes)> {
+    let damaged = || Error::Corrupted("a hole in a directory", directory.number.into());
+    let place = map(system, directory, logical, 1)?.place.ok_or_else(damaged)?;
+    let bytes = system.block(place, |bytes| verify(system, directory, logical, bytes))?;
+    Ok((place, bytes))
+}
+
+fn block(system: &impl Blocks, directory: &Inode, logical: u64) -> Result<Block> {
     let run = map(system, directory, logical, u64::MAX)?;
     let Some(place) = run.place else { return Ok(Block::Hole(run.count)) };
-    system.cache.get(place, |bytes| verify(system, directory, logical, bytes)).map(Block::Here)
+    system.block(place, |bytes| verify(system, directory, logical, bytes)).map(Block::Here)
 }
 
 /// The checksum of a leaf is in a last entry that is no entry; that of an index node behind its entries.
-fn verify(system: &FileSystem, directory: &Inode, logical: u64, bytes: &[u8]) -> Result<()> {
-    if !system.geometry.metadata_checksum() {
+fn verify(system: &impl Blocks, directory: &Inode, logical: u64, bytes: &[u8]) -> Result<()> {
+    if !system.geometry().metadata_checksum() {
         return Ok(());
     }
     let damaged = || Error::Corrupted("a directory block's checksum", directory.number.into());
@@ -238,39 +246,66 @@ fn verify(system: &FileSystem, directory: &Inode, logical: u64, bytes: &[u8]) ->
 }
 
 /// The entries of a node of the index: `entries_at` is where they begin.
-fn index_entries(bytes: &[u8], entries_at: usize) -> Option<&[[u8; size_of::<RawHashEntry>()]]> {
+pub(crate) fn index_entries(bytes: &[u8], entries_at: usize) -> Option<&[[u8; size_of::<RawHashEntry>()]]> {
     let all = bytes.get(entries_at..)?.as_chunks::<8>().0;
     let field = |at: usize| Some(usize::from(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])));
     let (limit, count) = (field(entries_at)?, field(entries_at + 2)?);
     (count >= 1 && count <= limit).then(|| all.get(..count)).flatten()
 }
 
-fn key(entry: &[u8; 8]) -> (u32, u64) {
+pub(crate) fn key(entry: &[u8; 8]) -> (u32, u64) {
     let hash = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
     let block = u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]);
     (hash, u64::from(block & 0x0fff_ffff))
 }
 
+/// What the first block of an indexed directory says about the index.
+pub(crate) struct IndexHead {
+    pub(crate) levels: u8,
+    /// Levels that there may be, the root not counted.
+    pub(crate) levels_max: u8,
+    function: Function,
+    unsigned: bool,
+    seed: [u32; 4],
+}
+
+impl IndexHead {
+    pub(crate) fn parse(system: &impl Blocks, directory: &Inode, root: &[u8]) -> Result<Self> {
+        let damaged = || Error::Corrupted("a directory's index", directory.number.into());
+        let (info, _) = RawHashRoot::read_from_prefix(&root[HASH_ROOT_AT..]).map_err(|_| damaged())?;
+        let geometry = system.geometry();
+        let levels_max = if geometry.has_incompatible(incompatible::LARGE_DIRECTORIES) { 2 } else { 1 };
+        let function = Function::of_version(info.version).ok_or_else(damaged)?;
+        if info.reserved.get() != 0
+            || usize::from(info.info_length) != size_of::<RawHashRoot>()
+            || info.levels > levels_max
+        {
+            return Err(damaged());
+        }
+        Ok(Self {
+            levels: info.levels,
+            levels_max,
+            function,
+            unsigned: info.version > 2 || geometry.unsigned_hash(),
+            seed: geometry.raw.hash_seed.map(|word| word.get()),
+        })
+    }
+
+    pub(crate) fn hash(&self, name: &[u8]) -> u32 {
+        self.function.hash(name, self.unsigned, self.seed)
+    }
+}
+
 /// Finds a name's leaf by the tree. `None`: the tree cannot tell, all leaves must be looked at.
-fn lookup_indexed(system: &FileSystem, directory: &Inode, name: &[u8]) -> Result<Option<u32>> {
+fn lookup_indexed(system: &impl Blocks, directory: &Inode, name: &[u8]) -> Result<Option<(u32, u64)>> {
     let damaged = || Error::Corrupted("a directory's index", directory.number.into());
     let root = block(system, directory, 0)?.here().ok_or_else(damaged)?;
-    let (info, _) = RawHashRoot::read_from_prefix(&root[HASH_ROOT_AT..]).map_err(|_| damaged())?;
-    let most = if system.geometry.has_incompatible(incompatible::LARGE_DIRECTORIES) { 3 } else { 2 };
-    let function = Function::of_version(info.version).ok_or_else(damaged)?;
-    if info.reserved.get() != 0
-        || usize::from(info.info_length) != size_of::<RawHashRoot>()
-        || info.levels >= most
-    {
-        return Err(damaged());
-    }
-    let unsigned = info.version > 2 || system.geometry.unsigned_hash();
-    let seed = system.geometry.raw.hash_seed.map(|word| word.get());
-    let hash = function.hash(name, unsigned, seed);
-    let (leaf, next_hash) = descend(system, directory, &root, info.levels, hash)?;
-    let leaf = block(system, directory, leaf)?.here().ok_or_else(damaged)?;
+    let index = IndexHead::parse(system, directory, &root)?;
+    let hash = index.hash(name);
+    let (logical, next_hash) = descend(system, directory, &root, index.levels, hash)?;
+    let leaf = block(system, directory, logical)?.here().ok_or_else(damaged)?;
     match find_in_block(system, directory, &leaf, name)? {
-        Some(inode) => Ok(Some(inode)),
+        Some(inode) => Ok(Some((inode, logical))),
         // An odd key says that the next leaf goes on with the same hash: names collide over the end of a leaf once in
         // millions of directories, so they are looked for in all of it.
         None if next_hash == Some(hash | 1) => Ok(None),
@@ -280,7 +315,7 @@ fn lookup_indexed(system: &FileSystem, directory: &Inode, name: &[u8]) -> Result
 
 /// The leaf for a hash, and the hash that the leaf behind it begins with.
 fn descend(
-    system: &FileSystem,
+    system: &impl Blocks,
     directory: &Inode,
     root: &[u8],
     levels: u8,
@@ -297,7 +332,7 @@ fn descend(
         let index = all[1..].partition_point(|entry| key(entry).0 <= hash);
         bound = all.get(index + 1).map(|entry| key(entry).0).or(bound);
         let child = key(&all[index]).1;
-        if child == 0 || child >= directory.size / system.geometry.block_bytes as u64 {
+        if child == 0 || child >= directory.size / system.geometry().block_bytes as u64 {
             return Err(damaged());
         }
         if level == levels {

@@ -23,6 +23,24 @@ pub enum Error {
     Range,
     /// No memory.
     OutOfMemory,
+    /// No block, no inode, or no room for an attribute.
+    NoSpace,
+    /// There is one of that name already.
+    Exists,
+    /// A directory that is not empty.
+    NotEmpty,
+    /// A directory where none may be.
+    IsDirectory,
+    /// More names than a file may have.
+    TooManyLinks,
+    /// Beyond what a file may be long.
+    TooLarge,
+    /// A name that is too long.
+    NameTooLong,
+    /// Mounted for reading, or stopped by an error.
+    ReadOnly,
+    /// Not for this file system or file.
+    NotSupported,
 }
 
 /// The result of an operation.
@@ -42,6 +60,15 @@ impl fmt::Display for Error {
             Self::WrongKind => out.write_str("the wrong kind of file"),
             Self::Range => out.write_str("the buffer is too small"),
             Self::OutOfMemory => out.write_str("out of memory"),
+            Self::NoSpace => out.write_str("no space left"),
+            Self::Exists => out.write_str("it exists"),
+            Self::NotEmpty => out.write_str("the directory is not empty"),
+            Self::IsDirectory => out.write_str("a directory"),
+            Self::TooManyLinks => out.write_str("too many links"),
+            Self::TooLarge => out.write_str("too large"),
+            Self::NameTooLong => out.write_str("the name is too long"),
+            Self::ReadOnly => out.write_str("only to be read"),
+            Self::NotSupported => out.write_str("not supported"),
         }
     }
 }

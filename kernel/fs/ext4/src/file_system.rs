@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use block::{SECTOR_BYTES, Volume};
 use memory::fallible;
 
-use crate::cache::{BlockBytes, Cache};
+use crate::blocks;
+use crate::cache::Cache;
 use crate::directory::{self, Entry};
 use crate::geometry::{Geometry, incompatible};
-use crate::group::Group;
 use crate::inode::{Inode, Kind};
 use crate::layout::{MAP_BYTES, ROOT_INODE, SUPERBLOCK_AT, SUPERBLOCK_BYTES};
 use crate::map::{self, Run};
@@ -22,19 +22,6 @@ pub struct FileSystem {
     pub(crate) geometry: Geometry,
     pub(crate) cache: Cache,
     transactions_replayed: u32,
-}
-
-/// The bytes of an inode: a part of a block.
-pub(crate) struct RawInodeBytes {
-    block: BlockBytes,
-    at: usize,
-    length: usize,
-}
-
-impl RawInodeBytes {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.block[self.at..self.at + self.length]
-    }
 }
 
 /// What `statfs` shows.
@@ -121,20 +108,17 @@ impl FileSystem {
         self.geometry.block_bytes
     }
 
-    pub(crate) fn raw_inode(&self, number: u32) -> Result<RawInodeBytes> {
+    /// Whether blocks may belong to a file: they are inside, and not where superblock and first descriptors are.
+    pub(crate) fn is_data(&self, block: u64, count: u64) -> bool {
         let geometry = &self.geometry;
-        let index = number.checked_sub(1).filter(|index| *index < geometry.inodes);
-        let index = index.ok_or(Error::Corrupted("the number of an inode", number.into()))?;
-        let group = Group::read(geometry, &self.cache, index / geometry.inodes_per_group)?;
-        let offset = (index % geometry.inodes_per_group) as usize * geometry.inode_bytes;
-        let place = group.inode_table + (offset / geometry.block_bytes) as u64;
-        let block = self.cache.get(place, |_| Ok(()))?;
-        Ok(RawInodeBytes { block, at: offset % geometry.block_bytes, length: geometry.inode_bytes })
+        let first =
+            geometry.first_data_block + u64::from(geometry.base_blocks(0).min(geometry.group_blocks(0)));
+        count > 0 && block >= first && geometry.contains(block, count)
     }
 
     /// Reads an inode.
     pub fn inode(&self, number: u32) -> Result<Inode> {
-        Inode::parse(&self.geometry, number, self.raw_inode(number)?.bytes())
+        blocks::inode(self, number)
     }
 
     /// The root directory.
@@ -146,7 +130,7 @@ impl FileSystem {
     /// Finds a name in a directory.
     pub fn lookup(&self, directory: &Inode, name: &[u8]) -> Result<Inode> {
         Self::require(directory, Kind::Directory, Error::NotDirectory)?;
-        let number = directory::lookup(self, directory, name)?;
+        let (number, _) = directory::locate(self, directory, name)?;
         let first = self.geometry.raw.first_inode.get();
         if number != ROOT_INODE && self.geometry.raw.revision.get() > 0 && number < first {
             return Err(Error::Corrupted("an entry's inode", number.into()));
@@ -221,9 +205,11 @@ impl FileSystem {
         if length < MAP_BYTES && inode.blocks <= attribute_blocks && !inode.has_extents() {
             return Ok(fallible::try_copy(&inode.map[..length])?);
         }
-        let mut target = fallible::try_vec_of(0, length)?;
-        self.read(inode, 0, &mut target)?;
-        Ok(target)
+        // It is one block, changed like metadata: the cache may have it before the disk does.
+        let damaged = Error::Corrupted("a symbolic link's block", inode.number.into());
+        let place = map::map(self, inode, 0, 1)?.place.ok_or(damaged.clone())?;
+        let block = self.cache.get(place, |_| Ok(()))?;
+        Ok(fallible::try_copy(block.get(..length).ok_or(damaged)?)?)
     }
 
     /// Copies an extended attribute's value into `buffer`, nothing if that is empty, and returns its length.

@@ -37,6 +37,8 @@ pub(crate) mod incompatible {
 pub(crate) mod read_only_compatible {
     pub(crate) const HUGE_FILE: u32 = 0x8;
     pub(crate) const GROUP_CHECKSUM: u32 = 0x10;
+    pub(crate) const LARGE_FILE: u32 = 0x2;
+    pub(crate) const MANY_SUBDIRECTORIES: u32 = 0x20;
     pub(crate) const METADATA_CHECKSUM: u32 = 0x400;
     /// Sparse superblocks, large and huge files, group checksums, many subdirectories, large inodes, metadata checksums.
     pub(crate) const KNOWN: u32 = 0x1 | 0x2 | HUGE_FILE | GROUP_CHECKSUM | 0x20 | 0x40 | METADATA_CHECKSUM;
@@ -44,6 +46,7 @@ pub(crate) mod read_only_compatible {
 
 /// Compatible features, by bit.
 pub(crate) mod compatible {
+    pub(crate) const INDEXED_DIRECTORIES: u32 = 0x20;
     pub(crate) const JOURNAL: u32 = 0x4;
     pub(crate) const SPARSE_SUPERBLOCKS_2: u32 = 0x200;
 }
@@ -198,6 +201,58 @@ impl Geometry {
 
     pub(crate) fn metadata_checksum(&self) -> bool {
         self.has_read_only_compatible(read_only_compatible::METADATA_CHECKSUM)
+    }
+
+    /// Whether group descriptors have checksums; only then may they say that bitmaps are not there.
+    pub(crate) fn has_group_checksums(&self) -> bool {
+        self.metadata_checksum() || self.has_read_only_compatible(read_only_compatible::GROUP_CHECKSUM)
+    }
+
+    /// The first block of a group.
+    pub(crate) fn group_start(&self, group: u32) -> u64 {
+        self.first_data_block + u64::from(group) * self.blocks_per_group
+    }
+
+    /// Blocks of a group: the last one may be shorter.
+    pub(crate) fn group_blocks(&self, group: u32) -> u32 {
+        (self.blocks - self.group_start(group)).min(self.blocks_per_group) as u32
+    }
+
+    /// The group that a block is in.
+    pub(crate) fn group_of(&self, block: u64) -> u32 {
+        ((block - self.first_data_block) / self.blocks_per_group) as u32
+    }
+
+    /// Blocks at a group's beginning with copies of superblock and descriptors.
+    pub(crate) fn base_blocks(&self, group: u32) -> u32 {
+        let per_block = self.descriptors_per_block();
+        let has_superblock = u32::from(self.has_superblock(group));
+        let first_meta = self.raw.first_meta_group.get();
+        let meta_groups = self.has_incompatible(incompatible::META_GROUPS);
+        if meta_groups && group / per_block >= first_meta {
+            let place = group % per_block;
+            return has_superblock + u32::from(place <= 1 || place == per_block - 1);
+        }
+        let all = self.groups.div_ceil(per_block);
+        let descriptors = if meta_groups { all.min(first_meta) } else { all };
+        has_superblock * (1 + descriptors + u32::from(self.raw.reserved_descriptor_blocks.get()))
+    }
+
+    /// The first inode that is not the file system's own.
+    pub(crate) fn first_inode(&self) -> u32 {
+        if self.raw.revision.get() == 0 { 11 } else { self.raw.first_inode.get().max(11) }
+    }
+
+    /// Blocks that only the superuser may use.
+    pub(crate) fn reserved_blocks(&self) -> u64 {
+        let wide = self.has_incompatible(incompatible::BITS_64);
+        let high = if wide { u64::from(self.raw.reserved_blocks_high.get()) << 32 } else { 0 };
+        high | u64::from(self.raw.reserved_blocks_low.get())
+    }
+
+    /// Blocks of a group's inode table.
+    pub(crate) fn inode_table_blocks(&self) -> u64 {
+        (u64::from(self.inodes_per_group) * self.inode_bytes as u64).div_ceil(self.block_bytes as u64)
     }
 
     /// The first feature because of which it can't be written.

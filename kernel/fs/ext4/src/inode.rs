@@ -70,7 +70,7 @@ pub struct Time {
 
 impl Time {
     /// 32 bits of seconds with a sign, two more bits above them, and 30 bits of nanoseconds.
-    fn decode(seconds: u32, extra: Option<u32>) -> Self {
+    pub(crate) fn decode(seconds: u32, extra: Option<u32>) -> Self {
         let seconds = i64::from(seconds.cast_signed());
         match extra {
             None => Self { seconds, nanoseconds: 0 },
@@ -111,6 +111,10 @@ pub struct Inode {
     pub born: Option<Time>,
     /// For devices: major and minor.
     pub special: (u32, u32),
+    /// What tells files apart that had the same inode one after the other.
+    pub generation: u32,
+    /// When it was deleted; while it is in the list of orphans, the next one's number.
+    pub(crate) deleted: u32,
     pub(crate) flags: u32,
     pub(crate) map: [u8; MAP_BYTES],
     /// The block with extended attributes; 0: none.
@@ -169,6 +173,8 @@ impl Inode {
             accessed: Time::decode(raw.accessed.get(), has(16).then(|| extra.accessed.get())),
             born: has(24).then(|| Time::decode(extra.born_seconds.get(), Some(extra.born.get()))),
             special: device_number(&raw.map),
+            generation: raw.generation.get(),
+            deleted: raw.deleted.get(),
             flags,
             map: raw.map,
             attributes: u64::from(raw.attributes_high.get()) << 32 | u64::from(raw.attributes_low.get()),
@@ -182,9 +188,16 @@ impl Inode {
     }
 }
 
-/// Two bytes of the checksum are in the old part, two in the extra part if that is long enough.
 fn checksum_fits(seed: u32, bytes: &[u8], extra_size: usize) -> bool {
     let field = |at: usize| u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+    match checksum(seed, bytes, extra_size) {
+        (sum, true) => sum == field(CHECKSUM_HIGH_AT) << 16 | field(CHECKSUM_LOW_AT),
+        (sum, false) => sum & 0xffff == field(CHECKSUM_LOW_AT),
+    }
+}
+
+/// Two bytes of the checksum are in the old part, two in the extra part if that is long enough: whether it is.
+pub(crate) fn checksum(seed: u32, bytes: &[u8], extra_size: usize) -> (u32, bool) {
     let wide = bytes.len() > INODE_BYTES_MIN && extra_size >= 4;
     let mut sum = crc32c(seed, &bytes[..CHECKSUM_LOW_AT]);
     sum = crc32c(sum, &[0; 2]);
@@ -192,11 +205,10 @@ fn checksum_fits(seed: u32, bytes: &[u8], extra_size: usize) -> bool {
         sum = crc32c(sum, &bytes[CHECKSUM_LOW_AT + 2..CHECKSUM_HIGH_AT]);
         sum = crc32c(sum, &[0; 2]);
         sum = crc32c(sum, &bytes[CHECKSUM_HIGH_AT + 2..]);
-        sum == field(CHECKSUM_HIGH_AT) << 16 | field(CHECKSUM_LOW_AT)
     } else {
         sum = crc32c(sum, &bytes[CHECKSUM_LOW_AT + 2..]);
-        sum & 0xffff == field(CHECKSUM_LOW_AT)
     }
+    (sum, wide)
 }
 
 /// Old numbers are in the first word, new ones in the second.

@@ -44,8 +44,7 @@ const KNOWN: u32 = FEATURE_REVOKE
     | FEATURE_FAST_COMMIT;
 
 /// The journal, as its superblock describes it.
-pub(crate) struct Log<'a> {
-    pub(crate) system: &'a FileSystem,
+pub(crate) struct Log {
     inode: Inode,
     pub(crate) features: u32,
     pub(crate) seed: u32,
@@ -83,11 +82,11 @@ pub(crate) fn replay(system: &FileSystem) -> Result<u32> {
     if log.start == 0 {
         return Ok(0);
     }
-    let found = log.scan()?;
+    let found = log.scan(system)?;
     for copy in &found.copies {
         let revoked = found.revoked.get(&copy.block).is_some_and(|by| !is_before(*by, copy.sequence));
         if !revoked {
-            log.pin(copy)?;
+            log.pin(system, copy)?;
         }
     }
     Ok(found.transactions)
@@ -98,9 +97,9 @@ const fn is_before(one: u32, other: u32) -> bool {
     one.wrapping_sub(other).cast_signed() < 0
 }
 
-impl<'a> Log<'a> {
+impl Log {
     /// Reads the journal's superblock.
-    pub(crate) fn open(system: &'a FileSystem) -> Result<Self> {
+    pub(crate) fn open(system: &FileSystem) -> Result<Self> {
         let has_one = system.geometry.has_compatible(compatible::JOURNAL);
         if !has_one || system.geometry.raw.journal_inode.get() != JOURNAL_INODE {
             return Err(damaged("the journal's place"));
@@ -110,9 +109,8 @@ impl<'a> Log<'a> {
             return Err(damaged("the journal's inode"));
         }
         let file_blocks = inode.size / system.geometry.block_bytes as u64;
-        let mut log =
-            Log { system, inode, features: 0, seed: 0, first: 1, end: u64::MAX, start: 0, sequence: 0 };
-        let bytes = log.read(0)?;
+        let mut log = Log { inode, features: 0, seed: 0, first: 1, end: u64::MAX, start: 0, sequence: 0 };
+        let bytes = log.read(system, 0)?;
         let (raw, _) = RawJournalSuperblock::read_from_prefix(&bytes).map_err(|_| damaged("the journal"))?;
         let kind = raw.header.kind.get();
         if raw.header.magic.get() != JOURNAL_MAGIC
@@ -152,15 +150,15 @@ impl<'a> Log<'a> {
             return Err(damaged("the journal's bounds"));
         }
         if fast > 0 && log.start != 0 {
-            log.refuse_fast_commits(blocks - fast)?;
+            log.refuse_fast_commits(system, blocks - fast)?;
         }
         Ok(log)
     }
 
     /// Fast commits describe changes in words of their own, which are not understood here: with one of them to replay, what
     /// the log says is not all that was promised.
-    fn refuse_fast_commits(&self, from: u64) -> Result<()> {
-        let head = self.read(from)?;
+    fn refuse_fast_commits(&self, system: &FileSystem, from: u64) -> Result<()> {
+        let head = self.read(system, from)?;
         // A fast commit area in use begins with a tag of kind 9 (head).
         if head[..2] == 9u16.to_le_bytes() {
             return Err(Error::UnknownFeature(
@@ -176,12 +174,12 @@ impl<'a> Log<'a> {
     }
 
     /// The disk's block that is a block of the log.
-    pub(crate) fn place(&self, logical: u64) -> Result<u64> {
-        map(self.system, &self.inode, logical, 1)?.place.ok_or(damaged("a hole in the journal"))
+    pub(crate) fn place(&self, system: &FileSystem, logical: u64) -> Result<u64> {
+        map(system, &self.inode, logical, 1)?.place.ok_or(damaged("a hole in the journal"))
     }
 
-    pub(crate) fn read(&self, logical: u64) -> Result<Vec<u8>> {
-        self.system.cache.read(self.place(logical)?)
+    pub(crate) fn read(&self, system: &FileSystem, logical: u64) -> Result<Vec<u8>> {
+        system.cache.read(self.place(system, logical)?)
     }
 
     pub(crate) fn next(&self, logical: u64) -> u64 {
@@ -189,7 +187,7 @@ impl<'a> Log<'a> {
     }
 
     /// Follows the log as far as it is whole.
-    fn scan(&self) -> Result<Found> {
+    fn scan(&self, system: &FileSystem) -> Result<Found> {
         let mut found = Found::default();
         let mut at = self.start;
         let mut sequence = self.sequence;
@@ -197,7 +195,7 @@ impl<'a> Log<'a> {
         // Each round reads at least one block of the ring: once around is enough.
         let mut left = self.end - self.first;
         while left > 0 {
-            let bytes = self.read(at)?;
+            let bytes = self.read(system, at)?;
             let (header, _) =
                 RawJournalHeader::read_from_prefix(&bytes).map_err(|_| damaged("the journal"))?;
             if header.magic.get() != JOURNAL_MAGIC || header.sequence.get() != sequence {
@@ -221,7 +219,7 @@ impl<'a> Log<'a> {
                     self.read_revokes(&bytes, &mut revokes)?;
                 }
                 KIND_COMMIT => {
-                    if !self.commit_fits(&bytes) || !self.copies_fit(&copies)? {
+                    if !self.commit_fits(&bytes) || !self.copies_fit(system, &copies)? {
                         break;
                     }
                     fallible::try_reserve(&mut found.copies, copies.len())?;
@@ -256,10 +254,10 @@ impl<'a> Log<'a> {
     }
 
     /// Whether all copies of a transaction reached the log: a torn commit is as good as none.
-    fn copies_fit(&self, copies: &[Copy]) -> Result<bool> {
+    fn copies_fit(&self, system: &FileSystem, copies: &[Copy]) -> Result<bool> {
         for copy in copies {
             let Some(wanted) = copy.checksum else { continue };
-            let bytes = self.read(copy.log_block)?;
+            let bytes = self.read(system, copy.log_block)?;
             let sum = crc32c(crc32c(self.seed, &copy.sequence.to_be_bytes()), &bytes);
             let sum = if self.features & FEATURE_CHECKSUM_V3 != 0 { sum } else { sum & 0xffff };
             if sum != wanted {
@@ -326,17 +324,17 @@ impl<'a> Log<'a> {
         Ok(())
     }
 
-    fn pin(&self, copy: &Copy) -> Result<()> {
-        let inside = copy.block < self.system.geometry.blocks;
+    fn pin(&self, system: &FileSystem, copy: &Copy) -> Result<()> {
+        let inside = copy.block < system.geometry.blocks;
         if !inside {
             return Err(Error::Corrupted("a block's number in the journal", copy.block));
         }
-        let mut bytes = self.read(copy.log_block)?;
+        let mut bytes = self.read(system, copy.log_block)?;
         if copy.escaped {
             // It began with the journal's own magic number.
             bytes[..4].copy_from_slice(&JOURNAL_MAGIC.to_be_bytes());
         }
         let bytes: Arc<Vec<u8>> = fallible::try_arc(bytes)?;
-        self.system.cache.pin(copy.block, bytes)
+        system.cache.pin(copy.block, bytes)
     }
 }

@@ -1,5 +1,5 @@
-//! ext2, ext3 and ext4, for reading: structures with their checksums, extents and indirect blocks, indexed directories, extended attributes, and
-//! the journal's replay.
+//! ext2, ext3 and ext4: structures with their checksums, extents and indirect blocks, indexed directories, extended attributes, and
+//! the journal.
 //!
 //! [`FileSystem::mount`] checks what the superblock says; [`FileSystem::inode`], [`lookup`](FileSystem::lookup),
 //! [`list`](FileSystem::list), [`map`](FileSystem::map) and [`read`](FileSystem::read) do the rest. All of them
@@ -10,27 +10,46 @@
 //! allocated fallibly, and checksums are verified where the image has them. What is wrong is named in [`Error::Corrupted`].
 //!
 //! # Writing
-//! [`recover`] brings what the journal holds to the disk, and [`LogWriter`] commits sets of changed blocks to the journal; what
-//! changes blocks (allocation, directories, extents) is not there yet. See the book's page for the way.
+//! [`Writer::mount`] recovers what the journal holds and goes on from there: see the theory of `writer`, `handle` and `contents`, and
+//! the book's page.
 #![cfg_attr(target_os = "none", no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+mod allocate;
+mod allocate_inode;
+mod bitmap;
+mod blocks;
 mod cache;
+mod contents;
 mod directory;
+mod directory_block;
+mod directory_change;
 mod error;
+mod extent_tree;
 mod file_system;
 mod geometry;
 mod group;
+mod handle;
 mod hash;
+mod index;
+mod indirect_tree;
 mod inode;
+mod inode_store;
 mod journal;
 mod layout;
 mod log_writer;
 mod map;
+mod map_change;
+mod names;
+mod orphan;
 mod recovery;
+mod running;
+mod superblock;
+mod writer;
 mod xattr;
+mod xattr_change;
 
 pub use directory::{Entry, NAME_MAX};
 pub use error::{Error, Result};
@@ -38,4 +57,7 @@ pub use file_system::{FileSystem, Status};
 pub use inode::{Inode, Kind, Time};
 pub use log_writer::LogWriter;
 pub use map::Run;
+pub use names::{Move, NewFile};
 pub use recovery::recover;
+pub use writer::Writer;
+pub use xattr_change::SetAttribute;

@@ -36,8 +36,9 @@ const HEAD_BYTES: usize = size_of::<RawJournalHeader>();
 const TAG_BYTES_MAX: usize = 16;
 
 /// See the theory of this file.
-pub struct LogWriter<'a> {
-    log: Log<'a>,
+pub struct LogWriter {
+    log: Log,
+    block_bytes: usize,
     /// Where the next block of the log goes.
     head: u64,
     /// Blocks of the log in use.
@@ -48,12 +49,12 @@ pub struct LogWriter<'a> {
     pending: BlockMap<BlockBytes>,
 }
 
-impl<'a> LogWriter<'a> {
+impl LogWriter {
     /// Begins to write the journal of a file system that needs no recovery.
     ///
     /// # Errors
     /// It needs one, or has no journal, or features that forbid writing.
-    pub fn open(system: &'a FileSystem) -> Result<Self> {
+    pub fn open(system: &FileSystem) -> Result<Self> {
         if let Some((name, bit)) = system.geometry.read_only_because() {
             return Err(Error::UnknownFeature(name, bit));
         }
@@ -69,9 +70,16 @@ impl<'a> LogWriter<'a> {
             log.features = log.features & !FEATURE_CHECKSUM_V2 | FEATURE_CHECKSUM_V3;
         }
         let (head, sequence) = (log.first, log.sequence.max(1));
-        write_journal_superblock(&log, log.features, 0, sequence)?;
+        write_journal_superblock(system, &log, log.features, 0, sequence)?;
         set_recovery_needed(system, true)?;
-        Ok(Self { log, head, used: 0, sequence, pending: BlockMap::default() })
+        Ok(Self {
+            log,
+            block_bytes: system.geometry.block_bytes,
+            head,
+            used: 0,
+            sequence,
+            pending: BlockMap::default(),
+        })
     }
 
     /// Blocks of a transaction at most: a quarter of the log, so that there is always room for one after a checkpoint.
@@ -84,7 +92,7 @@ impl<'a> LogWriter<'a> {
     }
 
     fn block_bytes(&self) -> usize {
-        self.log.system.geometry.block_bytes
+        self.block_bytes
     }
 
     /// Makes a transaction of the blocks' new contents and of those that were freed. Durable when it returns.
@@ -92,7 +100,12 @@ impl<'a> LogWriter<'a> {
     /// # Errors
     /// The device, no memory, or more than fits: the transaction does not exist then. After an error of the device nothing more may be
     /// committed.
-    pub fn commit(&mut self, blocks: &[(u64, Arc<Vec<u8>>)], revoked: &[u64]) -> Result<()> {
+    pub fn commit(
+        &mut self,
+        system: &FileSystem,
+        blocks: &[(u64, Arc<Vec<u8>>)],
+        revoked: &[u64],
+    ) -> Result<()> {
         let sizes_fit = blocks.iter().all(|(_, bytes)| bytes.len() == self.block_bytes());
         if !sizes_fit || blocks.len() > self.blocks_max() {
             return Err(Error::Range);
@@ -104,25 +117,25 @@ impl<'a> LogWriter<'a> {
             return Err(Error::Range);
         }
         if self.used + needed as u64 > self.capacity() - 1 {
-            self.checkpoint()?;
+            self.checkpoint(system)?;
         }
         self.pending.try_reserve(blocks.len()).map_err(|_| Error::OutOfMemory)?;
         let begin = self.head;
         let mut writes = fallible::try_vec(needed)?;
         for group in blocks.chunks(tags) {
-            self.describe(group, &mut writes)?;
+            self.describe(system, group, &mut writes)?;
         }
         for group in revoked.chunks(revokes) {
-            self.revoke(group, &mut writes)?;
+            self.revoke(system, group, &mut writes)?;
         }
-        self.log.system.cache.write_all(writes.into_iter())?;
+        system.cache.write_all(writes.into_iter())?;
         if self.used == 0 {
-            write_journal_superblock(&self.log, self.log.features, begin as u32, self.sequence)?;
+            write_journal_superblock(system, &self.log, self.log.features, begin as u32, self.sequence)?;
         }
         let commit = self.commit_block()?;
         let flags = BioFlags::PREFLUSH | BioFlags::FORCE_UNIT_ACCESS;
-        let place = self.log.place(self.head)?;
-        self.log.system.cache.write(place, fallible::try_arc(commit)?, flags)?;
+        let place = self.log.place(system, self.head)?;
+        system.cache.write(place, fallible::try_arc(commit)?, flags)?;
         self.head = self.log.next(self.head);
         self.used += needed as u64;
         self.sequence = self.sequence.wrapping_add(1);
@@ -134,22 +147,24 @@ impl<'a> LogWriter<'a> {
     }
 
     /// Writes home what was committed, and empties the log.
-    pub fn checkpoint(&mut self) -> Result<()> {
+    pub fn checkpoint(&mut self, system: &FileSystem) -> Result<()> {
         let mut blocks = fallible::try_vec(self.pending.len())?;
         blocks.extend(self.pending.iter().map(|(block, bytes)| (*block, bytes.clone())));
         blocks.sort_unstable_by_key(|(block, _)| *block);
-        self.log.system.cache.write_all(blocks.into_iter())?;
-        self.log.system.cache.flush()?;
-        write_journal_superblock(&self.log, self.log.features, 0, self.sequence)?;
-        self.pending.clear();
+        system.cache.write_all(blocks.into_iter())?;
+        system.cache.flush()?;
+        write_journal_superblock(system, &self.log, self.log.features, 0, self.sequence)?;
+        for (block, bytes) in self.pending.drain() {
+            system.cache.unpin(block, &bytes);
+        }
         self.used = 0;
         Ok(())
     }
 
     /// Checkpoints, and marks the file system as one that needs no recovery.
-    pub fn close(mut self) -> Result<()> {
-        self.checkpoint()?;
-        set_recovery_needed(self.log.system, false)
+    pub fn close(mut self, system: &FileSystem) -> Result<()> {
+        self.checkpoint(system)?;
+        set_recovery_needed(system, false)
     }
 
     fn tail_bytes(&self) -> usize {
@@ -169,8 +184,13 @@ impl<'a> LogWriter<'a> {
     }
 
     /// Takes the next block of the log.
-    fn take(&mut self, writes: &mut Vec<(u64, BlockBytes)>, bytes: BlockBytes) -> Result<()> {
-        writes.push((self.log.place(self.head)?, bytes));
+    fn take(
+        &mut self,
+        system: &FileSystem,
+        writes: &mut Vec<(u64, BlockBytes)>,
+        bytes: BlockBytes,
+    ) -> Result<()> {
+        writes.push((self.log.place(system, self.head)?, bytes));
         self.head = self.log.next(self.head);
         Ok(())
     }
@@ -194,7 +214,12 @@ impl<'a> LogWriter<'a> {
     }
 
     /// A descriptor block and the copies that it names.
-    fn describe(&mut self, group: &[(u64, BlockBytes)], writes: &mut Vec<(u64, BlockBytes)>) -> Result<()> {
+    fn describe(
+        &mut self,
+        system: &FileSystem,
+        group: &[(u64, BlockBytes)],
+        writes: &mut Vec<(u64, BlockBytes)>,
+    ) -> Result<()> {
         let mut descriptor = self.new_block(KIND_DESCRIPTOR)?;
         let mut copies = fallible::try_vec(group.len())?;
         for (index, (block, bytes)) in group.iter().enumerate() {
@@ -212,8 +237,8 @@ impl<'a> LogWriter<'a> {
             copies.push(copy);
         }
         let descriptor = fallible::try_arc(self.seal(descriptor))?;
-        self.take(writes, descriptor)?;
-        copies.into_iter().try_for_each(|copy| self.take(writes, copy))
+        self.take(system, writes, descriptor)?;
+        copies.into_iter().try_for_each(|copy| self.take(system, writes, copy))
     }
 
     fn push_tag(&self, descriptor: &mut Vec<u8>, block: u64, flags: u32, sum: u32) {
@@ -236,7 +261,12 @@ impl<'a> LogWriter<'a> {
         }
     }
 
-    fn revoke(&mut self, group: &[u64], writes: &mut Vec<(u64, BlockBytes)>) -> Result<()> {
+    fn revoke(
+        &mut self,
+        system: &FileSystem,
+        group: &[u64],
+        writes: &mut Vec<(u64, BlockBytes)>,
+    ) -> Result<()> {
         let mut bytes = self.new_block(KIND_REVOKE)?;
         let width = self.number_bytes();
         let used = HEAD_BYTES + 4 + group.len() * width;
@@ -245,7 +275,7 @@ impl<'a> LogWriter<'a> {
             bytes.extend_from_slice(&block.to_be_bytes()[8 - width..]);
         }
         let bytes = fallible::try_arc(self.seal(bytes))?;
-        self.take(writes, bytes)
+        self.take(system, writes, bytes)
     }
 
     fn commit_block(&self) -> Result<Vec<u8>> {

@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 
 use block::checksum::crc32c;
 
-use crate::file_system::FileSystem;
+use crate::blocks::Blocks;
 use crate::inode::Inode;
 use crate::layout::{
     EXTENT_DEPTH_MAX, EXTENT_ENTRY_BYTES, EXTENT_LENGTH_MAX, EXTENT_MAGIC, RawExtent, RawExtentHeader,
@@ -22,20 +22,20 @@ pub struct Run {
     pub place: Option<u64>,
     /// How many blocks.
     pub count: u64,
-    /// Whether blocks are allocated for it all the same.
-    pub unwritten: bool,
+    /// Where blocks are allocated for it all the same.
+    pub unwritten: Option<u64>,
 }
 
 impl Run {
     const fn hole(count: u64) -> Self {
-        Self { place: None, count, unwritten: false }
+        Self { place: None, count, unwritten: None }
     }
 }
 
-const DIRECT: u64 = 12;
+pub(crate) const DIRECT: u64 = 12;
 
 /// The run that a file's block begins, at most `wanted` blocks long.
-pub(crate) fn map(system: &FileSystem, inode: &Inode, logical: u64, wanted: u64) -> Result<Run> {
+pub(crate) fn map(system: &impl Blocks, inode: &Inode, logical: u64, wanted: u64) -> Result<Run> {
     debug_assert!(wanted > 0, "nobody maps nothing");
     let run = if inode.has_extents() {
         map_extents(system, inode, logical)?
@@ -45,7 +45,7 @@ pub(crate) fn map(system: &FileSystem, inode: &Inode, logical: u64, wanted: u64)
     Ok(Run { count: run.count.min(wanted), ..run })
 }
 
-fn map_extents(system: &FileSystem, inode: &Inode, logical: u64) -> Result<Run> {
+fn map_extents(system: &impl Blocks, inode: &Inode, logical: u64) -> Result<Run> {
     let Ok(logical) = u32::try_from(logical) else { return Ok(Run::hole(u64::MAX)) };
     // The first block behind what the current node covers.
     let mut limit = u64::from(u32::MAX) + 1;
@@ -59,26 +59,28 @@ fn map_extents(system: &FileSystem, inode: &Inode, logical: u64) -> Result<Run> 
             return Ok(Run::hole(node.first_key().unwrap_or(limit).min(limit) - u64::from(logical)));
         };
         limit = end.unwrap_or(limit).min(limit);
-        if !system.geometry.contains(child, 1) {
+        if !system.geometry().contains(child, 1) {
             return Err(Error::Corrupted("an extent tree's child", inode.number.into()));
         }
         let depth = node.depth;
-        block = system.cache.get(child, |bytes| Node::verify(system, inode, bytes))?;
+        block = system.block(child, |bytes| Node::verify(system, inode, bytes))?;
         node = Node::parse(inode, &block, Some(depth))?;
     }
 }
 
 /// A node of an extent tree.
-struct Node<'a> {
-    depth: u16,
-    entries: &'a [[u8; EXTENT_ENTRY_BYTES]],
+pub(crate) struct Node<'a> {
+    pub(crate) depth: u16,
+    pub(crate) entries: &'a [[u8; EXTENT_ENTRY_BYTES]],
+    /// Entries that there is room for.
+    pub(crate) max: usize,
     inode: u32,
 }
 
 impl<'a> Node<'a> {
     /// The checksum, behind the last entry that there is room for.
-    fn verify(system: &FileSystem, inode: &Inode, bytes: &[u8]) -> Result<()> {
-        if !system.geometry.metadata_checksum() {
+    pub(crate) fn verify(system: &impl Blocks, inode: &Inode, bytes: &[u8]) -> Result<()> {
+        if !system.geometry().metadata_checksum() {
             return Ok(());
         }
         let damaged = || Error::Corrupted("an extent block's checksum", inode.number.into());
@@ -91,7 +93,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    fn parse(inode: &Inode, bytes: &'a [u8], parent_depth: Option<u16>) -> Result<Self> {
+    pub(crate) fn parse(inode: &Inode, bytes: &'a [u8], parent_depth: Option<u16>) -> Result<Self> {
         let damaged = || Error::Corrupted("an extent tree", inode.number.into());
         let (header, rest) = RawExtentHeader::read_from_prefix(bytes).map_err(|_| damaged())?;
         let (count, max, depth) =
@@ -104,10 +106,10 @@ impl<'a> Node<'a> {
         if header.magic.get() != EXTENT_MAGIC || !deep_enough || count > max || max > entries.len() {
             return Err(damaged());
         }
-        Ok(Self { depth, entries: &entries[..count], inode: inode.number })
+        Ok(Self { depth, entries: &entries[..count], max, inode: inode.number })
     }
 
-    fn key(entry: &[u8; EXTENT_ENTRY_BYTES]) -> u32 {
+    pub(crate) fn key(entry: &[u8; EXTENT_ENTRY_BYTES]) -> u32 {
         u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]])
     }
 
@@ -126,7 +128,7 @@ impl<'a> Node<'a> {
     }
 
     /// The run of a leaf, or the hole up to the next extent.
-    fn find(&self, system: &FileSystem, inode: &Inode, logical: u32, limit: u64) -> Result<Run> {
+    fn find(&self, system: &impl Blocks, inode: &Inode, logical: u32, limit: u64) -> Result<Run> {
         let damaged = || Error::Corrupted("an extent", inode.number.into());
         let behind = self.entries.partition_point(|entry| Self::key(entry) <= logical);
         let next = self.entries.get(behind).map_or(limit, |entry| u64::from(Self::key(entry)).min(limit));
@@ -137,21 +139,23 @@ impl<'a> Node<'a> {
         let length =
             u64::from(if unwritten { extent.length.get() - EXTENT_LENGTH_MAX } else { extent.length.get() });
         let start = u64::from(extent.start_high.get()) << 32 | u64::from(extent.start_low.get());
-        if length == 0 || !system.geometry.contains(start, length) {
+        if length == 0 || !system.geometry().contains(start, length) {
             return Err(damaged());
         }
         let inside = u64::from(logical - extent.logical.get());
         if inside >= length {
             return Ok(hole);
         }
-        Ok(Run { place: (!unwritten).then_some(start + inside), count: length - inside, unwritten })
+        let place = start + inside;
+        let (place, unwritten) = if unwritten { (None, Some(place)) } else { (Some(place), None) };
+        Ok(Run { place, count: length - inside, unwritten })
     }
 }
 
 /// Twelve blocks directly, then trees of one, two and three levels.
-fn map_indirect(system: &FileSystem, inode: &Inode, logical: u64, wanted: u64) -> Result<Run> {
+fn map_indirect(system: &impl Blocks, inode: &Inode, logical: u64, wanted: u64) -> Result<Run> {
     let damaged = || Error::Corrupted("an indirect block", inode.number.into());
-    let fan_out = system.geometry.block_bytes as u64 / 4;
+    let fan_out = system.geometry().block_bytes as u64 / 4;
     let slots = inode.map.as_chunks::<4>().0;
     if logical < DIRECT {
         return run_of(system, &slots[..DIRECT as usize], logical as usize, wanted).ok_or_else(damaged);
@@ -170,7 +174,7 @@ fn map_indirect(system: &FileSystem, inode: &Inode, logical: u64, wanted: u64) -
 }
 
 fn walk_indirect(
-    system: &FileSystem,
+    system: &impl Blocks,
     inode: &Inode,
     root: u32,
     levels: u32,
@@ -178,7 +182,7 @@ fn walk_indirect(
     wanted: u64,
 ) -> Result<Run> {
     let damaged = || Error::Corrupted("an indirect block", inode.number.into());
-    let fan_out = system.geometry.block_bytes as u64 / 4;
+    let fan_out = system.geometry().block_bytes as u64 / 4;
     let mut block = u64::from(root);
     for level in (0..levels).rev() {
         let span = fan_out.pow(level);
@@ -186,10 +190,10 @@ fn walk_indirect(
             let below = span * fan_out;
             return Ok(Run::hole(below - at % below));
         }
-        if !system.geometry.contains(block, 1) {
+        if !system.geometry().contains(block, 1) {
             return Err(damaged());
         }
-        let bytes = system.cache.get(block, |_| Ok(()))?;
+        let bytes = system.block(block, |_| Ok(()))?;
         let slots = bytes.as_chunks::<4>().0;
         let index = (at / span % fan_out) as usize;
         if level == 0 {
@@ -201,7 +205,7 @@ fn walk_indirect(
 }
 
 /// The longest run of neighbours, or of holes, from a slot on.
-fn run_of(system: &FileSystem, slots: &[[u8; 4]], index: usize, wanted: u64) -> Option<Run> {
+fn run_of(system: &impl Blocks, slots: &[[u8; 4]], index: usize, wanted: u64) -> Option<Run> {
     let first = u64::from(u32::from_le_bytes(slots[index]));
     let step = u64::from(first != 0);
     let same = |(distance, slot): &(usize, &[u8; 4])| {
@@ -212,5 +216,5 @@ fn run_of(system: &FileSystem, slots: &[[u8; 4]], index: usize, wanted: u64) -> 
     if first == 0 {
         return Some(Run::hole(count));
     }
-    system.geometry.contains(first, count).then_some(Run { place: Some(first), count, unwritten: false })
+    system.geometry().contains(first, count).then_some(Run { place: Some(first), count, unwritten: None })
 }

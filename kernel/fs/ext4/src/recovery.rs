@@ -29,19 +29,20 @@ pub fn recover(volume: &Volume) -> Result<FileSystem> {
     let log = Log::open(&system)?;
     // One more than the next: what a torn commit left in the log must not be taken for the next transaction's.
     let sequence = log.sequence.wrapping_add(system.transactions_replayed()).wrapping_add(1);
-    write_journal_superblock(&log, log.features, 0, sequence)?;
+    write_journal_superblock(&system, &log, log.features, 0, sequence)?;
     set_recovery_needed(&system, false)?;
     FileSystem::mount(volume)
 }
 
 /// Writes where the log begins and with which transaction; 0: it is empty. Durable.
 pub(crate) fn write_journal_superblock(
-    log: &Log<'_>,
+    system: &FileSystem,
+    log: &Log,
     features: u32,
     start: u32,
     sequence: u32,
 ) -> Result<()> {
-    let mut bytes = log.read(0)?;
+    let mut bytes = log.read(system, 0)?;
     let damaged = || Error::Corrupted("the journal's superblock", 0);
     let (raw, _) = RawJournalSuperblock::mut_from_prefix(&mut bytes).map_err(|_| damaged())?;
     raw.start.set(start);
@@ -54,7 +55,7 @@ pub(crate) fn write_journal_superblock(
         let (raw, _) = RawJournalSuperblock::mut_from_prefix(&mut bytes).map_err(|_| damaged())?;
         raw.checksum.set(sum);
     }
-    log.system.cache.write(log.place(0)?, fallible::try_arc(bytes)?, BioFlags::FORCE_UNIT_ACCESS)
+    system.cache.write(log.place(system, 0)?, fallible::try_arc(bytes)?, BioFlags::FORCE_UNIT_ACCESS)
 }
 
 /// Says in the superblock whether the journal has to be replayed at the next mount. Durable.
@@ -70,5 +71,5 @@ pub(crate) fn set_recovery_needed(system: &FileSystem, needed: bool) -> Result<(
         let sum = crc32c(!0, &superblock[..SUPERBLOCK_BYTES - 4]);
         superblock[SUPERBLOCK_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
     }
-    system.cache.write(block, fallible::try_arc(bytes)?, BioFlags::FORCE_UNIT_ACCESS)
+    system.cache.write_through(block, fallible::try_arc(bytes)?, BioFlags::FORCE_UNIT_ACCESS)
 }

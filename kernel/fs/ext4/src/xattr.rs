@@ -7,14 +7,14 @@ use zerocopy::FromBytes;
 use block::checksum::crc32c;
 use memory::fallible;
 
+use crate::blocks::{Blocks, raw_inode};
 use crate::cache::BlockBytes;
-use crate::file_system::FileSystem;
 use crate::inode::Inode;
 use crate::layout::{RawXattrEntry, RawXattrHeader, XATTR_CHECKSUM_AT, XATTR_MAGIC};
 use crate::{Error, Result};
 
 /// What the numbers of prefixes stand for.
-const PREFIXES: [&[u8]; 9] = [
+pub(crate) const PREFIXES: [&[u8]; 9] = [
     b"",
     b"user.",
     b"system.posix_acl_access",
@@ -43,7 +43,7 @@ fn is_named(prefix: u8, name: &[u8], wanted: &[u8]) -> bool {
 }
 
 /// Calls `each` with prefix, name and value of each entry. `values` is what offsets count from.
-fn for_each_in(
+pub(crate) fn for_each_in(
     inode: &Inode,
     entries: &[u8],
     values: &[u8],
@@ -69,13 +69,13 @@ fn for_each_in(
     Ok(())
 }
 
-fn attribute_block(system: &FileSystem, inode: &Inode) -> Result<Option<BlockBytes>> {
+pub(crate) fn attribute_block(system: &impl Blocks, inode: &Inode) -> Result<Option<BlockBytes>> {
     let place = inode.attributes;
     if place == 0 {
         return Ok(None);
     }
     let damaged = || Error::Corrupted("a block of extended attributes", inode.number.into());
-    if !system.geometry.contains(place, 1) {
+    if !system.geometry().contains(place, 1) {
         return Err(damaged());
     }
     let verify = |bytes: &[u8]| {
@@ -83,8 +83,8 @@ fn attribute_block(system: &FileSystem, inode: &Inode) -> Result<Option<BlockByt
         if header.magic.get() != XATTR_MAGIC || header.blocks.get() != 1 {
             return Err(damaged());
         }
-        if system.geometry.metadata_checksum() {
-            let sum = crc32c(system.geometry.seed, &place.to_le_bytes());
+        if system.geometry().metadata_checksum() {
+            let sum = crc32c(system.geometry().seed, &place.to_le_bytes());
             let sum = crc32c(crc32c(sum, &bytes[..XATTR_CHECKSUM_AT]), &[0; 4]);
             if crc32c(sum, &bytes[XATTR_CHECKSUM_AT + 4..]) != header.checksum.get() {
                 return Err(Error::Corrupted("the checksum of extended attributes", place));
@@ -92,17 +92,17 @@ fn attribute_block(system: &FileSystem, inode: &Inode) -> Result<Option<BlockByt
         }
         Ok(())
     };
-    system.cache.get(place, verify).map(Some)
+    system.block(place, verify).map(Some)
 }
 
 /// Calls `each` with prefix, name and value of all attributes until it says no.
 fn for_each(
-    system: &FileSystem,
+    system: &impl Blocks,
     inode: &Inode,
     mut each: impl FnMut(u8, &[u8], &[u8]) -> Result<bool>,
 ) -> Result<()> {
     let mut go_on = true;
-    let raw = system.raw_inode(inode.number)?;
+    let raw = raw_inode(system, inode.number)?;
     if let Some(inner) = raw.bytes().get(inode.inner_attributes_at..)
         && inner.len() > 4
         && inner[..4] == XATTR_MAGIC.to_le_bytes()
@@ -119,7 +119,7 @@ fn for_each(
 }
 
 /// Copies an attribute's value into `buffer`, nothing if that is empty, and returns its length.
-pub(crate) fn get(system: &FileSystem, inode: &Inode, wanted: &[u8], buffer: &mut [u8]) -> Result<usize> {
+pub(crate) fn get(system: &impl Blocks, inode: &Inode, wanted: &[u8], buffer: &mut [u8]) -> Result<usize> {
     let mut found = Err(Error::NotFound);
     for_each(system, inode, |prefix, name, value| {
         if !is_named(prefix, name, wanted) {
@@ -136,7 +136,7 @@ pub(crate) fn get(system: &FileSystem, inode: &Inode, wanted: &[u8], buffer: &mu
 
 /// Calls `each` with the names of all attributes.
 pub(crate) fn list(
-    system: &FileSystem,
+    system: &impl Blocks,
     inode: &Inode,
     mut each: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {

@@ -47,11 +47,11 @@ fn work(disk: &Arc<FaultyDisk>, transactions: usize, random: &mut Random) -> His
             state[at * BLOCK..(at + 1) * BLOCK].copy_from_slice(&bytes);
             blocks.push((FREE.start + at as u64, Arc::new(bytes)));
         }
-        writer.commit(&blocks, &[]).expect("the disk works");
+        writer.commit(&system, &blocks, &[]).expect("the disk works");
         history.states.push(state);
         history.committed_at.push(disk.event_count());
         if random.below(5) == 0 {
-            writer.checkpoint().expect("the disk works");
+            writer.checkpoint(&system).expect("the disk works");
         }
     }
     history
@@ -156,8 +156,8 @@ fn revoked_blocks_keep_what_was_written_to_them_since() {
         let system = FileSystem::mount(&volume).expect("a sound image");
         let mut writer = LogWriter::open(&system).expect("a clean journal");
         let old = Arc::new(vec![1; BLOCK]);
-        writer.commit(&[(3001, old.clone()), (3002, old)], &[]).expect("the disk works");
-        writer.commit(&[], &[3001]).expect("the disk works");
+        writer.commit(&system, &[(3001, old.clone()), (3002, old)], &[]).expect("the disk works");
+        writer.commit(&system, &[], &[3001]).expect("the disk works");
         // Freed by the second transaction: now it is some file's data.
         let data = block::Memory::Owned(vec![9; BLOCK]);
         volume.write(3001 * 2, data, block::BioFlags::empty()).expect("the disk works");
@@ -180,10 +180,10 @@ fn the_log_goes_around_and_is_closed_clean() {
         let blocks: Vec<_> =
             FREE.take(most).map(|block| (block, Arc::new(vec![round ^ block as u8; BLOCK]))).collect();
         for _ in 0..4 {
-            writer.commit(&blocks, &[]).expect("the disk works");
+            writer.commit(&system, &blocks, &[]).expect("the disk works");
         }
     }
-    writer.close().expect("the disk works");
+    writer.close(&system).expect("the disk works");
     let after = disk.contents().expect("there is memory");
     for block in FREE.take(most) {
         assert_eq!(after[block as usize * BLOCK], 19 ^ block as u8);
@@ -202,9 +202,9 @@ fn an_error_of_the_disk_is_told_and_nothing_of_the_transaction_remains() {
         let volume = device(&disk);
         let system = FileSystem::mount(&volume).expect("a sound image");
         let mut writer = LogWriter::open(&system).expect("a clean journal");
-        writer.commit(&[(3001, Arc::new(vec![1; BLOCK]))], &[]).expect("the disk works");
+        writer.commit(&system, &[(3001, Arc::new(vec![1; BLOCK]))], &[]).expect("the disk works");
         disk.fail_after(failing, block::Error::Io, true);
-        if writer.commit(&[(3001, Arc::new(vec![2; BLOCK]))], &[]).is_ok() {
+        if writer.commit(&system, &[(3001, Arc::new(vec![2; BLOCK]))], &[]).is_ok() {
             break;
         }
         assert!(failing < 5, "it fails however late the disk does");

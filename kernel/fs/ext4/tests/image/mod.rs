@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use block::{Queue, RamDisk, Volume};
+use block::{Driver, Queue, RamDisk, Volume};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -28,6 +28,13 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
 /// A device in memory with these contents.
 pub(crate) fn disk_of(bytes: &[u8]) -> Arc<RamDisk> {
     Arc::new(RamDisk::from_bytes(bytes).expect("there is memory"))
+}
+
+/// The contents of such a device.
+pub(crate) fn bytes_of(disk: &RamDisk) -> Vec<u8> {
+    let mut bytes = vec![0; disk.limits().sectors as usize * 512];
+    disk.read_at(0, &mut bytes);
+    bytes
 }
 
 /// The whole of a device.
@@ -77,6 +84,13 @@ impl Image {
         let output = command(program).args(arguments).arg(&self.0).output().expect("e2fsprogs are installed");
         assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Runs a program that judges it: whether it was content, and what it said.
+    pub(crate) fn run_to_end(&self, program: &str, arguments: &[&str]) -> (bool, String) {
+        let output = command(program).args(arguments).arg(&self.0).output().expect("e2fsprogs are installed");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.success(), said + &String::from_utf8_lossy(&output.stderr))
     }
 
     /// The same for those that repair, and say so by their status.

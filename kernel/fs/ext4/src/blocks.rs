@@ -1,0 +1,63 @@
+//! Where the blocks of metadata come from: the cache for those who read, a handle's private copies over it for those who change.
+//!
+//! Walks over extents, directories and attributes are written once, for both.
+
+use crate::cache::BlockBytes;
+use crate::file_system::FileSystem;
+use crate::geometry::Geometry;
+use crate::group::Group;
+use crate::inode::Inode;
+use crate::{Error, Result};
+
+/// See the theory of this file.
+pub(crate) trait Blocks {
+    /// What the superblock says.
+    fn geometry(&self) -> &Geometry;
+
+    /// A block's newest contents. `check` looks at what comes from the disk.
+    fn block(&self, block: u64, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes>;
+}
+
+impl Blocks for FileSystem {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn block(&self, block: u64, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
+        self.cache.get(block, check)
+    }
+}
+
+/// The bytes of an inode: a part of a block.
+pub(crate) struct RawInodeBytes {
+    block: BlockBytes,
+    at: usize,
+    length: usize,
+}
+
+impl RawInodeBytes {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.block[self.at..self.at + self.length]
+    }
+}
+
+/// The block with an inode, and where in it that is.
+pub(crate) fn inode_place(blocks: &impl Blocks, number: u32) -> Result<(u64, usize)> {
+    let geometry = blocks.geometry();
+    let index = number.checked_sub(1).filter(|index| *index < geometry.inodes);
+    let index = index.ok_or(Error::Corrupted("the number of an inode", number.into()))?;
+    let group = Group::read(blocks, index / geometry.inodes_per_group)?;
+    let offset = (index % geometry.inodes_per_group) as usize * geometry.inode_bytes;
+    Ok((group.inode_table + (offset / geometry.block_bytes) as u64, offset % geometry.block_bytes))
+}
+
+pub(crate) fn raw_inode(blocks: &impl Blocks, number: u32) -> Result<RawInodeBytes> {
+    let (place, at) = inode_place(blocks, number)?;
+    let block = blocks.block(place, |_| Ok(()))?;
+    Ok(RawInodeBytes { block, at, length: blocks.geometry().inode_bytes })
+}
+
+/// Reads an inode.
+pub(crate) fn inode(blocks: &impl Blocks, number: u32) -> Result<Inode> {
+    Inode::parse(blocks.geometry(), number, raw_inode(blocks, number)?.bytes())
+}

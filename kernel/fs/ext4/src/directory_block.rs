@@ -1,0 +1,193 @@
+//! Blocks of directories, changed: entries put in, taken out, pointed elsewhere; and their checksums.
+
+use alloc::vec::Vec;
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use block::checksum::crc32c;
+
+use crate::blocks::Blocks;
+use crate::directory::record_bytes;
+use crate::geometry::{Geometry, incompatible};
+use crate::handle::Handle;
+use crate::inode::{Inode, Kind};
+use crate::layout::{DIRECTORY_TAIL_BYTES, DIRECTORY_TAIL_KIND, ENTRY_HEAD_BYTES, RawEntry};
+use crate::{Error, Result};
+
+/// Bytes that an entry with a name of that length takes.
+pub(crate) const fn entry_bytes(name: usize) -> usize {
+    (ENTRY_HEAD_BYTES + name).next_multiple_of(4)
+}
+
+/// Where the entries of a block end: its checksum comes behind them.
+pub(crate) fn entries_end(geometry: &Geometry) -> usize {
+    let tail = if geometry.metadata_checksum() { DIRECTORY_TAIL_BYTES } else { 0 };
+    geometry.block_bytes - tail
+}
+
+fn length_field(length: usize) -> u16 {
+    u16::try_from(length).unwrap_or(u16::MAX)
+}
+
+/// A name to be entered.
+#[derive(Clone, Copy)]
+pub(crate) struct NewEntry<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) inode: u32,
+    pub(crate) kind: Kind,
+}
+
+impl NewEntry<'_> {
+    /// Writes the entry as a record of that length.
+    fn write(&self, geometry: &Geometry, bytes: &mut [u8], length: usize) {
+        let kinds = geometry.has_incompatible(incompatible::FILE_TYPE);
+        let head = RawEntry {
+            inode: self.inode.into(),
+            length: length_field(length).into(),
+            name_length: self.name.len() as u8,
+            kind: if kinds { self.kind.entry_number() } else { 0 },
+        };
+        bytes[..ENTRY_HEAD_BYTES].copy_from_slice(head.as_bytes());
+        bytes[ENTRY_HEAD_BYTES..ENTRY_HEAD_BYTES + self.name.len()].copy_from_slice(self.name);
+    }
+}
+
+/// A record of a block: where, how long, and the length of its name (0: it is empty).
+struct Record {
+    at: usize,
+    length: usize,
+    name_length: usize,
+    inode: u32,
+}
+
+fn record(bytes: &[u8], at: usize, end: usize) -> Result<Record> {
+    let damaged = || Error::Corrupted("a directory's entry", at as u64);
+    let (head, _) = RawEntry::read_from_prefix(&bytes[at..end]).map_err(|_| damaged())?;
+    let length = record_bytes(head.length.get(), bytes.len());
+    let name_length = usize::from(head.name_length);
+    let fits = length >= ENTRY_HEAD_BYTES && length.is_multiple_of(4) && at + length <= end;
+    if !fits || (head.inode.get() != 0 && ENTRY_HEAD_BYTES + name_length > length) {
+        return Err(damaged());
+    }
+    Ok(Record { at, length, name_length, inode: head.inode.get() })
+}
+
+fn set_length(bytes: &mut [u8], at: usize, length: usize) {
+    bytes[at + 4..at + 6].copy_from_slice(&length_field(length).to_le_bytes());
+}
+
+/// Puts an entry where there is room. False: there is none.
+pub(crate) fn insert(geometry: &Geometry, bytes: &mut [u8], new: NewEntry<'_>) -> Result<bool> {
+    let end = entries_end(geometry);
+    let needed = entry_bytes(new.name.len());
+    let mut at = 0;
+    while at < end {
+        let old = record(bytes, at, end)?;
+        let used = if old.inode == 0 { 0 } else { entry_bytes(old.name_length) };
+        if old.length >= used + needed {
+            if used > 0 {
+                set_length(bytes, at, used);
+            }
+            new.write(geometry, &mut bytes[at + used..], old.length - used);
+            return Ok(true);
+        }
+        at += old.length;
+    }
+    Ok(false)
+}
+
+fn find(bytes: &[u8], end: usize, name: &[u8]) -> Result<Option<(Record, Option<Record>)>> {
+    let mut before = None;
+    let mut at = 0;
+    while at < end {
+        let here = record(bytes, at, end)?;
+        let begin = at + ENTRY_HEAD_BYTES;
+        if here.inode != 0 && bytes[begin..begin + here.name_length] == *name {
+            return Ok(Some((here, before)));
+        }
+        at += here.length;
+        before = Some(here);
+    }
+    Ok(None)
+}
+
+/// Takes an entry out: the one before it becomes longer. False: it is not there.
+pub(crate) fn remove(geometry: &Geometry, bytes: &mut [u8], name: &[u8]) -> Result<bool> {
+    let Some((here, before)) = find(bytes, entries_end(geometry), name)? else { return Ok(false) };
+    bytes[here.at..here.at + 4].fill(0);
+    match before {
+        Some(before) => set_length(bytes, before.at, before.length + here.length),
+        None => bytes[here.at + 6..here.at + 8].fill(0),
+    }
+    Ok(true)
+}
+
+/// Has a name mean another file. False: it is not there.
+pub(crate) fn point(geometry: &Geometry, bytes: &mut [u8], new: NewEntry<'_>) -> Result<bool> {
+    // The first block of an indexed directory has `..` over its whole length: no tail there.
+    let end = if new.name == b".." { bytes.len() } else { entries_end(geometry) };
+    let Some((here, _)) = find(bytes, end, new.name)? else { return Ok(false) };
+    let length = here.length;
+    new.write(geometry, &mut bytes[here.at..], length);
+    Ok(true)
+}
+
+/// A block with one empty entry over all of it.
+pub(crate) fn make_empty(geometry: &Geometry, bytes: &mut [u8]) {
+    bytes.fill(0);
+    set_length(bytes, 0, entries_end(geometry));
+}
+
+/// A block with these entries, packed, the rest of it the last one's. They fit.
+pub(crate) fn pack(geometry: &Geometry, bytes: &mut [u8], entries: &[NewEntry<'_>]) {
+    make_empty(geometry, bytes);
+    let end = entries_end(geometry);
+    let mut at = 0;
+    for (index, entry) in entries.iter().enumerate() {
+        let length = if index + 1 == entries.len() { end - at } else { entry_bytes(entry.name.len()) };
+        entry.write(geometry, &mut bytes[at..], length);
+        at += length;
+    }
+}
+
+/// Sets the checksum of a block of entries.
+pub(crate) fn seal(geometry: &Geometry, directory: &Inode, bytes: &mut [u8]) {
+    if !geometry.metadata_checksum() {
+        return;
+    }
+    let at = bytes.len() - DIRECTORY_TAIL_BYTES;
+    let sum = crc32c(directory.seed, &bytes[..at]);
+    let tail = &mut bytes[at..];
+    tail[..8].copy_from_slice(&[0, 0, 0, 0, DIRECTORY_TAIL_BYTES as u8, 0, 0, DIRECTORY_TAIL_KIND]);
+    tail[8..].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Sets the checksum of a node of the index whose entries begin at `entries_at`.
+pub(crate) fn seal_node(geometry: &Geometry, directory: &Inode, bytes: &mut [u8], entries_at: usize) {
+    if !geometry.metadata_checksum() {
+        return;
+    }
+    let field = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+    let (limit, count) = (field(entries_at), field(entries_at + 2));
+    let (tail, used) = (entries_at + limit * 8, entries_at + count * 8);
+    debug_assert!(tail + 8 <= bytes.len() && used <= tail, "limits were checked");
+    let sum = crc32c(crc32c(crc32c(directory.seed, &bytes[..used]), &bytes[tail..tail + 4]), &[0; 4]);
+    bytes[tail + 4..tail + 8].copy_from_slice(&sum.to_le_bytes());
+}
+
+impl Handle<'_> {
+    /// Adds a block to a directory, which the caller stores. Returns the block's number in the directory and its place.
+    pub(crate) fn append_block(&mut self, directory: &mut Inode, bytes: Vec<u8>) -> Result<(u64, u64)> {
+        let unit = self.geometry().block_bytes as u64;
+        let logical = directory.size / unit;
+        if (directory.size + unit) >> 31 != 0 {
+            return Err(Error::NoSpace);
+        }
+        let goal = crate::map_change::goal_for(self, directory, logical)?;
+        let place = self.allocate(goal, 1)?;
+        crate::map_change::enter(self, directory, logical, place.start, 1, false)?;
+        directory.size += unit;
+        self.put(place.start, bytes)?;
+        Ok((logical, place.start))
+    }
+}

@@ -1,0 +1,189 @@
+//! A handle: one operation's set of changed blocks.
+//!
+//! Changes are made to private copies. [`Handle::publish`] puts all of them into the cache and the running transaction at once; dropping
+//! the handle instead leaves no trace, so that no error, wherever it comes from, leaves half an operation.
+//!
+//! # Locking
+//! A handle holds the change lock of its [`Writer`](crate::Writer), so there is one at a time in a file system: it works on memory, apart from
+//! blocks of metadata that are read for the first time. Data is transferred without it, and so is everything of a commit.
+//!
+//! # Limits
+//! A handle changes at most [`HANDLE_BLOCKS_MAX`] blocks. That much is free in the running transaction when it begins; what
+//! takes more (truncation) goes in several handles, with the file in the list of orphans.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use memory::fallible;
+use sched::MutexGuard;
+
+use crate::blocks::Blocks;
+use crate::cache::{BlockBytes, BlockMap};
+use crate::file_system::FileSystem;
+use crate::geometry::Geometry;
+use crate::running::Running;
+use crate::{Error, Result};
+
+/// Blocks that one handle may change.
+pub(crate) const HANDLE_BLOCKS_MAX: usize = 60;
+
+/// See the theory of this file.
+pub(crate) struct Handle<'a> {
+    system: &'a FileSystem,
+    pub(crate) running: MutexGuard<'a, Running>,
+    changed: BlockMap<BlockBytes>,
+    /// Blocks that are metadata no longer.
+    forgotten: Vec<u64>,
+    /// Blocks freed: first and count, each within a group.
+    pub(crate) freed: Vec<(u64, u32)>,
+    /// Groups whose number of free blocks changed, and what it is now.
+    pub(crate) group_free: Vec<(u32, u32)>,
+    pub(crate) free_blocks: i64,
+    pub(crate) free_inodes: i64,
+    /// The list of orphans, if it changed.
+    pub(crate) orphans: Option<Vec<u32>>,
+    /// May use the blocks kept for the superuser.
+    pub(crate) privileged: bool,
+}
+
+impl Blocks for Handle<'_> {
+    fn geometry(&self) -> &Geometry {
+        &self.system.geometry
+    }
+
+    fn block(&self, block: u64, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
+        match self.changed.get(&block) {
+            Some(bytes) => Ok(bytes.clone()),
+            None => self.system.cache.get(block, check),
+        }
+    }
+}
+
+impl<'a> Handle<'a> {
+    pub(crate) fn new(system: &'a FileSystem, running: MutexGuard<'a, Running>, privileged: bool) -> Self {
+        Self {
+            system,
+            running,
+            changed: BlockMap::default(),
+            forgotten: Vec::new(),
+            freed: Vec::new(),
+            group_free: Vec::new(),
+            free_blocks: 0,
+            free_inodes: 0,
+            orphans: None,
+            privileged,
+        }
+    }
+
+    /// What it changes.
+    pub(crate) fn system(&self) -> &'a FileSystem {
+        self.system
+    }
+
+    /// How many more blocks it may change.
+    pub(crate) fn room(&self) -> usize {
+        HANDLE_BLOCKS_MAX.saturating_sub(self.changed.len())
+    }
+
+    fn admit(&mut self, block: u64) -> Result<()> {
+        if !self.changed.contains_key(&block) && self.room() == 0 {
+            return Err(Error::TooLarge);
+        }
+        self.changed.try_reserve(1).map_err(|_| Error::OutOfMemory)
+    }
+
+    /// A private copy of a block, to be changed.
+    pub(crate) fn edit(
+        &mut self,
+        block: u64,
+        check: impl FnOnce(&[u8]) -> Result<()>,
+    ) -> Result<&mut Vec<u8>> {
+        if !self.changed.contains_key(&block) {
+            self.admit(block)?;
+            let bytes = self.system.cache.get(block, check)?;
+            self.changed.insert(block, fallible::try_arc(fallible::try_copy(&bytes)?)?);
+        }
+        let shared = self.changed.get_mut(&block).ok_or(Error::OutOfMemory)?;
+        if Arc::get_mut(shared).is_none() {
+            *shared = fallible::try_arc(fallible::try_copy(shared)?)?;
+        }
+        Arc::get_mut(shared).ok_or(Error::OutOfMemory)
+    }
+
+    /// Sets all of a block's contents.
+    pub(crate) fn put(&mut self, block: u64, bytes: Vec<u8>) -> Result<()> {
+        debug_assert!(bytes.len() == self.system.geometry.block_bytes, "blocks have one size");
+        self.admit(block)?;
+        self.changed.insert(block, fallible::try_arc(bytes)?);
+        Ok(())
+    }
+
+    /// The block is metadata no longer: older copies of it in the log must not be replayed over what it will be.
+    pub(crate) fn forget(&mut self, block: u64) -> Result<()> {
+        fallible::try_push(&mut self.forgotten, block)?;
+        self.changed.remove(&block);
+        Ok(())
+    }
+
+    /// An empty block's bytes.
+    pub(crate) fn empty_block(&self) -> Result<Vec<u8>> {
+        Ok(fallible::try_vec_of(0, self.system.geometry.block_bytes)?)
+    }
+
+    /// Free blocks, as this handle sees it.
+    pub(crate) fn free_blocks_now(&self) -> u64 {
+        self.running.free_blocks.saturating_add_signed(self.free_blocks)
+    }
+
+    /// The list of orphans, to be changed.
+    pub(crate) fn orphans_mut(&mut self) -> Result<&mut Vec<u32>> {
+        if self.orphans.is_none() {
+            let mut copy = fallible::try_vec(self.running.orphans.len() + 1)?;
+            copy.extend_from_slice(&self.running.orphans);
+            self.orphans = Some(copy);
+        }
+        self.orphans.as_mut().ok_or(Error::OutOfMemory)
+    }
+
+    /// Makes all changes visible and part of the running transaction, whose number it returns.
+    pub(crate) fn publish(mut self) -> Result<u64> {
+        let Self { system, running, changed, forgotten, .. } = &mut self;
+        let closed = &mut running.closed;
+        closed.blocks.try_reserve(changed.len()).map_err(|_| Error::OutOfMemory)?;
+        closed.revoked.try_reserve(forgotten.len()).map_err(|_| Error::OutOfMemory)?;
+        system.cache.reserve(changed.len())?;
+        let mut added = 0;
+        while let Some((start, count)) = self.freed.get(added).copied() {
+            if let Err(error) = self.running.held.add(&self.system.geometry, start, count) {
+                for (start, count) in self.freed.drain(..added) {
+                    self.running.held.remove(&self.system.geometry, start, count);
+                }
+                return Err(error);
+            }
+            added += 1;
+        }
+        // Nothing fails from here on.
+        let Self { system, mut running, mut changed, forgotten, .. } = self;
+        let blocks = changed.iter().map(|(block, bytes)| (*block, bytes));
+        system.cache.publish(blocks, forgotten.iter().copied());
+        for block in forgotten {
+            running.closed.blocks.remove(&block);
+            running.closed.revoked.insert(block, ());
+        }
+        for (block, bytes) in changed.drain() {
+            running.closed.revoked.remove(&block);
+            running.closed.blocks.insert(block, bytes);
+        }
+        running.free_blocks = running.free_blocks.saturating_add_signed(self.free_blocks);
+        running.free_inodes = running.free_inodes.saturating_add_signed(self.free_inodes as i32);
+        for (group, free) in self.group_free {
+            if let Some(known) = running.group_free.get_mut(group as usize) {
+                *known = free;
+            }
+        }
+        if let Some(orphans) = self.orphans {
+            running.orphans = orphans;
+        }
+        Ok(running.id)
+    }
+}

@@ -1,0 +1,62 @@
+//! Random operations against a model in memory; `e2fsck` finds nothing wrong after them.
+//!
+//! Needs Debian's package `e2fsprogs` (`apt-get install e2fsprogs`); `./starling test` installs it.
+
+mod image;
+mod model;
+
+use ext4::{FileSystem, Time, Writer};
+use image::{Image, Random, disk_of, volume_on};
+use model::Model;
+
+/// Option sets: the names say what is special.
+const OPTIONS: [(&str, &[&str]); 9] = [
+    ("default", &["-t", "ext4"]),
+    ("1k blocks", &["-t", "ext4", "-b", "1024"]),
+    ("ext3", &["-t", "ext3", "-b", "1024"]),
+    ("ext2", &["-t", "ext2", "-b", "1024"]),
+    ("ext2 with large blocks", &["-t", "ext2", "-b", "4096"]),
+    ("group checksums", &["-t", "ext4", "-O", "^metadata_csum,uninit_bg,^64bit"]),
+    ("small inodes", &["-t", "ext4", "-I", "128"]),
+    ("meta groups", &["-t", "ext4", "-O", "meta_bg,^resize_inode"]),
+    ("orphan file", &["-t", "ext4", "-O", "metadata_csum_seed,large_dir,orphan_file"]),
+];
+
+fn judge(image: &Image, bytes: &[u8], name: &str) {
+    image.set_bytes(bytes);
+    let (sound, said) = image.run_to_end("e2fsck", &["-fn"]);
+    assert!(sound, "{name}: {said}");
+}
+
+#[test]
+fn random_operations_leave_what_the_model_says_and_e2fsck_finds_nothing() {
+    for (index, (name, options)) in OPTIONS.into_iter().enumerate() {
+        let image = Image::make(options, 24 << 20, None);
+        let disk = disk_of(&image.bytes());
+        let mut random = Random(index as u64 + 1);
+        let mut model = Model::default();
+        for round in 0..3 {
+            let writer =
+                Writer::mount(&volume_on(disk.clone()), b"/mnt", model.now()).expect("a sound image");
+            for step in 0..250 {
+                model.step(&writer, &mut random).unwrap_or_else(|error| panic!("{name}, {step}: {error}"));
+            }
+            model.compare(writer.system());
+            let now = model.now();
+            model.close_all(&writer, now).expect("the disk works");
+            writer.unmount().expect("the disk works");
+            judge(&image, &image::bytes_of(&disk), &format!("{name}, round {round}"));
+            model.compare(&FileSystem::mount(&volume_on(disk.clone())).expect("a sound image"));
+        }
+    }
+}
+
+#[test]
+fn a_mount_without_changes_leaves_a_clean_image() {
+    let image = Image::make(&["-t", "ext4"], 8 << 20, None);
+    let disk = disk_of(&image.bytes());
+    let writer = Writer::mount(&volume_on(disk.clone()), b"/", Time::default()).expect("a sound image");
+    assert_eq!(writer.status(), FileSystem::mount(&image.volume()).expect("a sound image").status());
+    writer.unmount().expect("the disk works");
+    judge(&image, &image::bytes_of(&disk), "mounted once");
+}
