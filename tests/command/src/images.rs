@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tar::{Builder, EntryType, Header};
 
@@ -57,6 +58,40 @@ fn make_directory(root: &Path) -> io::Result<()> {
     symlink("/etc/motd", root.join("absolute"))?;
     symlink("../../../../etc/motd", root.join("upwards"))?;
     fs::hard_link(root.join("etc/motd"), root.join("etc/again"))
+}
+
+/// BusyBox with all it can do, and Debian's `lspci` with its libraries.
+pub(crate) fn make_folder_with_lspci(root: &Path) -> io::Result<()> {
+    for folder in ["bin", "proc", "dev", "tmp", "sys"] {
+        fs::create_dir_all(root.join(folder))?;
+    }
+    fs::copy("/bin/busybox", root.join("bin/busybox"))?;
+    for applet in output("/bin/busybox", &["--list"])?.lines().filter(|name| *name != "busybox") {
+        symlink("busybox", root.join("bin").join(applet))?;
+    }
+    let program = output("sh", &["-c", "command -v lspci"])?;
+    let program = program.trim();
+    fs::remove_file(root.join("bin/lspci")).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })?;
+    fs::copy(program, root.join("bin/lspci"))?;
+    let libraries = output("ldd", &[program])?;
+    for path in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
+        let copy = root.join(path.trim_start_matches('/'));
+        fs::create_dir_all(copy.parent().unwrap_or(root))?;
+        fs::copy(path, copy)?;
+    }
+    Ok(())
+}
+
+/// What a program prints.
+fn output(program: &str, arguments: &[&str]) -> io::Result<String> {
+    let output = Command::new(program).args(arguments).output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(format!("{program} {arguments:?}: {}", output.status)));
+    }
+    String::from_utf8(output.stdout).map_err(io::Error::other)
 }
 
 fn member(

@@ -6,6 +6,7 @@
 //! * [`case`]: a call of the command and what must come of it
 //! * [`promises`]: the cases
 //! * [`images`]: root file systems that the cases use
+//! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
 //! * [`kernel_size`]: the size of what QEMU loads
 //! * [`start_up`]: the time until the command's first instruction
 //!
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod case;
+mod devices;
 mod images;
 mod kernel_size;
 mod promises;
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
     if wanted(kernel_size::NAME) {
         count(kernel_size::NAME, kernel_size::check());
     }
+    check_devices(long, &wanted, &mut count);
     for measurement in
         start_up::measurements().into_iter().filter(|measurement| long && wanted(measurement.name))
     {
@@ -58,4 +61,19 @@ fn main() -> ExitCode {
     }
     println!("{passed} passed, {failed} failed");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Rounds of plugging a device in and out: in short, and as the sheet demands.
+const ROUNDS: (usize, usize) = (2, 50);
+
+/// The checks of devices, in one machine.
+fn check_devices(long: bool, wanted: &dyn Fn(&str) -> bool, count: &mut dyn FnMut(&str, Result<(), String>)) {
+    let chosen: Vec<_> = devices::CHECKS.iter().filter(|(name, _)| wanted(name)).collect();
+    if chosen.is_empty() {
+        return;
+    }
+    match devices::Machine::start(if long { ROUNDS.1 } else { ROUNDS.0 }) {
+        Ok(mut machine) => chosen.iter().for_each(|(name, check)| count(name, check(&mut machine))),
+        Err(why) => chosen.iter().for_each(|(name, _)| count(name, Err(why.clone()))),
+    }
 }

@@ -29,7 +29,7 @@ use super::kind::{ServiceKind, SlotCapabilities, slot_capabilities};
 use super::service::{Registers, ServiceDevice, ServiceDriver, ServiceId};
 use super::worker::{self, Work};
 use crate::interrupt::{Claim, Registration};
-use crate::model::{Binding, DriverError};
+use crate::model::{Binding, DriverError, Identity};
 use crate::pci::{self, Function};
 
 /// The driver's name.
@@ -114,6 +114,8 @@ pub struct Slot {
     /// What it can do.
     pub capabilities: SlotCapabilities,
     topology: Box<dyn Topology>,
+    /// Which one it is: a driver that is bound again has another one.
+    pub identity: Identity,
     state: Mutex<State>,
     /// Events that the handler has seen and nobody has looked at.
     events: AtomicU16,
@@ -150,6 +152,7 @@ impl Slot {
             registers,
             capabilities,
             topology,
+            identity: Identity::new(),
             state: Mutex::named("hot-plug slot", if is_on { State::On } else { State::Off }),
             events: AtomicU16::new(0),
         }))

@@ -18,6 +18,7 @@ use sched::Mutex;
 use sync::SpinLock;
 
 use super::driver::{Binding, BusDevice, Driver, DriverError};
+use super::identity::Identity;
 use super::uevent::{self, Action};
 
 struct Bound<D> {
@@ -35,6 +36,8 @@ impl<D> Clone for Bound<D> {
 pub struct Attached<D> {
     /// The device.
     pub device: Arc<D>,
+    /// Which one it is: a device that comes back is another one.
+    pub identity: Identity,
     bound: SpinLock<Option<Bound<D>>>,
 }
 
@@ -129,7 +132,8 @@ impl<D: BusDevice> Bus<D> {
     /// Adds a device and offers it to the drivers.
     pub fn add(&self, device: Arc<D>) -> Arc<Attached<D>> {
         let _changing = self.changing.lock();
-        let attached = Arc::new(Attached { device, bound: SpinLock::named("driver of a device", None) });
+        let bound = SpinLock::named("driver of a device", None);
+        let attached = Arc::new(Attached { device, identity: Identity::new(), bound });
         change(&self.devices, |devices| devices.push(attached.clone()));
         uevent::emit(Action::Add, &*attached.device);
         for driver in self.drivers() {

@@ -2,7 +2,9 @@
 
 mod bus;
 mod driver;
+mod identity;
 pub mod uevent;
 
 pub use bus::{Attached, Bus};
 pub use driver::{Binding, BusDevice, Driver, DriverError};
+pub use identity::Identity;

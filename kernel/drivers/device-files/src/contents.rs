@@ -1,12 +1,15 @@
 //! Directories whose entries are computed when they are looked at.
 //!
-//! What something is called decides its inode number, so that a file has the same number each time.
+//! What something is called decides its inode number, so that a file has the same number each time. What belongs to a device that can
+//! be taken out has the device's identity in its number too: a device that comes back has the name of the one that went, and an entry
+//! that is kept of the old one must not be taken for it.
 
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
+use device::model::Identity;
 use vfs::allocation;
 use vfs::generated::{Body, Directory, File, Node, knob, text_file};
 use vfs::inode::{DirectorySink, FIRST_POSITION};
@@ -33,13 +36,28 @@ fn number(path: &str, name: &str) -> u64 {
 
 impl Entries {
     fn add(&mut self, name: &str, mode: u32, body: Body) -> Result<()> {
-        let node = Node { number: number(&self.path, name), mode, user: 0, group: 0, body };
+        self.add_numbered(number(&self.path, name), name, mode, body)
+    }
+
+    fn add_numbered(&mut self, number: u64, name: &str, mode: u32, body: Body) -> Result<()> {
+        let node = Node { number, mode, user: 0, group: 0, body };
         allocation::push(&mut self.entries, (name.into(), node))
     }
 
     /// A file.
     pub(crate) fn file(&mut self, name: &str, mode: u32, file: Arc<dyn File>) -> Result<()> {
         self.add(name, mode, Body::File(file))
+    }
+
+    /// A file of a device.
+    pub(crate) fn file_of(
+        &mut self,
+        identity: Identity,
+        name: &str,
+        mode: u32,
+        file: Arc<dyn File>,
+    ) -> Result<()> {
+        self.add_numbered(number(&path_of(&self.path, name, identity), ""), name, mode, Body::File(file))
     }
 
     /// A file with a line of text for everybody.
@@ -96,6 +114,23 @@ impl Entries {
         let path = alloc::format!("{}/{name}", self.path);
         self.add(name, 0o755, Body::Directory(Contents::new(path, fill)?))
     }
+
+    /// The directory of a device, or of anything else that can go and come back.
+    pub(crate) fn directory_of(
+        &mut self,
+        identity: Identity,
+        name: &str,
+        fill: impl Fn(&mut Entries) -> Result<()> + Send + Sync + 'static,
+    ) -> Result<()> {
+        let path = path_of(&self.path, name, identity);
+        let number = number(&path, "");
+        self.add_numbered(number, name, 0o755, Body::Directory(Contents::new(path, fill)?))
+    }
+}
+
+/// What decides the numbers of a device's files.
+fn path_of(directory: &str, name: &str, identity: Identity) -> String {
+    alloc::format!("{directory}/{name}#{}", identity.number())
 }
 
 /// What was written, without the blanks around it.

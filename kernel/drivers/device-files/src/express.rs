@@ -23,7 +23,8 @@ const LINK_STATUS: u16 = 0x12;
 pub(crate) fn services(entries: &mut Entries, port: &Arc<Function>) -> Result<()> {
     for attached in PORT_BUS.devices().into_iter().filter(|one| Arc::ptr_eq(&one.device.port, port)) {
         let name = device::model::BusDevice::name(&*attached.device);
-        entries.directory(&name, move |entries| common(entries, &PORT_BUS, &attached))?;
+        let identity = attached.identity;
+        entries.directory_of(identity, &name, move |entries| common(entries, &PORT_BUS, &attached))?;
     }
     Ok(())
 }
@@ -74,7 +75,7 @@ fn write_counters(out: &mut Text, function: &Function, severity: Severity, word:
 pub(crate) fn slots(entries: &mut Entries) -> Result<()> {
     for slot in hot_plug::slots() {
         let name = alloc::format!("{}", slot.capabilities.number());
-        entries.directory(&name, move |entries| {
+        entries.directory_of(slot.identity, &name, move |entries| {
             let (shown, switched) = (slot.clone(), slot.clone());
             entries.setting(
                 "power",

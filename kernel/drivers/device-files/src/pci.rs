@@ -21,7 +21,7 @@ const WINDOWS: usize = 4;
 pub(crate) fn children(entries: &mut Entries, bridge: Option<Address>) -> Result<()> {
     for attached in BUS.devices().into_iter().filter(|attached| attached.device.upstream == bridge) {
         let name = alloc::format!("{}", attached.device.address());
-        entries.directory(&name, move |entries| {
+        entries.directory_of(attached.identity, &name, move |entries| {
             let function = &attached.device;
             common(entries, &BUS, &attached)?;
             identity(entries, function)?;

@@ -324,6 +324,13 @@ impl Dentry {
         }
     }
 
+    /// Forgets it and what is cached below it, which would keep it for ever: what it stood for has gone, and something else may have its
+    /// name. Whoever uses an entry of it keeps that one.
+    pub(crate) fn forget(self: &Arc<Self>) {
+        self.unhash();
+        self.forget_children();
+    }
+
     /// Takes it out as unused, unless there are more than `references`: then it stays, and the answer is false.
     pub(super) fn evict(self: &Arc<Self>, references: usize) -> bool {
         self.home().is_some_and(|(parent, hash)| parent.children.evict(&parent, self, hash, references))

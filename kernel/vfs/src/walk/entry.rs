@@ -23,7 +23,7 @@ fn cached(parent: &Arc<Dentry>, directory: &Inode, name: &[u8]) -> Option<Arc<De
         && let Some(inode) = entry.inode()
         && !directory.operations().still_valid(directory, name, inode)
     {
-        entry.unhash();
+        entry.forget();
         return None;
     }
     Some(entry)

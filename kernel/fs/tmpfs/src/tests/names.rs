@@ -1,8 +1,12 @@
 //! Making, removing and moving names.
 
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use vfs::Error;
 use vfs::attributes::{DeviceNumber, FileKind};
 use vfs::flags::{OpenFlags, RenameFlags};
+use vfs::generated::{Directory, Node, StaticDirectory, text_file};
 
 use super::{Names, World, settle};
 
@@ -295,4 +299,49 @@ fn what_was_forgotten_is_found_again() {
     assert!(entry.flags().contains(vfs::dentry::DentryFlags::UNHASHED) && !entry.is_dead());
     assert_eq!(world.stat("/a/b/c").unwrap().size, 1);
     assert!(!std::ptr::eq(&*entry, &*vfs::walk::find_entry(root, b"a").unwrap()));
+}
+
+/// A directory whose one entry is a device that may be taken out and come back as another one.
+struct Slot(AtomicU64);
+
+impl Directory for Slot {
+    fn lookup(&self, name: &[u8]) -> vfs::Result<Node> {
+        let device = StaticDirectory::allocate()?;
+        device.add("config", Node::file(0o444, text_file(|_| Ok(()))?))?;
+        let number = self.0.load(Ordering::Relaxed);
+        if name == b"device" {
+            Ok(Node { number, ..Node::directory(device) })
+        } else {
+            Err(vfs::Error::NotFound)
+        }
+    }
+
+    fn list(&self, position: u64, _sink: &mut dyn vfs::inode::DirectorySink) -> vfs::Result<u64> {
+        Ok(position)
+    }
+
+    fn still_valid(&self, _name: &[u8], number: u64) -> bool {
+        self.0.load(Ordering::Relaxed) == number
+    }
+}
+
+#[test]
+fn what_was_cached_of_a_replaced_directory_goes() {
+    super::alone(|| {
+        let slot = Arc::new(Slot(AtomicU64::new(100)));
+        let instance =
+            vfs::generated::new_superblock("slots", 1, vfs::generated::TRAITS, Node::directory(slot.clone()))
+                .unwrap();
+        let device = vfs::walk::find_entry(instance.root(), b"device").unwrap();
+        let config = vfs::walk::find_entry(&device, b"config").unwrap();
+        let (known, below) = (Arc::downgrade(&device), Arc::downgrade(&config));
+        drop((device, config));
+        settle();
+        assert!(known.upgrade().is_some() && below.upgrade().is_some(), "nothing was cached");
+        slot.0.store(200, Ordering::Relaxed);
+        let other = vfs::walk::find_entry(instance.root(), b"device").unwrap();
+        assert_eq!(other.inode().map(|inode| inode.number), Some(200));
+        settle();
+        assert!(known.upgrade().is_none() && below.upgrade().is_none(), "the old ones are still there");
+    });
 }

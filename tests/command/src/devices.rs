@@ -1,0 +1,331 @@
+//! Ports of PCI Express and their services in a real machine, driven through QEMU's monitor: the acceptance checks of
+//! specs/pcie-port-bus.md as far as QEMU's devices go.
+//!
+//! One machine for all: root ports of two makes, a switch with two ports behind the second, and a device behind the first of those. A shell in
+//! the guest is asked over standard input, QEMU over a socket. Whatever takes its time is asked for again until a limit.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::case::starling;
+use crate::images;
+
+/// What is promised, in the order in which it is checked.
+pub(crate) const CHECKS: [(&str, Check); 9] = [
+    ("the ports of figure 5 have the service devices of the paper", service_devices),
+    ("Debian's lspci sees ports, slots and error reporting", lspci),
+    ("services of a port share its interrupt", shared_interrupt),
+    ("error reporting works while hot-plug is unbound, and hot-plug after", independence),
+    ("a device comes and goes behind a root port and a switch", hot_plug),
+    ("a slot is switched off and on by hand", slot_power),
+    ("a non-fatal error is reported and counted", non_fatal),
+    ("a fatal error resets the bus", fatal),
+    ("a correctable error can be injected, and a thousand", injected),
+];
+
+/// A check in a running machine.
+pub(crate) type Check = fn(&mut Machine) -> Result<(), String>;
+
+const ARGUMENTS: [&str; 18] = [
+    "--machine",
+    "q35",
+    "--cpus",
+    "2",
+    "--timeout",
+    "900",
+    "--device",
+    "pcie-root-port,id=rp0,chassis=1,slot=1",
+    "--device",
+    "ioh3420,id=rp1,chassis=2,slot=2",
+    "--device",
+    "x3130-upstream,id=up,bus=rp1",
+    "--device",
+    "xio3130-downstream,id=dn0,bus=up,chassis=3,slot=3",
+    "--device",
+    "xio3130-downstream,id=dn1,bus=up,chassis=4,slot=4",
+    "--device",
+    "virtio-net-pci,aer=on,bus=dn0,id=nic0,romfile=",
+];
+/// Ends the shell's answer.
+const END: &str = "@end@";
+/// How long something may take to happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+const EXPRESS: &str = "/sys/bus/pci_express";
+/// The ports, as the kernel or firmware has numbered them, are found by what they are.
+const NETWORK: &str = "grep -l 0x020000 /sys/bus/pci/devices/*/class | sed 's,/class,,'";
+
+/// A machine with a shell and a monitor.
+pub(crate) struct Machine {
+    child: Child,
+    shell: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    monitor: BufReader<UnixStream>,
+    /// Rounds of plugging.
+    rounds: usize,
+    _folder: tempfile::TempDir,
+}
+
+/// How much less memory may be free after rounds of plugging: an object lost in each of fifty is more.
+const LOST_KB_MAX: i64 = 512;
+
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}
+
+impl Machine {
+    /// Boots.
+    pub(crate) fn start(rounds: usize) -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(text)?;
+        let root = folder.path().join("root");
+        images::make_folder_with_lspci(&root).map_err(text)?;
+        let socket = folder.path().join("monitor");
+        let monitor = format!("--qemu-arg=unix:{},server=on,wait=off", socket.display());
+        let mut child = starling()
+            .args(ARGUMENTS)
+            .args(["--qemu-arg=-qmp", &monitor])
+            .arg(&root)
+            .args(["--", "sh"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(text)?;
+        let shell = child.stdin.take().ok_or("no standard input")?;
+        let mut answers = BufReader::new(child.stdout.take().ok_or("no standard output")?);
+        let mut shell_ready = shell;
+        writeln!(shell_ready, "echo {END}").map_err(text)?;
+        read_answer(&mut answers)?;
+        let stream = UnixStream::connect(&socket).map_err(text)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+        let monitor = BufReader::new(stream);
+        let mut machine = Self { child, shell: shell_ready, answers, monitor, rounds, _folder: folder };
+        machine.execute("{\"execute\": \"qmp_capabilities\"}")?;
+        Ok(machine)
+    }
+
+    /// What a command in the guest prints. Its last line may lack an end.
+    fn guest(&mut self, command: &str) -> Result<String, String> {
+        writeln!(self.shell, "{command}\necho\necho {END}").map_err(text)?;
+        read_answer(&mut self.answers)
+    }
+
+    /// Asks the guest until the answer is this.
+    fn until(&mut self, command: &str, wanted: &str) -> Result<(), String> {
+        let start = Instant::now();
+        loop {
+            let answer = self.guest(command)?;
+            if answer.trim() == wanted {
+                return Ok(());
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(format!("{command} says {answer:?}, not {wanted:?}"));
+            }
+            self.guest("sleep 0.2")?;
+        }
+    }
+
+    /// Reads the monitor up to a line with this in it.
+    fn monitor_line(&mut self, part: &str) -> Result<String, String> {
+        let start = Instant::now();
+        let mut line = String::new();
+        while start.elapsed() < PATIENCE {
+            line.clear();
+            if self.monitor.read_line(&mut line).map_err(text)? == 0 {
+                return Err("the monitor has gone".into());
+            }
+            if line.contains(part) {
+                return Ok(line);
+            }
+        }
+        Err(format!("the monitor does not say {part}"))
+    }
+
+    fn execute(&mut self, command: &str) -> Result<String, String> {
+        writeln!(self.monitor.get_mut(), "{command}").map_err(text)?;
+        self.monitor_line("\"return\"")
+    }
+
+    /// A command of the human monitor.
+    fn monitor(&mut self, command: &str) -> Result<(), String> {
+        let request = format!(
+            "{{\"execute\": \"human-monitor-command\", \"arguments\": {{\"command-line\": \"{command}\"}}}}"
+        );
+        let answer = self.execute(&request)?;
+        if answer.contains("Error") { Err(answer) } else { Ok(()) }
+    }
+
+    /// Errors of a severity that the network device behind the switch has counted.
+    fn total(&mut self, severity: &str) -> Result<u64, String> {
+        let command = format!("cat $({NETWORK} | tail -n 1)/aer_dev_{severity} | tail -n 1");
+        let line = self.guest(&command)?;
+        let number = line.split_whitespace().last().and_then(|word| word.parse().ok());
+        number.ok_or_else(|| format!("{command} says {line:?}"))
+    }
+
+    fn total_becomes(&mut self, severity: &str, wanted: u64) -> Result<(), String> {
+        let start = Instant::now();
+        loop {
+            let total = self.total(severity)?;
+            if total == wanted {
+                return Ok(());
+            }
+            if start.elapsed() > PATIENCE || total > wanted {
+                return Err(format!("{total} errors are counted as {severity}, not {wanted}"));
+            }
+            self.guest("sleep 0.2")?;
+        }
+    }
+
+    /// Plugs a network device in and out again.
+    fn plug(&mut self, bus: &str, name: &str) -> Result<(), String> {
+        let present = self.functions()?;
+        let count = format!("{NETWORK} | wc -l");
+        self.monitor(&format!("device_add virtio-net-pci,bus={bus},id={name},romfile="))?;
+        self.until(&count, &format!("{}", present + 1))?;
+        self.monitor(&format!("device_del {name}"))?;
+        self.monitor_line("DEVICE_DELETED")?;
+        self.until(&count, &format!("{present}"))
+    }
+
+    /// Free memory, cached entries dropped.
+    fn free_kb(&mut self) -> Result<i64, String> {
+        let line = self.guest("sed -n 's/MemFree: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo")?;
+        line.trim().parse().map_err(|_| format!("free memory is {line:?}"))
+    }
+
+    fn functions(&mut self) -> Result<usize, String> {
+        let answer = self.guest(&format!("{NETWORK} | wc -l"))?;
+        answer.trim().parse().map_err(text)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // The machine ends with the command, whatever state it is in.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_answer(answers: &mut BufReader<ChildStdout>) -> Result<String, String> {
+    let mut answer = String::new();
+    loop {
+        let start = answer.len();
+        if answers.read_line(&mut answer).map_err(text)? == 0 {
+            return Err(format!("the machine has ended: {answer}"));
+        }
+        if answer[start..].trim_end() == END {
+            answer.truncate(start);
+            return Ok(answer);
+        }
+    }
+}
+
+fn service_devices(machine: &mut Machine) -> Result<(), String> {
+    let names = format!("ls {EXPRESS}/devices | sed 's/.*://' | sort | uniq -c | tr -s ' \\n' ' '");
+    machine.until(&names, "2 pcie00 2 pcie01 2 pcie02 1 pcie11 2 pcie21 2 pcie22")?;
+    machine.until("ls /sys/bus/pci/drivers/pcieport | grep -c :", "5")
+}
+
+fn lspci(machine: &mut Machine) -> Result<(), String> {
+    let seen = machine.guest("lspci -vv 2>/dev/null")?;
+    let drivers = seen.matches("Kernel driver in use: pcieport").count();
+    let reporting = seen.matches("] Advanced Error Reporting").count();
+    let slots: Vec<_> = (1..=4).filter(|number| seen.contains(&format!("\tSlot #{number},"))).collect();
+    if drivers == 5 && reporting >= 5 && slots.len() == 4 {
+        Ok(())
+    } else {
+        Err(format!(
+            "{drivers} ports with a driver, {reporting} with error reporting, slots {slots:?}: {seen}"
+        ))
+    }
+}
+
+fn shared_interrupt(machine: &mut Machine) -> Result<(), String> {
+    machine.until("grep -c 'PCI-MSI.*aer.*pciehp' /proc/interrupts", "2")
+}
+
+fn independence(machine: &mut Machine) -> Result<(), String> {
+    let ports = machine.guest(&format!("ls {EXPRESS}/drivers/pciehp | grep ^0000:00:"))?;
+    let ports: Vec<_> = ports.split_whitespace().map(str::to_owned).collect();
+    for port in &ports {
+        machine.guest(&format!("echo {port} > {EXPRESS}/drivers/pciehp/unbind"))?;
+    }
+    machine.until(&format!("ls {EXPRESS}/drivers/pciehp | grep -c ^0000:00:"), "0")?;
+    let before = machine.total("nonfatal")?;
+    machine.monitor("pcie_aer_inject_error nic0 POISON_TLP 1 2 3 4")?;
+    machine.total_becomes("nonfatal", before + 1)?;
+    for port in &ports {
+        machine.guest(&format!("echo {port} > {EXPRESS}/drivers/pciehp/bind"))?;
+    }
+    machine
+        .until(&format!("ls {EXPRESS}/drivers/pciehp | grep -c ^0000:00:"), &format!("{}", ports.len()))?;
+    machine.plug("rp0", "again")
+}
+
+/// Rounds of plugging, while others look at every file there is.
+fn hot_plug(machine: &mut Machine) -> Result<(), String> {
+    let look = "(while [ ! -e /tmp/stop ]; do ls -lR /sys /proc/bus; lspci; done > /dev/null 2>&1; echo > /tmp/ended) &";
+    machine.guest(look)?;
+    // The first rounds make what is kept.
+    machine.plug("rp0", "first0")?;
+    machine.plug("dn1", "first1")?;
+    let before = machine.free_kb()?;
+    for round in 0..machine.rounds {
+        machine.plug(if round % 2 == 0 { "rp0" } else { "dn1" }, &format!("hot{round}"))?;
+    }
+    let lost = before - machine.free_kb()?;
+    machine.guest("echo > /tmp/stop")?;
+    machine.until("cat /tmp/ended && echo yes", "yes")?;
+    if lost > LOST_KB_MAX {
+        return Err(format!("{lost} KiB less are free after {} rounds", machine.rounds));
+    }
+    Ok(())
+}
+
+fn slot_power(machine: &mut Machine) -> Result<(), String> {
+    let present = machine.functions()?;
+    let count = format!("{NETWORK} | wc -l");
+    machine.guest("echo 0 > /sys/bus/pci/slots/3/power")?;
+    machine.until(&count, &format!("{}", present - 1))?;
+    machine.guest("echo 1 > /sys/bus/pci/slots/3/power")?;
+    machine.until(&count, &format!("{present}"))
+}
+
+fn non_fatal(machine: &mut Machine) -> Result<(), String> {
+    let before = machine.total("nonfatal")?;
+    machine.monitor("pcie_aer_inject_error nic0 POISON_TLP 1 2 3 4")?;
+    machine.total_becomes("nonfatal", before + 1)?;
+    let header = "01000000 02000000 03000000 04000000";
+    machine.until(&format!("dmesg | grep -q 'TLP Header: {header}' && echo yes"), "yes")?;
+    let address = machine.guest(&format!("{NETWORK} | tail -n 1 | sed 's,.*/,,'"))?;
+    let line = format!(
+        "{}: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=Transaction Layer",
+        address.trim()
+    );
+    machine.until(&format!("dmesg | grep -q '{line}' && echo yes"), "yes")
+}
+
+fn fatal(machine: &mut Machine) -> Result<(), String> {
+    machine.monitor("pcie_aer_inject_error nic0 DLP")?;
+    machine.total_becomes("fatal", 1)?;
+    machine.until("dmesg | grep -q 'the bus behind it was reset' && echo yes", "yes")?;
+    let address = format!("tail -c +6 $({NETWORK} | tail -n 1)/config | head -c 1 | wc -c");
+    machine.until(&address, "1")
+}
+
+fn injected(machine: &mut Machine) -> Result<(), String> {
+    let bus = machine.guest(&format!("{NETWORK} | tail -n 1 | sed 's,.*/,,' | cut -d: -f2"))?;
+    let bus = u8::from_str_radix(bus.trim(), 16).map_err(text)?;
+    let zeros = "\\000\\000\\000\\000";
+    let one =
+        format!("printf '\\{bus:03o}\\000\\000\\000{zeros}\\100\\000\\000\\000{zeros}{zeros}{zeros}{zeros}'");
+    machine.guest(&format!("{one} > /dev/aer_inject"))?;
+    machine.total_becomes("correctable", 1)?;
+    machine.guest(&format!("for i in $(seq 1000); do {one} > /dev/aer_inject; done"))?;
+    let port = "/sys/bus/pci/devices/0000:00:02.0/aer_rootport_total_err_cor";
+    let lost = "dmesg | sed -n 's/.*AER: \\([0-9]*\\) error messages lost/\\1/p' | awk '{n += $1} END {print n + 0}'";
+    machine.until(&format!("echo $(($(cat {port}) + $({lost})))"), "1001")
+}
