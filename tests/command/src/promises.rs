@@ -23,6 +23,12 @@ fn identity() -> Vec<Case> {
         Case::new("uname names the system", &["uname", "-a"]).output(Expected::LineWith("Starling")),
         Case::new("the machine is x86_64", &["uname", "-m"]).prints("x86_64\n"),
         Case::script("the shell is the image's", "echo $0; echo $PPID").prints("sh\n1\n"),
+        Case::new(
+            "the first look at /sys waits for the drivers of what is there",
+            &["ls", "/sys/bus/pci/slots"],
+        )
+        .with(&["--machine", "q35", "--cpus", "2", "--device", "pcie-root-port,id=rp0,chassis=1,slot=7"])
+        .prints("7\n"),
     ]
 }
 

@@ -19,6 +19,7 @@ use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt::Write;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use sched::Mutex;
 use sync::{Once, SpinLock};
@@ -53,6 +54,8 @@ const GENERIC: (u16, u16) = (0x1b36, 0x0008);
 pub static BUS: Bus<Function> = Bus::new("pci", "PCI bus");
 
 static HIERARCHY: Once<Option<Hierarchy>> = Once::new();
+/// Whether all functions that were there at start-up have been offered to the drivers.
+static IS_COMPLETE: AtomicBool = AtomicBool::new(false);
 /// Held while functions come and go.
 static TOPOLOGY: Mutex<()> = Mutex::named("PCI topology", ());
 
@@ -61,15 +64,22 @@ pub fn hierarchy() -> Option<&'static Hierarchy> {
     HIERARCHY.get().and_then(Option::as_ref)
 }
 
-/// Finds everything, unless that was done. May sleep.
+/// Finds everything and offers it to the drivers, unless that was done; waits for whoever is at it. May sleep.
 pub fn initialize() {
-    if HIERARCHY.get().is_some() {
+    if IS_COMPLETE.load(Ordering::Acquire) {
         return;
     }
     let _topology = TOPOLOGY.lock();
-    if HIERARCHY.get().is_some() {
+    if IS_COMPLETE.load(Ordering::Acquire) {
         return;
     }
+    find_all();
+    // Release: who sees it sees the functions and their drivers.
+    IS_COMPLETE.store(true, Ordering::Release);
+}
+
+/// With the topology held.
+fn find_all() {
     let hierarchy = discover();
     if hierarchy.is_some() {
         crate::express::initialize();
