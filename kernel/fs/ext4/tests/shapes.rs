@@ -1,0 +1,130 @@
+//! Trees that grow levels and lose them again: of directories' indexes, of extents, of indirect blocks.
+//!
+//! Needs Debian's package `e2fsprogs` (`apt-get install e2fsprogs`); `./starling test` installs it.
+
+mod image;
+mod model;
+
+use ext4::{Error, Inode, Kind, NewFile, Time, Writer};
+use image::{Image, disk_of, volume_on};
+use model::ROOT;
+
+const NOW: Time = Time { seconds: 1_700_000_000, nanoseconds: 0 };
+
+fn new_file(kind: Kind) -> NewFile<'static> {
+    NewFile { kind, mode: 0o755, user: 0, group: 0, special: (0, 0), target: b"", privileged: true }
+}
+
+/// Runs a test on an image, and has `e2fsck` judge what it leaves.
+fn on_image(options: &[&str], bytes: u64, test: impl FnOnce(&Writer)) {
+    let image = Image::make(options, bytes, None);
+    let disk = disk_of(&image.bytes());
+    let writer = Writer::mount(&volume_on(disk.clone()), b"/", NOW).expect("a sound image");
+    test(&writer);
+    writer.unmount().expect("the disk works");
+    image.set_bytes(&image::bytes_of(&disk));
+    let (sound, said) = image.run_to_end("e2fsck", &["-fn"]);
+    assert!(sound, "{options:?}: {said}");
+}
+
+fn lookup(writer: &Writer, directory: u32, name: &str) -> Result<Inode, Error> {
+    let system = writer.system();
+    system.lookup(&system.inode(directory).expect("it was made"), name.as_bytes())
+}
+
+#[test]
+fn a_directory_grows_an_index_of_two_levels() {
+    let name = |index: u32| format!("{index}{}", "l".repeat(150 + index as usize % 90));
+    for options in
+        [&["-t", "ext4", "-b", "1024", "-N", "8192"][..], &["-t", "ext3", "-b", "1024", "-N", "8192"]]
+    {
+        on_image(options, 24 << 20, |writer| {
+            let directory =
+                writer.create(ROOT, b"many", &new_file(Kind::Directory), NOW).expect("space").number;
+            let link = writer.create(ROOT, b"file", &new_file(Kind::Regular), NOW).expect("space").number;
+            for index in 0..1500 {
+                writer.link(directory, name(index).as_bytes(), link, NOW).expect("there is space");
+            }
+            for index in (0..1500).step_by(2) {
+                writer.unlink(directory, name(index).as_bytes(), NOW).expect("it is there");
+            }
+            for index in 0..1500 {
+                let found = lookup(writer, directory, &name(index)).map(|inode| inode.number);
+                assert_eq!(found, if index % 2 == 0 { Err(Error::NotFound) } else { Ok(link) });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_file_in_pieces_has_a_deep_tree_and_loses_it() {
+    for (options, pieces) in
+        [(&["-t", "ext4", "-b", "1024"][..], 800u64), (&["-t", "ext2", "-b", "1024"], 400)]
+    {
+        on_image(options, 16 << 20, |writer| {
+            let file = writer.create(ROOT, b"file", &new_file(Kind::Regular), NOW).expect("space").number;
+            for piece in 0..pieces {
+                let at = (piece * 7 % pieces) * 2048;
+                writer.write(file, at, &[piece as u8 | 1; 1024], true, NOW).expect("space");
+            }
+            let inode = writer.system().inode(file).expect("a file");
+            let mut byte = [0; 1];
+            for piece in 0..pieces {
+                let at = (piece * 7 % pieces) * 2048;
+                assert_eq!(writer.system().read(&inode, at + 1000, &mut byte), Ok(1));
+                assert_eq!(byte[0], piece as u8 | 1);
+            }
+            writer.punch(file, 100 * 2048 + 5, 300 * 1024, NOW).expect("no space is needed");
+            writer.set_size(file, 30_000, NOW).expect("no space is needed");
+            writer.set_size(file, 1, NOW).expect("no space is needed");
+            writer.set_size(file, 0, NOW).expect("no space is needed");
+            assert_eq!(writer.system().inode(file).expect("a file").blocks, 0, "every block is given back");
+        });
+    }
+}
+
+#[test]
+fn far_places_of_sparse_files_are_reached() {
+    for (options, far) in [
+        (&["-t", "ext4", "-b", "4096"][..], (1u64 << 32) * 4096 - 8192),
+        (&["-t", "ext3", "-b", "1024"], (12 + 256 + 65_536 + 9_000_000) * 1024),
+    ] {
+        on_image(options, 16 << 20, |writer| {
+            let file = writer.create(ROOT, b"far", &new_file(Kind::Regular), NOW).expect("space").number;
+            for at in [far, 0, far / 2, 5000, 300_000] {
+                writer.write(file, at, b"here", true, NOW).expect("space");
+            }
+            let inode = writer.system().inode(file).expect("a file");
+            for at in [far, 0, far / 2, 5000, 300_000] {
+                let mut bytes = [0; 4];
+                assert_eq!(writer.system().read(&inode, at, &mut bytes), Ok(4));
+                assert_eq!(&bytes, b"here");
+            }
+            assert_eq!(writer.write(file, u64::MAX / 2, b"too far", true, NOW).err(), Some(Error::TooLarge));
+            writer.set_size(file, 4, NOW).expect("no space is needed");
+        });
+    }
+}
+
+#[test]
+fn what_no_operation_may_do_is_refused() {
+    on_image(&["-t", "ext4"], 8 << 20, |writer| {
+        let (file, directory) = (new_file(Kind::Regular), new_file(Kind::Directory));
+        let made = writer.create(ROOT, b"d", &directory, NOW).expect("space").number;
+        assert_eq!(writer.create(ROOT, b"d", &file, NOW).err(), Some(Error::Exists));
+        assert_eq!(writer.create(ROOT, &[b'x'; 256], &file, NOW).err(), Some(Error::NameTooLong));
+        assert_eq!(writer.unlink(ROOT, b"d", NOW).err(), Some(Error::IsDirectory));
+        assert_eq!(writer.link(ROOT, b"e", made, NOW).err(), Some(Error::IsDirectory));
+        writer.create(made, b"f", &file, NOW).expect("space");
+        assert_eq!(writer.remove_directory(ROOT, b"d", NOW).err(), Some(Error::NotEmpty));
+        writer.unlink(made, b"f", NOW).and_then(|gone| writer.delete(gone.number, NOW)).expect("it is there");
+        let gone = writer.remove_directory(ROOT, b"d", NOW).expect("it is empty");
+        assert_eq!(
+            writer.create(made, b"g", &file, NOW).err(),
+            Some(Error::NotFound),
+            "it has no name any more"
+        );
+        writer.delete(gone.number, NOW).expect("nobody has it open");
+        assert_eq!(writer.write(ROOT, 0, b"x", true, NOW).err(), Some(Error::WrongKind));
+    });
+}
