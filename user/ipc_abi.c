@@ -92,7 +92,7 @@ static void bad_arguments(void)
         EXPECT(receive_from(1ull << 32 | 1, absurd[i]) == -EINVAL, "%#x", absurd[i]);
     }
     ipc_id own = (ipc_id)self;
-    const ipc_id dead[] = { 0, 1, 5ull << 32, 0xffffffff, ~0ull >> 1, own + (1ull << 32), own ^ 1ull << 62, own + 20000 };
+    const ipc_id dead[] = { 0, 1, 5ull << 32, 0xffffffff, ~0ull >> 1, own + (1ull << 32), own ^ 1ull << 62, own + 20000, ~0ull };
     for (unsigned i = 0; i < sizeof dead / sizeof *dead; i++) {
         struct ipc_message message = { .partner = dead[i] };
         EXPECT(send_to(dead[i], IPC_NEVER) == IPC_ENOT_EXISTENT, "%#lx", (long)dead[i]);
@@ -268,6 +268,104 @@ static void ends(void)
     }
 }
 
+/* Every state of Figure 10 in which a thread waits: what it does to come there, and whether its partner hears it. What it gets when its
+ * partner is killed, when it is cancelled, signalled, or late. */
+enum { SEND = IPC_DO_SEND, RECEIVE = IPC_DO_RECEIVE, OPEN = IPC_DO_RECEIVE | IPC_FROM_ANYBODY, UNNOTICED = -1 };
+enum event { PARTNER_KILLED, CANCELLED, SIGNALLED, LATE, KILLED, EVENTS };
+static const struct state {
+    const char *name;
+    uint64_t what;
+    int heard;
+    long results[KILLED];
+} states[] = {
+    { "sending", SEND, 0, { IPC_ENOT_EXISTENT, IPC_SECANCELED, IPC_SECANCELED, IPC_SETIMEOUT } },
+    { "calling", SEND | RECEIVE, 0, { IPC_ENOT_EXISTENT, IPC_SECANCELED, IPC_SECANCELED, IPC_SETIMEOUT } },
+    { "replying", SEND | OPEN, 0, { IPC_ENOT_EXISTENT, IPC_SECANCELED, IPC_SECANCELED, IPC_SETIMEOUT } },
+    { "awaiting the answer", SEND | RECEIVE, 1, { IPC_REABORTED, IPC_RECANCELED, IPC_RECANCELED, IPC_RETIMEOUT } },
+    { "receiving", RECEIVE, 0, { IPC_REABORTED, IPC_RECANCELED, IPC_RECANCELED, IPC_RETIMEOUT } },
+    { "having replied", SEND | OPEN, 1, { UNNOTICED, IPC_RECANCELED, IPC_RECANCELED, IPC_RETIMEOUT } },
+    { "open", OPEN, 0, { UNNOTICED, IPC_RECANCELED, IPC_RECANCELED, IPC_RETIMEOUT } },
+};
+
+/* Bad input that a thread in a state must not notice. */
+static void disturb(const struct state *state, ipc_id id)
+{
+    static const ipc_timeout absurd[] = { 0x80000000u, 0xfffffffeu };
+    for (unsigned i = 0; i < sizeof absurd / sizeof *absurd; i++)
+        EXPECT(send_to(id, absurd[i]) == -EINVAL, "%s: %#x", state->name, absurd[i]);
+    struct ipc_message message = { .partner = id };
+    EXPECT(ipc_operate(&message, 0x40, IPC_NEVER, IPC_NEVER) == -EINVAL, "%s: flags", state->name);
+    const ipc_id wrong[] = { id + (1ull << 32), id ^ 1ull << 62, id & 0xffffffff };
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        EXPECT(send_to(wrong[i], IPC_NEVER) == IPC_ENOT_EXISTENT, "%s: %#lx", state->name, (long)wrong[i]);
+        EXPECT(ipc_cancel(wrong[i]) == -ESRCH, "%s: %#lx", state->name, (long)wrong[i]);
+    }
+    if (!(state->what & IPC_FROM_ANYBODY) || !(state->heard || state->what == OPEN))
+        EXPECT((send_to(id, IPC_ZERO) & ~IPC_REMOTE) == IPC_SETIMEOUT, "%s: a third one's send", state->name);
+    EXPECT(receive_from(id, IPC_ZERO) == IPC_RETIMEOUT, "%s: from it", state->name);
+}
+
+static void event_in(const struct state *state, enum event event, int cpu)
+{
+    forget();
+    pid_t partner = fork();
+    if (partner == 0) {
+        pin(1);
+        atomic_store(&shared->ids[1], (ipc_id)ipc_self(0));
+        struct ipc_message message = { 0 };
+        if (state->heard)
+            EXPECT(!IPC_FAILED(ipc_wait(&message, IPC_NEVER)), "%s", state->name);
+        atomic_store(&shared->turn, 1);
+        for (;;)
+            pause();
+    }
+    ipc_timeout patience = event == LATE ? 300 * USEC : IPC_NEVER;
+    ipc_id partner_id = await_id(1);
+    pid_t subject = start_operation(cpu, 0, partner_id, state->what, state->heard ? IPC_NEVER : patience, patience);
+    ipc_id id = await_id(0);
+    while (atomic_load(&shared->turn) == 0)
+        usleep(100);
+    if (event != LATE) {
+        await_sleep(subject);
+        disturb(state, id);
+    }
+    if (event == PARTNER_KILLED) {
+        kill(partner, SIGKILL);
+        EXPECT(WIFSIGNALED(status_of(partner)), "killed");
+        EXPECT(send_to(partner_id, IPC_NEVER) == IPC_ENOT_EXISTENT, "a killed partner");
+    }
+    if (event == SIGNALLED)
+        kill(subject, SIGUSR1);
+    long expected = event == KILLED ? UNNOTICED : state->results[event];
+    if (event == CANCELLED || (event != KILLED && expected == UNNOTICED))
+        EXPECT(ipc_cancel(id) == 1, "%s: it waits", state->name);
+    if (expected == UNNOTICED)
+        expected = IPC_RECANCELED;
+    if (event == KILLED) {
+        kill(subject, SIGKILL);
+        EXPECT(WIFSIGNALED(status_of(subject)), "killed");
+        EXPECT(ipc_cancel(id) == -ESRCH && send_to(id, IPC_NEVER) == IPC_ENOT_EXISTENT, "%s: it is gone", state->name);
+    } else {
+        EXPECT(result_of(0) == expected, "%s, event %d on processor %d: %#lx", state->name, event, cpu, result_of(0));
+        EXPECT(status_of(subject) == 0, "%s: it goes on", state->name);
+    }
+    if (event != PARTNER_KILLED) {
+        EXPECT((send_to(partner_id, IPC_ZERO) & ~IPC_REMOTE) == IPC_SETIMEOUT, "%s: its partner goes on", state->name);
+        kill(partner, SIGKILL);
+        status_of(partner);
+    }
+}
+
+static void each_state(void)
+{
+    struct sigaction action = { .sa_handler = on_signal };
+    sigaction(SIGUSR1, &action, NULL);
+    for (int cpu = 0; cpu < 2 && cpu < cpus; cpu++)
+        for (unsigned state = 0; state < sizeof states / sizeof *states; state++)
+            for (int event = 0; event < EVENTS; event++)
+                event_in(&states[state], (enum event)event, cpu);
+}
+
 static void strangers(void)
 {
     forget();
@@ -346,6 +444,8 @@ int main(int count, char **words)
     calls(count > 1 ? atoi(words[1]) : 1000);
     progress("ends");
     ends();
+    progress("each state");
+    each_state();
     progress("strangers");
     strangers();
     progress("partitions");

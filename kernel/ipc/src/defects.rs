@@ -11,6 +11,8 @@ use machine::window;
 pub const BEFORE_REQUEST: u32 = 0x4000;
 /// A sender that slept has been woken, and has not looked why yet. Interrupts are on.
 pub const SENDER_WOKEN: u32 = 0x4001;
+/// The deadline of a receiver, or a signal, has woken it, and it has not looked whether a message came first. Interrupts are on.
+pub const RECEIVER_WOKEN: u32 = 0x4002;
 
 /// The deadline of a send is looked at before the state: a message that was taken at the last moment counts as not taken.
 pub(crate) const TIMEOUT_FIRST: u32 = 1;

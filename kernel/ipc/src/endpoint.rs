@@ -404,6 +404,7 @@ impl Endpoint {
     /// The wait was ended from outside, or by the deadline; unless the message came first.
     #[inline(never)]
     fn stop_receiving(&mut self, reason: WaitError) -> Option<Result<Received, Failure>> {
+        time_window!(defects::RECEIVER_WOKEN);
         let off = interrupt::disable();
         if self.local(&off).state().kind() != Kind::Receiving {
             return None;

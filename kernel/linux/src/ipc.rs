@@ -91,6 +91,11 @@ fn register(task: &mut Task, flags: u32) -> Result<(), Errno> {
     Ok(())
 }
 
+/// The partner that a program names. What stands for everybody inside the kernel is nobody's number outside.
+fn partner_of(bits: u64) -> ThreadId {
+    if bits == u64::MAX { ThreadId::NOBODY } else { ThreadId::from_bits(bits) }
+}
+
 fn operation_of(
     partner: u64,
     what: u64,
@@ -101,7 +106,7 @@ fn operation_of(
     {
         return Err(Errno::EINVAL);
     }
-    let partner = ThreadId::from_bits(partner);
+    let partner = partner_of(partner);
     let mut operation = Operation::default();
     if what & SEND != 0 {
         operation.send = Some(Send { to: partner, message, timeout: timeout(timeouts as u32)? });
@@ -198,6 +203,9 @@ mod tests {
         assert_eq!(call.receive.unwrap().from, Some(ThreadId::from_bits(5)));
         assert_eq!(operation(SEND | RECEIVE | OPEN).unwrap().receive.unwrap().from, None);
         assert!(operation(SEND).unwrap().receive.is_none());
+        // No number stands for anybody.
+        let closed = operation_of(u64::MAX, RECEIVE, [0; 3], 0).unwrap();
+        assert_eq!(closed.receive.unwrap().from, Some(ThreadId::NOBODY));
         // Only the time-outs that count are looked at.
         assert!(operation_of(5, SEND, [0; 3], 0x8000_0000 << 32).is_ok());
         assert!(operation_of(5, RECEIVE, [0; 3], 0x8000_0000).is_ok());

@@ -14,7 +14,9 @@ mod debugger;
 mod host_link;
 mod ipc;
 mod ipc_costs;
+mod ipc_moments;
 mod ipc_races;
+mod ipc_states;
 mod ipc_stress;
 mod kit;
 mod kstack;
@@ -63,6 +65,8 @@ const LATE: &[&[Test]] = &[
     debugger::TESTS,
     ipc::TESTS,
     ipc_races::TESTS,
+    ipc_states::TESTS,
+    ipc_moments::TESTS,
     ipc_stress::TESTS,
     kstack::TESTS,
     kstack_races::TESTS,
