@@ -400,7 +400,8 @@ fn button_has_arrived() -> bool {
     before != u64::MAX && interrupt::vector_count(last_cpu(), NON_MASKABLE) > before
 }
 
-/// A CPU that is slow to leave a session, when all others go on already, gets the button's interrupt.
+/// A CPU that is slow to leave a session, when all others go on already, gets the button's interrupt. It has asked for the session itself:
+/// one that was brought to it by a non-maskable interrupt takes no other before it has left.
 fn button_on_the_way_out() -> Outcome {
     if cpu::online().count() < 2 {
         return Ok(());
@@ -409,19 +410,21 @@ fn button_on_the_way_out() -> Outcome {
     let happened = scripted(&["cpus", "continue", "cpus", "continue"], || {
         TAKEN_BEFORE.store(u64::MAX, SeqCst);
         window::arm(debugger::LEAVING, last_cpu(), Some(button_has_arrived));
-        run_on(CpuId::BOOT, || {
-            let sessions = debugger::statistics().sessions;
-            machine_debugger::breakpoint();
-            while !window::is_open() {
+        let sessions = debugger::statistics().sessions;
+        let mut team = Team::new();
+        team.start(CpuId::BOOT, move || {
+            let limit = ::machine::time::now_ns() + super::HANG_NS / 2;
+            while !window::is_open() && ::machine::time::now_ns() < limit {
                 cpu::relax();
             }
             TAKEN_BEFORE.store(interrupt::vector_count(last_cpu(), NON_MASKABLE), SeqCst);
             machine_debugger::press_button(last_cpu());
-            let limit = ::machine::time::now_ns() + super::HANG_NS / 2;
             while debugger::statistics().sessions < sessions + 2 && ::machine::time::now_ns() < limit {
                 cpu::relax();
             }
         })?;
+        team.start(last_cpu(), machine_debugger::breakpoint)?;
+        team.join()?;
         check!(window::disarm(), "the CPU did not pass the way out");
         said(&["Breakpoint", "Button"])
     })?;

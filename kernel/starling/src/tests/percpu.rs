@@ -63,6 +63,9 @@ fn isomorphic_addresses() -> Outcome {
 
 /// Runs the workout; memory and blocks have to be as before in the end.
 fn work_out(plan: &exercise::Plan) -> Result<exercise::Outcome, Failure> {
+    // What others have given up is freed before, not meanwhile.
+    ::sync::rcu::synchronize();
+    ::sync::rcu::barrier();
     let before = usage();
     let outcome = match exercise::random_operations(plan) {
         Ok(outcome) => outcome,

@@ -7,7 +7,7 @@ use super::{HANG_NS, Outcome, Test, check, fail};
 use ::sched::{Builder, Completion, timer};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use machine::cpu::{self, CpuSet};
 use machine::time;
 use memory::frame;
@@ -21,8 +21,10 @@ pub(crate) const TESTS: &[Test] = &[
     },
 ];
 
-/// Length of a read section.
+/// Length of a read section. Without defences, where nothing holds up who makes garbage, also at least until so much of it was made that there
+/// is no room for: the host may let one of the two work more than the other.
 const SECTION_NS: u64 = 300_000_000;
+const SECTION_OBJECTS: u64 = 1_000_000;
 /// How long the flood lasts if memory does.
 const FLOOD_NS: u64 = 8_000_000_000;
 /// Size of what is thrown away.
@@ -43,7 +45,8 @@ fn flood() -> Result<Flood, super::Failure> {
     let (Some(first), Some(second)) = (cpus.next(), cpus.next()) else { fail!("this takes two processors") };
     let stop = Arc::new(AtomicBool::new(false));
     let done = Arc::new(Completion::new());
-    let (end, signal) = (stop.clone(), done.clone());
+    let made = Arc::new(AtomicU64::new(0));
+    let (end, signal, count) = (stop.clone(), done.clone(), made.clone());
     let reader = Builder { affinity: CpuSet::only(second), ..Builder::new("reader") };
     let reader = ::sched::spawn(
         reader,
@@ -51,7 +54,13 @@ fn flood() -> Result<Flood, super::Failure> {
             while !end.load(Ordering::Relaxed) {
                 let guard = rcu::read();
                 let leave_ns = time::now_ns() + SECTION_NS;
-                while time::now_ns() < leave_ns && !end.load(Ordering::Relaxed) {
+                let enough = if parameters::is_protected() {
+                    0
+                } else {
+                    count.load(Ordering::Relaxed) + SECTION_OBJECTS
+                };
+                let is_over = || time::now_ns() >= leave_ns && count.load(Ordering::Relaxed) >= enough;
+                while !is_over() && !end.load(Ordering::Relaxed) {
                     cpu::relax();
                 }
                 drop(guard);
@@ -64,13 +73,14 @@ fn flood() -> Result<Flood, super::Failure> {
     }
     ::sched::current().set_affinity(CpuSet::only(first));
     let mut flood = Flood { made: 0, exhausted: false, least_free: u64::MAX };
-    let end_ns = time::now_ns() + FLOOD_NS;
+    let end_ns = time::now_ns() + if parameters::is_protected() { FLOOD_NS } else { HANG_NS };
     while time::now_ns() < end_ns && !flood.exhausted {
         match RcuBox::try_new([0_u8; GARBAGE_BYTES]) {
             Some(garbage) => garbage.defer_drop(),
             None => flood.exhausted = true,
         }
         flood.made += 1;
+        made.store(flood.made, Ordering::Relaxed);
         if flood.made.is_multiple_of(64) {
             let memory = memory::statistics::memory();
             flood.least_free = flood.least_free.min(memory.free_frames + memory.cached_frames);
