@@ -33,7 +33,7 @@ mod flush;
 pub mod partition;
 mod plug;
 mod queue;
-mod ram_disk;
+pub mod ram_disk;
 pub mod registry;
 mod request;
 pub mod scheduler;

@@ -68,20 +68,37 @@ impl RamDisk {
     /// # Panics
     /// When they reach beyond the disk.
     pub fn write_at(&self, sector: u64, from: &[u8]) -> Result<()> {
-        let mut chunks = self.chunks.lock();
         for_each_part(sector, from.len(), |chunk, offset, range| {
-            let bytes = match &mut chunks[chunk] {
-                Some(bytes) => bytes,
-                empty => empty.insert(fallible::try_vec_of(0, CHUNK_BYTES)?),
-            };
-            bytes[offset..offset + range.len()].copy_from_slice(&from[range]);
-            Ok(())
+            let mut fresh = None;
+            loop {
+                let mut chunks = self.chunks.lock();
+                if chunks[chunk].is_none() {
+                    chunks[chunk] = fresh.take();
+                }
+                if let Some(bytes) = &mut chunks[chunk] {
+                    bytes[offset..offset + range.len()].copy_from_slice(&from[range]);
+                    return Ok(());
+                }
+                drop(chunks);
+                fresh = Some(fallible::try_vec_of(0, CHUNK_BYTES)?);
+            }
         })
     }
 
+    /// Zeroes sectors; whole chunks give their memory back.
     fn zero(&self, sector: u64, sectors: u64) -> Result<()> {
-        let zeros = [0; SECTOR_BYTES];
-        (sector..sector + sectors).try_for_each(|sector| self.write_at(sector, &zeros))
+        let bytes = usize::try_from(sectors).map_err(|_| Error::Invalid)? * SECTOR_BYTES;
+        for_each_part(sector, bytes, |chunk, offset, range| {
+            let mut chunks = self.chunks.lock();
+            if range.len() == CHUNK_BYTES {
+                let former = chunks[chunk].take();
+                drop(chunks);
+                drop(former);
+            } else if let Some(bytes) = &mut chunks[chunk] {
+                bytes[offset..offset + range.len()].fill(0);
+            }
+            Ok(())
+        })
     }
 
     /// Does what the request asks for, without completing it.
@@ -140,3 +157,29 @@ impl Driver for RamDisk {
         Ok(())
     }
 }
+
+/// Disks in memory of those sizes that the kernel's command line asks for, as Linux' `brd` has them: `brd.rd_nr=` says how many (none if it is
+/// missing), `brd.rd_size=` how many KiB each has. They are `/dev/ram0` and so on.
+///
+/// # Errors
+/// No memory.
+pub fn attach_wanted() -> Result<()> {
+    /// Linux' usual size.
+    const USUAL_KIB: u64 = 16384;
+    let option = |name| machine::boot::info().option(name).and_then(|value| value.parse::<u64>().ok());
+    let sectors = option("brd.rd_size").unwrap_or(USUAL_KIB).saturating_mul(1024 / SECTOR_BYTES as u64);
+    for _ in 0..option("brd.rd_nr").unwrap_or(0).min(u64::from(DISKS_MAX)) {
+        let queue = crate::Queue::new(fallible::try_arc(RamDisk::new(sectors)?)?)?;
+        let description = crate::disk::Description {
+            family: crate::disk::RAM,
+            parent: fallible::try_string("/devices/virtual")?,
+            serial: alloc::string::String::new(),
+            removable: false,
+        };
+        crate::disk::attach(description, queue)?;
+    }
+    Ok(())
+}
+
+/// Disks in memory at most: as many minor numbers as Linux has for them.
+const DISKS_MAX: u32 = 256;

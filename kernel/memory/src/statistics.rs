@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::frame::per_cpu::Counters;
 use crate::frame::{MAX_ORDER, ORDERS, Purpose, Watermarks, pool};
-use crate::{heap, kstack, local, oom, reclaim};
+use crate::{file_cache, heap, kstack, local, oom, reclaim};
 
 /// KiB of a frame.
 const FRAME_KIB: u64 = 4;
@@ -176,7 +176,12 @@ impl fmt::Display for Label {
 /// Those of the writer.
 pub fn write_vmstat(out: &mut dyn fmt::Write) -> fmt::Result {
     let (memory, events, stacks) = (memory(), events(), kstack::statistics());
+    let written = file_cache::write_back_counts();
     for (name, value) in [
+        ("nr_dirty", written.dirty),
+        ("nr_writeback", written.under_write_back),
+        ("nr_dirtied", written.dirtied),
+        ("nr_written", written.written),
         ("nr_free_pages", memory.free_frames + memory.cached_frames),
         ("nr_anon_pages", memory.used(Purpose::Anonymous)),
         ("nr_file_pages", memory.used(Purpose::FileCache) + memory.used(Purpose::Shmem)),

@@ -301,6 +301,10 @@ fn register_file_systems() {
     console::nodes::register(devpts::find);
     device_files::register();
     linux::proc::register_devices();
+    ext4::mounted::register();
+    if let Err(error) = block::ram_disk::attach_wanted() {
+        log::error!("disks in memory: {error}");
+    }
 }
 
 fn root_error(error: vfs::Error) -> CannotStart {

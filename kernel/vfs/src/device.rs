@@ -1,7 +1,7 @@
 //! Which driver is behind a device number.
 //!
 //! A driver registers a range of minors of a major, for character or block devices, once at start-up. Opening a device
-//! node of any file system asks the driver for an object. The list is short and read under a spin lock at each open.
+//! node of any file system asks the driver for an object; block devices without one are looked for in [`block::registry`]. The list is short and read under a spin lock at each open.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -57,7 +57,11 @@ pub fn find(kind: FileKind, number: DeviceNumber) -> Result<&'static dyn DeviceD
 
 /// Opens the device that a node stands for.
 pub(crate) fn open(inode: &Arc<Inode>, flags: OpenFlags) -> Result<Arc<dyn FileOperations>> {
-    find(inode.kind, inode.special)?.open(inode.special, inode, flags)
+    match find(inode.kind, inode.special) {
+        Ok(driver) => driver.open(inode.special, inode, flags),
+        Err(_) if inode.kind == FileKind::BlockDevice => crate::disk::open_device(inode.special, flags),
+        Err(error) => Err(error),
+    }
 }
 
 /// Calls `each` with kind, major and name of every registration, in the order of registration.

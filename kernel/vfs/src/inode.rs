@@ -210,6 +210,11 @@ pub trait InodeOperations: Any + Send + Sync {
         &crate::file::NoOperations
     }
 
+    /// What the file system does for open files whose pages have their home on a device ([`DiskFile`](crate::disk::DiskFile)).
+    fn home(&self) -> Option<&dyn crate::disk::Home> {
+        None
+    }
+
     /// The pages of a regular file.
     fn cache(&self) -> Option<&Arc<FileCache>> {
         None

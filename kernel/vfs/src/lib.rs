@@ -28,6 +28,7 @@ pub mod attributes;
 pub mod credentials;
 pub mod dentry;
 pub mod device;
+pub mod disk;
 pub mod epoll;
 mod error;
 pub mod eventfd;
@@ -62,6 +63,7 @@ pub fn initialize() {
     static ENTRY_CACHE: dentry::EntryCache = dentry::EntryCache;
     dentry::set_limit((memory::frame::total_frames() / FRAMES_PER_ENTRY) as usize);
     memory::reclaim::register(&ENTRY_CACHE);
+    disk::initialize();
 }
 
 pub use attributes::{AttributeChange, DeviceNumber, FileKind, FileStatus, TimeChange, Timestamp};

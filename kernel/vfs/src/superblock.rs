@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use block::registry::BlockDevice;
 use memory::per_cpu::{Shared, SharedOwner};
 use sync::{Once, SpinLock};
 
@@ -37,6 +38,11 @@ pub trait SuperblockOperations: Send + Sync {
         Ok(())
     }
 
+    /// Agrees to a change between reading only and writing, before it is made.
+    fn change_read_only(&self, _read_only: bool) -> Result<()> {
+        Ok(())
+    }
+
     /// Supplies an inode number's inode for file handles, or as extension point; rarely needed.
     fn as_any(&self) -> &dyn core::any::Any;
 }
@@ -53,6 +59,17 @@ pub trait FileSystemType: Send + Sync {
 
     /// Makes an instance, or returns the one that is shared by all mounts.
     fn mount(&'static self, source: &[u8], options: &[u8]) -> Result<Arc<Superblock>>;
+
+    /// Makes an instance of what is on a block device. Called once for each device that is mounted, however often.
+    fn mount_device(
+        &'static self,
+        device: &Arc<BlockDevice>,
+        read_only: bool,
+        options: &[u8],
+    ) -> Result<Arc<Superblock>> {
+        let _ = (device, read_only, options);
+        Err(Error::NotBlockDevice)
+    }
 }
 
 /// Properties of an instance that the file layer acts on.
@@ -111,7 +128,31 @@ impl Superblock {
     ) -> Result<Arc<Self>> {
         // Relaxed: only uniqueness matters.
         let minor = NEXT_ANONYMOUS_DEVICE.fetch_add(1, Ordering::Relaxed);
-        let device = DeviceNumber::new(0, minor);
+        Self::with_number(DeviceNumber::new(0, minor), file_system, magic, traits, operations, make_root)
+    }
+
+    /// A new instance that is on a block device.
+    pub fn on_device(
+        device: &BlockDevice,
+        file_system: &'static str,
+        magic: u64,
+        traits: SuperblockTraits,
+        operations: Box<dyn SuperblockOperations>,
+        make_root: impl FnOnce(&Arc<Superblock>) -> Result<Arc<Inode>>,
+    ) -> Result<Arc<Self>> {
+        let number = device.number();
+        let number = DeviceNumber::new(number.major, number.minor);
+        Self::with_number(number, file_system, magic, traits, operations, make_root)
+    }
+
+    fn with_number(
+        device: DeviceNumber,
+        file_system: &'static str,
+        magic: u64,
+        traits: SuperblockTraits,
+        operations: Box<dyn SuperblockOperations>,
+        make_root: impl FnOnce(&Arc<Superblock>) -> Result<Arc<Inode>>,
+    ) -> Result<Arc<Self>> {
         let link = SharedOwner::try_new(SuperblockLink {
             device,
             block_bytes: traits.block_bytes,
@@ -149,6 +190,11 @@ impl Superblock {
     /// The device number that `stat` shows.
     pub fn device(&self) -> DeviceNumber {
         self.device
+    }
+
+    /// Whether a block device is claimed for it.
+    pub fn is_on_device(&self) -> bool {
+        self.device.major != 0
     }
 
     /// The type's name.
@@ -214,6 +260,36 @@ impl Superblock {
             crate::dentry::forget_tree(self.root());
         }
     }
+}
+
+/// File systems that are on devices, mounted or about to go.
+static ON_DEVICES: sched::Mutex<Vec<Weak<Superblock>>> =
+    sched::Mutex::named("file systems on devices", Vec::new());
+
+/// The file system on a device: the one that is mounted already, or a new instance.
+///
+/// # Errors
+/// What [`FileSystemType::mount_device`] says; `EBUSY` when it is mounted as another type, or for reading where it is to be written or the
+/// other way round.
+pub fn mount_device(
+    file_system: &'static dyn FileSystemType,
+    device: &Arc<BlockDevice>,
+    read_only: bool,
+    options: &[u8],
+) -> Result<Arc<Superblock>> {
+    let number = DeviceNumber::new(device.number().major, device.number().minor);
+    let mut known = ON_DEVICES.lock();
+    known.retain(|superblock| superblock.strong_count() > 0);
+    let present = known.iter().filter_map(Weak::upgrade).find(|superblock| superblock.device == number);
+    if let Some(superblock) = present {
+        let same = superblock.file_system == file_system.name() && superblock.read_only() == read_only;
+        return if same { Ok(superblock) } else { Err(Error::Busy) };
+    }
+    allocation::reserve(&mut known, 1)?;
+    let superblock = file_system.mount_device(device, read_only, options)?;
+    superblock.set_read_only(read_only || superblock.read_only());
+    known.push(Arc::downgrade(&superblock));
+    Ok(superblock)
 }
 
 static TYPES: SpinLock<Vec<&'static dyn FileSystemType>> = SpinLock::new(Vec::new());

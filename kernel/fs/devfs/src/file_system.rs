@@ -22,6 +22,8 @@ pub(crate) static DEVICE_TREE: DeviceTree = DeviceTree { instance: SpinLock::nam
 
 /// Permission bits of the directories.
 const DIRECTORY_MODE: u32 = 0o755;
+/// Permission bits of block devices.
+const DISK_MODE: u32 = 0o660;
 /// Permission bits of symbolic links.
 const LINK_MODE: u32 = 0o777;
 
@@ -56,6 +58,12 @@ fn fill(superblock: &Arc<Superblock>) -> Result<()> {
     for node in nodes::all() {
         make(node.path, node.kind, node.mode, node.number, "")?;
     }
+    let mut outcome = Ok(());
+    block::registry::for_each(|device| {
+        let number = DeviceNumber::new(device.number().major, device.number().minor);
+        outcome = outcome.and_then(|()| make(device.name(), FileKind::BlockDevice, DISK_MODE, number, ""));
+    });
+    outcome?;
     for (name, target) in nodes::LINKS {
         make(name, FileKind::SymbolicLink, LINK_MODE, DeviceNumber::default(), target)?;
     }

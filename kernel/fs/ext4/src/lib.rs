@@ -42,6 +42,7 @@ mod layout;
 mod log_writer;
 mod map;
 mod map_change;
+pub mod mounted;
 mod names;
 mod orphan;
 mod recovery;

@@ -38,6 +38,10 @@ impl MappedObject for MappedFile {
         let status = self.0.status();
         (status.device.encode(), status.inode)
     }
+
+    fn make_durable(&self, start: u64, end: u64) -> bool {
+        self.0.operations().sync_range(&self.0, start, end, false).is_ok()
+    }
 }
 
 /// What a mapping keeps of its file.

@@ -1,6 +1,9 @@
 //! Mounting: mount(2), umount2(2), pivot_root(2).
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+use block::registry::{BlockDevice, DeviceNumber};
 
 use vfs::Capabilities;
 use vfs::flags::{LookupFlags, MountFlags, UnmountFlags};
@@ -79,10 +82,30 @@ pub fn mount(task: &mut Task, source: u64, target: u64, kind: u64, flags: u64, o
     } else {
         let kind = kind.ok_or(Errno::EINVAL)?;
         let file_system = vfs::superblock::find_file_system(kind.as_bytes())?;
-        let source = source.as_ref().map_or(&b"none"[..], |source| source.as_bytes());
-        namespace.mount(MountSource::New { file_system, source, options: &options }, &target, mount_flags)?;
+        let name = source.as_ref().map_or(&b"none"[..], |source| source.as_bytes());
+        let options = options.as_slice();
+        if file_system.needs_device() {
+            let device = &device_at(&source_place(task)?)?;
+            let what = MountSource::Device { file_system, device, source: name, options };
+            namespace.mount(what, &target, mount_flags)?;
+        } else {
+            namespace.mount(MountSource::New { file_system, source: name, options }, &target, mount_flags)?;
+        }
     }
     Ok(0)
+}
+
+/// The block device whose node is at a place.
+fn device_at(place: &vfs::mount::Path) -> Result<Arc<BlockDevice>, Errno> {
+    let inode = place.inode()?;
+    if inode.kind != vfs::FileKind::BlockDevice {
+        return Err(Errno::ENOTBLK);
+    }
+    if place.mount.flags().contains(MountFlags::NO_DEVICES) {
+        return Err(Errno::EACCES);
+    }
+    let number = DeviceNumber { major: inode.special.major, minor: inode.special.minor };
+    block::registry::find(number).ok_or(Errno::ENXIO)
 }
 
 fn mount_flags(flags: u64) -> MountFlags {

@@ -1,12 +1,14 @@
 //! Writing back, and advice about reading ahead.
 
 use vfs::FileKind;
+use vfs::disk::Advice;
 
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
 
 /// Writes all file systems back.
 pub fn sync(task: &mut Task) -> SysResult {
+    vfs::disk::flusher::sync_all();
     let places = task.file_system.places();
     // sync(2) always succeeds; errors are for those who wrote.
     let _ = places.namespace.describe(&places.root, |mount| {
@@ -48,27 +50,55 @@ pub fn sync_file_range(task: &mut Task, descriptor: i32, offset: i64, length: i6
         FileKind::Regular | FileKind::BlockDevice | FileKind::Directory => {}
         _ => return Err(Errno::ESPIPE),
     }
-    if file.inode().operations().cache().is_some() {
-        file.sync(true)?;
+    const WAIT_BEFORE: u32 = 1;
+    const WRITE: u32 = 2;
+    const WAIT_AFTER: u32 = 4;
+    let (start, end) = (offset as u64, if length == 0 { u64::MAX } else { (offset + length) as u64 });
+    if flags & WAIT_BEFORE != 0 {
+        file.operations().wait_sync(&file, start, end)?;
+    }
+    if flags & WRITE != 0 {
+        file.operations().start_sync(&file, start, end);
+    }
+    if flags & WAIT_AFTER != 0 {
+        file.operations().wait_sync(&file, start, end)?;
     }
     Ok(0)
 }
 
-fn check_advice(task: &Task, descriptor: i32) -> Result<(), Errno> {
+/// Advice about how a file will be used; without effect for files that lie in memory.
+pub fn fadvise64(task: &mut Task, descriptor: i32, offset: i64, length: i64, advice: u32) -> SysResult {
     let file = task.lent_usable_file(descriptor)?;
-    if file.inode().kind == FileKind::Fifo { Err(Errno::ESPIPE) } else { Ok(()) }
+    if file.inode().kind == FileKind::Fifo {
+        return Err(Errno::ESPIPE);
+    }
+    let advice = match advice {
+        0 => Advice::Normal,
+        1 => Advice::Random,
+        2 => Advice::Sequential,
+        3 => Advice::WillNeed,
+        4 => Advice::DontNeed,
+        5 => Advice::NoReuse,
+        _ => return Err(Errno::EINVAL),
+    };
+    let length = u64::try_from(length).map_err(|_| Errno::EINVAL)?;
+    if let Ok(offset) = u64::try_from(offset) {
+        file.operations().advise(&file, offset, length, advice);
+    }
+    Ok(0)
 }
 
-/// Advice about how a file will be used: checked, and without effect for files that lie in memory.
-pub fn fadvise64(task: &mut Task, descriptor: i32, _offset: i64, length: i64, advice: u32) -> SysResult {
-    const HIGHEST: u32 = 5;
-    check_advice(task, descriptor)?;
-    if advice > HIGHEST || length < 0 { Err(Errno::EINVAL) } else { Ok(0) }
-}
-
-/// Reads a part of a file ahead: files here lie in memory.
-pub fn readahead(task: &mut Task, descriptor: i32, _offset: i64, _count: usize) -> SysResult {
+/// Reads a part of a file ahead; without effect for files that lie in memory.
+pub fn readahead(task: &mut Task, descriptor: i32, offset: i64, count: usize) -> SysResult {
     let file = task.lent_usable_file(descriptor)?;
     file.check_readable()?;
-    if file.inode().kind == FileKind::Regular { Ok(0) } else { Err(Errno::EINVAL) }
+    if !matches!(file.inode().kind, FileKind::Regular | FileKind::BlockDevice) {
+        return Err(Errno::EINVAL);
+    }
+    if let Ok(offset) = u64::try_from(offset)
+        && count > 0
+    {
+        file.operations().advise(&file, offset, count as u64, Advice::WillNeed);
+    }
+    Ok(0)
 }

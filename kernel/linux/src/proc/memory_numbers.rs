@@ -5,6 +5,7 @@
 
 use core::fmt::{self, Write};
 
+use memory::file_cache::write_back_counts;
 use memory::frame::Purpose;
 use memory::{address_space, heap, kstack, statistics};
 use vfs::Result;
@@ -25,6 +26,7 @@ fn write_line(name: &str, kib: u64, out: &mut dyn Write) -> fmt::Result {
 /// `meminfo`
 pub(super) fn memory(out: &mut Text) -> Result<()> {
     let memory = statistics::memory();
+    let written = write_back_counts();
     let (anonymous, shared) = (memory.used_kib(Purpose::Anonymous), memory.used_kib(Purpose::Shmem));
     let (files, slab) = (memory.used_kib(Purpose::FileCache), memory.used_kib(Purpose::Slab));
     for (name, kib) in [
@@ -43,8 +45,8 @@ pub(super) fn memory(out: &mut Text) -> Result<()> {
         ("Unevictable", 0),
         ("SwapTotal", 0),
         ("SwapFree", 0),
-        ("Dirty", 0),
-        ("Writeback", 0),
+        ("Dirty", written.dirty * PAGE_KIB),
+        ("Writeback", written.under_write_back * PAGE_KIB),
         ("AnonPages", anonymous),
         ("Shmem", shared),
         ("KReclaimable", 0),

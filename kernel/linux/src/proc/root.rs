@@ -160,6 +160,9 @@ fn memory() -> Result<()> {
     })?;
     procfs::add_text("vmstat", |out| {
         let _ = statistics::write_vmstat(out);
+        let thresholds = vfs::disk::flusher::thresholds();
+        let _ = writeln!(out, "nr_dirty_threshold {}", thresholds.limit);
+        let _ = writeln!(out, "nr_dirty_background_threshold {}", thresholds.background);
         Ok(())
     })?;
     procfs::add_text("zoneinfo", |out| {

@@ -239,11 +239,60 @@ fn memory_settings() -> Result<()> {
         |_| Ok(()),
         |bytes| {
             const EVERYTHING: usize = 1 << 20;
-            parse(bytes, &(1..=4))?;
-            memory::reclaim::reclaim_now(EVERYTHING);
+            let what = parse(bytes, &(1..=4))?;
+            if what & 2 != 0 {
+                memory::reclaim::reclaim_now(EVERYTHING);
+            }
+            if what & 1 != 0 {
+                vfs::disk::shrink::drop_all();
+            }
             Ok(())
         },
-    )
+    )?;
+    write_back_settings()
+}
+
+/// Limits for dirty pages. A ratio and a number of bytes exclude each other: what was set last counts.
+fn write_back_settings() -> Result<()> {
+    use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use vfs::disk::flusher::SETTINGS;
+
+    let pairs: [(&str, &str, &'static AtomicU64, &'static AtomicU64); 2] = [
+        ("vm/dirty_ratio", "vm/dirty_bytes", &SETTINGS.dirty_ratio, &SETTINGS.dirty_bytes),
+        (
+            "vm/dirty_background_ratio",
+            "vm/dirty_background_bytes",
+            &SETTINGS.background_ratio,
+            &SETTINGS.background_bytes,
+        ),
+    ];
+    for (ratio_path, bytes_path, ratio, bytes) in pairs {
+        setting(
+            ratio_path,
+            0..=100,
+            || ratio.load(Relaxed),
+            |value| {
+                ratio.store(value, Relaxed);
+                bytes.store(0, Relaxed);
+            },
+        )?;
+        setting(
+            bytes_path,
+            1..=u64::MAX >> 1,
+            || bytes.load(Relaxed),
+            |value| {
+                bytes.store(value, Relaxed);
+                ratio.store(0, Relaxed);
+            },
+        )?;
+    }
+    for (path, value) in [
+        ("vm/dirty_expire_centisecs", &SETTINGS.expire_centisecs),
+        ("vm/dirty_writeback_centisecs", &SETTINGS.write_back_centisecs),
+    ] {
+        setting(path, 0..=u64::from(u32::MAX), || value.load(Relaxed), |new| value.store(new, Relaxed))?;
+    }
+    Ok(())
 }
 
 fn files() -> Result<()> {

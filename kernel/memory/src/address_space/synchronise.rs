@@ -1,12 +1,11 @@
 //! Writing shared pages back (msync).
 
 use super::error::MapError;
-use super::map::cache_of;
-use super::request::SyncMode;
+use super::request::{MapBacking, SyncMode};
 use super::space::AddressSpace;
 use super::unmap::page_range;
 use crate::region::RegionFlags;
-use machine::address::UserAddr;
+use machine::address::{PAGE_SHIFT, UserAddr};
 
 impl AddressSpace {
     /// Writes the shared pages of a range back.
@@ -28,10 +27,18 @@ impl AddressSpace {
             }
             if mode == SyncMode::Synchronous
                 && piece.flags().contains(RegionFlags::SHARED)
-                && let Some(cache) = cache_of(piece.backing())
+                && let MapBacking::File(mapping) = piece.backing()
+                && mapping.cache().has_representative()
             {
                 let first = piece.page_of(piece.start());
-                cache.write_back(first, first + piece.pages()).map_err(|_| MapError::InputOutput)?;
+                let end = first + piece.pages();
+                let done = match mapping.object() {
+                    Some(object) => object.make_durable(first << PAGE_SHIFT, end << PAGE_SHIFT),
+                    None => mapping.cache().write_back(first, end).is_ok(),
+                };
+                if !done {
+                    return Err(MapError::InputOutput);
+                }
             }
             Ok(())
         })

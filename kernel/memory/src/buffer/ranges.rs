@@ -35,6 +35,12 @@ impl<'a> Ranges<'a> {
         self.rest.iter().fold(self.first.length, |sum, range| sum.saturating_add(range.length))
     }
 
+    /// Whether all ranges begin and end at multiples of a power of two.
+    pub(super) fn are_aligned(&self, to: usize) -> bool {
+        let aligned = |range: &UserRange| (range.address.as_u64() as usize | range.length) & (to - 1) == 0;
+        aligned(&self.first) && self.rest.iter().all(aligned)
+    }
+
     /// The next piece, at most `limit` bytes; its length is 0 only at the end.
     pub(super) fn piece(&mut self, limit: usize) -> UserRange {
         while self.first.length == 0

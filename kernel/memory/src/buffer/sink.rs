@@ -53,6 +53,14 @@ impl<'a> Sink<'a> {
         self.remaining() == 0
     }
 
+    /// Whether a program's ranges begin and end at multiples of a power of two.
+    pub fn is_aligned(&self, to: usize) -> bool {
+        match &self.target {
+            Target::Kernel(bytes) => bytes.len() & (to - 1) == 0,
+            Target::User(ranges) => ranges.are_aligned(to),
+        }
+    }
+
     /// Takes as many of the bytes as fit; returns how many.
     ///
     /// # Errors

@@ -46,6 +46,14 @@ impl<'a> Source<'a> {
         self.remaining() == 0
     }
 
+    /// Whether a program's ranges begin and end at multiples of a power of two.
+    pub fn is_aligned(&self, to: usize) -> bool {
+        match &self.origin {
+            Origin::Kernel(bytes) => bytes.len() & (to - 1) == 0,
+            Origin::User(ranges) => ranges.are_aligned(to),
+        }
+    }
+
     /// Fills the buffer as far as there are bytes; returns how many.
     ///
     /// # Errors

@@ -20,14 +20,15 @@ pub struct WriteErrors(AtomicU64);
 #[derive(Debug, Default)]
 pub struct SeenErrors(AtomicU64);
 
+/// A moment in the history of a file's errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorMark(u64);
+
 impl WriteErrors {
     /// A page could not be written.
     pub fn note(&self, error: CacheError) {
-        let next = |known: u64| {
-            // An error that nobody has been told of need not be told apart from this one.
-            let step = if known & SEEN != 0 || known == 0 { STEP } else { 0 };
-            Some(((known & !(CODE_MASK | SEEN)).wrapping_add(step)) | u64::from(error.code()))
-        };
+        let next =
+            |known: u64| Some((known & !(CODE_MASK | SEEN)).wrapping_add(STEP) | u64::from(error.code()));
         // AcqRel: orders the error with the pages' new state.
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }
@@ -53,15 +54,18 @@ impl WriteErrors {
         if former == told { Ok(()) } else { Err(CacheError::from_code((told & CODE_MASK) as u32)) }
     }
 
-    /// A number that changes with each error.
-    pub(super) fn count(&self) -> u64 {
-        self.0.load(Ordering::Acquire) & !SEEN
+    /// Where the errors are now, for who wants to know only what comes.
+    pub fn mark(&self) -> ErrorMark {
+        ErrorMark(self.0.load(Ordering::Acquire) & !SEEN)
     }
 
-    /// The latest error if there was one since `count`.
-    pub(super) fn since(&self, count: u64) -> Result<(), CacheError> {
-        let now = self.count();
-        if now == count { Ok(()) } else { Err(CacheError::from_code((now & CODE_MASK) as u32)) }
+    /// Tells of errors since a mark. Who has the file open is told of them all the same.
+    ///
+    /// # Errors
+    /// The latest one.
+    pub fn since(&self, mark: ErrorMark) -> Result<(), CacheError> {
+        let now = self.mark();
+        if now == mark { Ok(()) } else { Err(CacheError::from_code((now.0 & CODE_MASK) as u32)) }
     }
 }
 

@@ -69,6 +69,12 @@ impl FileCache {
         self.index.get(page, &rcu::read()).is_some_and(|word| word.get() & FILLING == 0)
     }
 
+    /// Whether a page is in memory or on its way there.
+    #[must_use]
+    pub fn is_known(&self, page: u64) -> bool {
+        self.index.get(page, &rcu::read()).is_some()
+    }
+
     /// The frame of a page that may be shown whole to a program right away, for a fault that holds a spin lock.
     #[inline]
     pub(crate) fn mappable(&self, page: u64) -> Option<Frame> {

@@ -29,6 +29,19 @@ impl FileCache {
     /// # Errors
     /// Only when nothing was read: the reason why.
     pub fn read_at(&self, offset: u64, sink: &mut Sink<'_>) -> Result<usize, CacheError> {
+        self.read_until(offset, u64::MAX, sink)
+    }
+
+    /// The same, at most up to the byte at `end`.
+    ///
+    /// # Errors
+    /// As [`FileCache::read_at`].
+    pub fn read_up_to(&self, offset: u64, end: u64, sink: &mut Sink<'_>) -> Result<usize, CacheError> {
+        self.read_until(offset, end, sink)
+    }
+
+    #[inline(always)]
+    fn read_until(&self, offset: u64, end: u64, sink: &mut Sink<'_>) -> Result<usize, CacheError> {
         if let Some(choice) = variant::chosen() {
             return self.read_as_chosen(choice, offset, sink);
         }
@@ -37,7 +50,7 @@ impl FileCache {
         let mut is_mapped = true;
         loop {
             let position = offset.saturating_add(done as u64);
-            let left = self.size().saturating_sub(position).min(sink.remaining() as u64);
+            let left = self.size().min(end).saturating_sub(position).min(sink.remaining() as u64);
             if left == 0 {
                 return Ok(done);
             }
@@ -96,7 +109,16 @@ impl FileCache {
     /// Only when nothing was written: the reason why.
     pub fn write_at(&self, offset: u64, source: &mut Source<'_>) -> Result<usize, CacheError> {
         let _change = self.change.lock();
-        self.write_locked(offset, source)
+        self.write_locked(offset, u64::MAX, source)
+    }
+
+    /// The same, at most so many bytes.
+    ///
+    /// # Errors
+    /// As [`FileCache::write_at`].
+    pub fn write_some(&self, offset: u64, most: u64, source: &mut Source<'_>) -> Result<usize, CacheError> {
+        let _change = self.change.lock();
+        self.write_locked(offset, most, source)
     }
 
     /// Writes all of the source at the end of the file; returns where that was, and the bytes written.
@@ -106,30 +128,31 @@ impl FileCache {
     pub fn append(&self, source: &mut Source<'_>) -> Result<(u64, usize), CacheError> {
         let _change = self.change.lock();
         let offset = self.size();
-        Ok((offset, self.write_locked(offset, source)?))
+        Ok((offset, self.write_locked(offset, u64::MAX, source)?))
     }
 
     /// Writes with `change` held.
-    fn write_locked(&self, offset: u64, source: &mut Source<'_>) -> Result<usize, CacheError> {
+    fn write_locked(&self, offset: u64, most: u64, source: &mut Source<'_>) -> Result<usize, CacheError> {
         if source.is_empty() {
             return Ok(0);
         }
         if offset >= MAX_FILE_BYTES {
             return Err(CacheError::TooBig);
         }
-        let extends = offset.saturating_add(source.remaining() as u64) > self.size();
+        let most = most.min(source.remaining() as u64);
+        let extends = offset.saturating_add(most) > self.size();
         if extends && (self.has_representative() || self.tail_may_show())
             || self.flags.load(Ordering::Relaxed) & TAIL_UNCLEAN != 0
         {
             self.prepare_growth()?;
         }
-        self.write_pages(offset, source)
+        self.write_pages(offset, most, source)
     }
 
     /// Writes page by page; the size follows.
-    fn write_pages(&self, offset: u64, source: &mut Source<'_>) -> Result<usize, CacheError> {
+    fn write_pages(&self, offset: u64, most: u64, source: &mut Source<'_>) -> Result<usize, CacheError> {
         let mut done = 0;
-        let limit = MAX_FILE_BYTES.saturating_sub(offset).min(source.remaining() as u64);
+        let limit = MAX_FILE_BYTES.saturating_sub(offset).min(most);
         while (done as u64) < limit {
             let position = offset + done as u64;
             let start = within_page(position);

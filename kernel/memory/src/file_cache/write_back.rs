@@ -31,7 +31,7 @@ impl FileCache {
     /// The latest error of the file, if there was one meanwhile.
     pub fn write_back(&self, first: u64, end: u64) -> Result<(), CacheError> {
         let Some(backing) = self.backing() else { return Ok(()) };
-        let before = backing.errors.count();
+        let before = backing.errors.mark();
         // Pages that are being written while they are dirty again must be written again.
         self.write_tagged(backing, first, end, u64::MAX, true);
         self.wait_for_write_back(first, end);
@@ -93,10 +93,12 @@ impl FileCache {
         self.backing().map_or(0, |backing| backing.dirty_since_ns.load(Ordering::Relaxed))
     }
 
-    /// Enters the file into its device's queue again if it has dirty pages, with its age.
+    /// Enters the file into its device's queue again if it has pages that are dirty or being written, with its age: whoever waits for all of a
+    /// device's files finds them there.
     pub fn requeue(&self) {
         if let Some(backing) = self.backing()
-            && backing.dirty.load(Ordering::Relaxed) > 0
+            && (backing.dirty.load(Ordering::Relaxed) > 0
+                || backing.under_write_back.load(Ordering::Relaxed) > 0)
         {
             backing.enqueue(&backing.own(), true);
         }
@@ -176,11 +178,27 @@ impl FileCache {
     }
 
     /// Gives up clean pages between two page numbers that nobody uses, at most about `most`; returns how many. Pages that only page tables have
-    /// are taken from them.
+    /// are taken from them. May sleep.
     pub fn drop_clean(&self, first: u64, end: u64, most: usize) -> usize {
-        if !self.has_representative() {
-            return 0;
+        if self.has_representative() { self.drop_unused(first, end, most, self.is_mapped()).0 } else { 0 }
+    }
+
+    /// The same for memory reclaim: begins where it ended the last time, and page tables keep what they have. Does not sleep.
+    pub fn drop_clean_from_hand(&self, most: usize) -> usize {
+        let Some(backing) = self.backing() else { return 0 };
+        let hand = backing.hand.load(Ordering::Relaxed);
+        let (mut dropped, mut next) = self.drop_unused(hand, u64::MAX, most, false);
+        if dropped < most && hand > 0 {
+            let (more, end) = self.drop_unused(0, hand, most - dropped, false);
+            dropped += more;
+            next = end;
         }
+        backing.hand.store(next, Ordering::Relaxed);
+        dropped
+    }
+
+    /// Returns how many were given up, and where it ended.
+    fn drop_unused(&self, first: u64, end: u64, most: usize, unmap: bool) -> (usize, u64) {
         let (mut from, mut dropped) = (first, 0);
         while dropped < most {
             let mut pages: ArrayVec<u64, BATCH> = ArrayVec::new();
@@ -191,13 +209,13 @@ impl FileCache {
                 if pages.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             let Some(&last) = pages.last() else { break };
-            if self.is_mapped() {
+            if unmap {
                 address_space::forget_file_pages(self, pages[0]..last + 1);
             }
             dropped += self.give_up(&pages);
             from = last + 1;
         }
-        dropped
+        (dropped, from)
     }
 
     /// Gives up those of the pages that are clean and the index's alone.

@@ -17,6 +17,9 @@ pub trait MappedObject: Any + Send + Sync {
 
     /// Device and inode number.
     fn identity(&self) -> (u64, u64);
+
+    /// Makes a part of the file last, given by bytes; false if it could not be, or an earlier write-back had failed.
+    fn make_durable(&self, start: u64, end: u64) -> bool;
 }
 
 /// A mapped file: its cache, and the open file that is kept alive by the mapping. One is made per mmap call and shared

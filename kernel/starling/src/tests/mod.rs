@@ -11,6 +11,7 @@ mod address_space;
 mod address_space_costs;
 mod clustered;
 mod debugger;
+mod disks;
 mod host_link;
 mod ipc;
 mod ipc_costs;
@@ -58,6 +59,7 @@ const LATE: &[&[Test]] = &[
     memory::TESTS,
     percpu::TESTS,
     mounts::TESTS,
+    disks::TESTS,
     processes::TESTS,
     clustered::TESTS,
     kit::TESTS,

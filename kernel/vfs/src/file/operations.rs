@@ -10,6 +10,7 @@ use memory::buffer::{Sink, Source};
 use memory::file_cache::FileCache;
 
 use super::open_file::{OpenFile, SeekFrom};
+use crate::disk::Advice;
 use crate::inode::DirectorySink;
 use crate::pipe::Pipe;
 use crate::poll::{PollEvents, PollTable};
@@ -82,6 +83,22 @@ pub trait FileOperations: Any + Send + Sync {
     fn sync(&self, file: &OpenFile, data_only: bool) -> Result<()> {
         Err(Error::Invalid)
     }
+
+    /// The same for a part of the file, given by bytes: what a mapping's `msync` asks for.
+    fn sync_range(&self, file: &OpenFile, start: u64, end: u64, data_only: bool) -> Result<()> {
+        self.sync(file, data_only)
+    }
+
+    /// Begins to write a part of the file back, and does not wait for it.
+    fn start_sync(&self, file: &OpenFile, start: u64, end: u64) {}
+
+    /// Waits for what is being written of a part of the file. Nothing is said about its lasting.
+    fn wait_sync(&self, file: &OpenFile, start: u64, end: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Advice about how a part of the file will be used; a length of 0 leads to its end.
+    fn advise(&self, file: &OpenFile, offset: u64, length: u64, advice: Advice) {}
 
     /// A descriptor of the file was closed.
     fn flush(&self, file: &OpenFile) -> Result<()> {

@@ -59,14 +59,26 @@ pub fn write_cache(
     position: &mut u64,
     source: &mut Source<'_>,
 ) -> Result<usize> {
+    write_cache_piece(file, cache, position, u64::MAX, source)
+}
+
+/// The same, at most so many bytes.
+#[inline(always)]
+pub(crate) fn write_cache_piece(
+    file: &OpenFile,
+    cache: &FileCache,
+    position: &mut u64,
+    most: u64,
+    source: &mut Source<'_>,
+) -> Result<usize> {
     let inode = file.inode();
     if source.is_empty() {
         return Ok(0);
     }
     let appends = file.flags().contains(OpenFlags::APPEND);
-    let end = position.saturating_add(source.remaining() as u64);
+    let end = position.saturating_add(most.min(source.remaining() as u64));
     if !appends && end <= inode.size() && inode.mode() & (SET_USER_ID | SET_GROUP_ID) == 0 {
-        return overwrite(inode, cache, position, source);
+        return overwrite(inode, cache, position, most, source);
     }
     let _exclusive = inode.lock().write();
     if appends {
@@ -75,7 +87,7 @@ pub fn write_cache(
     if *position >= SIZE_MAX {
         return Err(Error::FileTooLarge);
     }
-    let number = cache.write_at(*position, source)?;
+    let number = cache.write_some(*position, most, source)?;
     *position += number as u64;
     inode.set_size(cache.size());
     strip_set_id(inode);
@@ -84,8 +96,15 @@ pub fn write_cache(
 }
 
 /// A write that changes neither the size nor the mode: the lock of the pages suffices.
-fn overwrite(inode: &Inode, cache: &FileCache, position: &mut u64, source: &mut Source<'_>) -> Result<usize> {
-    let number = cache.write_at(*position, source)?;
+#[inline(always)]
+fn overwrite(
+    inode: &Inode,
+    cache: &FileCache,
+    position: &mut u64,
+    most: u64,
+    source: &mut Source<'_>,
+) -> Result<usize> {
+    let number = cache.write_some(*position, most, source)?;
     *position += number as u64;
     if cache.size() != inode.size() {
         // The file was cut off meanwhile, and perhaps made longer again by this.

@@ -75,7 +75,8 @@ impl OpenFile {
     fn sync_if_wanted(&self) -> Result<()> {
         use crate::flags::OpenFlags;
         let flags = self.flags();
-        if flags.contains(OpenFlags::DATA_SYNC) && self.inode().kind == FileKind::Regular {
+        let stored = matches!(self.inode().kind, FileKind::Regular | FileKind::BlockDevice);
+        if flags.contains(OpenFlags::DATA_SYNC) && stored {
             return self.operations().sync(self, !flags.contains(OpenFlags::FILE_SYNC));
         }
         Ok(())

@@ -9,8 +9,9 @@ use super::path::Path;
 use super::point::Mount;
 use crate::attributes::FileKind;
 use crate::flags::MountFlags;
-use crate::superblock::FileSystemType;
+use crate::superblock::{FileSystemType, Superblock, mount_device};
 use crate::{Error, Result, allocation};
+use block::registry::BlockDevice;
 use memory::per_cpu::Shared;
 
 /// Mounts that one name space may hold (`/proc/sys/fs/mount-max` of Linux has the same number).
@@ -23,6 +24,17 @@ pub enum MountSource<'a> {
         /// Its type.
         file_system: &'static dyn FileSystemType,
         /// The source as given; only shown for file systems without a device.
+        source: &'a [u8],
+        /// The file system's own options.
+        options: &'a [u8],
+    },
+    /// The file system on a block device.
+    Device {
+        /// Its type.
+        file_system: &'static dyn FileSystemType,
+        /// The device.
+        device: &'a Arc<BlockDevice>,
+        /// The path of its node, as given.
         source: &'a [u8],
         /// The file system's own options.
         options: &'a [u8],
@@ -46,19 +58,33 @@ impl MountNamespace {
     pub fn mount(&self, what: MountSource<'_>, target: &Path, flags: MountFlags) -> Result<()> {
         match what {
             MountSource::New { file_system, source, options } => {
-                let superblock = file_system.mount(source, options)?;
-                let mut flags = flags;
-                flags.set(
-                    MountFlags::NO_DEVICES,
-                    flags.contains(MountFlags::NO_DEVICES) || superblock.traits().no_devices,
-                );
-                let mount = Mount::new(superblock.clone(), superblock.root().clone(), source, flags)?;
-                let _changes = self.changes.lock();
-                self.attach_tree(Self::only(mount)?, target)
+                self.mount_superblock(file_system.mount(source, options)?, source, target, flags)
+            }
+            MountSource::Device { file_system, device, source, options } => {
+                let read_only = flags.contains(MountFlags::READ_ONLY);
+                let superblock = mount_device(file_system, device, read_only, options)?;
+                self.mount_superblock(superblock, source, target, flags)
             }
             MountSource::Bind { source, recursive } => self.bind(source, target, recursive),
             MountSource::Move { source } => self.move_mount(source, target),
         }
+    }
+
+    fn mount_superblock(
+        &self,
+        superblock: Arc<Superblock>,
+        source: &[u8],
+        target: &Path,
+        flags: MountFlags,
+    ) -> Result<()> {
+        let mut flags = flags;
+        flags.set(
+            MountFlags::NO_DEVICES,
+            flags.contains(MountFlags::NO_DEVICES) || superblock.traits().no_devices,
+        );
+        let mount = Mount::new(superblock.clone(), superblock.root().clone(), source, flags)?;
+        let _changes = self.changes.lock();
+        self.attach_tree(Self::only(mount)?, target)
     }
 
     /// The target as it is now: somebody may have mounted on it meanwhile.

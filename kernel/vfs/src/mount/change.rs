@@ -103,6 +103,9 @@ impl MountNamespace {
             if read_only && mount.writers() > 0 {
                 return Err(Error::Busy);
             }
+            if read_only != mount.superblock().read_only() {
+                mount.superblock().operations().change_read_only(read_only)?;
+            }
             mount.superblock().operations().remount(options)?;
             mount.superblock().set_read_only(read_only);
         }
@@ -142,7 +145,15 @@ impl MountNamespace {
             Shared::spread(&mount);
             return Err(Error::WouldBlock);
         }
-        self.unmount_tree(&mount)
+        self.unmount_tree(&mount)?;
+        if mount.superblock().is_on_device() {
+            let superblock = mount.superblock().clone();
+            drop(mount);
+            // What is left of the mount goes now. So it is here that the file system ends, and the device is free when the call returns.
+            sync::rcu::barrier_expedited();
+            drop(superblock);
+        }
+        Ok(())
     }
 
     /// Whether somebody uses a mount. Its references are counted in one place from here on, also if it is not in use.

@@ -1,0 +1,63 @@
+//! The types `ext4`, `ext3` and `ext2`: one piece of code, as the features of an image say what it is.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use block::registry::BlockDevice;
+use vfs::superblock::{FileSystemType, Superblock, SuperblockTraits};
+use vfs::{Error, Result};
+
+use super::instance::{Instance, Operations};
+
+/// What `statfs` calls all three.
+const MAGIC: u64 = 0xef53;
+
+struct Kind(&'static str);
+
+static KINDS: [Kind; 3] = [Kind("ext3"), Kind("ext2"), Kind("ext4")];
+
+/// Registers the types. Once, at start-up.
+pub fn register() {
+    for kind in &KINDS {
+        vfs::superblock::register_file_system(kind);
+    }
+}
+
+impl FileSystemType for Kind {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn needs_device(&self) -> bool {
+        true
+    }
+
+    fn mount(&'static self, _source: &[u8], _options: &[u8]) -> Result<Arc<Superblock>> {
+        Err(Error::NotBlockDevice)
+    }
+
+    fn mount_device(
+        &'static self,
+        device: &Arc<BlockDevice>,
+        read_only: bool,
+        options: &[u8],
+    ) -> Result<Arc<Superblock>> {
+        let instance = Instance::open(device, options)?;
+        if !read_only {
+            log::warn!("{} on {}: writing is not supported, mount it with -o ro", self.0, device.name());
+            return Err(Error::ReadOnly);
+        }
+        let traits = SuperblockTraits {
+            block_bytes: instance.system.block_bytes().min(machine::address::PAGE_SIZE) as u32,
+            ..SuperblockTraits::default()
+        };
+        let operations = vfs::allocation::boxed(Operations::new(&instance)?)?;
+        let operations: Box<dyn vfs::superblock::SuperblockOperations> = operations;
+        let superblock = Superblock::on_device(device, self.0, MAGIC, traits, operations, |superblock| {
+            instance.root(superblock)
+        })?;
+        superblock.set_read_only(true);
+        log::info!("{} on {}: mounted for reading", self.0, device.name());
+        Ok(superblock)
+    }
+}

@@ -1,0 +1,357 @@
+//! When dirty pages are written, and how fast programs may make pages dirty.
+//!
+//! Each device has a thread that writes its files back. It runs
+//! - when a file has been dirty for `dirty_expire_centisecs`; it looks every `dirty_writeback_centisecs` as long as there are dirty files, and sleeps without a
+//!   timer otherwise;
+//! - when more memory is dirty than the *background limit*, until that is no longer so.
+//!
+//! A writer waits after each piece of a write ([`pace`]) while more memory is dirty or on its way than the *limit* and its device has more than its share. The share
+//! follows what the device has written of late, compared with the others: a slow device's writers wait for it, others' don't. While less than the middle of both limits is dirty,
+//! nobody waits.
+//!
+//! Limits are parts of the memory (`dirty_ratio`, `dirty_background_ratio`) or numbers of bytes; setting one way unsets the other, as in Linux.
+//!
+//! The thread takes a device's files oldest first, and some pages of each in turn, so that a large file does not keep others waiting. It does not wait for
+//! pages one by one: as many are on their way as [`IN_FLIGHT_PAGES`] allows.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+use machine::address::PAGE_SIZE;
+use memory::fallible;
+use memory::file_cache::{BackingDevice, Event, FileCache, write_back_counts};
+use sched::WaitQueue;
+use sync::SpinLock;
+
+use crate::{Result, allocation};
+
+/// Pages of one file that are begun before it is the next one's turn.
+const CHUNK_PAGES: u64 = 1024;
+
+/// Pages of a device on their way at most: 8 MiB.
+const IN_FLIGHT_PAGES: u64 = 2048;
+
+/// How long a writer waits before it looks again by itself.
+const PAUSE_NS: u64 = 100_000_000;
+
+/// After how long what a device has written counts half.
+const SHARE_PERIOD_NS: u64 = 3_000_000_000;
+
+/// A hundredth of a second.
+const CENTISECOND_NS: u64 = 10_000_000;
+
+/// Settings of `/proc/sys/vm`.
+pub struct Settings {
+    /// `dirty_ratio`: percent of memory; 0: `dirty_bytes` counts.
+    pub dirty_ratio: AtomicU64,
+    /// `dirty_bytes`.
+    pub dirty_bytes: AtomicU64,
+    /// `dirty_background_ratio`: percent of memory; 0: `dirty_background_bytes` counts.
+    pub background_ratio: AtomicU64,
+    /// `dirty_background_bytes`.
+    pub background_bytes: AtomicU64,
+    /// `dirty_expire_centisecs`.
+    pub expire_centisecs: AtomicU64,
+    /// `dirty_writeback_centisecs`; 0: never.
+    pub write_back_centisecs: AtomicU64,
+}
+
+/// The settings.
+pub static SETTINGS: Settings = Settings {
+    dirty_ratio: AtomicU64::new(20),
+    dirty_bytes: AtomicU64::new(0),
+    background_ratio: AtomicU64::new(10),
+    background_bytes: AtomicU64::new(0),
+    expire_centisecs: AtomicU64::new(3000),
+    write_back_centisecs: AtomicU64::new(500),
+};
+
+/// Pages of memory that the limits are parts of; 0: nobody asked yet.
+static MEMORY_PAGES: AtomicU64 = AtomicU64::new(0);
+
+fn memory_pages() -> u64 {
+    match MEMORY_PAGES.load(Relaxed) {
+        0 => {
+            let pages = memory::frame::total_frames();
+            MEMORY_PAGES.store(pages, Relaxed);
+            pages
+        }
+        pages => pages,
+    }
+}
+
+/// Limits in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Above it threads write back.
+    pub background: u64,
+    /// Above it writers wait.
+    pub limit: u64,
+}
+
+/// The limits now.
+pub fn thresholds() -> Thresholds {
+    let memory = memory_pages();
+    let of = |ratio: &AtomicU64, bytes: &AtomicU64| match ratio.load(Relaxed) {
+        0 => bytes.load(Relaxed).div_ceil(PAGE_SIZE as u64),
+        percent => memory * percent / 100,
+    };
+    let limit = of(&SETTINGS.dirty_ratio, &SETTINGS.dirty_bytes).max(2);
+    let background = of(&SETTINGS.background_ratio, &SETTINGS.background_bytes);
+    Thresholds { background: if background >= limit { limit / 2 } else { background }, limit }
+}
+
+struct Flusher {
+    device: Arc<BackingDevice>,
+    /// The thread, and those who wait for the device to catch up.
+    wait: WaitQueue,
+    /// There is something to look at.
+    asked: AtomicBool,
+    stopping: AtomicBool,
+    /// Held while files are taken from the queue: who wants all of them waits for whoever has taken some.
+    pass: sched::Mutex<()>,
+    /// What does not count any more of what the device has written, and since when.
+    forgotten: AtomicU64,
+    forgotten_ns: AtomicU64,
+}
+
+static FLUSHERS: SpinLock<Vec<Arc<Flusher>>> = SpinLock::named("devices that are written back", Vec::new());
+
+fn copy_of_all() -> Result<Vec<Arc<Flusher>>> {
+    let mut all = Vec::new();
+    loop {
+        let needed = FLUSHERS.lock().len() + 1;
+        fallible::try_reserve(&mut all, needed)?;
+        let flushers = FLUSHERS.lock();
+        if flushers.len() < all.capacity() {
+            all.extend(flushers.iter().cloned());
+            return Ok(all);
+        }
+    }
+}
+
+fn find(device: &Arc<BackingDevice>) -> Option<Arc<Flusher>> {
+    FLUSHERS.lock().iter().find(|flusher| Arc::ptr_eq(&flusher.device, device)).cloned()
+}
+
+/// Makes what write-back needs for a device, with its thread.
+///
+/// # Errors
+/// No memory.
+pub fn add_device(name: &str) -> Result<Arc<BackingDevice>> {
+    let device = allocation::arc(BackingDevice::new(fallible::try_string(name)?))?;
+    let flusher = allocation::arc(Flusher {
+        device: device.clone(),
+        wait: WaitQueue::new(),
+        asked: AtomicBool::new(false),
+        stopping: AtomicBool::new(false),
+        pass: sched::Mutex::named("write-back of a device", ()),
+        forgotten: AtomicU64::new(0),
+        forgotten_ns: AtomicU64::new(machine::time::now_ns()),
+    })?;
+    // Weak: the device has the closure.
+    let told = Arc::downgrade(&flusher);
+    device.on_event(allocation::boxed(move |event| {
+        if let Some(flusher) = told.upgrade() {
+            flusher.hear(event);
+        }
+    })?);
+    let runs = flusher.clone();
+    let body = allocation::boxed(move || runs.run())?;
+    let mut all = copy_of_all()?;
+    let mut thread_name = fallible::try_string("flush-")?;
+    thread_name.try_reserve(name.len()).map_err(|_| crate::Error::OutOfMemory)?;
+    thread_name.push_str(name);
+    let thread = sched::Builder::new(&thread_name).prepare(body)?;
+    all.push(flusher);
+    let former = core::mem::replace(&mut *FLUSHERS.lock(), all);
+    drop(former);
+    thread.start();
+    Ok(device)
+}
+
+/// The device is not used any more; its thread ends.
+pub fn remove_device(device: &Arc<BackingDevice>) {
+    let Some(flusher) = find(device) else { return };
+    FLUSHERS.lock().retain(|known| !Arc::ptr_eq(known, &flusher));
+    flusher.stopping.store(true, SeqCst);
+    flusher.ask();
+}
+
+/// Called by writers after each piece: waits while too much is dirty. False if the writer is wanted for something else.
+pub fn pace(device: &Arc<BackingDevice>) -> bool {
+    let counts = write_back_counts();
+    let thresholds = thresholds();
+    if counts.dirty > thresholds.background
+        && let Some(flusher) = find(device)
+    {
+        flusher.wait.wake_all();
+        return flusher.hold_back(thresholds);
+    }
+    true
+}
+
+/// Writes all files of a device and waits for them.
+pub fn sync_device(device: &Arc<BackingDevice>) {
+    if let Some(flusher) = find(device) {
+        flusher.sync();
+    }
+}
+
+/// Begins to write all files of all devices, then waits for them.
+pub fn sync_all() {
+    let Ok(all) = copy_of_all() else { return };
+    for flusher in &all {
+        flusher.start_all();
+    }
+    for flusher in &all {
+        flusher.sync();
+    }
+}
+
+impl Flusher {
+    fn hear(&self, event: Event) {
+        match event {
+            Event::FileDirty => self.ask(),
+            Event::PagesWritten => self.wait.wake_all(),
+        }
+    }
+
+    fn ask(&self) {
+        if !self.asked.swap(true, SeqCst) {
+            self.wait.wake_all();
+        }
+    }
+
+    /// The thread.
+    fn run(&self) {
+        while !self.stopping.load(SeqCst) {
+            self.await_work();
+            let begun = self.write_some(false);
+            self.await_room(begun);
+        }
+        self.sync();
+    }
+
+    /// Sleeps until there may be something to write.
+    fn await_work(&self) {
+        let period_ns = SETTINGS.write_back_centisecs.load(Relaxed) * CENTISECOND_NS;
+        let over = || self.device.dirty_pages() > 0 && is_above_background();
+        let called = || self.stopping.load(SeqCst) || over();
+        if self.device.has_dirty_files() && period_ns > 0 {
+            self.asked.store(false, SeqCst);
+            let deadline_ns = machine::time::now_ns() + period_ns;
+            self.wait.wait_until_deadline(called, deadline_ns);
+        } else {
+            self.wait.wait_until(|| called() || self.asked.swap(false, SeqCst));
+        }
+    }
+
+    /// Sleeps while enough is on its way. If nothing could be begun, what is on its way must arrive first.
+    fn await_room(&self, begun: u64) {
+        let most = if begun > 0 { IN_FLIGHT_PAGES } else { 1 };
+        let deadline_ns = machine::time::now_ns() + PAUSE_NS;
+        let _ = self.wait.wait_until_deadline(|| self.device.pages_under_write_back() < most, deadline_ns);
+        if begun == 0 && self.device.dirty_pages() > 0 && is_above_background() {
+            // Dirty pages that nobody may write yet: looked at again when something changes, or now and then.
+            let _ = self
+                .wait
+                .wait_until_deadline(|| self.stopping.load(SeqCst), machine::time::now_ns() + PAUSE_NS);
+        }
+    }
+
+    /// Begins to write files that are old, or all while too much is dirty; returns how many pages.
+    fn write_some(&self, all: bool) -> u64 {
+        let _pass = self.pass.lock();
+        let expire_ns = SETTINGS.expire_centisecs.load(Relaxed) * CENTISECOND_NS;
+        let now_ns = machine::time::now_ns();
+        let mut begun = 0;
+        for file in self.device.take_dirty() {
+            let is_old = now_ns.saturating_sub(file.dirty_since_ns()) >= expire_ns;
+            let room = begun < IN_FLIGHT_PAGES;
+            if all || room && (is_old || is_above_background()) {
+                begun += file.start_write_back(0, u64::MAX, if all { u64::MAX } else { CHUNK_PAGES });
+            }
+            file.requeue();
+        }
+        begun
+    }
+
+    fn start_all(&self) {
+        self.write_some(true);
+    }
+
+    /// Writes all files and waits until they have been.
+    fn sync(&self) {
+        self.write_some(true);
+        let _pass = self.pass.lock();
+        let mut waited: Vec<Arc<FileCache>> = Vec::new();
+        for file in self.device.take_dirty() {
+            // Without memory to remember it, it is waited for at once.
+            if fallible::try_reserve(&mut waited, 1).is_ok() {
+                waited.push(file);
+            } else {
+                let _ = file.write_back(0, u64::MAX);
+                file.requeue();
+            }
+        }
+        for file in waited {
+            // Errors are told to those who have the file open.
+            let _ = file.write_back(0, u64::MAX);
+            file.requeue();
+        }
+    }
+
+    /// What the device has written of late, in pages.
+    fn recent(&self) -> u64 {
+        let written = self.device.pages_written();
+        let now_ns = machine::time::now_ns();
+        let since_ns = self.forgotten_ns.load(Relaxed);
+        let recent = written.saturating_sub(self.forgotten.load(Relaxed));
+        if now_ns.saturating_sub(since_ns) >= SHARE_PERIOD_NS
+            && self.forgotten_ns.compare_exchange(since_ns, now_ns, Relaxed, Relaxed).is_ok()
+        {
+            self.forgotten.store(written - recent / 2, Relaxed);
+        }
+        recent
+    }
+
+    /// The pages that the device's files may have dirty or on their way when the limit is reached.
+    fn share(&self, limit: u64) -> u64 {
+        let (mut sum, mut devices) = (0, 0);
+        for flusher in FLUSHERS.lock().iter() {
+            sum += flusher.recent();
+            devices += 1;
+        }
+        // A device that has not been written yet gets half of an equal share to begin with.
+        let least = limit / (2 * u64::max(devices, 1));
+        (limit * self.recent()).checked_div(sum).map_or(limit, |share| share.max(least))
+    }
+
+    /// Keeps a writer waiting as the theory says. False if it is wanted for something else.
+    fn hold_back(&self, thresholds: Thresholds) -> bool {
+        let Thresholds { background, limit } = thresholds;
+        let share = self.share(limit);
+        let caught_up = || {
+            let counts = write_back_counts();
+            let all = counts.dirty + counts.under_write_back;
+            let own = self.device.dirty_pages() + self.device.pages_under_write_back();
+            all <= u64::midpoint(background, limit) || all <= limit && own <= share || own == 0
+        };
+        while !caught_up() {
+            let deadline_ns = machine::time::now_ns() + PAUSE_NS;
+            match self.wait.wait_interruptible_deadline(caught_up, Some(deadline_ns)) {
+                Ok(()) => break,
+                Err(sched::WaitError::TimedOut) => self.wait.wake_all(),
+                Err(sched::WaitError::Interrupted) => return false,
+            }
+        }
+        true
+    }
+}
+
+fn is_above_background() -> bool {
+    let thresholds = thresholds();
+    write_back_counts().dirty > thresholds.background
+}

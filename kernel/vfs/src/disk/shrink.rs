@@ -1,0 +1,118 @@
+//! Which clean pages go when memory is short.
+//!
+//! Caches whose pages have a home elsewhere are entered here when they are made. A round goes through them in turn and takes a batch of clean pages from each that
+//! nobody uses.
+//!
+//! Nothing here writes or waits for a device: reclaim is called with locks held, and a device may need memory to get on. Dirty pages are kept few by
+//! [`flusher`](super::flusher) instead.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
+use memory::fallible;
+use memory::file_cache::FileCache;
+use memory::reclaim::Reclaimer;
+use sync::SpinLock;
+
+use crate::Result;
+
+/// Pages taken from one file before it is the next one's turn.
+const BATCH_PAGES: usize = 256;
+
+struct Caches {
+    known: Vec<Weak<FileCache>>,
+    /// Whose turn it is.
+    turn: usize,
+}
+
+static CACHES: SpinLock<Caches> =
+    SpinLock::named("files whose pages may go", Caches { known: Vec::new(), turn: 0 });
+
+/// Enters a cache. Those that have gone make room.
+///
+/// # Errors
+/// No memory.
+pub fn enter(cache: &Arc<FileCache>) -> Result<()> {
+    let mut room = Vec::new();
+    loop {
+        let needed = {
+            let mut caches = CACHES.lock();
+            if caches.known.len() == caches.known.capacity() {
+                caches.known.retain(|known| known.strong_count() > 0);
+            }
+            let (length, capacity) = (caches.known.len(), caches.known.capacity());
+            if length < capacity {
+                caches.known.push(Arc::downgrade(cache));
+                return Ok(());
+            }
+            if room.capacity() > length {
+                room.append(&mut caches.known);
+                core::mem::swap(&mut room, &mut caches.known);
+                caches.known.push(Arc::downgrade(cache));
+                return Ok(());
+            }
+            (length * 2).max(64)
+        };
+        // Outside the lock; the former list goes there, too.
+        room = Vec::new();
+        fallible::try_reserve(&mut room, needed)?;
+    }
+}
+
+/// The next file, and how many there are.
+fn next() -> Option<(Arc<FileCache>, usize)> {
+    let mut caches = CACHES.lock();
+    for _ in 0..caches.known.len() {
+        caches.turn = (caches.turn + 1) % caches.known.len();
+        if let Some(cache) = caches.known[caches.turn].upgrade() {
+            return Some((cache, caches.known.len()));
+        }
+    }
+    None
+}
+
+/// Gives up clean pages until `wanted` are free or nothing is found; returns how many.
+fn shrink(wanted: usize) -> usize {
+    let (mut freed, mut idle) = (0, 0);
+    while freed < wanted
+        && let Some((cache, files)) = next()
+    {
+        let found = cache.drop_clean_from_hand((wanted - freed).min(BATCH_PAGES));
+        freed += found;
+        idle = if found > 0 { 0 } else { idle + 1 };
+        if idle > files {
+            break;
+        }
+    }
+    freed
+}
+
+/// Gives up all clean pages that nobody uses (`/proc/sys/vm/drop_caches`).
+pub fn drop_all() -> usize {
+    let mut freed = 0;
+    let files = CACHES.lock().known.len();
+    for _ in 0..files {
+        let Some((cache, _)) = next() else { break };
+        freed += cache.drop_clean(0, u64::MAX, usize::MAX);
+    }
+    freed
+}
+
+struct Pages;
+
+static PAGES: Pages = Pages;
+
+impl Reclaimer for Pages {
+    fn name(&self) -> &'static str {
+        "pages of files"
+    }
+
+    fn reclaim(&self, frames: usize) -> usize {
+        shrink(frames)
+    }
+}
+
+/// Lets memory reclaim take clean pages. Once, at start-up.
+pub(crate) fn initialize() {
+    memory::reclaim::register(&PAGES);
+}
