@@ -115,7 +115,10 @@ impl DiskFile {
     }
 
     /// An open file of these pages.
-    pub(super) fn open(cache: Arc<FileCache>, home: Option<Arc<dyn Home>>) -> Result<Arc<dyn FileOperations>> {
+    pub(super) fn open(
+        cache: Arc<FileCache>,
+        home: Option<Arc<dyn Home>>,
+    ) -> Result<Arc<dyn FileOperations>> {
         let seen = cache.write_errors().ok_or(Error::Invalid)?.sample();
         let file: Arc<dyn FileOperations> =
             allocation::arc(Self { cache, seen, reading: ReadAhead::new(), home })?;
