@@ -29,6 +29,10 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "machine::interrupts_are_counted_by_vector", run: interrupts_are_counted },
     Test { name: "machine::seeds_differ", run: seeds_differ },
     Test { name: "machine::copies_are_exact", run: copies_are_exact },
+    Test {
+        name: "machine::comparisons_find_the_first_difference",
+        run: comparisons_find_the_first_difference,
+    },
 ];
 
 /// IPIs sent to each processor by the test that counts them.
@@ -323,21 +327,21 @@ fn seeds_differ() -> Outcome {
 
 /// Every length up to a few rounds of the copying loops, at every alignment, apart and overlapping either way.
 fn copies_are_exact() -> Outcome {
-    const ROOM: usize = 256;
-    const LENGTHS: usize = 100;
+    const ROOM: usize = 512;
+    const LENGTHS: usize = 200;
     let mut bytes = [0_u8; ROOM];
+    let original = |index: usize| (index + index / 256 * 13) as u8 ^ 0x5a;
     let fill = |bytes: &mut [u8; ROOM]| {
         for (index, byte) in bytes.iter_mut().enumerate() {
-            *byte = index as u8 ^ 0x5a;
+            *byte = original(index);
         }
     };
     for length in 0..LENGTHS {
-        for (from, to) in [(0, 128), (3, 131), (5, 128), (0, 1), (1, 0), (0, 33), (33, 0), (7, 7), (9, 16)] {
+        for (from, to) in [(0, 256), (3, 259), (5, 256), (0, 1), (1, 0), (0, 33), (33, 0), (7, 7), (9, 16)] {
             fill(&mut bytes);
             // Hidden from the compiler, which would copy by itself.
             let (length, from) = (core::hint::black_box(length), core::hint::black_box(from));
             bytes.copy_within(from..from + length, to);
-            let original = |index: usize| index as u8 ^ 0x5a;
             let expected = |index: usize| match index.checked_sub(to) {
                 Some(offset) if offset < length => original(from + offset),
                 _ => original(index),
@@ -349,6 +353,34 @@ fn copies_are_exact() -> Outcome {
             bytes[to..to + length].fill(core::hint::black_box(0xc3));
             check!(bytes[to..to + length].iter().all(|byte| *byte == 0xc3), "{length} bytes set at {to}");
             check!(bytes[to + length] == expected(to + length), "a byte beyond {length} was set");
+        }
+    }
+    Ok(())
+}
+
+/// Every length up to a few rounds of the comparing loop, with the first difference at every place, and others after it that say the opposite.
+fn comparisons_find_the_first_difference() -> Outcome {
+    const LENGTHS: usize = 40;
+    for length in 0..LENGTHS {
+        for first in 0..=length {
+            let mut left = [0_u8; LENGTHS];
+            for (index, byte) in left.iter_mut().enumerate() {
+                *byte = 0x7f ^ index as u8;
+            }
+            let mut right = left;
+            // With the highest bit in one of them: bytes have no sign.
+            right[first.min(LENGTHS - 1)] = left[first.min(LENGTHS - 1)] | 0x80;
+            for (left, right) in left.iter_mut().zip(&mut right).skip(first + 1) {
+                (*left, *right) = (0xff, 0);
+            }
+            // Hidden from the compiler, which would compare by itself.
+            let length = core::hint::black_box(length);
+            let (left, right) = (&left[..length], &right[..length]);
+            let expected =
+                if first < length { core::cmp::Ordering::Less } else { core::cmp::Ordering::Equal };
+            check!(left.cmp(right) == expected, "{length} bytes that differ at {first}");
+            check!(right.cmp(left) == expected.reverse(), "{length} bytes that differ at {first}, reversed");
+            check!((left == right) == (first == length), "whether {length} bytes are equal to {first}");
         }
     }
     Ok(())
