@@ -21,12 +21,11 @@ use super::request::MapBacking;
 use super::space::{AddressSpace, zero_page};
 #[cfg(test)]
 use super::window::{self, Window};
-use crate::file_cache::{BATCH_PAGES, CacheError, CacheKind, FileCache, Intent};
+use crate::file_cache::{CacheError, CacheKind, FileCache, Intent};
 use crate::frame::{Frame, Purpose, Zeroed};
 use crate::region::{FileMapping, Region, RegionFlags, RegionTree};
 use alloc::sync::Arc;
-use arrayvec::ArrayVec;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicI64, Ordering};
 use machine::address::{PAGE_SIZE, UserAddr};
 use machine::fault::{Access, FaultError};
 use machine::page_table::{ENTRIES, Entry, EntryCell, EntryFlags, NoLeaf};
@@ -38,7 +37,7 @@ const MAX_ATTEMPTS: usize = 1000;
 const MAX_MEMORY_ATTEMPTS: usize = 16;
 
 /// Pages around a file page that are mapped along with it: 64 KiB.
-const AROUND_PAGES: u64 = BATCH_PAGES as u64;
+const AROUND_PAGES: u64 = 16;
 
 /// What an attempt came to.
 pub(super) enum Step {
@@ -69,10 +68,13 @@ impl AddressSpace {
     /// Why the access can't be made.
     pub fn fault(&self, address: UserAddr, access: Access) -> Result<(), FaultError> {
         let address = address.as_u64() & !(PAGE_SIZE as u64 - 1);
-        match self.attempt(address, access) {
-            Step::Done => Ok(()),
-            step => self.fault_slowly(address, access, step),
+        let step = self.attempt(address, access);
+        if matches!(step, Step::Done) {
+            // Nothing is in it; dropping it would ask what is.
+            core::mem::forget(step);
+            return Ok(());
         }
+        self.fault_slowly(address, access, step)
     }
 
     /// Does what attempts need and repeats them.
@@ -173,25 +175,23 @@ impl AddressSpace {
     /// Puts a frame into an empty entry.
     #[inline]
     fn install(&self, cell: &EntryCell, frame: Frame, flags: EntryFlags) -> Step {
-        let new = Entry::new(frame.physical(), flags | EntryFlags::ACCESSED);
-        if cell.compare_exchange(Entry::EMPTY, new).is_err() {
+        if !install_uncounted(cell, frame, flags) {
             return Step::Again;
         }
-        let _ = frame.into_physical();
-        self.count_one(new);
+        self.counter_of(flags).fetch_add(1, Ordering::Relaxed);
         Step::Done
     }
 
+    /// Counts pages in memory whose entries have such flags.
     #[inline(always)]
-    fn count_one(&self, entry: Entry) {
-        let counter = if entry.contains(PRIVATE) {
+    fn counter_of(&self, flags: EntryFlags) -> &AtomicI64 {
+        if flags.contains(PRIVATE) {
             &self.resident.private
-        } else if entry.contains(SHARED_MEMORY) {
+        } else if flags.contains(SHARED_MEMORY) {
             &self.resident.shared_memory
         } else {
             &self.resident.file
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// The first access to a page of a file.
@@ -249,12 +249,15 @@ impl AddressSpace {
         let end = ((address & !(window - 1)) + window).min(region.end);
         let first = region.page_of(start);
         let last = region.page_of(end - 1).min(cache.size_in_pages().saturating_sub(1));
-        let mut frames = ArrayVec::new_const();
         let cell_of = |page: u64| &leaf[slot_of(start + (page - first) * PAGE_SIZE as u64)];
-        cache.mappable_batch(first, last + 1, |page| cell_of(page).load().is_empty(), &mut frames);
-        for (page, frame) in frames {
-            self.install(cell_of(page), frame, flags);
-        }
+        let mut mapped = 0;
+        cache.for_each_mappable(
+            first,
+            last + 1,
+            |page| cell_of(page).load().is_empty(),
+            |page, frame| mapped += i64::from(install_uncounted(cell_of(page), frame, flags)),
+        );
+        self.counter_of(flags).fetch_add(mapped, Ordering::Relaxed);
     }
 
     /// An access to a page whose entry is not empty.
@@ -383,6 +386,17 @@ fn file_entry_flags(flags: RegionFlags, cache: &FileCache) -> EntryFlags {
         bits |= EntryFlags::WRITABLE;
     }
     bits
+}
+
+/// Puts a frame into an empty entry, if it is still empty. Who does it counts the page.
+#[inline]
+fn install_uncounted(cell: &EntryCell, frame: Frame, flags: EntryFlags) -> bool {
+    let new = Entry::new(frame.physical(), flags | EntryFlags::ACCESSED);
+    let installed = cell.compare_exchange(Entry::EMPTY, new).is_ok();
+    if installed {
+        let _ = frame.into_physical();
+    }
+    installed
 }
 
 #[inline(always)]

@@ -11,15 +11,11 @@ use crate::fallible;
 use crate::frame::{Frame, Zeroed};
 use crate::page_index::Tag;
 use crate::parking;
-use arrayvec::ArrayVec;
 use core::num::NonZeroU64;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use machine::address::PAGE_SIZE;
 use sync::rcu;
-
-/// Pages looked up in one walk.
-pub(crate) const BATCH_PAGES: usize = 16;
 
 /// What a page is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,24 +80,28 @@ impl FileCache {
         self.cached(page)
     }
 
-    /// The frames in memory from `first` up to `end` that are wanted, as many as fit.
-    pub(crate) fn mappable_batch(
+    /// Calls `map` with the frames in memory from `first` up to `end` that are wanted and may be shown whole to a program, for a fault that holds
+    /// a spin lock.
+    #[inline]
+    pub(crate) fn for_each_mappable(
         &self,
         first: u64,
         end: u64,
         wanted: impl Fn(u64) -> bool,
-        into: &mut ArrayVec<(u64, Frame), BATCH_PAGES>,
+        mut map: impl FnMut(u64, Frame),
     ) {
+        // It is set only before there are pages.
+        let tail_may_be_unclean = self.flags.load(Ordering::Acquire) & TAIL_UNCLEAN != 0;
         let guard = rcu::read();
         let _ = self.index.gang(first, end, None, &guard, |page, place| {
             // A page that has just gone is left out.
             if wanted(page)
+                && !(tail_may_be_unclean && self.tail_is_unclean(page))
                 && let Ok(Some(frame)) = take_frame(&place)
-                && !self.tail_is_unclean(page)
             {
-                into.push((page, frame));
+                map(page, frame);
             }
-            if into.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            ControlFlow::<()>::Continue(())
         });
     }
 

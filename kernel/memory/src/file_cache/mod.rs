@@ -20,7 +20,6 @@ mod write_back;
 pub use cache::{CacheError, CacheKind, FileCache, MAX_FILE_BYTES, PageBudget};
 pub use device::{BackingDevice, DirtyFiles, Event, READ_AHEAD_PAGES, WriteBackCounts, write_back_counts};
 pub use errors::{ErrorMark, SeenErrors, WriteErrors};
-pub(crate) use lookup::BATCH_PAGES;
 pub use lookup::Intent;
 pub use representative::FileRepresentative;
 pub use run::{PageRun, RUN_PAGES};

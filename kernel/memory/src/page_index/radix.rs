@@ -127,10 +127,10 @@ where
             if leads_on(word) {
                 // SAFETY: the guard keeps nodes that were published, and the root is never `MOVED`.
                 let mut node = unsafe { &*node_of::<SHIFT>(word) };
-                if !node.reaches(page) {
+                let mut shift = SHIFT * node.level();
+                if page >> shift >> SHIFT != 0 {
                     return None;
                 }
-                let mut shift = SHIFT * node.level();
                 loop {
                     #[cfg(test)]
                     super::tests::between_steps();
@@ -322,7 +322,63 @@ struct Range {
 }
 
 /// Visits what is below a node, whose first page is `base`. The caller's guard keeps the nodes.
+#[inline]
 fn visit_node<'guard, const SHIFT: u32, B>(
+    node: &'guard Node<SHIFT>,
+    level: u32,
+    base: u64,
+    range: &Range,
+    visit: &mut impl FnMut(u64, Place<'guard>) -> ControlFlow<B>,
+) -> ControlFlow<Stop<B>>
+where
+    Shift<SHIFT>: Fanout,
+{
+    if level == 0 {
+        return visit_leaf(node, base, range, visit);
+    }
+    visit_inner(node, level, base, range, visit)
+}
+
+/// Visits the pages of a leaf. It has one copy for each visitor, of which the visitor is part.
+#[inline(never)]
+fn visit_leaf<'guard, const SHIFT: u32, B>(
+    node: &'guard Node<SHIFT>,
+    base: u64,
+    range: &Range,
+    visit: &mut impl FnMut(u64, Place<'guard>) -> ControlFlow<B>,
+) -> ControlFlow<Stop<B>>
+where
+    Shift<SHIFT>: Fanout,
+{
+    let slots = node.slots.as_ref();
+    let end = range.end.saturating_sub(base).min(slots.len() as u64) as usize;
+    let mut number = range.first.saturating_sub(base).min(end as u64) as usize;
+    while let Some(slot) = slots[..end].get(number) {
+        if let Some(tag) = range.tag
+            && !node.is_marked(tag, number)
+        {
+            let Some(next) = node.next_mark(tag, number) else { break };
+            number = next;
+            continue;
+        }
+        let word = slot.load(Ordering::Acquire);
+        if leads_on(word) {
+            // What else could it be in a leaf?
+            debug_assert_eq!(word, MOVED);
+            return ControlFlow::Break(Stop::Again);
+        }
+        if let Some(found) = page_word(word)
+            && let ControlFlow::Break(answer) = visit(base + number as u64, Place { slot, found })
+        {
+            return ControlFlow::Break(Stop::Answer(answer));
+        }
+        number += 1;
+    }
+    ControlFlow::Continue(())
+}
+
+/// Visits what is below an inner node.
+fn visit_inner<'guard, const SHIFT: u32, B>(
     node: &'guard Node<SHIFT>,
     level: u32,
     base: u64,
@@ -348,8 +404,7 @@ where
         if start >= range.end {
             break;
         }
-        let slot = node.slot(number);
-        let word = slot.load(Ordering::Acquire);
+        let word = node.slot(number).load(Ordering::Acquire);
         if word == MOVED {
             return ControlFlow::Break(Stop::Again);
         }
@@ -357,10 +412,6 @@ where
             // SAFETY: the guard keeps nodes that were published.
             let below = unsafe { &*node_of::<SHIFT>(word) };
             visit_node(below, level - 1, start, range, visit)?;
-        } else if let Some(found) = page_word(word)
-            && let ControlFlow::Break(answer) = visit(start, Place { slot, found })
-        {
-            return ControlFlow::Break(Stop::Answer(answer));
         }
         number += 1;
     }
