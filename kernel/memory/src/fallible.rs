@@ -100,15 +100,8 @@ const ARC_COUNTS: Layout = Layout::new::<[usize; 2]>();
 #[inline]
 #[track_caller]
 pub fn try_arc<T>(value: T) -> Result<Arc<T>, OutOfMemory> {
-    fail_point()?;
-    let (layout, _) = ARC_COUNTS.extend(Layout::new::<T>()).map_err(|_| OutOfMemory)?;
-    let memory = with_memory_at_hand(layout.pad_to_align(), Arc::<T>::new_uninit)?;
     // `Arc::new` would put the value together with its counts on the stack first, and copy both from there.
-    let pointer = Arc::into_raw(memory).cast::<T>().cast_mut();
-    // SAFETY: the memory is an `Arc`'s that nobody else knows, large enough and aligned for a `T`, and writable as a whole.
-    unsafe { pointer.write(value) };
-    // SAFETY: `Arc::into_raw` gave the pointer away above, and the value is there now. `MaybeUninit<T>` is laid out as `T`.
-    Ok(unsafe { Arc::from_raw(pointer) })
+    Ok(try_empty_arc()?.fill(value))
 }
 
 /// The memory of an `Arc`, allocated ahead: what must not fail any more once it has begun takes it first.
@@ -122,19 +115,20 @@ pub struct EmptyArc<T>(Arc<MaybeUninit<T>>);
 #[inline]
 #[track_caller]
 pub fn try_empty_arc<T>() -> Result<EmptyArc<T>, OutOfMemory> {
-    try_arc(MaybeUninit::uninit()).map(EmptyArc)
+    fail_point()?;
+    let (layout, _) = ARC_COUNTS.extend(Layout::new::<T>()).map_err(|_| OutOfMemory)?;
+    with_memory_at_hand(layout.pad_to_align(), Arc::<T>::new_uninit).map(EmptyArc)
 }
 
 impl<T> EmptyArc<T> {
     /// Puts the value into it.
-    ///
-    /// # Panics
-    /// Never: nobody else knows the memory.
+    #[inline]
     pub fn fill(self, value: T) -> Arc<T> {
-        let mut memory = self.0;
-        Arc::get_mut(&mut memory).expect("it was never shared").write(value);
-        // SAFETY: the value was written just now.
-        unsafe { memory.assume_init() }
+        let place = Arc::into_raw(self.0).cast::<T>().cast_mut();
+        // SAFETY: the memory is an `Arc`'s that nobody else knows, large enough and aligned for a `T`, and writable as a whole.
+        unsafe { place.write(value) };
+        // SAFETY: `Arc::into_raw` gave the pointer away above, and the value is there now. `MaybeUninit<T>` is laid out as `T`.
+        unsafe { Arc::from_raw(place) }
     }
 }
 

@@ -97,6 +97,7 @@ impl OpenFile {
         prepared: Option<PreparedFile>,
     ) -> Result<Arc<Self>> {
         let inode = Kept::project(&path.dentry, Dentry::inode).ok_or(Error::NotFound)?;
+        let prepared = prepared.map_or_else(Self::prepare, Ok)?;
         let counts = flags.writable() && matches!(inode.kind, FileKind::Regular);
         if counts {
             path.mount.begin_write()?;
@@ -105,7 +106,7 @@ impl OpenFile {
                 return Err(error);
             }
         }
-        Self::build(Some(path), inode, object, flags, counts, prepared)
+        Ok(Self::build(Some(path), inode, object, flags, counts, prepared))
     }
 
     /// An open file without a place in the tree: a pipe's end, an eventfd.
@@ -114,18 +115,19 @@ impl OpenFile {
         object: Arc<dyn FileOperations>,
         flags: OpenFlags,
     ) -> Result<Arc<Self>> {
-        Self::build(None, inode.into(), Some(object), flags, false, None)
+        let prepared = Self::prepare()?;
+        Ok(Self::build(None, inode.into(), Some(object), flags, false, prepared))
     }
 
-    /// From here on the value's `Drop` undoes what was done for it, also when there is no memory for it.
+    /// From here on the value's `Drop` undoes what was done for it.
     fn build(
         path: Option<Path>,
         inode: Kept<Inode, Dentry>,
         object: Option<Arc<dyn FileOperations>>,
         flags: OpenFlags,
         holds_write_access: bool,
-        prepared: Option<PreparedFile>,
-    ) -> Result<Arc<Self>> {
+        prepared: PreparedFile,
+    ) -> Arc<Self> {
         let features = match &object {
             Some(object) => object.features(),
             None => inode.operations().file_operations().features(),
@@ -137,7 +139,7 @@ impl OpenFile {
         if path.is_some() && !flags.contains(OpenFlags::PATH) {
             inode.add_opener();
         }
-        let file = Self {
+        prepared.0.fill(Self {
             path,
             inode,
             object,
@@ -150,25 +152,18 @@ impl OpenFile {
             holds_write_access,
             id: (opened + 1) * MAX_CPUS as u64 + cpu.index() as u64,
             interests: SpinLock::new(Vec::new()),
-        };
-        if let Some(prepared) = prepared {
-            return Ok(prepared.0.fill(file));
-        }
-        Self::check_limit(opened)?;
-        allocation::arc(file)
+        })
     }
 
-    /// Now and then looks whether too many files are open.
-    fn check_limit(opened: u64) -> Result<()> {
-        let excess = opened.is_multiple_of(CHECK_INTERVAL)
-            && Self::open_files() > OPEN_FILES_MAX.load(Ordering::Relaxed);
-        if excess { Err(Error::FileTableFull) } else { Ok(()) }
-    }
-
-    /// What the opening of a file that does not exist yet needs: taken before the file is made, so that none is left behind
-    /// when it is missing.
+    /// What an opening needs. The opening of a file that does not exist yet takes it before the file is made, so that none is left behind
+    /// when it is missing. Now and then it is looked whether too many files are open.
     pub(crate) fn prepare() -> Result<PreparedFile> {
-        Self::check_limit(OPENED.of(machine::cpu::current()).load(Ordering::Relaxed))?;
+        let opened = OPENED.of(machine::cpu::current()).load(Ordering::Relaxed);
+        if opened.is_multiple_of(CHECK_INTERVAL)
+            && Self::open_files() >= OPEN_FILES_MAX.load(Ordering::Relaxed)
+        {
+            return Err(Error::FileTableFull);
+        }
         Ok(PreparedFile(memory::fallible::try_empty_arc()?))
     }
 
