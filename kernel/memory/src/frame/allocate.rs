@@ -161,7 +161,6 @@ fn refill(frames: &CpuFrames, urgency: Urgency) -> Option<FrameNumber> {
 #[inline]
 pub(crate) fn release(frame: FrameNumber) {
     let known = metadata(frame);
-    let purpose = known.purpose();
     debug_assert!(
         matches!(known.state(), State::Allocated { order: 0, .. }) && known.references.load(Relaxed) > 0,
         "{frame:?} is freed twice: {:?}",
@@ -169,7 +168,7 @@ pub(crate) fn release(frame: FrameNumber) {
     );
     // The only holder needs no atomic operation, unless somebody without a reference may gain one meanwhile. Acquire
     // and Release: what other holders did to the frame happens before it is used anew.
-    if purpose.found_by_lookup() || known.references.load(Acquire) != 1 {
+    if known.references.load(Acquire) != 1 || known.purpose().found_by_lookup() {
         if known.references.fetch_sub(1, Release) != 1 {
             return;
         }
@@ -177,7 +176,7 @@ pub(crate) fn release(frame: FrameNumber) {
     } else {
         known.references.store(0, Relaxed);
     }
-    free(frame, purpose);
+    free(frame, known.purpose());
 }
 
 /// Frees an allocated frame without references.
