@@ -6,6 +6,7 @@
 //! * [`case`]: a call of the command and what must come of it
 //! * [`promises`]: the cases
 //! * [`images`]: root file systems that the cases use
+//! * [`kept_images`]: images in layers, kept by name
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
 //! * [`kernel_size`]: the size of what QEMU loads
 //! * [`start_up`]: the time until the command's first instruction
@@ -16,6 +17,7 @@
 mod case;
 mod devices;
 mod images;
+mod kept_images;
 mod kernel_size;
 mod promises;
 mod start_up;
@@ -49,6 +51,9 @@ fn main() -> ExitCode {
     let more = if long { promises::long_cases() } else { Vec::new() };
     for case in promises::cases(&images).into_iter().chain(more).filter(|case| wanted(&case.name)) {
         count(&case.name, case.run());
+    }
+    if wanted(kept_images::NAME) {
+        count(kept_images::NAME, kept_images::check(&images));
     }
     if wanted(kernel_size::NAME) {
         count(kernel_size::NAME, kernel_size::check());

@@ -4,6 +4,7 @@
 //!
 //! * [`run`]: `starling run`, from options to exit status
 //! * [`image`]: root file systems, from whatever form they come in to an initramfs
+//! * [`store`]: `starling image`, images kept by name
 //! * [`machine`]: the kernel's build, the accelerator, QEMU
 //! * [`session`]: the loop between the host's streams and the guest
 //! * [`mod@test`]: `starling test`, a list of steps
@@ -21,6 +22,7 @@ mod plot;
 mod progress;
 mod run;
 mod session;
+mod store;
 mod test;
 mod trace;
 
@@ -42,6 +44,7 @@ struct Arguments {
 #[derive(Subcommand, Debug)]
 enum Command {
     Run(Box<run::RunArguments>),
+    Image(store::ImageArguments),
     Test(test::TestArguments),
     Bench(bench::BenchArguments),
     Plot(plot::PlotArguments),
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Image(arguments) => store::image(&arguments),
         Command::Test(arguments) => test::test(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Plot(arguments) => plot::plot(&arguments),

@@ -59,7 +59,7 @@ pub(crate) fn tree(program: Program, repository: &Repository, progress: &Progres
     }
     let path = repository.target_directory().join(TARGET).join("release").join(name);
     let program = fs::read(&path).context(|| path.display().to_string())?;
-    let mut tree = image::open(None, progress)?;
+    let mut tree = image::open(None, progress)?.tree;
     let kind = Kind::File(tree.add_content(Content::Bytes(program)));
     let node = Node { attributes: Attributes::root(0o755), kind };
     tree.insert(name.as_bytes(), node).context(|| "the program's image".into())?;

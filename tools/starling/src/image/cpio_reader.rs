@@ -4,11 +4,8 @@
 //! headers and leaves file data in the archive.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 
-use super::content::Content;
+use super::content::{Content, Section};
 use super::tree::{Attributes, FileId, Kind, Node, Tree};
 use crate::failure::{Context, Failure, Outcome};
 
@@ -41,9 +38,8 @@ pub(super) fn recognises(start: &[u8]) -> bool {
 ///
 /// # Errors
 /// When it is cut off or malformed, or a name leaves the root.
-pub(super) fn read(archive: &Arc<File>) -> Outcome<Tree> {
-    let mut reader =
-        Reader { archive, position: 0, end: archive.metadata().context(|| "reading".into())?.len() };
+pub(super) fn read(archive: &Section) -> Outcome<Tree> {
+    let mut reader = Reader { archive, position: 0, end: archive.length };
     let mut tree = Tree::default();
     while reader.find_archive()? {
         reader.archive(&mut tree)?;
@@ -52,7 +48,7 @@ pub(super) fn read(archive: &Arc<File>) -> Outcome<Tree> {
 }
 
 struct Reader<'a> {
-    archive: &'a Arc<File>,
+    archive: &'a Section,
     position: u64,
     end: u64,
 }
@@ -138,7 +134,7 @@ impl Reader<'_> {
     }
 
     fn part(&self, offset: u64, length: u64) -> Content {
-        Content::Part { archive: Arc::clone(self.archive), offset, length }
+        Content::Part(self.archive.part(offset, length))
     }
 
     fn bytes(&mut self, count: u64) -> Outcome<Vec<u8>> {
@@ -188,13 +184,15 @@ fn parse(header: &[u8]) -> Outcome<Header> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::super::cpio_writer::CpioWriter;
     use super::*;
 
-    fn archive(bytes: &[u8]) -> Arc<File> {
+    fn archive(bytes: &[u8]) -> Section {
         let file = tempfile::tempfile().expect("a temporary file");
         file.write_all_at(bytes, 0).expect("room");
-        Arc::new(file)
+        Section::whole(file).expect("a file")
     }
 
     fn one_file(name: &str) -> Vec<u8> {

@@ -227,7 +227,6 @@ impl FileNumbers {
 mod tests {
     use super::super::cpio_reader;
     use super::*;
-    use std::sync::Arc;
 
     fn sample() -> Tree {
         let mut tree = Tree::default();
@@ -260,7 +259,8 @@ mod tests {
         let tree = sample();
         let archive = tempfile::tempfile().expect("a temporary file");
         std::os::unix::fs::FileExt::write_all_at(&archive, &written(&tree), 0).expect("room");
-        let again = cpio_reader::read(&Arc::new(archive)).expect("well formed");
+        let again = cpio_reader::read(&super::super::content::Section::whole(archive).expect("a file"))
+            .expect("well formed");
         let contents = |tree: &Tree| -> Vec<_> {
             tree.nodes()
                 .map(|(path, node)| match node.kind {

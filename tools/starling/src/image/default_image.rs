@@ -82,7 +82,7 @@ pub(super) fn tree(progress: &Progress) -> Outcome<Tree> {
         progress.say("making the default image");
         make(&busybox, &path)?;
     }
-    File::open(&path).context(|| path.display().to_string()).and_then(|file| source::archive(file, progress))
+    File::open(&path).context(|| path.display().to_string()).and_then(|file| source::tree(file, progress))
 }
 
 fn find_busybox() -> Outcome<PathBuf> {

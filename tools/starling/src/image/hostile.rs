@@ -1,22 +1,22 @@
 //! Tests: whatever is in an image file, reading it ends in a tree whose names stay inside, or in an error.
 //! `PROPTEST_CASES` says how many files are tried.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::content::Section;
 use super::cpio_writer::CpioWriter;
 use super::tree::{Attributes, Kind, Node, Tree};
 use super::{cpio_reader, tarball};
 use crate::failure::Outcome;
 
-fn file(bytes: &[u8]) -> Arc<File> {
+fn file(bytes: &[u8]) -> Section {
     let file = tempfile::tempfile().expect("a temporary file");
     file.write_all_at(bytes, 0).expect("room");
-    Arc::new(file)
+    Section::whole(file).expect("a file")
 }
 
 /// Bytes to put somewhere: single ones, and digits of large numbers where fields are.

@@ -103,7 +103,6 @@ mod tests {
     use super::super::cpio_reader;
     use super::*;
     use hostlink_protocol::request::Records;
-    use std::sync::Arc;
 
     #[test]
     fn request_is_the_first_member() {
@@ -116,7 +115,10 @@ mod tests {
             host_name: "starling".into(),
         };
         let built = Initramfs::build(&Tree::default(), Some(&request), &Progress::silent()).expect("memory");
-        let tree = cpio_reader::read(&Arc::new(File::from(built.file))).expect("well formed");
+        let tree = cpio_reader::read(
+            &super::super::content::Section::whole(File::from(built.file)).expect("a file"),
+        )
+        .expect("well formed");
         let node = tree.lookup(b".starling/run").expect("the request is there");
         assert_eq!(node.attributes.mode, 0o600);
         let super::super::tree::Kind::File(file) = node.kind else { panic!("a file") };

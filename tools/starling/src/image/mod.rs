@@ -2,8 +2,9 @@
 //!
 //! * [`tree`]: a root file system in memory, with all names kept inside its root
 //! * [`directory`], [`tarball`], [`cpio_reader`]: where trees come from
+//! * [`oci`]: images in layers, as container tools have them
 //! * [`default_image`]: the tree that is used when the user names no image
-//! * [`cpio_writer`], [`initramfs`]: where trees go
+//! * [`cpio_writer`], [`initramfs`], [`tar_writer`]: where trees go
 //!
 //! Nothing of an image is ever unpacked onto the host's file system.
 
@@ -15,13 +16,15 @@ mod directory;
 #[cfg(test)]
 mod hostile;
 mod initramfs;
+pub(crate) mod oci;
 mod source;
+pub(crate) mod tar_writer;
 mod tarball;
 mod tree;
 mod users;
 
-pub(crate) use content::Content;
+pub(crate) use content::{Content, Section};
 pub(crate) use initramfs::{Initramfs, RunRequest};
-pub(crate) use source::open;
+pub(crate) use source::{Image, Source, open, source};
 pub(crate) use tree::{Attributes, Kind, Node, Tree};
 pub(crate) use users::UserId;

@@ -2,61 +2,128 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
 
+use super::content::Section;
+use super::oci::{Bundle, Choice, Execution, Layout};
 use super::tree::Tree;
 use super::{cpio_reader, default_image, directory, tarball};
 use crate::failure::{Context, Failure, Outcome};
 use crate::progress::Progress;
+use crate::store::{ImageName, Store};
+
+/// As many as tell what an archive is.
+const FIRST_BYTES: usize = 512;
 
 /// Compression formats that are recognised but not read.
 const OTHER_COMPRESSION: [(&[u8], &str); 4] =
     [(b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"BZh", "bzip2"), (b"\x04\x22\x4d\x18", "lz4")];
 
-/// The tree of the image that the user named, or of the default image.
+/// A root file system, and how its programs are run unless told otherwise.
+#[derive(Debug)]
+pub(crate) struct Image {
+    /// The root file system.
+    pub(crate) tree: Tree,
+    /// What the image says of running it.
+    pub(crate) execution: Execution,
+}
+
+/// What was found where an image was looked for.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// A root file system.
+    Tree(Tree),
+    /// An image in layers.
+    Bundle(Box<Bundle>),
+}
+
+/// The image that the user named, by its place or by its name in the store, or the default image.
 ///
 /// # Errors
 /// When the image is not there, is no image, or is damaged.
-pub(crate) fn open(image: Option<&Path>, progress: &Progress) -> Outcome<Tree> {
+pub(crate) fn open(image: Option<&Path>, progress: &Progress) -> Outcome<Image> {
     let Some(path) = image else {
-        return default_image::tree(progress);
+        return Ok(Image { tree: default_image::tree(progress)?, execution: Execution::default() });
     };
-    let doing = || format!("image {}", path.display());
-    let metadata = std::fs::metadata(path).context(doing)?;
-    let tree = if metadata.is_dir() {
+    let kept = if path.exists() { None } else { in_store(path)? };
+    let source = match kept {
+        Some(bundle) => Source::Bundle(Box::new(bundle)),
+        None => source(path, Choice::Only, progress)?,
+    };
+    match source {
+        Source::Tree(tree) => Ok(Image { tree, execution: Execution::default() }),
+        Source::Bundle(bundle) => {
+            progress.say("unpacking the image");
+            let tree = bundle.tree().map_err(|failure| about(path, &failure))?;
+            Ok(Image { tree, execution: bundle.execution })
+        }
+    }
+}
+
+/// The image of that name in the store. What is no name is in no store.
+fn in_store(path: &Path) -> Outcome<Option<Bundle>> {
+    let Some(name) = path.to_str().and_then(|text| text.parse::<ImageName>().ok()) else { return Ok(None) };
+    let Some(store) = Store::existing()? else { return Ok(None) };
+    store.find(&name).map_err(|failure| about(path, &failure))
+}
+
+/// What is at a place.
+///
+/// # Errors
+/// When it is not there, is no image, or is damaged.
+pub(crate) fn source(path: &Path, choice: Choice<'_>, progress: &Progress) -> Outcome<Source> {
+    let metadata = std::fs::metadata(path).context(|| format!("image {}", path.display()))?;
+    let found = if let Some(layout) = Layout::in_directory(path) {
+        bundle(&layout, choice)
+    } else if metadata.is_dir() {
         progress.say("reading the image");
-        directory::read(path)
+        directory::read(path).map(Source::Tree)
     } else if metadata.is_file() {
-        File::open(path).context(doing).and_then(|file| archive(file, progress))
+        File::open(path).context(String::new).and_then(|file| archive(file, choice, progress))
     } else {
         // Opening a pipe would wait for its writer; an archive is read at any position, which a pipe or a device does not do.
         Err(Failure::ours("neither a directory nor a regular file"))
     };
-    tree.map_err(|failure| {
-        let text = failure.to_string();
-        // Errors of the operations on the image itself say nothing but what the operating system says.
-        Failure::ours(format!("{}: {}", doing(), text.trim_start_matches(": ")))
-    })
+    found.map_err(|failure| about(path, &failure))
 }
 
-/// The tree in an archive, compressed or not.
-pub(super) fn archive(file: File, progress: &Progress) -> Outcome<Tree> {
-    let mut start = first_bytes(&file)?;
-    let mut file = Arc::new(file);
+fn bundle(layout: &Layout, choice: Choice<'_>) -> Outcome<Source> {
+    Bundle::find(layout, choice).map(|bundle| Source::Bundle(Box::new(bundle)))
+}
+
+/// Errors of the operations on the image itself say nothing but what the operating system says.
+fn about(path: &Path, failure: &Failure) -> Failure {
+    let text = failure.to_string();
+    Failure::ours(format!("image {}: {}", path.display(), text.trim_start_matches(": ")))
+}
+
+/// The tree in an archive that is no image in layers, compressed or not.
+pub(super) fn tree(file: File, progress: &Progress) -> Outcome<Tree> {
+    match archive(file, Choice::Only, progress)? {
+        Source::Tree(tree) => Ok(tree),
+        Source::Bundle(bundle) => bundle.tree(),
+    }
+}
+
+/// What is in an archive, compressed or not.
+fn archive(file: File, choice: Choice<'_>, progress: &Progress) -> Outcome<Source> {
+    let mut whole = Section::whole(file).context(String::new)?;
+    let mut start = whole.first_bytes(FIRST_BYTES).context(String::new)?;
     if start.starts_with(b"\x1f\x8b") {
         progress.say("unpacking the image");
-        file = Arc::new(decompress(&file)?);
-        start = first_bytes(&file)?;
+        whole = decompress(&whole)?;
+        start = whole.first_bytes(FIRST_BYTES).context(String::new)?;
     }
     if cpio_reader::recognises(&start) {
-        return cpio_reader::read(&file);
+        return cpio_reader::read(&whole).map(Source::Tree);
     }
     if tarball::recognises(&start) {
-        return tarball::read(&file);
+        return match Layout::in_archive(&whole)? {
+            Some(layout) => bundle(&layout, choice),
+            None => tarball::read(&whole).map(Source::Tree),
+        };
     }
     match OTHER_COMPRESSION.iter().find(|(magic, _)| start.starts_with(magic)) {
         Some((_, name)) => Err(Failure::ours(format!("compressed with {name}: unpack it first"))),
@@ -64,30 +131,15 @@ pub(super) fn archive(file: File, progress: &Progress) -> Outcome<Tree> {
     }
 }
 
-fn first_bytes(file: &File) -> Outcome<Vec<u8>> {
-    let mut start = vec![0; 512];
-    let mut filled = 0;
-    while filled < start.len() {
-        match file.read_at(&mut start[filled..], filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error).context(String::new),
-        }
-    }
-    start.truncate(filled);
-    Ok(start)
-}
-
 /// Unpacks into a file without a name, so that members can be read at any position and nothing is left behind.
-fn decompress(file: &File) -> Outcome<File> {
+fn decompress(packed: &Section) -> Outcome<Section> {
     let mut plain = tempfile::tempfile().context(|| "a temporary file".into())?;
-    let mut unpacker = MultiGzDecoder::new(io::BufReader::new(file));
+    let mut unpacker = MultiGzDecoder::new(io::BufReader::new(packed.reader()));
     let mut buffer = vec![0; 1 << 16];
     loop {
         let count = unpacker.read(&mut buffer).context(|| "the archive is damaged".into())?;
         if count == 0 {
-            return Ok(plain);
+            return Section::whole(plain).context(|| "a temporary file".into());
         }
         io::Write::write_all(&mut plain, &buffer[..count]).context(|| "a temporary file".into())?;
     }
@@ -130,6 +182,6 @@ mod tests {
         packer.write_all(&plain).expect("room");
         packer.finish().expect("room");
         let tree = open(Some(file.path()), &Progress::silent()).expect("well formed");
-        assert!(tree.lookup(b"etc/motd").is_some());
+        assert!(tree.tree.lookup(b"etc/motd").is_some());
     }
 }

@@ -1,13 +1,14 @@
-//! Reads tar archives (ustar, GNU and pax) as images. Only headers are read: file data stays in the archive until it
+//! Reads tar archives (ustar, GNU and pax) as images, or as layers of an image with whiteouts as OCI's image specification has them.
+//!
+//! Only headers are read: file data stays in the archive until it
 //! is copied to the initramfs. Extended attributes are ignored.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::io::Read;
 
 use tar::{Archive, Entry, EntryType};
 
-use super::content::Content;
+use super::content::{Content, Section, SectionReader};
 use super::tree::{Attributes, Kind, Node, Tree};
 use crate::failure::{Context, Failure, Outcome};
 
@@ -31,23 +32,87 @@ pub(super) fn recognises(start: &[u8]) -> bool {
     tar::Header::from_byte_slice(block).cksum().is_ok_and(|stored| stored == sum)
 }
 
-/// Reads the archive in a file.
+/// Reads an archive.
 ///
 /// # Errors
 /// When it is cut off or malformed, or a name leaves the root.
-pub(super) fn read(archive: &Arc<File>) -> Outcome<Tree> {
-    let mut file: &File = archive;
-    file.seek(SeekFrom::Start(0)).context(String::new)?;
+pub(super) fn read(archive: &Section) -> Outcome<Tree> {
     let mut tree = Tree::default();
-    let end = file.metadata().context(String::new)?.len();
-    for entry in Archive::new(file).entries_with_seek().context(|| "the archive".into())? {
+    for_each(archive, |entry| member(&mut tree, archive, entry))?;
+    Ok(tree)
+}
+
+/// What a member's name says in a layer of an image that has layers.
+#[derive(Debug, PartialEq, Eq)]
+enum Whiteout<'a> {
+    /// Nothing of the layers below is in this directory.
+    Opaque(&'a [u8]),
+    /// This name of the layers below is gone.
+    Gone(Vec<u8>),
+    /// Something that only AUFS understands.
+    Other,
+}
+
+/// Whether a member is a whiteout, by its name.
+fn whiteout(name: &[u8]) -> Option<Whiteout<'_>> {
+    let name = name.strip_suffix(b"/").unwrap_or(name);
+    let start = name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let (directory, last) = name.split_at(start);
+    let hidden = last.strip_prefix(b".wh.")?;
+    Some(match hidden {
+        b".wh..opq" => Whiteout::Opaque(directory),
+        _ if hidden.starts_with(b".wh.") || hidden.is_empty() => Whiteout::Other,
+        _ => Whiteout::Gone([directory, hidden].concat()),
+    })
+}
+
+/// Puts a layer over a tree: its whiteouts take away what is below, whatever their place in the archive; then its members are added.
+///
+/// # Errors
+/// As for [`read`].
+pub(super) fn apply_layer(tree: &mut Tree, layer: &Section) -> Outcome<()> {
+    for_each(layer, |entry| {
+        match whiteout(&entry.path_bytes()) {
+            Some(Whiteout::Opaque(directory)) => tree.empty(directory),
+            Some(Whiteout::Gone(name)) => tree.remove(&name),
+            Some(Whiteout::Other) | None => Ok(()),
+        }
+        .map_err(|error| Failure::ours(error.to_string()))
+    })?;
+    for_each(layer, |entry| {
+        let is_whiteout = whiteout(&entry.path_bytes()).is_some();
+        if is_whiteout { Ok(()) } else { member(tree, layer, entry) }
+    })
+}
+
+/// The files of an archive by their names; of two with a name the later one. Links among them lead to what they name.
+///
+/// # Errors
+/// As for [`read`].
+pub(super) fn files(archive: &Section) -> Outcome<HashMap<String, Section>> {
+    let tree = read(archive)?;
+    let mut files = HashMap::new();
+    for (path, _) in tree.nodes() {
+        let Some(Node { kind: Kind::File(file), .. }) = tree.lookup(path) else { continue };
+        if let (Content::Part(part), Ok(name)) = (tree.content(*file), str::from_utf8(path)) {
+            files.insert(name.to_owned(), part.clone());
+        }
+    }
+    Ok(files)
+}
+
+fn for_each(
+    archive: &Section,
+    mut visit: impl FnMut(&mut Entry<'_, SectionReader<'_>>) -> Outcome<()>,
+) -> Outcome<()> {
+    for entry in Archive::new(archive.reader()).entries_with_seek().context(|| "the archive".into())? {
         let mut entry = entry.context(|| "the archive is damaged".into())?;
-        if entry.raw_file_position().saturating_add(stored_length(&entry)) > end {
+        if entry.raw_file_position().saturating_add(stored_length(&entry)) > archive.length {
             return Err(Failure::ours("the archive is cut off"));
         }
-        member(&mut tree, archive, &mut entry)?;
+        visit(&mut entry)?;
     }
-    Ok(tree)
+    Ok(())
 }
 
 /// Bytes that the member's data takes in the archive; only files have any.
@@ -55,7 +120,7 @@ fn stored_length<R: Read>(entry: &Entry<'_, R>) -> u64 {
     if entry.header().entry_type().is_file() { entry.size() } else { 0 }
 }
 
-fn member<R: Read>(tree: &mut Tree, archive: &Arc<File>, entry: &mut Entry<'_, R>) -> Outcome<()> {
+fn member<R: Read>(tree: &mut Tree, archive: &Section, entry: &mut Entry<'_, R>) -> Outcome<()> {
     let name = entry.path_bytes().into_owned();
     let shown = String::from_utf8_lossy(&name).escape_debug().to_string();
     let doing = || format!("member {shown}");
@@ -76,7 +141,7 @@ fn member<R: Read>(tree: &mut Tree, archive: &Arc<File>, entry: &mut Entry<'_, R
         EntryType::Regular | EntryType::Continuous if name.ends_with(b"/") => Kind::Directory,
         EntryType::Regular | EntryType::Continuous => {
             let (offset, length) = (entry.raw_file_position(), entry.size());
-            Kind::File(tree.add_content(Content::Part { archive: Arc::clone(archive), offset, length }))
+            Kind::File(tree.add_content(Content::Part(archive.part(offset, length))))
         }
         EntryType::GNUSparse => {
             let size = entry.size();
@@ -156,12 +221,12 @@ mod tests {
         header
     }
 
-    fn archive(fill: impl FnOnce(&mut Builder<Vec<u8>>)) -> Arc<File> {
+    fn archive(fill: impl FnOnce(&mut Builder<Vec<u8>>)) -> Section {
         let mut builder = Builder::new(Vec::new());
         fill(&mut builder);
         let mut file = tempfile::tempfile().expect("a temporary file");
         file.write_all(&builder.into_inner().expect("memory")).expect("room");
-        Arc::new(file)
+        Section::whole(file).expect("a file")
     }
 
     /// A header with a name that the tar crate itself would refuse to write.
@@ -237,8 +302,48 @@ mod tests {
                 .append_data(&mut header(EntryType::Regular, 5000), "file", &[7; 5000][..])
                 .expect("memory");
         });
-        whole.set_len(3000).expect("shortened");
-        assert!(read(&whole).is_err());
+        assert!(read(&whole.part(0, 3000)).is_err());
+    }
+
+    #[test]
+    fn whiteouts_take_away_what_is_below_and_nothing_of_their_own_layer() {
+        let file = |builder: &mut Builder<Vec<u8>>, name: &str| {
+            builder.append_data(&mut header(EntryType::Regular, 1), name, &b"x"[..]).expect("memory");
+        };
+        let below = archive(|builder| {
+            for name in ["kept", "gone", "tree/a/b", "full/old", "both"] {
+                file(builder, name);
+            }
+        });
+        let above = archive(|builder| {
+            for name in
+                [".wh.gone", ".wh.tree", "full/new", "full/.wh..wh..opq", "both", ".wh.both", ".wh..wh.plnk"]
+            {
+                file(builder, name);
+            }
+            file(builder, "absent/.wh.thing");
+        });
+        let mut tree = Tree::default();
+        apply_layer(&mut tree, &below).expect("well formed");
+        apply_layer(&mut tree, &above).expect("well formed");
+        let names: Vec<_> =
+            tree.nodes().map(|(path, _)| String::from_utf8_lossy(path).into_owned()).collect();
+        assert_eq!(names, ["", "both", "full", "full/new", "kept"]);
+        let evil = archive(|builder| {
+            let mut header = header(EntryType::Regular, 1);
+            raw_name(&mut header, b"a/../.wh.kept");
+            builder.append(&header, &b"x"[..]).expect("memory");
+        });
+        assert!(apply_layer(&mut tree, &evil).is_err());
+    }
+
+    #[test]
+    fn whiteouts_are_told_by_their_names() {
+        assert_eq!(whiteout(b"a/.wh.b"), Some(Whiteout::Gone(b"a/b".to_vec())));
+        assert_eq!(whiteout(b"./.wh..wh..opq"), Some(Whiteout::Opaque(b"./")));
+        assert_eq!(whiteout(b".wh..wh.aufs"), Some(Whiteout::Other));
+        assert_eq!(whiteout(b".wh."), Some(Whiteout::Other));
+        assert_eq!(whiteout(b"a.wh.b"), None);
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Attributes {
 }
 
 /// The contents of a regular file; hard links have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FileId(usize);
 
 /// What a node is.
@@ -165,6 +165,41 @@ impl Tree {
         self.insert(name, node)
     }
 
+    /// Takes a name away, with everything below; that it is not there is no error.
+    ///
+    /// # Errors
+    /// [`NameError`] when the name is not inside the root.
+    pub(crate) fn remove(&mut self, name: &[u8]) -> Result<(), NameError> {
+        let path = self.resolve(name, LastLink::Keep)?;
+        if !path.is_empty() && self.nodes.remove(&path).is_some() {
+            self.remove_below(&path);
+        }
+        Ok(())
+    }
+
+    /// Takes everything out of a directory; that it is not there is no error.
+    ///
+    /// # Errors
+    /// [`NameError`] when the name is not inside the root.
+    pub(crate) fn empty(&mut self, name: &[u8]) -> Result<(), NameError> {
+        let path = self.resolve(name, LastLink::Follow)?;
+        self.remove_below(&path);
+        Ok(())
+    }
+
+    fn remove_below(&mut self, path: &[u8]) {
+        let inside = if path.is_empty() { Vec::new() } else { [path, b"/"].concat() };
+        let mut below = self.nodes.split_off(&inside);
+        let after = below.keys().find(|name| !name.starts_with(&inside)).cloned();
+        if let Some(after) = after {
+            self.nodes.append(&mut below.split_off(&after));
+        }
+        // The root is below nothing.
+        if let Some(root) = below.remove(&Vec::new()) {
+            self.nodes.insert(Vec::new(), root);
+        }
+    }
+
     /// The node of that name, symbolic links followed inside the image.
     pub(crate) fn lookup(&self, name: &[u8]) -> Option<&Node> {
         self.nodes.get(&self.resolve(name, LastLink::Follow).ok()?)
@@ -230,8 +265,7 @@ impl Tree {
         }
         let was_directory = self.nodes.get(&path).is_some_and(|old| old.kind == Kind::Directory);
         if was_directory && node.kind != Kind::Directory {
-            let inside = [&path, &b"/"[..]].concat();
-            self.nodes.retain(|name, _| !name.starts_with(&inside));
+            self.remove_below(&path);
         }
         self.nodes.insert(path, node);
     }

@@ -19,7 +19,8 @@ Without COMMAND: an interactive shell. The exit status is the command's (128+n w
 127 when it does not exist. On a terminal, Ctrl-] pressed three times ends the virtual machine."
 )]
 pub(crate) struct RunArguments {
-    /// Root file system: a directory, a .tar, .tar.gz or .cpio archive [default: BusyBox]
+    /// Root file system: a directory, a .tar, .tar.gz or .cpio archive, an OCI image layout, an archive of docker save, or a name that
+    /// starling image ls lists [default: BusyBox]
     pub(crate) image: Option<PathBuf>,
 
     /// The command to run in the guest and its arguments
@@ -45,6 +46,10 @@ pub(crate) struct RunArguments {
     /// Set an environment variable; without a value it is taken from the host's environment
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<OsString>,
+
+    /// The program that gets COMMAND as its arguments, instead of the image's; empty: none
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) entrypoint: Option<OsString>,
 
     /// Working directory of the command
     #[arg(short, long, value_name = "DIRECTORY", value_parser = quantity::absolute_path)]

@@ -15,7 +15,8 @@ use crate::failure::{
     Context, Failure, Outcome, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_OURS, STATUS_SIGNAL_BASE,
     STATUS_TIMEOUT,
 };
-use crate::image::{self, Initramfs, RunRequest, Tree, UserId};
+use crate::image::oci::Execution;
+use crate::image::{self, Image, Initramfs, RunRequest, UserId};
 use crate::machine::{Accelerator, Build, Configuration, Kernel, Repository, VirtualMachine};
 use crate::progress::Progress;
 use crate::session::{self, Conclusion, Dialogue, Options, Proxy};
@@ -33,9 +34,9 @@ const SEARCH_PATH: &[u8] = b"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/
 pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
     let (terminal, input) = streams(arguments)?;
     let progress = Progress::new();
-    let tree = image::open(arguments.image.as_deref(), &progress)?;
-    let request = request(arguments, &tree, terminal)?;
-    let initramfs = Initramfs::build(&tree, Some(&request), &progress)?;
+    let image = image::open(arguments.image.as_deref(), &progress)?;
+    let request = request(arguments, &image, terminal)?;
+    let initramfs = Initramfs::build(&image.tree, Some(&request), &progress)?;
     if initramfs.bytes >= arguments.memory {
         let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
         return Err(Failure::ours(format!(
@@ -86,7 +87,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
     if matches!(end.conclusion, Conclusion::Broken(_)) && !arguments.verbose {
         eprint!("{}", String::from_utf8_lossy(&end.log));
     }
-    status(end.conclusion, arguments)
+    status(end.conclusion, arguments, request.arguments.first())
 }
 
 /// Whether the command gets a terminal, and whether standard input is forwarded to it.
@@ -146,35 +147,69 @@ pub(crate) fn accelerator(choice: AcceleratorChoice, progress: &Progress) -> Out
     }
 }
 
-fn request(arguments: &RunArguments, tree: &Tree, terminal: bool) -> Outcome<RunRequest> {
-    let user = arguments.user.as_deref().map_or(Ok(UserId::ROOT), |user| UserId::parse(user, tree))?;
+fn request(arguments: &RunArguments, image: &Image, terminal: bool) -> Outcome<RunRequest> {
+    let execution = &image.execution;
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let user = arguments.user.clone().or_else(|| given(&execution.user));
+    let user = user.map_or(Ok(UserId::ROOT), |user| UserId::parse(&user, &image.tree))?;
+    let directory = arguments.workdir.clone().or_else(|| given(&execution.working_dir));
     let size = || session::terminal_size().unwrap_or(USUAL_TERMINAL);
     Ok(RunRequest {
-        arguments: arguments.command.iter().map(|word| word.clone().into_vec()).collect(),
-        environment: environment(arguments, user, terminal)?,
-        working_directory: arguments.workdir.clone().unwrap_or_else(|| "/".into()),
+        arguments: command(arguments, execution),
+        environment: environment(arguments, execution, user, terminal)?,
+        working_directory: directory.unwrap_or_else(|| "/".into()),
         terminal: terminal.then(size),
         user,
         host_name: arguments.hostname.clone(),
     })
 }
 
-/// The command's environment: what docker sets, then what the user sets.
-fn environment(arguments: &RunArguments, user: UserId, terminal: bool) -> Outcome<Vec<Vec<u8>>> {
+/// The command's words, as docker puts them together: the image's entry point, then the user's words or the image's. An entry point of
+/// the user's takes the place of both of the image's.
+fn command(arguments: &RunArguments, execution: &Execution) -> Vec<Vec<u8>> {
+    let of_image = |words: &Option<Vec<String>>| -> Vec<Vec<u8>> {
+        words.iter().flatten().map(|word| word.clone().into_bytes()).collect()
+    };
+    let given = arguments.command.iter().map(|word| word.clone().into_vec());
+    let (mut words, usual) = match &arguments.entrypoint {
+        Some(program) if program.is_empty() => (Vec::new(), Vec::new()),
+        Some(program) => (vec![program.clone().into_vec()], Vec::new()),
+        None => (of_image(&execution.entrypoint), of_image(&execution.cmd)),
+    };
+    if arguments.command.is_empty() {
+        words.extend(usual)
+    } else {
+        words.extend(given)
+    }
+    words
+}
+
+/// The command's environment: what docker sets, then what the image sets, then what the user sets.
+fn environment(
+    arguments: &RunArguments,
+    execution: &Execution,
+    user: UserId,
+    terminal: bool,
+) -> Outcome<Vec<Vec<u8>>> {
     let mut variables = vec![SEARCH_PATH.to_vec(), format!("HOSTNAME={}", arguments.hostname).into_bytes()];
     variables.push(if user == UserId::ROOT { b"HOME=/root".to_vec() } else { b"HOME=/".to_vec() });
     if terminal {
         let kind = std::env::var_os("TERM").unwrap_or_else(|| "linux".into());
         variables.push([b"TERM=", kind.as_bytes()].concat());
     }
+    let mut set = |name: &[u8], value: &[u8]| {
+        let start = [name, b"="].concat();
+        variables.retain(|variable| !variable.starts_with(&start));
+        variables.push([&start, value].concat());
+    };
+    for (name, value) in execution.env.iter().flatten().filter_map(|setting| setting.split_once('=')) {
+        set(name.as_bytes(), value.as_bytes());
+    }
     for setting in &arguments.env {
         let (name, value) = split_setting(setting)?;
-        let Some(value) = value.or_else(|| std::env::var_os(&name).map(OsStringExt::into_vec)) else {
-            continue;
-        };
-        let start = [name.as_bytes(), b"="].concat();
-        variables.retain(|variable| !variable.starts_with(&start));
-        variables.push([start, value].concat());
+        if let Some(value) = value.or_else(|| std::env::var_os(&name).map(OsStringExt::into_vec)) {
+            set(name.as_bytes(), &value);
+        }
     }
     Ok(variables)
 }
@@ -192,7 +227,7 @@ fn split_setting(setting: &OsString) -> Outcome<(OsString, Option<Vec<u8>>)> {
 }
 
 /// The exit status that says how the session ended, as docker's do.
-fn status(conclusion: Conclusion, arguments: &RunArguments) -> Outcome<u8> {
+fn status(conclusion: Conclusion, arguments: &RunArguments, program: Option<&Vec<u8>>) -> Outcome<u8> {
     match conclusion {
         Conclusion::Exit(ExitKind::Exited(status)) => Ok(status),
         Conclusion::Exit(ExitKind::Killed(signal)) | Conclusion::Interrupted(signal) => {
@@ -207,7 +242,7 @@ fn status(conclusion: Conclusion, arguments: &RunArguments) -> Outcome<u8> {
                 ENOENT => STATUS_NOT_FOUND,
                 _ => STATUS_NOT_EXECUTABLE,
             };
-            let command = arguments.command.first().map_or("/bin/sh".into(), |word| word.to_string_lossy());
+            let command = program.map_or("/bin/sh".into(), |word| String::from_utf8_lossy(word));
             let mut message = if text.is_empty() { command.into_owned() } else { text };
             if message.is_empty() || !message.contains(':') {
                 let reason = std::io::Error::from_raw_os_error(errno.into()).to_string();
