@@ -21,7 +21,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use memory::fallible;
-use sync::{CachePadded, SpinLock};
+use sched::timer::Timer;
+use sync::{CachePadded, Once, SpinLock};
 
 use crate::bio::{Bio, BioFlags, Operation, SECTOR_BYTES};
 use crate::driver::{Driver, Limits, TimeoutVerdict};
@@ -54,6 +55,10 @@ pub struct Queue {
     in_driver: AtomicU32,
     /// When the driver last took or ended a request, ns since boot.
     progress_ns: AtomicU64,
+    /// Looks after time-outs, if the driver wants that.
+    watch: Once<Arc<Timer>>,
+    /// Whether that is armed, or about to be.
+    watching: AtomicBool,
 }
 
 impl Queue {
@@ -103,6 +108,8 @@ impl Queue {
             gone: AtomicBool::new(false),
             in_driver: AtomicU32::new(0),
             progress_ns: AtomicU64::new(0),
+            watch: Once::new(),
+            watching: AtomicBool::new(false),
         })?)
     }
 
@@ -282,6 +289,7 @@ impl Queue {
         self.statistics.begin(now_ns);
         self.in_driver.fetch_add(1, Ordering::Relaxed);
         self.progress_ns.store(now_ns, Ordering::Relaxed);
+        self.arm_watch(now_ns);
         request.queue = Some(self.clone());
         request
     }
@@ -301,6 +309,52 @@ impl Queue {
         let sectors = request.sectors();
         let began_ns = request.submitted_ns();
         self.statistics.end(request.operation(), sectors, began_ns, now_ns, outcome.is_err());
+    }
+
+    /// Has the kernel look after time-outs from now on: while the driver has requests, a timer calls [`Queue::check_timeouts`] in a thread.
+    pub fn watch(self: &Arc<Self>) -> Result<()> {
+        let queue = Arc::downgrade(self);
+        let look = move || {
+            if let Some(queue) = queue.upgrade() {
+                queue.look_after_timeouts();
+            }
+        };
+        let timer = Timer::new(fallible::try_box(look)?)?;
+        self.watch.call_once(|| timer);
+        Ok(())
+    }
+
+    fn arm_watch(&self, now_ns: u64) {
+        // Usually armed already: a look is cheaper than a swap.
+        if let Some(timer) = self.watch.get()
+            && !self.watching.load(Ordering::Relaxed)
+            && !self.watching.swap(true, Ordering::AcqRel)
+        {
+            timer.arm(now_ns + self.limits.timeout_ns);
+        }
+    }
+
+    /// The watch's timer has expired.
+    fn look_after_timeouts(self: Arc<Self>) {
+        let now_ns = machine::time::now_ns();
+        let Some(timer) = self.watch.get() else { return };
+        if self.in_driver.load(Ordering::Acquire) == 0 {
+            self.watching.store(false, Ordering::Release);
+            // One that came meanwhile has seen the watch armed.
+            if self.in_driver.load(Ordering::Acquire) > 0 {
+                self.arm_watch(now_ns);
+            }
+            return;
+        }
+        let due_ns = self.progress_ns.load(Ordering::Relaxed) + self.limits.timeout_ns;
+        if due_ns > now_ns {
+            return timer.arm(due_ns);
+        }
+        timer.arm(now_ns + self.limits.timeout_ns);
+        let queue = self.clone();
+        sched::work::queue(Box::new(move || {
+            queue.check_timeouts(machine::time::now_ns());
+        }));
     }
 
     /// Called now and then by a timer: tells the driver when nothing has moved for the device's limit.

@@ -71,19 +71,54 @@ impl Buffer {
     access!(read_u32, write_u32, u32);
     access!(read_u64, write_u64, u64);
 
-    /// Copies out, byte by byte as the device left them. Panics outside of the buffer.
+    /// Copies out what the device left. Panics outside of the buffer.
     pub fn read(&self, offset: usize, into: &mut [u8]) {
-        for (index, byte) in into.iter_mut().enumerate() {
-            *byte = self.read_u8(offset + index);
+        let mut at = offset;
+        let (words, bytes) = split(offset, into.len());
+        let (head, rest) = into.split_at_mut(words.start);
+        let (middle, tail) = rest.split_at_mut(words.len());
+        for byte in head {
+            *byte = self.read_u8(at);
+            at += 1;
         }
+        for word in middle.chunks_exact_mut(WORD) {
+            word.copy_from_slice(&self.read_u64(at).to_ne_bytes());
+            at += WORD;
+        }
+        for byte in tail {
+            *byte = self.read_u8(at);
+            at += 1;
+        }
+        debug_assert_eq!(at, offset + bytes);
     }
 
     /// Copies in. Panics outside of the buffer.
     pub fn write(&self, offset: usize, from: &[u8]) {
-        for (index, byte) in from.iter().enumerate() {
-            self.write_u8(offset + index, *byte);
+        let mut at = offset;
+        let (words, bytes) = split(offset, from.len());
+        for byte in &from[..words.start] {
+            self.write_u8(at, *byte);
+            at += 1;
         }
+        for word in from[words.clone()].chunks_exact(WORD) {
+            self.write_u64(at, word.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)));
+            at += WORD;
+        }
+        for byte in &from[words.end..] {
+            self.write_u8(at, *byte);
+            at += 1;
+        }
+        debug_assert_eq!(at, offset + bytes);
     }
+}
+
+const WORD: usize = size_of::<u64>();
+
+/// Which of so many bytes from an offset on can be moved in whole aligned words.
+fn split(offset: usize, bytes: usize) -> (core::ops::Range<usize>, usize) {
+    let start = (offset.next_multiple_of(WORD) - offset).min(bytes);
+    let end = start + (bytes - start) / WORD * WORD;
+    (start..end, bytes)
 }
 
 #[cfg(test)]
@@ -100,6 +135,13 @@ mod tests {
         let mut copy = [0; 4];
         buffer.read(4094, &mut copy);
         assert_eq!((copy, buffer.read_u16(4096)), ([1, 2, 3, 4], 0x0403));
+        let pattern: Vec<u8> = (0..100).collect();
+        for offset in 0..9 {
+            buffer.write(offset, &pattern);
+            let mut copy = [0; 100];
+            buffer.read(offset, &mut copy);
+            assert_eq!((&copy[..], buffer.read_u8(offset + 99)), (&pattern[..], 99));
+        }
         assert!(std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| buffer.read_u32(8190))).is_err());
     }
 }

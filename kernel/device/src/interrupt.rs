@@ -121,6 +121,11 @@ fn next_cpu() -> CpuId {
 impl Interrupt {
     /// Takes a vector for a device that raises interrupts so. None if all are in use or nothing serves the line.
     pub fn allocate(source: Source) -> Option<Arc<Self>> {
+        Self::allocate_on(source, next_cpu())
+    }
+
+    /// The same, on a certain processor.
+    pub fn allocate_on(source: Source, cpu: CpuId) -> Option<Arc<Self>> {
         let index = SLOT.iter().position(|slot| !slot.taken.swap(true, Ordering::AcqRel))?;
         let slot = &SLOT[index];
         let vector = match slot.vector.get() {
@@ -138,7 +143,6 @@ impl Interrupt {
             },
         };
         slot.unclaimed.store(0, Ordering::Relaxed);
-        let cpu = next_cpu();
         slot.cpu.store(cpu.index() as u32, Ordering::Relaxed);
         let interrupt = Arc::new(Self { index, vector, source });
         if let Source::Line(line) = source {

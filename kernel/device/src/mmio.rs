@@ -82,6 +82,20 @@ impl Window {
         Some(window(address))
     }
 
+    /// Maps registers of a device that is on no bus: the command line or firmware's tables tell where. None where there is memory, or no room for the mapping.
+    pub fn of_platform(start: u64, bytes: u64) -> Option<Self> {
+        let end = start.checked_add(bytes)?;
+        let is_memory = |region: &machine::boot::MemoryRegion| {
+            region.kind == machine::boot::MemoryKind::Usable
+                && region.range.start.as_u64() < end
+                && start < region.range.end.as_u64()
+        };
+        if bytes == 0 || end > 1 << 52 || machine::boot::info().memory_map.iter().any(is_memory) {
+            return None;
+        }
+        Self::map(start, bytes)
+    }
+
     /// Registers that are ordinary memory, never freed, to test drivers with.
     #[cfg(any(test, not(target_os = "none")))]
     pub fn fake(bytes: usize) -> Self {

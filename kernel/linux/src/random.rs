@@ -39,6 +39,19 @@ pub fn fill(mut out: &mut [u8]) {
     key.fill(0);
 }
 
+/// Mixes bytes into the generator that somebody says are random. They can't make it worse: the key that there is stays part of the next.
+pub fn mix(bytes: &[u8]) {
+    for chunk in bytes.chunks(32) {
+        // Seeds the generator, if nobody has yet.
+        next_key();
+        let mut generator = GENERATOR.lock();
+        for (word, bytes) in generator.key.iter_mut().zip(chunk.chunks(4)) {
+            *word ^= bytes.iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte));
+        }
+    }
+    next_key();
+}
+
 /// A fresh key for one request; the generator moves on to another one.
 fn next_key() -> [u32; 8] {
     let mut generator = GENERATOR.lock();

@@ -258,9 +258,23 @@ fn meet(lay_down: impl FnOnce(&mut Meeting)) -> Result<(), CannotStart> {
             process.give(file.clone()).map_err(|_| CannotStart::no_memory())?;
         }
     }
-    process.start();
-    find_devices();
+    if virtio::is_named() || boot::info().option("devices") == Some("first") {
+        look_for_devices();
+        boot::trace("devices");
+        process.start();
+    } else {
+        process.start();
+        find_devices();
+    }
     Ok(())
+}
+
+/// Finds the devices that are on no bus, and those on PCI where ACPI tells of any.
+fn look_for_devices() {
+    virtio::initialize();
+    if boot::has_firmware_tables() {
+        device::pci::initialize();
+    }
 }
 
 /// Has devices looked for where ACPI tells of them, beside the first program and after it: ports of PCI Express have to hear of
@@ -271,7 +285,7 @@ fn find_devices() {
     }
     let mut builder = sched::Builder::new("devices");
     builder.nice = sched::Nice::clamped(DEVICES_NICE);
-    if sched::spawn(builder, alloc::boxed::Box::new(device::pci::initialize)).is_err() {
+    if sched::spawn(builder, alloc::boxed::Box::new(look_for_devices)).is_err() {
         log::warn!("no memory to look for devices; the first look at /sys will");
     }
 }
@@ -300,6 +314,7 @@ fn register_file_systems() {
     devpts::register();
     console::nodes::register(devpts::find);
     device_files::register();
+    virtio::register(linux::random::mix);
     linux::proc::register_devices();
     ext4::mounted::register();
     if let Err(error) = block::ram_disk::attach_wanted() {

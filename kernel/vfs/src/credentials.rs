@@ -145,7 +145,7 @@ pub fn register_caller(has: fn(Capabilities) -> bool) {
 
 /// Whether the program that the kernel works for now has these capabilities; false for the kernel's own threads.
 #[cold]
-pub(crate) fn caller_has(wanted: Capabilities) -> bool {
+pub fn caller_has(wanted: Capabilities) -> bool {
     CALLER_HAS.get().is_some_and(|has| has(wanted))
 }
 

@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 
 use super::capability;
 use super::function::Function;
+use super::region::Space;
 use super::registers::{CAPABILITY_MSI, CAPABILITY_MSIX, COMMAND, COMMAND_NO_LINE};
 use crate::interrupt::Interrupt;
 use crate::mmio::Window;
@@ -40,6 +41,13 @@ pub fn table_size(function: &Function) -> usize {
 }
 
 impl Function {
+    /// A part of one of the function's memory regions, mapped. None if it has no such region, or the part is not inside.
+    pub fn window(&self, region: usize, offset: u64, bytes: u64) -> Option<Window> {
+        let region = self.region(region).filter(|region| region.space != Space::Io)?;
+        let end = offset.checked_add(bytes)?;
+        (bytes > 0 && end <= region.bytes).then(|| Window::map(region.start + offset, bytes))?
+    }
+
     /// Where the function's table of messages is, mapped. None if it has none, or says nonsense about it.
     fn message_table(&self, capability: u16) -> Option<Window> {
         let place = self.config.read_u32(capability + 4);

@@ -28,7 +28,7 @@ pub(crate) fn error_of(error: DriverError) -> Error {
 }
 
 /// A computed directory at a path in /sys.
-fn add_directory(
+pub(crate) fn add_directory(
     path: &str,
     fill: impl Fn(&mut Entries) -> Result<()> + Send + Sync + 'static,
 ) -> Result<()> {
@@ -50,6 +50,7 @@ pub(crate) fn fill() -> Result<()> {
         bus(entries, &pci::BUS)
     })?;
     add_directory("bus/pci_express", |entries| bus(entries, &PORT_BUS))?;
+    crate::block::fill()?;
     let Some(hierarchy) = pci::hierarchy() else { return Ok(()) };
     let root = hierarchy.root();
     let top = alloc::format!("devices/pci{:04x}:{:02x}", root.segment, root.first_bus);

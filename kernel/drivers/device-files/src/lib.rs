@@ -5,6 +5,8 @@
 //! | `contents` | directories whose entries are computed when they are looked at |
 //! | `bus` | a bus: its devices and drivers |
 //! | `pci` | the attributes of a PCI function |
+//! | `block` | disks and partitions: `/sys/block`, `/sys/class/block`, `/proc/partitions`, `/proc/diskstats` |
+//! | `block_requests` | what programs ask of block devices by `ioctl` |
 //! | `express` | service devices, hot-plug slots, error counters |
 //! | `inject` | `/dev/aer_inject` |
 //! | `config` | configuration space as a file |
@@ -17,6 +19,8 @@
 
 extern crate alloc;
 
+mod block;
+mod block_requests;
 mod bus;
 mod config;
 mod contents;
@@ -28,6 +32,7 @@ mod proc;
 /// Names what fills `/sys` and `/proc`, when somebody looks. Once, at start-up.
 pub fn register() {
     inject::register();
+    vfs::disk::device::set_requests(block_requests::answer);
     sysfs::fill_also(bus::fill);
     procfs::fill_also(proc::fill);
 }

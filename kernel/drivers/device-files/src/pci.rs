@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::fmt::Write;
 
+use device::model::BusDevice;
 use device::pci::{self, Address, BUS, Function, REGIONS, WindowKind};
 use vfs::text::Text;
 use vfs::{Result, allocation};
@@ -30,6 +31,7 @@ pub(crate) fn children(entries: &mut Entries, bridge: Option<Address>) -> Result
             link(entries, function)?;
             express::counters(entries, function)?;
             express::services(entries, function)?;
+            crate::block::below(entries, &function.path())?;
             children(entries, Some(function.address()))
         })?;
     }

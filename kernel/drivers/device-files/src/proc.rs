@@ -14,6 +14,8 @@ use crate::contents::{Contents, Entries};
 /// Adds the directory.
 pub(crate) fn fill() -> Result<()> {
     pci::initialize();
+    procfs::add_text("partitions", crate::block::partitions)?;
+    procfs::add_text("diskstats", crate::block::disk_statistics)?;
     let contents = Contents::new("/proc/bus/pci".into(), |entries| {
         entries.file(
             "devices",

@@ -4,12 +4,13 @@
 
 use alloc::sync::Arc;
 
+use block::registry::{BlockDevice, Listener};
 use sync::SpinLock;
-use vfs::Result;
 use vfs::attributes::{DeviceNumber, FileKind};
 use vfs::inode::NewFile;
 use vfs::name::Name;
 use vfs::superblock::{FileSystemType, Superblock, find_file_system};
+use vfs::{Error, Result};
 
 use crate::nodes;
 
@@ -40,9 +41,85 @@ impl FileSystemType for DeviceTree {
         superblock.show_as(self.name());
         fill(&superblock)?;
         // Two first mounts at a time: the one that comes second gets the other's tree.
-        let mut instance = self.instance.lock();
-        Ok(instance.get_or_insert(superblock).clone())
+        let superblock = self.instance.lock().get_or_insert(superblock).clone();
+        // Devices that came meanwhile found no tree to be entered into.
+        block::registry::for_each(|device| enter(&superblock, device));
+        Ok(superblock)
     }
+}
+
+/// Makes and removes nodes as disks come and go.
+struct Disks;
+
+impl Listener for Disks {
+    fn added(&self, device: &Arc<BlockDevice>) {
+        let instance = DEVICE_TREE.instance.lock().clone();
+        if let Some(superblock) = instance {
+            enter(&superblock, device);
+        }
+    }
+
+    fn removed(&self, device: &Arc<BlockDevice>) {
+        let instance = DEVICE_TREE.instance.lock().clone();
+        if let Some(superblock) = instance
+            && let Err(error) = leave(&superblock, device)
+        {
+            log::warn!("/dev/{} stays: {error}", device.name());
+        }
+    }
+}
+
+/// From now on disks get their nodes. Once, at start-up.
+pub(crate) fn follow_disks() {
+    static DISKS: Disks = Disks;
+    block::registry::listen(&DISKS);
+}
+
+fn number_of(device: &BlockDevice) -> DeviceNumber {
+    DeviceNumber::new(device.number().major, device.number().minor)
+}
+
+/// Makes a disk's node, unless there is something of that name.
+fn enter(superblock: &Arc<Superblock>, device: &BlockDevice) {
+    let make = || {
+        let root = superblock.root().existing()?;
+        let new = NewFile {
+            kind: FileKind::BlockDevice,
+            mode: DISK_MODE,
+            user: 0,
+            group: 0,
+            special: number_of(device),
+            target: &[],
+        };
+        let _exclusive = root.lock().write();
+        root.operations().create(root, &Name::new(device.name().as_bytes())?, &new).map(|_| ())
+    };
+    match make() {
+        // Somebody may have asked for the name, and been told that there is none.
+        Ok(()) => vfs::dentry::forget_child(superblock.root(), device.name().as_bytes()),
+        Err(Error::Exists) => {}
+        Err(error) => log::warn!("no /dev/{}: {error}", device.name()),
+    }
+}
+
+/// Removes a disk's node, if that is what has the name.
+fn leave(superblock: &Arc<Superblock>, device: &BlockDevice) -> Result<()> {
+    let root = superblock.root().existing()?;
+    let name = device.name().as_bytes();
+    {
+        let _exclusive = root.lock().write();
+        let inode = match root.operations().lookup(root, name) {
+            Ok(inode) => inode,
+            Err(Error::NotFound) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if inode.kind != FileKind::BlockDevice || inode.special != number_of(device) {
+            return Ok(());
+        }
+        root.operations().unlink(root, name, &inode)?;
+    }
+    vfs::dentry::forget_child(superblock.root(), name);
+    Ok(())
 }
 
 /// Makes the nodes, before anybody can see the tree.
@@ -58,12 +135,6 @@ fn fill(superblock: &Arc<Superblock>) -> Result<()> {
     for node in nodes::all() {
         make(node.path, node.kind, node.mode, node.number, "")?;
     }
-    let mut outcome = Ok(());
-    block::registry::for_each(|device| {
-        let number = DeviceNumber::new(device.number().major, device.number().minor);
-        outcome = outcome.and_then(|()| make(device.name(), FileKind::BlockDevice, DISK_MODE, number, ""));
-    });
-    outcome?;
     for (name, target) in nodes::LINKS {
         make(name, FileKind::SymbolicLink, LINK_MODE, DeviceNumber::default(), target)?;
     }

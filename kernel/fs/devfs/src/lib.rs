@@ -26,4 +26,5 @@ pub fn register(random: RandomSource) {
     memory_devices::register(random);
     messages::listen();
     vfs::superblock::register_file_system(&file_system::DEVICE_TREE);
+    file_system::follow_disks();
 }

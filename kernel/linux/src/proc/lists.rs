@@ -80,12 +80,6 @@ pub(super) fn swaps(out: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// `partitions`: no disks yet.
-pub(super) fn partitions(out: &mut Text) -> Result<()> {
-    let _ = out.write_str("major minor  #blocks  name\n\n");
-    Ok(())
-}
-
 /// A file that shows nothing.
 pub(super) fn nothing(_out: &mut Text) -> Result<()> {
     Ok(())

@@ -55,13 +55,11 @@ fn system() -> Result<()> {
     procfs::add_text("cmdline", lists::command_line)?;
     procfs::add_text("cpuinfo", processor_model::processors)?;
     procfs::add_text("devices", lists::devices)?;
-    procfs::add_text("diskstats", lists::nothing)?;
     procfs::add_text("filesystems", lists::file_systems)?;
     procfs::add_text("interrupts", processors::interrupts)?;
     procfs::add_text("loadavg", processors::load)?;
     procfs::add_text("misc", lists::miscellaneous)?;
     procfs::add_text("modules", lists::nothing)?;
-    procfs::add_text("partitions", lists::partitions)?;
     procfs::add_text("softirqs", processors::softirqs)?;
     procfs::add_text("stat", processors::statistics)?;
     procfs::add_text("swaps", lists::swaps)?;

@@ -37,6 +37,7 @@ mod rcu_flood;
 mod sched;
 mod softirq_flood;
 mod timing;
+mod virtio_disk;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 pub(crate) use outcome::{Failure, Outcome, check, fail};
@@ -86,6 +87,7 @@ const ON_REQUEST: &[&[Test]] = &[
     clustered::LONG,
     processes::LONG,
     host_link::TESTS,
+    virtio_disk::TESTS,
     address_space_costs::TESTS,
     message_box_costs::TESTS,
     ipc_costs::TESTS,

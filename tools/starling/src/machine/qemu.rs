@@ -10,10 +10,11 @@
 //! the start of QEMU to the kernel's first instruction: q35 with SeaBIOS 81 ms, with qboot 32 ms; microvm 25 ms.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ use rustix::pipe::PipeFlags;
 
 use super::accelerator::Accelerator;
 use crate::failure::{Context, Failure, Outcome};
-use crate::run::MachineKind;
+use crate::run::{Disk, MachineKind};
 
 /// Names another QEMU than the one in the search path.
 const QEMU_VARIABLE: &str = "STARLING_QEMU";
@@ -58,6 +59,8 @@ pub(crate) struct Configuration<'a> {
     pub(crate) initramfs: &'a OwnedFd,
     /// Devices to add, as `-device` takes them.
     pub(crate) devices: &'a [String],
+    /// Disks to add.
+    pub(crate) disks: &'a [Disk],
     /// More words for QEMU.
     pub(crate) more: &'a [String],
     /// Wait for a debugger on this port.
@@ -199,9 +202,29 @@ pub(crate) fn base_arguments(
     words
 }
 
+/// A disk: on PCI, or on a microvm by registers in memory, in the layout of virtio 1.
+fn disk_arguments(disk: &Disk, index: usize, on_pci: bool) -> Vec<OsString> {
+    let mut drive = OsString::from(format!("if=none,id=disk{index},format=raw,discard=unmap,readonly="));
+    drive.push(if disk.read_only { "on" } else { "off" });
+    drive.push(",file=");
+    // A comma in a name is written twice.
+    for (position, part) in disk.file.as_os_str().as_bytes().split(|byte| *byte == b',').enumerate() {
+        drive.push(if position > 0 { ",," } else { "" });
+        drive.push(OsStr::from_bytes(part));
+    }
+    let mut words = vec![OsString::from("-drive"), drive];
+    let model = if on_pci { "virtio-blk-pci,disable-legacy=on" } else { "virtio-blk-device" };
+    words.extend(["-device".into(), format!("{model},drive=disk{index},serial=disk{index}").into()]);
+    if !on_pci && index == 0 {
+        words.extend(["-global".into(), "virtio-mmio.force-legacy=false".into()]);
+    }
+    words
+}
+
 /// QEMU's command line.
 fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
     let Configuration { machine, accelerator, cpus, memory, .. } = *configuration;
+    let on_pci = machine == MachineKind::Q35;
     let machine =
         if configuration.devices.is_empty() { machine.options() } else { machine.options_with_devices() };
     let mut words = base_arguments(machine, accelerator, cpus, memory);
@@ -222,6 +245,9 @@ fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
     }
     for device in configuration.devices {
         words.extend(["-device".into(), device.into()]);
+    }
+    for (index, disk) in configuration.disks.iter().enumerate() {
+        words.extend(disk_arguments(disk, index, on_pci));
     }
     words.extend(configuration.more.iter().map(OsString::from));
     words.extend(["-kernel".into(), configuration.kernel.as_os_str().to_owned()]);

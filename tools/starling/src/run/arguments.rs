@@ -99,6 +99,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "MODEL,PROPERTY=VALUE...")]
     pub(crate) device: Vec<String>,
 
+    /// Give the machine a disk: a file with its contents, which the guest changes unless :ro says that it may not. /dev/vda is the first
+    #[arg(long, value_name = "FILE[:ro]", value_parser = Disk::parse)]
+    pub(crate) disk: Vec<Disk>,
+
     /// Append a word to QEMU's command line
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     pub(crate) qemu_arg: Vec<String>,
@@ -114,6 +118,31 @@ pub(crate) struct RunArguments {
     /// Boot this kernel instead of building the one in this repository
     #[arg(long, value_name = "FILE")]
     pub(crate) kernel: Option<PathBuf>,
+}
+
+/// A disk of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Disk {
+    /// The file with its contents.
+    pub(crate) file: PathBuf,
+    /// Whether the guest may only read.
+    pub(crate) read_only: bool,
+}
+
+impl Disk {
+    /// A file's name, perhaps with `:ro` or `:rw` behind it.
+    fn parse(text: &str) -> Result<Self, String> {
+        let (file, read_only) = match text.rsplit_once(':') {
+            Some((file, "ro")) => (file, true),
+            Some((file, "rw")) => (file, false),
+            _ => (text, false),
+        };
+        let metadata = std::fs::metadata(file).map_err(|error| format!("{file}: {error}"))?;
+        if metadata.is_dir() {
+            return Err(format!("{file} is a directory"));
+        }
+        Ok(Self { file: file.into(), read_only })
+    }
 }
 
 /// The virtual machines that the kernel knows.

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-pub(crate) use arguments::{AcceleratorChoice, MachineKind, RunArguments};
+pub(crate) use arguments::{AcceleratorChoice, Disk, MachineKind, RunArguments};
 use hostlink_protocol::ExitKind;
 pub(crate) use quantity::memory as memory_size;
 
@@ -64,6 +64,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
         kernel_arguments: &kernel_arguments(arguments),
         initramfs: &initramfs.file,
         devices: &arguments.device,
+        disks: &arguments.disk,
         more: &arguments.qemu_arg,
         gdb: arguments.gdb,
         debugger: debugger.is_some(),
@@ -122,6 +123,9 @@ fn kernel_arguments(arguments: &RunArguments) -> Vec<String> {
     }
     if arguments.debugger.is_some() {
         words.push("debugger=on".into());
+    }
+    if !arguments.disk.is_empty() {
+        words.push("devices=first".into());
     }
     words
 }

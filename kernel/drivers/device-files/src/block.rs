@@ -1,0 +1,209 @@
+//! Disks and partitions: their directories, `/sys/block`, `/sys/class/block`, `/proc/partitions` and `/proc/diskstats`.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt::{self, Write};
+
+use block::disk::{self, Disk};
+use block::registry::BlockDevice;
+use block::{Limits, SECTOR_BYTES};
+use vfs::text::Text;
+use vfs::{Error, Result};
+
+use crate::bus::{add_directory, is_on};
+use crate::contents::Entries;
+
+/// Where disks without a device of their own are, and those of devices on no bus.
+const VIRTUAL: &str = "/devices/virtual";
+const PLATFORM: &str = "/devices/platform/";
+/// What Linux reads ahead, in KiB.
+const READ_AHEAD_KIB: u32 = 128;
+
+fn all() -> Result<alloc::vec::Vec<Arc<Disk>>> {
+    disk::all().map_err(|_| Error::OutOfMemory)
+}
+
+/// Calls `each` with all disks and partitions, each disk before its partitions.
+fn for_each(mut each: impl FnMut(&Arc<Disk>, &Arc<BlockDevice>) -> Result<()>) -> Result<()> {
+    for disk in all()? {
+        each(&disk, &disk.device)?;
+        for (_, part) in disk.partitions().map_err(|_| Error::OutOfMemory)? {
+            each(&disk, &part)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds what disks there are.
+pub(crate) fn fill() -> Result<()> {
+    add_directory("block", |entries| {
+        all()?.iter().try_for_each(|disk| {
+            entries.link(disk.name(), alloc::format!("..{}", disk.path_of(&disk.device)))
+        })
+    })?;
+    add_directory("class/block", |entries| {
+        for_each(|disk, device| entries.link(device.name(), alloc::format!("../..{}", disk.path_of(device))))
+    })?;
+    add_directory("devices/virtual/block", |entries| directories(entries, VIRTUAL))?;
+    add_directory("devices/platform", |entries| {
+        for disk in all()? {
+            let parent = &disk.description.parent;
+            let Some(name) = parent.strip_prefix(PLATFORM) else { continue };
+            let own = parent.clone();
+            entries.directory(name, move |entries| below(entries, &own))?;
+        }
+        Ok(())
+    })
+}
+
+/// The directory `block` of a device that has disks.
+pub(crate) fn below(entries: &mut Entries, parent: &str) -> Result<()> {
+    if all()?.iter().any(|disk| disk.description.parent == parent) {
+        let own = String::from(parent);
+        entries.directory("block", move |entries| directories(entries, &own))?;
+    }
+    Ok(())
+}
+
+fn directories(entries: &mut Entries, parent: &str) -> Result<()> {
+    for disk in all()?.into_iter().filter(|disk| disk.description.parent == parent) {
+        let name = String::from(disk.name());
+        entries.directory(&name, move |entries| whole(entries, &disk))?;
+    }
+    Ok(())
+}
+
+/// The directory of a disk.
+fn whole(entries: &mut Entries, disk: &Arc<Disk>) -> Result<()> {
+    attributes(entries, disk, &disk.device)?;
+    let description = &disk.description;
+    let (minors, removable, sequence) = (description.family.minors, description.removable, disk.sequence);
+    entries.line("range", move |out| write!(out, "{minors}"))?;
+    entries.line("ext_range", |out| out.write_str("256"))?;
+    entries.line("removable", move |out| write!(out, "{}", u8::from(removable)))?;
+    entries.line("hidden", |out| out.write_str("0"))?;
+    entries.line("capability", |out| out.write_str("0"))?;
+    entries.line("diskseq", move |out| write!(out, "{sequence}"))?;
+    let own = disk.clone();
+    entries.line("serial", move |out| out.write_str(&own.description.serial))?;
+    let own = disk.clone();
+    entries.directory("queue", move |entries| queue(entries, &own))?;
+    entries.directory("slaves", |_| Ok(()))?;
+    for (_, part) in disk.partitions().map_err(|_| Error::OutOfMemory)? {
+        let (own, name) = (disk.clone(), String::from(part.name()));
+        entries.directory(&name, move |entries| partition(entries, &own, &part))?;
+    }
+    Ok(())
+}
+
+/// The directory of a partition.
+fn partition(entries: &mut Entries, disk: &Arc<Disk>, part: &Arc<BlockDevice>) -> Result<()> {
+    attributes(entries, disk, part)?;
+    let (number, start) = (part.part(), part.volume().start());
+    entries.line("partition", move |out| write!(out, "{number}"))?;
+    entries.line("start", move |out| write!(out, "{start}"))
+}
+
+/// What disks and partitions have.
+fn attributes(entries: &mut Entries, disk: &Arc<Disk>, device: &Arc<BlockDevice>) -> Result<()> {
+    let depth = disk.path_of(device).matches('/').count();
+    entries.link("subsystem", alloc::format!("{}class/block", "../".repeat(depth)))?;
+    let number = device.number();
+    entries.line("dev", move |out| write!(out, "{}:{}", number.major, number.minor))?;
+    let own = device.clone();
+    entries.line("size", move |out| write!(out, "{}", own.volume().sectors()))?;
+    let (shown, stored) = (device.clone(), device.clone());
+    entries.setting(
+        "ro",
+        move |out| write!(out, "{}", u8::from(shown.is_read_only())),
+        move |text| {
+            stored.set_read_only(is_on(text)?);
+            Ok(())
+        },
+    )?;
+    entries.line("alignment_offset", |out| out.write_str("0"))?;
+    entries.line("discard_alignment", |out| out.write_str("0"))?;
+    let own = device.clone();
+    entries.line("stat", move |out| statistics(out, &own))?;
+    let own = device.clone();
+    entries.line("inflight", move |out| {
+        write!(out, "{:8} {:8}", own.volume().queue().statistics().in_flight(), 0)
+    })?;
+    entries.directory("holders", |_| Ok(()))?;
+    let (disk, device) = (disk.clone(), device.clone());
+    entries.line("uevent", move |out| {
+        let mut text = String::new();
+        disk.describe(&device, &mut text)?;
+        out.write_str(text.trim_end_matches('\n'))
+    })
+}
+
+/// The numbers of a disk; nobody counts those of partitions.
+fn statistics(out: &mut Text, device: &BlockDevice) -> fmt::Result {
+    let snapshot =
+        if device.part() > 0 { Default::default() } else { device.volume().queue().statistics().snapshot() };
+    write!(out, "{snapshot}")
+}
+
+/// The directory `queue` of a disk.
+fn queue(entries: &mut Entries, disk: &Arc<Disk>) -> Result<()> {
+    let Limits { sectors_max, segments_max, depth, .. } = *disk.queue().limits();
+    let limits = *disk.queue().limits();
+    let bytes = |sectors: u32| u64::from(sectors) * SECTOR_BYTES as u64;
+    let granularity = if limits.discard_sectors_max > 0 { limits.logical_block_bytes } else { 0 };
+    let numbers = [
+        ("logical_block_size", limits.logical_block_bytes.into()),
+        ("hw_sector_size", limits.logical_block_bytes.into()),
+        ("physical_block_size", limits.physical_block_bytes.into()),
+        ("minimum_io_size", limits.physical_block_bytes.into()),
+        ("optimal_io_size", 0),
+        ("max_sectors_kb", bytes(sectors_max) / 1024),
+        ("max_hw_sectors_kb", bytes(sectors_max) / 1024),
+        ("max_segments", segments_max as u64),
+        ("nr_requests", depth.into()),
+        ("rotational", limits.rotational.into()),
+        ("read_ahead_kb", READ_AHEAD_KIB.into()),
+        ("discard_granularity", granularity.into()),
+        ("discard_max_bytes", bytes(limits.discard_sectors_max)),
+        ("discard_max_hw_bytes", bytes(limits.discard_sectors_max)),
+        ("discard_zeroes_data", 0),
+        ("write_zeroes_max_bytes", bytes(limits.zeroes_sectors_max)),
+        ("fua", limits.force_unit_access.into()),
+        ("io_timeout", limits.timeout_ns / 1_000_000),
+        ("nomerges", 0),
+        ("add_random", 0),
+        ("iostats", 1),
+        ("zone_write_granularity", 0),
+    ];
+    for (name, value) in numbers {
+        entries.line(name, move |out| write!(out, "{value}"))?;
+    }
+    let write_cache = if limits.write_cache { "write back" } else { "write through" };
+    entries.line("write_cache", move |out| out.write_str(write_cache))?;
+    entries.line("zoned", |out| out.write_str("none"))?;
+    let own = disk.clone();
+    entries.line("scheduler", move |out| write!(out, "[{}]", own.queue().scheduler_name()))
+}
+
+/// `/proc/partitions`
+pub(crate) fn partitions(out: &mut Text) -> Result<()> {
+    // A text remembers when memory ran out.
+    let _ = out.write_str("major minor  #blocks  name\n\n");
+    for_each(|_, device| {
+        let number = device.number();
+        let kibibytes = device.volume().sectors() / 2;
+        let _ = writeln!(out, "{:4}  {:7} {kibibytes:10} {}", number.major, number.minor, device.name());
+        Ok(())
+    })
+}
+
+/// `/proc/diskstats`
+pub(crate) fn disk_statistics(out: &mut Text) -> Result<()> {
+    for_each(|_, device| {
+        let number = device.number();
+        let _ = write!(out, "{:4} {:7} {} ", number.major, number.minor, device.name());
+        let _ = statistics(out, device);
+        let _ = out.write_str("\n");
+        Ok(())
+    })
+}

@@ -1,0 +1,74 @@
+//! What wakes the threads of a device.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use memory::{OutOfMemory, fallible};
+use sched::WaitQueue;
+
+use crate::transport::Handlers;
+
+/// Wakes one thread.
+#[derive(Default)]
+pub(crate) struct Signal {
+    raised: AtomicBool,
+    waiting: WaitQueue,
+}
+
+impl Signal {
+    /// There is something to do. From any context.
+    pub(crate) fn raise(&self) {
+        // Release: pairs with the swap in `wait`, after which the thread sees what it is woken for.
+        if !self.raised.swap(true, Ordering::Release) {
+            self.waiting.wake_all();
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    pub(crate) fn wait(&self) {
+        self.waiting.wait_until(|| self.raised.swap(false, Ordering::Acquire));
+    }
+}
+
+/// Those of a device's queues. That of the first also tells of its configuration.
+pub(crate) struct Signals {
+    queues: Vec<Signal>,
+    changed: AtomicBool,
+}
+
+impl Signals {
+    /// For so many queues.
+    pub(crate) fn new(queues: usize) -> Result<Self, OutOfMemory> {
+        let mut signals = fallible::try_vec(queues)?;
+        signals.extend((0..queues).map(|_| Signal::default()));
+        Ok(Self { queues: signals, changed: AtomicBool::new(false) })
+    }
+
+    /// That of a queue.
+    pub(crate) fn of(&self, queue: usize) -> &Signal {
+        &self.queues[queue]
+    }
+
+    /// Raises all.
+    pub(crate) fn raise_all(&self) {
+        self.queues.iter().for_each(Signal::raise);
+    }
+
+    /// Whether the configuration has changed since the last time.
+    pub(crate) fn take_change(&self) -> bool {
+        self.changed.swap(false, Ordering::Acquire)
+    }
+}
+
+impl Handlers for Signals {
+    fn queue(&self, index: usize) {
+        if let Some(signal) = self.queues.get(index) {
+            signal.raise();
+        }
+    }
+
+    fn configuration(&self) {
+        self.changed.store(true, Ordering::Release);
+        self.queue(0);
+    }
+}
