@@ -80,7 +80,8 @@ impl RamDisk {
                     return Ok(());
                 }
                 drop(chunks);
-                fresh = Some(fallible::try_vec_of(0, CHUNK_BYTES)?);
+                // The disk is full: trying again would not help.
+                fresh = Some(fallible::try_vec_of(0, CHUNK_BYTES).map_err(|_| Error::NoSpace)?);
             }
         })
     }

@@ -194,6 +194,8 @@ fn a_write_that_lacked_memory_comes_again() {
     write(&cache, 0, b"x");
     assert_eq!(cache.start_write_back(0, 4, u64::MAX), 1);
     assert_eq!(cache.dirty_pages(), 1);
+    assert_eq!(cache.write_back(0, 4), Err(CacheError::OutOfMemory), "who waits is told in the end");
+    assert_eq!(cache.dirty_pages(), 1);
     *disk.writes.lock().unwrap() = Mood::Works;
     cache.write_back(0, 4).unwrap();
     assert_eq!(disk.bytes.lock().unwrap()[0], b'x');

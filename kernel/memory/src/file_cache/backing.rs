@@ -19,6 +19,8 @@ pub(super) struct Backing {
     /// Pages being written; changed under the index's lock.
     pub(super) under_write_back: AtomicU64,
     pub(super) errors: WriteErrors,
+    /// Runs that lacked memory: their pages became dirty again.
+    pub(super) starved: AtomicU64,
     /// Where memory reclaim goes on looking for pages to give up.
     pub(super) hand: AtomicU64,
     /// In the device's queue, or taken from it and not looked at yet.
@@ -38,6 +40,7 @@ impl Backing {
             dirty: AtomicU64::new(0),
             under_write_back: AtomicU64::new(0),
             errors: WriteErrors::default(),
+            starved: AtomicU64::new(0),
             hand: AtomicU64::new(0),
             queued: AtomicBool::new(false),
             dirty_since_ns: AtomicU64::new(0),

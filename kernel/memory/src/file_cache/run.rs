@@ -199,6 +199,10 @@ impl PageRun {
         {
             backing.errors.note(error);
         }
+        if again {
+            // Release: before the pages are seen to have arrived.
+            backing.starved.fetch_add(1, Ordering::Release);
+        }
         let mut index = self.cache.edit();
         let mut dirty = 0;
         for page in self.first..self.end() {

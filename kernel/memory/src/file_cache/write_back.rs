@@ -21,6 +21,9 @@ use core::ops::ControlFlow;
 use core::sync::atomic::{Ordering, fence};
 use sync::rcu;
 
+/// How often transfers that lack memory are begun again for somebody who waits; memory is reclaimed in between.
+const ATTEMPTS_MAX: u32 = 8;
+
 /// Pages tagged or given up under one hold of the index.
 const BATCH: usize = 64;
 
@@ -28,14 +31,22 @@ impl FileCache {
     /// Writes all pages between two page numbers that are dirty now, and waits until they and those that were on their way are written.
     ///
     /// # Errors
-    /// The latest error of the file, if there was one meanwhile.
+    /// The latest error of the file, if there was one meanwhile; [`CacheError::OutOfMemory`] if some transfers lacked memory again and again. Then
+    /// their pages are still dirty.
     pub fn write_back(&self, first: u64, end: u64) -> Result<(), CacheError> {
         let Some(backing) = self.backing() else { return Ok(()) };
         let before = backing.errors.mark();
-        // Pages that are being written while they are dirty again must be written again.
-        self.write_tagged(backing, first, end, u64::MAX, true);
-        self.wait_for_write_back(first, end);
-        backing.errors.since(before)
+        for _ in 0..ATTEMPTS_MAX {
+            let starved = backing.starved.load(Ordering::Acquire);
+            // Pages that are being written while they are dirty again must be written again.
+            self.write_tagged(backing, first, end, u64::MAX, true);
+            self.wait_for_write_back(first, end);
+            if backing.starved.load(Ordering::Acquire) == starved {
+                return backing.errors.since(before);
+            }
+            crate::reclaim::reclaim_now(BATCH);
+        }
+        Err(CacheError::OutOfMemory)
     }
 
     /// Begins to write pages back that are dirty now, at most about `most`; pages that are on their way already are left for

@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use block::registry::BlockDevice;
 use machine::address::{PAGE_SHIFT, PAGE_SIZE, UserAddr};
 use memory::buffer::{Sink, Source};
-use memory::file_cache::{FileCache, SeenErrors};
+use memory::file_cache::{CacheError, FileCache, SeenErrors};
 
 use super::flusher;
 use super::read_ahead::{Pattern, ReadAhead};
@@ -266,10 +266,9 @@ impl FileOperations for DiskFile {
         };
         if let Some((errors, mark)) = mark {
             let start = *position - number as u64;
-            // Its error is told by the mark.
-            let _ = self.cache.write_back(start >> PAGE_SHIFT, position.div_ceil(PAGE_SIZE as u64));
+            let written = self.cache.write_back(start >> PAGE_SHIFT, position.div_ceil(PAGE_SIZE as u64));
             self.give_up(start, *position);
-            errors.since(mark)?;
+            errors.since(mark).and(written)?;
         }
         Ok(number)
     }
@@ -294,8 +293,7 @@ impl FileOperations for DiskFile {
     }
 
     fn sync_range(&self, file: &OpenFile, start: u64, end: u64, data_only: bool) -> Result<()> {
-        // Its error is among those that this open file is told of below.
-        let _ = self.cache.write_back(start >> PAGE_SHIFT, end.div_ceil(PAGE_SIZE as u64));
+        let written = self.cache.write_back(start >> PAGE_SHIFT, end.div_ceil(PAGE_SIZE as u64));
         let committed = match self.home(file) {
             Some(home) => home.commit(file.inode(), data_only),
             None => Ok(()),
@@ -303,7 +301,8 @@ impl FileOperations for DiskFile {
         if let Some(errors) = self.cache.write_errors() {
             errors.check(&self.seen)?;
         }
-        committed
+        // Any other error of the transfers is among those that were told above, to whom it was new.
+        if written == Err(CacheError::OutOfMemory) { Err(Error::OutOfMemory) } else { committed }
     }
 
     fn start_sync(&self, _file: &OpenFile, start: u64, end: u64) {
