@@ -113,7 +113,8 @@ impl OpenFile {
         if self.features().contains(FileFeatures::SEEKABLE) { Ok(()) } else { Err(Error::IllegalSeek) }
     }
 
-    /// `lseek`.
+    /// `lseek`, whose only caller it is a part of.
+    #[inline(always)]
     pub fn seek(self: &Arc<Self>, target: SeekFrom) -> Result<u64> {
         if self.flags().contains(crate::flags::OpenFlags::PATH) {
             return Err(Error::BadDescriptor);
