@@ -6,7 +6,8 @@ use alloc::sync::Arc;
 use device::model::{Binding, DriverError};
 use device::pci::{ANY, BUS, Function, PciDriver, PciId};
 use machine::boot;
-use sync::{Once, SpinLock};
+use sched::Mutex;
+use sync::SpinLock;
 
 use crate::transport::{Mmio, Pci, Transport, placements};
 use crate::{block, entropy};
@@ -47,21 +48,24 @@ pub fn is_named() -> bool {
     boot::info().command_line.contains("virtio_mmio.device=")
 }
 
-/// Looks for devices on no bus, and has those on PCI found when PCI is looked at. Once; sleeps.
+/// Looks for devices on no bus, and has those on PCI found when PCI is looked at. Once; sleeps, and so does whoever comes meanwhile.
 pub fn initialize() {
-    static STARTED: Once<()> = Once::new();
-    STARTED.call_once(|| {
-        let driver = PciDriver::new("virtio-pci", &IDS, probe);
-        if BUS.register(Arc::new(driver)).is_err() {
-            log::error!("virtio: another driver has the name");
+    // A sleeping lock: probing waits for devices.
+    static IS_DONE: Mutex<bool> = Mutex::named("virtio devices", false);
+    let mut is_done = IS_DONE.lock();
+    if core::mem::replace(&mut *is_done, true) {
+        return;
+    }
+    let driver = PciDriver::new("virtio-pci", &IDS, probe);
+    if BUS.register(Arc::new(driver)).is_err() {
+        log::error!("virtio: another driver has the name");
+    }
+    let dsdt = if boot::has_firmware_tables() { boot::firmware_table(*b"DSDT") } else { None };
+    for placement in placements(boot::info().command_line, dsdt) {
+        let Some(transport) = Mmio::new(placement) else { continue };
+        match drive(Box::new(transport)) {
+            Ok(binding) => ON_NO_BUS.lock().push(binding),
+            Err(error) => log::info!("virtio at {:#x}: {error:?}", placement.address),
         }
-        let dsdt = if boot::has_firmware_tables() { boot::firmware_table(*b"DSDT") } else { None };
-        for placement in placements(boot::info().command_line, dsdt) {
-            let Some(transport) = Mmio::new(placement) else { continue };
-            match drive(Box::new(transport)) {
-                Ok(binding) => ON_NO_BUS.lock().push(binding),
-                Err(error) => log::info!("virtio at {:#x}: {error:?}", placement.address),
-            }
-        }
-    });
+    }
 }
