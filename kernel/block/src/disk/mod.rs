@@ -1,4 +1,4 @@
-//! Disks as their drivers see them: [`attach`] finds a name and a number for a queue, enters it into the [registry](crate::registry), and looks for partitions.
+//! Disks as their drivers see them: [`attach()`] finds a name and a number for a queue, enters it into the [registry](crate::registry), and looks for partitions.
 
 mod attach;
 mod family;

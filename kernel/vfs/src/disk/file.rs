@@ -1,11 +1,11 @@
 //! An open file whose pages have their home on a device.
 //!
-//! [`DiskFile`] is made at each open: it keeps how the file is read ([`read_ahead`](super::read_ahead)) and which errors of write-back were told to it. What differs between
+//! [`DiskFile`] is made at each open: it keeps how the file is read (`read_ahead`) and which errors of write-back were told to it. What differs between
 //! file systems is behind [`Home`].
 //!
 //! # Writing
-//! A write goes in pieces of [`PIECE_BYTES`]; after each the writer may have to wait until the device has caught up
-//! ([`flusher`](super::flusher)). The inode's lock is held over all of it if the file grows or the write appends.
+//! A write goes in pieces of 128 KiB; after each the writer may have to wait until the device has caught up
+//! ([`flusher`]). The inode's lock is held over all of it if the file grows or the write appends.
 //!
 //! # `O_DIRECT`
 //! Position and length must be multiples of the device's blocks, and so must the memory. The transfer goes through the pages, but leaves none behind: a write is on the device when it returns,

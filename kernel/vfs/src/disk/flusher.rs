@@ -12,7 +12,7 @@
 //! Limits are parts of the memory (`dirty_ratio`, `dirty_background_ratio`) or numbers of bytes; setting one way unsets the other, as in Linux.
 //!
 //! The thread takes a device's files oldest first, and some pages of each in turn, so that a large file does not keep others waiting. It does not wait for
-//! pages one by one: as many are on their way as [`IN_FLIGHT_PAGES`] allows.
+//! pages one by one: as many are on their way as `IN_FLIGHT_PAGES` allows.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

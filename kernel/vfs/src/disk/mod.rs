@@ -2,7 +2,7 @@
 //!
 //! | module | what it decides |
 //! |---|---|
-//! | [`file`] | what an open file of this kind does: reading with read-ahead, writing, `O_DIRECT`, syncing, advice |
+//! | [`mod@file`] | what an open file of this kind does: reading with read-ahead, writing, `O_DIRECT`, syncing, advice |
 //! | `read_ahead` | how far an open file is read ahead |
 //! | [`transfer`] | runs of pages become bios |
 //! | [`flusher`] | when dirty pages are written, and how fast programs may make pages dirty |
