@@ -38,6 +38,10 @@ pub trait SuperblockOperations: Send + Sync {
         Ok(())
     }
 
+    /// The last mount has gone, and whoever unmounted it waits: writes everything back, so that the device holds all there is. What is dropped
+    /// without this call (a lazy unmount) must do the same by itself, but not where it is dropped: that may be where nothing may sleep.
+    fn finish(&self) {}
+
     /// Agrees to a change between reading only and writing, before it is made.
     fn change_read_only(&self, _read_only: bool) -> Result<()> {
         Ok(())
@@ -246,6 +250,13 @@ impl Superblock {
         status.magic = self.magic;
         status.id = self.device.encode();
         status
+    }
+
+    /// Ends it, unless it is still mounted. May sleep.
+    pub fn finish(&self) {
+        if self.mounts.load(Ordering::Acquire) == 0 {
+            self.operations.finish();
+        }
     }
 
     pub(crate) fn mount_added(&self) {

@@ -4,9 +4,12 @@
 //! An unknown *incompatible* feature means that the structures can't be understood: refused, with its name. An unknown
 //! *read-only compatible* one means that they can't be kept right: mounted read-only, with its name in the log.
 
+use alloc::sync::Arc;
+
 use zerocopy::FromBytes;
 
 use block::checksum::crc32c;
+use memory::fallible;
 
 use crate::layout::{
     DESCRIPTOR_BYTES_MIN, FLAG_UNSIGNED_HASH, INODE_BYTES_MIN, MAGIC, RawSuperblock, SUPERBLOCK_BYTES,
@@ -96,7 +99,8 @@ const fn lowest_bit(bits: u32) -> u32 {
 /// See the theory of this file.
 #[derive(Clone)]
 pub(crate) struct Geometry {
-    pub(crate) raw: RawSuperblock,
+    /// Apart: it is a kilobyte, and this is passed by value.
+    pub(crate) raw: Arc<RawSuperblock>,
     pub(crate) block_bytes: usize,
     pub(crate) blocks: u64,
     pub(crate) first_data_block: u64,
@@ -113,8 +117,7 @@ pub(crate) struct Geometry {
 impl Geometry {
     /// Checks a superblock. `device_bytes` is the size of what it was found on.
     pub(crate) fn parse(bytes: &[u8], device_bytes: u64) -> Result<Self> {
-        let raw = RawSuperblock::read_from_bytes(&bytes[..SUPERBLOCK_BYTES])
-            .map_err(|_| Error::Corrupted("superblock", 0))?;
+        let raw = copy_of(&bytes[..SUPERBLOCK_BYTES])?;
         if raw.magic.get() != MAGIC {
             return Err(Error::NotExt);
         }
@@ -307,6 +310,13 @@ impl Geometry {
         let start = self.first_data_block + u64::from(first_group) * self.blocks_per_group;
         start + u64::from(self.has_superblock(first_group))
     }
+}
+
+/// Has a frame of its own for what it copies.
+#[inline(never)]
+fn copy_of(bytes: &[u8]) -> Result<Arc<RawSuperblock>> {
+    let raw = RawSuperblock::read_from_bytes(bytes).map_err(|_| Error::Corrupted("superblock", 0))?;
+    Ok(fallible::try_arc(raw)?)
 }
 
 fn check_features(raw: &RawSuperblock) -> Result<()> {

@@ -111,7 +111,7 @@ impl Log {
         let file_blocks = inode.size / system.geometry.block_bytes as u64;
         let mut log = Log { inode, features: 0, seed: 0, first: 1, end: u64::MAX, start: 0, sequence: 0 };
         let bytes = log.read(system, 0)?;
-        let (raw, _) = RawJournalSuperblock::read_from_prefix(&bytes).map_err(|_| damaged("the journal"))?;
+        let (raw, _) = RawJournalSuperblock::ref_from_prefix(&bytes).map_err(|_| damaged("the journal"))?;
         let kind = raw.header.kind.get();
         if raw.header.magic.get() != JOURNAL_MAGIC
             || !matches!(kind, KIND_SUPERBLOCK_V1 | KIND_SUPERBLOCK_V2)

@@ -162,7 +162,7 @@ impl LogWriter {
     }
 
     /// Checkpoints, and marks the file system as one that needs no recovery.
-    pub fn close(mut self, system: &FileSystem) -> Result<()> {
+    pub fn close(&mut self, system: &FileSystem) -> Result<()> {
         self.checkpoint(system)?;
         set_recovery_needed(system, false)
     }

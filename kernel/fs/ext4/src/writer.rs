@@ -301,15 +301,33 @@ impl Writer {
         }
     }
 
-    /// Unmounts in order: everything is where it belongs, the journal is empty, and the superblock says so.
-    pub fn unmount(self) -> Result<()> {
+    /// Whether there is something to commit.
+    pub fn is_dirty(&self) -> bool {
+        !self.running.lock().is_empty()
+    }
+
+    /// Deletes all files without names: nobody can have them open any more.
+    pub fn delete_orphans(&self, now: Time) -> Result<()> {
+        loop {
+            let first = self.running.lock().orphans.first().copied();
+            match first {
+                Some(number) if self.system.inode(number)?.links == 0 => self.delete(number, now)?,
+                Some(number) => self.finish_truncation(number)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Unmounts in order: everything is where it belongs, the journal is empty, and the superblock says so. Nothing can be changed any more.
+    pub fn unmount(&self) -> Result<()> {
         if self.was_clean && !self.is_read_only() {
             self.change(true, |handle| {
                 handle.change_superblock(|raw| raw.state.set(raw.state.get() | STATE_CLEAN))
             })?;
         }
         self.commit()?;
-        match self.log.into_inner() {
+        self.state.fetch_max(READ_ONLY, Relaxed);
+        match &mut *self.log.lock() {
             Home::Journal(log) => log.close(&self.system),
             Home::Direct => Ok(()),
         }

@@ -151,6 +151,7 @@ impl MountNamespace {
             drop(mount);
             // What is left of the mount goes now. So it is here that the file system ends, and the device is free when the call returns.
             sync::rcu::barrier_expedited();
+            superblock.finish();
             drop(superblock);
         }
         Ok(())

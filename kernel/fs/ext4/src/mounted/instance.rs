@@ -4,9 +4,15 @@
 //! has doubled.
 
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::any::Any;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use block::registry::{BlockDevice, Holder};
+use memory::fallible;
+use memory::file_cache::FileCache;
+use sched::WaitQueue;
+use sync::SpinLock;
 use vfs::attributes::FileSystemStatus;
 use vfs::disk::DeviceFiles;
 use vfs::inode::{Inode, InodeAttributes};
@@ -14,23 +20,60 @@ use vfs::superblock::{Superblock, SuperblockOperations};
 use vfs::{DeviceNumber, Error, FileKind, Result, Timestamp, allocation};
 
 use super::node::Node;
+use super::pages::File;
 use crate::cache::BlockMap;
-use crate::{FileSystem, Kind, NAME_MAX, Time};
+use crate::{FileSystem, Kind, NAME_MAX, Time, Writer};
 
 /// Inodes in the table before those that have gone are looked for.
 const CLEAN_FROM: usize = 256;
 
 /// See the theory of this file.
 pub(super) struct Instance {
-    pub(super) system: FileSystem,
+    state: State,
     pub(super) device: Arc<BlockDevice>,
     pub(super) files: Arc<DeviceFiles>,
     inodes: sched::Mutex<Known>,
+    /// Files without names that nobody has open any more, to be deleted.
+    gone: SpinLock<Vec<Arc<File>>>,
+    /// Blocks that dirty pages will need.
+    pub(super) promised: AtomicU64,
+    /// It was written back for the last time, or is being.
+    pub(super) ended: AtomicBool,
+    /// Whose claim of the device the thread is to release when it has ended it.
+    pub(super) left: SpinLock<Option<Holder>>,
+    pub(super) wait: WaitQueue,
+}
+
+/// How it is mounted.
+#[allow(clippy::large_enum_variant, reason = "there is one for each mount")]
+enum State {
+    Reader(FileSystem),
+    Writer(Writer),
 }
 
 struct Known {
-    table: BlockMap<Weak<Inode>>,
+    table: BlockMap<Entry>,
     clean_at: usize,
+}
+
+/// An inode, and its pages: as long as some are dirty they are there without the inode, and whoever looks the file up again must get them.
+struct Entry {
+    inode: Weak<Inode>,
+    pages: Option<(Weak<File>, Weak<FileCache>)>,
+}
+
+impl Entry {
+    fn is_used(&self) -> bool {
+        self.inode.strong_count() > 0
+            || self.pages.as_ref().is_some_and(|(_, cache)| cache.strong_count() > 0)
+    }
+
+    /// Pages that outlived their inode.
+    fn pages(&self) -> Option<(Arc<File>, Arc<FileCache>)> {
+        let (file, cache) = self.pages.as_ref()?;
+        let (file, cache) = (file.upgrade()?, cache.upgrade()?);
+        (!file.gone.load(Relaxed)).then_some((file, cache))
+    }
 }
 
 pub(super) fn error_of(error: crate::Error) -> Error {
@@ -45,7 +88,16 @@ pub(super) fn error_of(error: crate::Error) -> Error {
         crate::Error::NotDirectory => Error::NotDirectory,
         crate::Error::Range => Error::Range,
         crate::Error::OutOfMemory => Error::OutOfMemory,
-        _ => Error::Invalid,
+        crate::Error::WrongKind => Error::Invalid,
+        crate::Error::NoSpace => Error::NoSpace,
+        crate::Error::Exists => Error::Exists,
+        crate::Error::NotEmpty => Error::NotEmpty,
+        crate::Error::IsDirectory => Error::IsDirectory,
+        crate::Error::TooManyLinks => Error::TooManyLinks,
+        crate::Error::TooLarge => Error::FileTooLarge,
+        crate::Error::NameTooLong => Error::NameTooLong,
+        crate::Error::ReadOnly => Error::ReadOnly,
+        crate::Error::NotSupported => Error::NotSupported,
     }
 }
 
@@ -61,13 +113,22 @@ pub(super) fn kind_of(kind: Kind) -> FileKind {
     }
 }
 
-fn stamp(time: Time) -> Timestamp {
+/// The time, as inodes have it.
+pub(super) fn now() -> Time {
+    time_of(Timestamp::now())
+}
+
+pub(super) fn time_of(stamp: Timestamp) -> Time {
+    Time { seconds: stamp.seconds, nanoseconds: stamp.nanoseconds }
+}
+
+pub(super) fn stamp(time: Time) -> Timestamp {
     Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
 }
 
 impl Instance {
     /// What is on a device.
-    pub(super) fn open(device: &Arc<BlockDevice>, options: &[u8]) -> Result<Arc<Self>> {
+    pub(super) fn open(device: &Arc<BlockDevice>, read_only: bool, options: &[u8]) -> Result<Arc<Self>> {
         const KNOWN: [&[u8]; 6] =
             [b"", b"ro", b"noload", b"norecovery", b"errors=remount-ro", b"errors=continue"];
         if let Some(unknown) = options.split(|&byte| byte == b',').find(|option| !KNOWN.contains(option)) {
@@ -77,20 +138,101 @@ impl Instance {
         let files = DeviceFiles::of(device)?;
         // What programs wrote to the device must be there when it is read past their pages.
         files.empty()?;
-        let system = FileSystem::mount(device.volume()).map_err(|error| {
+        let state = if read_only {
+            FileSystem::mount(device.volume()).map(State::Reader)
+        } else {
+            Writer::mount(device.volume(), b"", now()).map(State::Writer)
+        };
+        let state = state.map_err(|error| {
             if error != crate::Error::NotExt {
                 log::warn!("ext4 on {}: {error}", device.name());
             }
-            error_of(error)
+            match error {
+                // It may be mounted to be read, or that is refused then.
+                crate::Error::UnknownFeature(..) if !read_only => Error::ReadOnly,
+                error => error_of(error),
+            }
         })?;
         let known = Known { table: BlockMap::default(), clean_at: CLEAN_FROM };
         let inodes = sched::Mutex::named("inodes of ext4 in memory", known);
-        allocation::arc(Self { system, device: device.clone(), files, inodes })
+        allocation::arc(Self {
+            state,
+            device: device.clone(),
+            files,
+            inodes,
+            gone: SpinLock::named("deleted files of ext4", Vec::new()),
+            promised: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+            left: SpinLock::named("end of a mount of ext4", None),
+            wait: WaitQueue::new(),
+        })
+    }
+
+    /// What is read.
+    pub(super) fn system(&self) -> &FileSystem {
+        match &self.state {
+            State::Reader(system) => system,
+            State::Writer(writer) => writer.system(),
+        }
+    }
+
+    /// What is written.
+    ///
+    /// # Errors
+    /// `EROFS` if it is mounted to be read.
+    pub(super) fn writer(&self) -> Result<&Writer> {
+        match &self.state {
+            State::Reader(_) => Err(Error::ReadOnly),
+            State::Writer(writer) => Ok(writer),
+        }
+    }
+
+    /// The inode of that number, if somebody has it.
+    pub(super) fn known(&self, number: u32) -> Option<Arc<Inode>> {
+        self.inodes.lock().table.get(&u64::from(number)).and_then(|entry| entry.inode.upgrade())
+    }
+
+    /// Nobody has a file without names any more. It is deleted by whoever comes next to [`delete_gone`](Self::delete_gone): this is called
+    /// from where nothing may sleep. What is not noted here, the list of orphans still has.
+    pub(super) fn note_gone(&self, file: &Arc<File>) {
+        let mut gone = self.gone.lock();
+        if fallible::try_reserve(&mut gone, 1).is_ok() {
+            gone.push(file.clone());
+        }
+    }
+
+    /// Deletes files that nobody can reach any more.
+    pub(super) fn delete_gone(&self) {
+        let Ok(writer) = self.writer() else { return };
+        loop {
+            let next = self.gone.lock().pop();
+            let Some(file) = next else { return };
+            let _changing = file.changing.lock();
+            let number = file.number;
+            if let Err(error) = writer.delete(number, now()) {
+                log::warn!("ext4 on {}: inode {number} could not be deleted: {error}", self.device.name());
+            }
+        }
+    }
+
+    fn status(&self) -> crate::Status {
+        match &self.state {
+            State::Reader(system) => system.status(),
+            State::Writer(writer) => {
+                let status = writer.status();
+                let promised = self.promised.load(Relaxed);
+                crate::Status {
+                    blocks_free: status.blocks_free.saturating_sub(promised),
+                    blocks_available: status.blocks_available.saturating_sub(promised),
+                    ..status
+                }
+            }
+        }
     }
 
     /// The root directory.
     pub(super) fn root(self: &Arc<Self>, superblock: &Arc<Superblock>) -> Result<Arc<Inode>> {
-        let root = self.system.root().map_err(error_of)?;
+        let root = self.system().root().map_err(error_of)?;
         self.enter(root, |attributes, node| Ok(Inode::new(superblock, attributes, node)?))
     }
 
@@ -106,11 +248,11 @@ impl Instance {
     ) -> Result<Arc<Inode>> {
         let number = u64::from(found.number);
         let mut known = self.inodes.lock();
-        if let Some(inode) = known.table.get(&number).and_then(Weak::upgrade) {
+        if let Some(inode) = known.table.get(&number).and_then(|entry| entry.inode.upgrade()) {
             return Ok(inode);
         }
         if known.table.len() >= known.clean_at {
-            known.table.retain(|_, inode| inode.strong_count() > 0);
+            known.table.retain(|_, entry| entry.is_used());
             known.clean_at = (known.table.len() * 2).max(CLEAN_FROM);
         }
         known.table.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
@@ -120,6 +262,8 @@ impl Instance {
         } else {
             DeviceNumber::default()
         };
+        let pages = known.table.get(&number).and_then(Entry::pages);
+        let size = pages.as_ref().map_or(found.size, |(_, cache)| cache.size());
         let attributes = InodeAttributes {
             number,
             kind,
@@ -128,16 +272,28 @@ impl Instance {
             group: found.group,
             links: found.links.into(),
             special,
-            size: found.size,
+            size,
         };
         let (accessed, modified, changed) = (found.accessed, found.modified, found.changed);
-        let inode = make(attributes, Node::new(self.clone(), found)?)?;
+        let node = Node::new(self.clone(), &found, pages)?;
+        let pages = node.cache.as_ref().map(|cache| (Arc::downgrade(&node.file), Arc::downgrade(cache)));
+        let inode = make(attributes, node)?;
         inode.accessed().set(stamp(accessed));
         inode.modified().set(stamp(modified));
         inode.changed().set(stamp(changed));
-        known.table.insert(number, Arc::downgrade(&inode));
+        known.table.insert(number, Entry { inode: Arc::downgrade(&inode), pages });
         Ok(inode)
     }
+}
+
+/// Brings what an inode in memory says of links and times up to date, and of a directory's size.
+pub(super) fn show(inode: &Inode, stored: &crate::Inode) {
+    inode.set_links(stored.links.into());
+    if inode.kind == FileKind::Directory {
+        inode.set_size(stored.size);
+    }
+    inode.modified().set(stamp(stored.modified));
+    inode.changed().set(stamp(stored.changed));
 }
 
 /// What the file layer asks of the file system as a whole. The device is claimed as long as this is there: inodes that wait to be freed do not
@@ -158,13 +314,16 @@ impl Operations {
 
 impl Drop for Operations {
     fn drop(&mut self) {
-        self.instance.device.release(self.holder);
+        // After a lazy unmount the thread ends it: here nothing may sleep.
+        if !self.instance.leave_to_thread(self.holder) {
+            self.instance.device.release(self.holder);
+        }
     }
 }
 
 impl SuperblockOperations for Operations {
     fn status(&self) -> FileSystemStatus {
-        let status = self.instance.system.status();
+        let status = self.instance.status();
         FileSystemStatus {
             magic: 0,
             block_size: status.block_bytes as u64,
@@ -178,12 +337,19 @@ impl SuperblockOperations for Operations {
         }
     }
 
+    fn sync(&self) -> Result<()> {
+        self.instance.sync()
+    }
+
+    fn finish(&self) {
+        self.instance.end();
+    }
+
     fn change_read_only(&self, read_only: bool) -> Result<()> {
         if read_only {
-            return Ok(());
+            return self.instance.sync();
         }
-        log::warn!("ext4 on {}: writing is not supported", self.instance.device.name());
-        Err(Error::ReadOnly)
+        if self.instance.writer()?.is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -42,13 +42,12 @@ impl FileSystemType for Kind {
         read_only: bool,
         options: &[u8],
     ) -> Result<Arc<Superblock>> {
-        let instance = Instance::open(device, options)?;
-        if !read_only {
-            log::warn!("{} on {}: writing is not supported, mount it with -o ro", self.0, device.name());
+        if !read_only && device.is_read_only() {
             return Err(Error::ReadOnly);
         }
+        let instance = Instance::open(device, read_only, options)?;
         let traits = SuperblockTraits {
-            block_bytes: instance.system.block_bytes().min(machine::address::PAGE_SIZE) as u32,
+            block_bytes: instance.system().block_bytes().min(machine::address::PAGE_SIZE) as u32,
             ..SuperblockTraits::default()
         };
         let operations = vfs::allocation::boxed(Operations::new(&instance)?)?;
@@ -56,8 +55,12 @@ impl FileSystemType for Kind {
         let superblock = Superblock::on_device(device, self.0, MAGIC, traits, operations, |superblock| {
             instance.root(superblock)
         })?;
-        superblock.set_read_only(true);
-        log::info!("{} on {}: mounted for reading", self.0, device.name());
+        superblock.set_read_only(read_only);
+        if !read_only {
+            instance.start_commits()?;
+        }
+        let how = if read_only { "reading" } else { "writing" };
+        log::info!("{} on {}: mounted for {how}", self.0, device.name());
         Ok(superblock)
     }
 }

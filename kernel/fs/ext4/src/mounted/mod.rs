@@ -1,5 +1,16 @@
-//! The file system as the file layer mounts it: to be read.
+//! The file system as the file layer mounts it.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `kind` | the types, and mounting |
+//! | `instance` | a mounted file system, and its inodes in memory |
+//! | `node` | an inode's operations |
+//! | `changes` | those that change names and attributes |
+//! | `pages` | a file's pages, to and from the device |
+//! | `commits` | the thread that commits, and unmounting |
 
+mod changes;
+mod commits;
 mod instance;
 mod kind;
 mod node;

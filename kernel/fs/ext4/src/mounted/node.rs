@@ -1,29 +1,47 @@
 //! An inode in memory, as the file layer uses it.
+//!
+//! What the disk says of it is read from the cache of metadata each time: that is the newest, and nothing is kept twice.
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use memory::file_cache::FileCache;
 use vfs::disk::{DiskFile, Home, shrink};
 use vfs::file::{FileOperations, NoOperations};
-use vfs::flags::OpenFlags;
-use vfs::inode::{DirectorySink, FIRST_POSITION, Inode, InodeOperations, LinkTarget};
-use vfs::{Error, FileKind, Result, allocation};
+use vfs::flags::{AllocateMode, OpenFlags};
+use vfs::inode::{
+    DirectorySink, FIRST_POSITION, Inode, InodeOperations, LinkTarget, NewFile, Rename, SetAttribute,
+};
+use vfs::name::Name;
+use vfs::{AttributeChange, Error, FileKind, Result, allocation};
 
 use super::instance::{Instance, error_of};
-use super::pages::Pages;
+use super::pages::{File, Pages};
 use crate::Kind;
 
 /// See the theory of this file.
 pub(super) struct Node {
-    instance: Arc<Instance>,
-    inode: crate::Inode,
-    cache: Option<Arc<FileCache>>,
+    pub(super) instance: Arc<Instance>,
+    pub(super) file: Arc<File>,
+    pub(super) cache: Option<Arc<FileCache>>,
+    /// Its last name went: who drops it has it deleted.
+    pub(super) nameless: AtomicBool,
 }
 
 impl Node {
-    pub(super) fn new(instance: Arc<Instance>, inode: crate::Inode) -> Result<Self> {
+    /// `pages`: those that a former node of the file left dirty.
+    pub(super) fn new(
+        instance: Arc<Instance>,
+        inode: &crate::Inode,
+        pages: Option<(Arc<File>, Arc<FileCache>)>,
+    ) -> Result<Self> {
+        let nameless = AtomicBool::new(false);
+        if let Some((file, cache)) = pages {
+            return Ok(Self { instance, file, cache: Some(cache), nameless });
+        }
+        let file = allocation::arc(File::new(inode.number))?;
         let cache = if inode.kind == Kind::Regular {
-            let pages = allocation::arc(Pages { instance: instance.clone(), inode: inode.clone() })?;
+            let pages = allocation::arc(Pages { instance: instance.clone(), file: file.clone() })?;
             let backing = instance.files.backing().clone();
             let cache = FileCache::with_representative(inode.size, pages, backing)?;
             shrink::enter(&cache)?;
@@ -31,20 +49,71 @@ impl Node {
         } else {
             None
         };
-        Ok(Self { instance, inode, cache })
+        Ok(Self { instance, file, cache, nameless })
+    }
+
+    /// What the disk says, or will.
+    pub(super) fn stored(&self) -> Result<crate::Inode> {
+        self.instance.system().inode(self.file.number).map_err(error_of)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if *self.nameless.get_mut() {
+            // Relaxed: the lock of the list that the file joins orders it for whoever deletes it.
+            self.file.gone.store(true, Relaxed);
+            self.instance.note_gone(&self.file);
+        }
+    }
+}
+
+/// Access control lists have another form on the disk than in calls; they are left as they are.
+fn check_attribute(name: &[u8]) -> Result<()> {
+    if name.starts_with(b"system.") { Err(Error::NotSupported) } else { Ok(()) }
+}
+
+fn error_of_attribute(error: crate::Error) -> Error {
+    match error {
+        crate::Error::NotFound => Error::NoData,
+        other => error_of(other),
     }
 }
 
 impl InodeOperations for Node {
     fn lookup(&self, directory: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
-        let found = self.instance.system.lookup(&self.inode, name).map_err(error_of)?;
+        let found = self.instance.system().lookup(&self.stored()?, name).map_err(error_of)?;
         self.instance.inode(directory, found)
     }
 
+    fn create(&self, directory: &Arc<Inode>, name: &Name, new: &NewFile<'_>) -> Result<Arc<Inode>> {
+        self.create_named(directory, name, new)
+    }
+
+    fn create_unnamed(&self, directory: &Arc<Inode>, new: &NewFile<'_>) -> Result<Arc<Inode>> {
+        self.create_nameless(directory, new)
+    }
+
+    fn link(&self, directory: &Arc<Inode>, name: &Name, inode: &Arc<Inode>) -> Result<()> {
+        self.add_name(directory, name, inode)
+    }
+
+    fn unlink(&self, directory: &Arc<Inode>, name: &[u8], inode: &Arc<Inode>) -> Result<()> {
+        self.remove_name(directory, name, inode)
+    }
+
+    fn remove_directory(&self, directory: &Arc<Inode>, name: &[u8], inode: &Arc<Inode>) -> Result<()> {
+        self.remove_name(directory, name, inode)
+    }
+
+    fn rename(&self, rename: &Rename<'_>) -> Result<()> {
+        self.move_name(rename)
+    }
+
     fn read_directory(&self, _directory: &Inode, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
-        let system = &self.instance.system;
+        let system = self.instance.system();
         let mut last = position;
-        let next = system.list(&self.inode, position - FIRST_POSITION, |entry, behind| {
+        let next = system.list(&self.stored()?, position - FIRST_POSITION, |entry, behind| {
             let behind = behind + FIRST_POSITION;
             if matches!(entry.name, b"." | b"..") {
                 last = behind;
@@ -62,23 +131,58 @@ impl InodeOperations for Node {
     }
 
     fn link_target(&self, _inode: &Arc<Inode>) -> Result<LinkTarget> {
-        let target = self.instance.system.link_target(&self.inode).map_err(error_of)?;
+        let target = self.instance.system().link_target(&self.stored()?).map_err(error_of)?;
         Ok(LinkTarget::Text(allocation::arc_bytes(&target)?))
     }
 
-    fn truncate(&self, _inode: &Inode, _size: u64) -> Result<()> {
-        Err(Error::ReadOnly)
+    fn change_attributes(&self, inode: &Inode, change: &AttributeChange) -> Result<()> {
+        self.store_attributes(inode, change)
+    }
+
+    fn truncate(&self, _inode: &Inode, size: u64) -> Result<()> {
+        self.set_size(size)
+    }
+
+    fn allocate(&self, _inode: &Inode, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        self.change_blocks(mode, offset, length)
     }
 
     fn blocks(&self, _inode: &Inode) -> u64 {
-        self.inode.blocks
+        self.stored().map_or(0, |stored| stored.blocks)
     }
 
     fn extended_attribute(&self, _inode: &Inode, name: &[u8], buffer: &mut [u8]) -> Result<usize> {
-        self.instance.system.attribute(&self.inode, name, buffer).map_err(|error| match error {
-            crate::Error::NotFound => Error::NoData,
-            other => error_of(other),
-        })
+        check_attribute(name)?;
+        self.instance.system().attribute(&self.stored()?, name, buffer).map_err(error_of_attribute)
+    }
+
+    fn set_extended_attribute(
+        &self,
+        inode: &Inode,
+        name: &[u8],
+        value: &[u8],
+        how: SetAttribute,
+    ) -> Result<()> {
+        check_attribute(name)?;
+        let how = match how {
+            SetAttribute::Any => crate::SetAttribute::Any,
+            SetAttribute::Create => crate::SetAttribute::Create,
+            SetAttribute::Replace => crate::SetAttribute::Replace,
+        };
+        let now = super::instance::now();
+        let stored = self.instance.writer()?.set_attribute(self.file.number, name, value, how, now);
+        let stored = stored.map_err(error_of_attribute)?;
+        inode.changed().set(super::instance::stamp(stored.changed));
+        Ok(())
+    }
+
+    fn remove_extended_attribute(&self, inode: &Inode, name: &[u8]) -> Result<()> {
+        check_attribute(name)?;
+        let now = super::instance::now();
+        let stored = self.instance.writer()?.remove_attribute(self.file.number, name, now);
+        let stored = stored.map_err(error_of_attribute)?;
+        inode.changed().set(super::instance::stamp(stored.changed));
+        Ok(())
     }
 
     fn list_extended_attributes(
@@ -87,8 +191,8 @@ impl InodeOperations for Node {
         each: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let mut stopped = Ok(());
-        let listed = self.instance.system.for_each_attribute(&self.inode, |name| {
-            if stopped.is_ok() {
+        let listed = self.instance.system().for_each_attribute(&self.stored()?, |name| {
+            if stopped.is_ok() && check_attribute(name).is_ok() {
                 stopped = each(name);
             }
             Ok(())
@@ -114,7 +218,11 @@ impl InodeOperations for Node {
 }
 
 impl Home for Node {
-    fn commit(&self, _inode: &Inode, _data_only: bool) -> Result<()> {
-        Ok(())
+    fn commit(&self, inode: &Inode, data_only: bool) -> Result<()> {
+        let Ok(writer) = self.instance.writer() else { return Ok(()) };
+        if !data_only {
+            self.store_head(inode)?;
+        }
+        writer.commit().map_err(error_of)
     }
 }

@@ -1,6 +1,15 @@
-//! Pages of a file: which blocks they are, and their way from the device.
+//! Pages of a file: which blocks they are, and their way to and from the device.
+//!
+//! # Delayed allocation
+//! A page that becomes dirty where the file has a hole gets a promise of space, no blocks: those are chosen when it is written back, many at
+//! a time. Promises are counted for the file system and for each file; a page that is written or given up returns its own.
+//!
+//! # Locking
+//! [`File::changing`] is held over changes of the file's blocks: write-back, truncation, allocation, holes. It comes after the inode's lock and
+//! before all of the file system's own.
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use block::{BioFlags, Operation, SECTOR_BYTES};
 use machine::address::PAGE_SIZE;
@@ -8,19 +17,44 @@ use memory::fallible;
 use memory::file_cache::{CacheError, FileRepresentative, PageRun};
 use vfs::disk::transfer::{error_of as error_of_device, submit};
 
-use super::instance::Instance;
-use crate::{Error, Inode};
+use super::instance::{Instance, now, time_of};
+use crate::Error;
+
+/// A regular file, as its node and its pages know it.
+pub(super) struct File {
+    pub(super) number: u32,
+    pub(super) changing: sched::Mutex<()>,
+    /// Blocks promised to its dirty pages.
+    promised: AtomicU64,
+    /// Nobody can reach it any more: what is still dirty is not written, its inode may be another file's soon. Set before it waits to be
+    /// deleted, looked at with `changing` held.
+    pub(super) gone: AtomicBool,
+}
+
+impl File {
+    pub(super) fn new(number: u32) -> Self {
+        Self {
+            number,
+            changing: sched::Mutex::named("blocks of a file of ext4", ()),
+            promised: AtomicU64::new(0),
+            gone: AtomicBool::new(false),
+        }
+    }
+}
 
 /// The pages of a file.
 pub(super) struct Pages {
     pub(super) instance: Arc<Instance>,
-    pub(super) inode: Inode,
+    pub(super) file: Arc<File>,
 }
 
 fn error_of(error: &Error) -> CacheError {
     match error {
         Error::Device(error) => error_of_device(*error),
         Error::OutOfMemory => CacheError::OutOfMemory,
+        Error::NoSpace => CacheError::NoSpace,
+        Error::TooLarge => CacheError::TooBig,
+        Error::ReadOnly => CacheError::ReadOnly,
         other => {
             log::error!("ext4: {other}");
             CacheError::InputOutput
@@ -28,42 +62,110 @@ fn error_of(error: &Error) -> CacheError {
     }
 }
 
+/// Blocks kept for extents' own blocks, beside one for each so many promised.
+const SPARE_BLOCKS: u64 = 16;
+const PROMISED_PER_SPARE: u64 = 64;
+
 impl Pages {
     /// Begins to fill the first pages of a run, as far as their blocks are neighbours. What is left is left in the run.
     fn fill_first(&self, run: &mut PageRun) -> Result<(), Error> {
-        let system = &self.instance.system;
+        let system = self.instance.system();
+        let inode = system.inode(self.file.number)?;
         let block_bytes = system.block_bytes() as u64;
         let offset = run.first() * PAGE_SIZE as u64;
         let inside = offset % block_bytes;
         let wanted = (inside + (run.pages() * PAGE_SIZE) as u64).div_ceil(block_bytes);
-        let found = system.map(&self.inode, offset / block_bytes, wanted)?;
+        let found = system.map(&inode, offset / block_bytes, wanted)?;
         let bytes = (found.count.min(wanted) * block_bytes).saturating_sub(inside);
         let whole = (bytes / PAGE_SIZE as u64).min(run.pages() as u64) as usize;
+        // Behind the end on the disk is what was never zeroed: the page that has it is put together.
+        let inner = whole.min((inode.size.saturating_sub(offset) / PAGE_SIZE as u64) as usize);
         match found.place {
             None if whole > 0 => {
                 let pages = run.split(whole);
                 pages.frames().iter().for_each(memory::frame::Frame::zero);
                 pages.complete(Ok(()));
             }
-            Some(place) if whole > 0 => {
+            Some(place) if inner > 0 => {
                 let sector = (place * block_bytes + inside) / SECTOR_BYTES as u64;
-                let pages = run.split(whole);
+                let pages = run.split(inner);
                 let volume = self.instance.device.volume();
-                submit(volume, Operation::Read, sector, whole * PAGE_SIZE, pages, BioFlags::empty());
+                submit(volume, Operation::Read, sector, inner * PAGE_SIZE, pages, BioFlags::empty());
             }
             _ => self.fill_from_pieces(offset, run)?,
         }
         Ok(())
     }
 
-    /// A page whose blocks are not neighbours.
+    /// A page whose blocks are not neighbours, or that the file ends in.
     #[inline(never)]
     fn fill_from_pieces(&self, offset: u64, run: &mut PageRun) -> Result<(), Error> {
+        let system = self.instance.system();
         let mut bytes = fallible::try_vec_of(0, PAGE_SIZE)?;
-        self.instance.system.read(&self.inode, offset, &mut bytes)?;
+        system.read(&system.inode(self.file.number)?, offset, &mut bytes)?;
         let page = run.split(1);
         page.frames()[0].write(0, &bytes);
         page.complete(Ok(()));
+        Ok(())
+    }
+
+    fn blocks_per_page(&self) -> u64 {
+        (PAGE_SIZE / self.instance.system().block_bytes()).max(1) as u64
+    }
+
+    fn write_out(&self, pages: &PageRun) -> Result<(), Error> {
+        let writer = self.instance.writer().map_err(|_| Error::ReadOnly)?;
+        let start = pages.first() * PAGE_SIZE as u64;
+        let end = (start + (pages.pages() * PAGE_SIZE) as u64).min(pages.cache().size());
+        if start >= end {
+            return Ok(());
+        }
+        let mut bytes = fallible::try_vec_of(0, (end - start) as usize)?;
+        for (frame, part) in pages.frames().iter().zip(bytes.chunks_mut(PAGE_SIZE)) {
+            frame.read(0, part);
+        }
+        let modified = self.instance.known(self.file.number).map(|inode| time_of(inode.modified().get()));
+        let _changing = self.file.changing.lock();
+        if self.file.gone.load(Relaxed) {
+            return Ok(());
+        }
+        writer.write(self.file.number, start, &bytes, true, modified.unwrap_or_else(now))?;
+        Ok(())
+    }
+
+    fn return_promise(&self, pages: u64) {
+        let blocks = pages * self.blocks_per_page();
+        let mut returned = 0;
+        let _ = self.file.promised.fetch_update(Relaxed, Relaxed, |promised| {
+            returned = promised.min(blocks);
+            Some(promised - returned)
+        });
+        self.instance.promised.fetch_sub(returned, Relaxed);
+    }
+
+    fn promise(&self, page: u64) -> Result<(), Error> {
+        let writer = self.instance.writer().map_err(|_| Error::ReadOnly)?;
+        if writer.is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        let system = writer.system();
+        let inode = system.inode(self.file.number)?;
+        let count = self.blocks_per_page();
+        let first = page * PAGE_SIZE as u64 / system.block_bytes() as u64;
+        let run = system.map(&inode, first, count)?;
+        if run.count >= count && (run.place.is_some() || run.unwritten.is_some()) {
+            return Ok(());
+        }
+        let promised = self.instance.promised.load(Relaxed) + count;
+        let needed = promised + promised / PROMISED_PER_SPARE + SPARE_BLOCKS;
+        let status = writer.status();
+        let privileged = vfs::credentials::caller_has(vfs::Capabilities::SYS_RESOURCE);
+        let free = if privileged { status.blocks_free } else { status.blocks_available };
+        if needed > free {
+            return Err(Error::NoSpace);
+        }
+        self.file.promised.fetch_add(count, Relaxed);
+        self.instance.promised.fetch_add(count, Relaxed);
         Ok(())
     }
 }
@@ -78,10 +180,22 @@ impl FileRepresentative for Pages {
     }
 
     fn write_back(&self, pages: PageRun) {
-        pages.complete(Err(CacheError::ReadOnly));
+        let written = self.write_out(&pages);
+        self.return_promise(pages.pages() as u64);
+        pages.complete(written.map_err(|error| error_of(&error)));
     }
 
-    fn prepare_write(&self, _page: u64) -> Result<(), CacheError> {
-        Err(CacheError::ReadOnly)
+    fn prepare_write(&self, page: u64) -> Result<(), CacheError> {
+        self.promise(page).map_err(|error| error_of(&error))
+    }
+
+    fn forget_write(&self, _page: u64) {
+        self.return_promise(1);
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        self.instance.promised.fetch_sub(self.file.promised.swap(0, Relaxed), Relaxed);
     }
 }

@@ -1,0 +1,185 @@
+//! What changes names, attributes and blocks: the file layer's calls become operations of [`Writer`](crate::Writer), and what those come
+//! to is shown in the inodes in memory.
+//!
+//! The file layer holds the locks of the directories and files.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
+
+use vfs::attributes::TimeChange;
+use vfs::flags::{AllocateMode, RenameFlags};
+use vfs::inode::{Inode, NewFile, Rename};
+use vfs::name::Name;
+use vfs::{AttributeChange, Error, FileKind, Result};
+
+use super::instance::{error_of, now, show, time_of};
+use super::node::Node;
+use crate::{Kind, Move};
+
+fn kind_of(kind: FileKind) -> Kind {
+    match kind {
+        FileKind::Directory => Kind::Directory,
+        FileKind::SymbolicLink => Kind::Link,
+        FileKind::CharacterDevice => Kind::CharacterDevice,
+        FileKind::BlockDevice => Kind::BlockDevice,
+        FileKind::Fifo => Kind::Fifo,
+        FileKind::Socket => Kind::Socket,
+        _ => Kind::Regular,
+    }
+}
+
+fn new_file<'a>(new: &NewFile<'a>) -> crate::NewFile<'a> {
+    crate::NewFile {
+        kind: kind_of(new.kind),
+        mode: new.mode as u16,
+        user: new.user,
+        group: new.group,
+        special: (new.special.major, new.special.minor),
+        target: new.target,
+        privileged: vfs::credentials::caller_has(vfs::Capabilities::SYS_RESOURCE),
+    }
+}
+
+fn node_of(inode: &Inode) -> Result<&Node> {
+    inode.downcast::<Node>().ok_or(Error::CrossDevice)
+}
+
+/// Shows what the disk says of an inode now.
+fn refresh(inode: &Inode) -> Result<()> {
+    let node = node_of(inode)?;
+    let stored = node.stored()?;
+    node.nameless.store(stored.links == 0, Relaxed);
+    show(inode, &stored);
+    Ok(())
+}
+
+impl Node {
+    pub(super) fn create_named(
+        &self,
+        directory: &Arc<Inode>,
+        name: &Name,
+        new: &NewFile<'_>,
+    ) -> Result<Arc<Inode>> {
+        let writer = self.instance.writer()?;
+        self.instance.delete_gone();
+        let number = self.file.number;
+        let made = writer.create(number, name.as_bytes(), &new_file(new), now()).map_err(error_of)?;
+        refresh(directory)?;
+        self.instance.inode(directory, made)
+    }
+
+    pub(super) fn create_nameless(&self, directory: &Arc<Inode>, new: &NewFile<'_>) -> Result<Arc<Inode>> {
+        let writer = self.instance.writer()?;
+        let made = writer.create_unnamed(self.file.number, &new_file(new), now()).map_err(error_of)?;
+        let inode = self.instance.inode(directory, made)?;
+        refresh(&inode)?;
+        Ok(inode)
+    }
+
+    pub(super) fn add_name(&self, directory: &Arc<Inode>, name: &Name, inode: &Arc<Inode>) -> Result<()> {
+        let linked = node_of(inode)?.file.number;
+        let writer = self.instance.writer()?;
+        writer.link(self.file.number, name.as_bytes(), linked, now()).map_err(error_of)?;
+        refresh(directory)?;
+        refresh(inode)
+    }
+
+    pub(super) fn remove_name(&self, directory: &Arc<Inode>, name: &[u8], inode: &Arc<Inode>) -> Result<()> {
+        let writer = self.instance.writer()?;
+        let removed = if inode.kind == FileKind::Directory {
+            writer.remove_directory(self.file.number, name, now())
+        } else {
+            writer.unlink(self.file.number, name, now())
+        };
+        removed.map_err(error_of)?;
+        refresh(directory)?;
+        refresh(inode)
+    }
+
+    pub(super) fn move_name(&self, rename: &Rename<'_>) -> Result<()> {
+        let what = Move {
+            from: self.file.number,
+            old: rename.old_name,
+            to: node_of(rename.new_directory)?.file.number,
+            new: rename.new_name.as_bytes(),
+            exchange: rename.flags.contains(RenameFlags::EXCHANGE),
+            keep_existing: rename.flags.contains(RenameFlags::NO_REPLACE),
+        };
+        self.instance.writer()?.rename(&what, now()).map_err(error_of)?;
+        refresh(rename.old_directory)?;
+        refresh(rename.new_directory)?;
+        refresh(rename.inode)?;
+        rename.replaced.map_or(Ok(()), |replaced| refresh(replaced))
+    }
+
+    /// What `chmod`, `chown` and `utimensat` are about to set in memory.
+    pub(super) fn store_attributes(&self, inode: &Inode, change: &AttributeChange) -> Result<()> {
+        let writer = self.instance.writer()?;
+        let now = now();
+        let time = |change: TimeChange| match change {
+            TimeChange::Now => now,
+            TimeChange::To(stamp) => time_of(stamp),
+        };
+        let modified = time_of(inode.modified().get());
+        let stored = writer.set_attributes(self.file.number, |stored| {
+            stored.mode = change.mode.map_or(stored.mode, |mode| (mode & 0o7777) as u16);
+            stored.user = change.user.unwrap_or(stored.user);
+            stored.group = change.group.unwrap_or(stored.group);
+            stored.accessed = change.accessed.map_or(stored.accessed, time);
+            stored.modified = change.modified.map_or(modified, time);
+            stored.changed = now;
+        });
+        stored.map(|_| ()).map_err(error_of)
+    }
+
+    /// Stores what changes in memory alone: times, and the bits of a mode that a write takes away.
+    pub(super) fn store_head(&self, inode: &Inode) -> Result<()> {
+        let stored = self.stored()?;
+        let mode = (inode.mode() & 0o7777) as u16;
+        let times = [inode.accessed(), inode.modified(), inode.changed()].map(|time| time_of(time.get()));
+        if stored.mode == mode && [stored.accessed, stored.modified, stored.changed] == times {
+            return Ok(());
+        }
+        let changed = self.instance.writer()?.set_attributes(self.file.number, |stored| {
+            stored.mode = mode;
+            [stored.accessed, stored.modified, stored.changed] = times;
+        });
+        changed.map(|_| ()).map_err(error_of)
+    }
+
+    /// A file that becomes shorter loses its pages first, so that none is written behind its end.
+    pub(super) fn set_size(&self, size: u64) -> Result<()> {
+        let writer = self.instance.writer()?;
+        let cache = self.cache.as_ref().ok_or(Error::Invalid)?;
+        let shorter = size < cache.size();
+        if shorter {
+            cache.truncate(size)?;
+        }
+        {
+            let _changing = self.file.changing.lock();
+            writer.set_size(self.file.number, size, now()).map_err(error_of)?;
+        }
+        if !shorter {
+            cache.truncate(size)?;
+        }
+        Ok(())
+    }
+
+    /// `fallocate`. The file layer makes the file longer afterwards, if that is wanted.
+    pub(super) fn change_blocks(&self, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        let writer = self.instance.writer()?;
+        let cache = self.cache.as_ref().ok_or(Error::NoDevice)?;
+        if mode.contains(AllocateMode::ZERO_RANGE) {
+            return Err(Error::NotSupported);
+        }
+        if mode.contains(AllocateMode::PUNCH_HOLE) {
+            cache.punch_hole(offset..offset.saturating_add(length))?;
+            let _changing = self.file.changing.lock();
+            return writer.punch(self.file.number, offset, length, now()).map(|_| ()).map_err(error_of);
+        }
+        let privileged = vfs::credentials::caller_has(vfs::Capabilities::SYS_RESOURCE);
+        let _changing = self.file.changing.lock();
+        let allocated = writer.allocate(self.file.number, offset, length, true, privileged, now());
+        allocated.map(|_| ()).map_err(error_of)
+    }
+}

@@ -1,0 +1,209 @@
+//! ext4 through the file layer: mounted for writing on a disk in memory, used by its calls, judged by `e2fsck`.
+//!
+//! Needs Debian's package `e2fsprogs` (`apt-get install e2fsprogs`); `./starling test` installs it.
+
+mod image;
+
+use std::sync::{Arc, Mutex, Once};
+
+use block::disk::{self, Description, Disk, Family};
+use block::{FaultyDisk, Queue};
+use image::Image;
+use memory::buffer::{Sink, Source};
+use vfs::credentials::Credentials;
+use vfs::file::OpenFile;
+use vfs::flags::{AllocateMode, LookupFlags, MountFlags, OpenFlags, RenameFlags};
+use vfs::mount::{Mount, MountNamespace};
+use vfs::superblock::{Superblock, find_file_system, mount_device};
+use vfs::tree::OpenHow;
+use vfs::walk::{PathContext, Places};
+use vfs::{Error, Result};
+
+/// Names of disks are the machine's: one test at a time makes them.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A mounted image.
+struct World {
+    places: Places,
+    credentials: Credentials,
+    superblock: Arc<Superblock>,
+}
+
+/// A disk with an image on it.
+struct Device {
+    faults: Arc<FaultyDisk>,
+    disk: Arc<Disk>,
+}
+
+impl Device {
+    fn new(bytes: &[u8]) -> Self {
+        static REGISTERED: Once = Once::new();
+        REGISTERED.call_once(ext4::mounted::register);
+        let faults = Arc::new(FaultyDisk::new(bytes).expect("there is memory"));
+        let family = Family { prefix: "tst", letters: true, major: 240, minors: 4 };
+        let description =
+            Description { family, parent: "/devices/virtual".into(), serial: "".into(), removable: true };
+        let queue = Queue::new(faults.clone()).expect("a sound device");
+        Self { faults, disk: disk::attach(description, queue).expect("there is memory") }
+    }
+
+    fn mount(&self, read_only: bool) -> Result<World> {
+        let kind = find_file_system(b"ext4")?;
+        let superblock = mount_device(kind, &self.disk.device, read_only, b"")?;
+        let mount =
+            Mount::new(superblock.clone(), superblock.root().clone(), b"/dev/tsta", MountFlags::empty())?;
+        let namespace = MountNamespace::new(mount)?;
+        let root = namespace.root();
+        let places = Places { cwd: root.clone(), root, namespace };
+        Ok(World { places, credentials: Credentials::root(), superblock })
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.faults.contents().expect("there is memory")
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        disk::detach(&self.disk);
+    }
+}
+
+impl World {
+    fn context(&self) -> PathContext<'_> {
+        PathContext { places: &self.places, credentials: &self.credentials, umask: 0 }
+    }
+
+    fn open(&self, path: &[u8], flags: OpenFlags) -> Result<Arc<OpenFile>> {
+        let how = OpenHow { flags, mode: 0o640, resolve: LookupFlags::empty() };
+        self.context().open(&self.places.root, path, &how)
+    }
+
+    fn create(&self, path: &[u8]) -> Result<Arc<OpenFile>> {
+        self.open(path, OpenFlags::READ_WRITE | OpenFlags::CREATE)
+    }
+
+    /// As `umount` does.
+    fn unmount(self) {
+        let Self { places, superblock, .. } = self;
+        drop(places);
+        sync::rcu::barrier_expedited();
+        superblock.finish();
+        drop(superblock);
+    }
+}
+
+fn write(file: &Arc<OpenFile>, offset: i64, bytes: &[u8]) -> Result<usize> {
+    file.write_at(offset, &mut Source::kernel(bytes))
+}
+
+fn read(file: &Arc<OpenFile>, offset: i64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    let count = file.read_at(offset, &mut Sink::kernel(&mut bytes)).expect("the disk works");
+    bytes.truncate(count);
+    bytes
+}
+
+fn judge(image: &Image, bytes: &[u8]) {
+    image.set_bytes(bytes);
+    let (sound, said) = image.run_to_end("e2fsck", &["-fn"]);
+    assert!(sound, "{said}");
+}
+
+const OPTIONS: [&[&str]; 3] =
+    [&["-t", "ext4", "-b", "4096"], &["-t", "ext4", "-b", "1024"], &["-t", "ext2", "-b", "1024"]];
+
+#[test]
+fn files_come_back_after_the_mount_as_they_were_written() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for options in OPTIONS {
+        let image = Image::make(options, 16 << 20, None);
+        let device = Device::new(&image.bytes());
+        let data: Vec<u8> = (0..700_000u32).map(|at| (at * 7 / 3) as u8).collect();
+        let world = device.mount(false).expect("a sound image");
+        let (context, root) = (world.context(), &world.places.root);
+        context.make_directory(root, b"/d", 0o755).expect("space");
+        let file = world.create(b"/d/file").expect("space");
+        for (index, piece) in data.chunks(9_000).enumerate() {
+            assert_eq!(write(&file, index as i64 * 9_000, piece), Ok(piece.len()));
+        }
+        assert!(read(&file, 0, 800_000) == data);
+        let sparse = world.create(b"/sparse").expect("space");
+        assert_eq!(write(&sparse, 3_000_000, b"far"), Ok(3));
+        sparse.sync(false).expect("the disk works");
+        file.truncate(650_001).expect("it may be cut");
+        context.make_symbolic_link(b"d/file", root, b"/link").expect("space");
+        context.make_hard_link(root, b"/d/file", root, b"/hard", LookupFlags::empty()).expect("space");
+        context.rename(root, b"/d/file", root, b"/moved", RenameFlags::empty()).expect("it is there");
+        let gone = world.create(b"/gone").expect("space");
+        assert_eq!(write(&gone, 0, &data[..50_000]), Ok(50_000));
+        context.unlink(root, b"/gone").expect("it is there");
+        assert!(read(&gone, 100, 1000) == data[100..1100], "an open file outlives its name");
+        assert_eq!(context.remove_directory(root, b"/d"), Ok(()));
+        assert_eq!(context.unlink(root, b"/nothing"), Err(Error::NotFound));
+        drop((file, sparse, gone));
+        world.unmount();
+        judge(&image, &device.bytes());
+        let world = device.mount(true).expect("a sound image");
+        let file = world.open(b"/link", OpenFlags::empty());
+        assert_eq!(file.err(), Some(Error::NotFound), "what the link named was moved");
+        let file = world.open(b"/moved", OpenFlags::empty()).expect("it was moved here");
+        assert!(read(&file, 0, 800_000) == data[..650_001]);
+        assert_eq!(file.status().links, 2);
+        let sparse = world.open(b"/sparse", OpenFlags::empty()).expect("it was made");
+        assert_eq!(read(&sparse, 2_999_999, 10), b"\0far");
+        assert_eq!(world.create(b"/new").err(), Some(Error::ReadOnly));
+        drop((file, sparse));
+        world.unmount();
+    }
+}
+
+#[test]
+fn what_was_synced_is_there_without_an_unmount() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = Image::make(&["-t", "ext4"], 16 << 20, None);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound image");
+    let file = world.create(b"/file").expect("space");
+    assert_eq!(write(&file, 0, &[7; 30_000]), Ok(30_000));
+    file.sync(false).expect("the disk works");
+    let crashed = device.bytes();
+    let other = Image::make(&["-t", "ext4"], 16 << 20, None);
+    other.set_bytes(&crashed);
+    let (_, said) = other.run_to_end("e2fsck", &["-p"]);
+    judge(&other, &other.bytes());
+    let system = ext4::FileSystem::mount(&other.volume()).expect("a sound image");
+    let found = system.lookup(&system.root().expect("a root"), b"file").unwrap_or_else(|_| panic!("{said}"));
+    let mut bytes = vec![0; 40_000];
+    assert_eq!(system.read(&found, 0, &mut bytes), Ok(30_000));
+    assert!(bytes[..30_000] == [7; 30_000]);
+    drop(file);
+    world.unmount();
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_keeps_what_it_took() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = Image::make(&["-t", "ext4", "-b", "1024", "-J", "size=1"], 4 << 20, None);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound image");
+    let file = world.create(b"/file").expect("space");
+    let mut size = 0;
+    let refused = loop {
+        match write(&file, size, &[size as u8 | 1; 50_000]) {
+            Ok(number) => size += number as i64,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, Error::NoSpace);
+    file.sync(false).expect("what was taken has space");
+    let ahead = world.create(b"/ahead");
+    if let Ok(ahead) = ahead {
+        assert_eq!(ahead.allocate(AllocateMode::empty(), 0, 3 << 20), Err(Error::NoSpace));
+    }
+    file.truncate(0).expect("it may be cut");
+    assert_eq!(write(&file, 0, &[1; 50_000]), Ok(50_000), "there is space again");
+    drop(file);
+    world.unmount();
+    judge(&image, &device.bytes());
+}
