@@ -40,8 +40,8 @@ const TABLE: u64 = PRESENT | WRITABLE | ACCESSED;
 const GIB: u64 = 1 << 30;
 const LARGE_PAGE: u64 = 2 << 20;
 const ENTRIES: usize = 512;
-/// Most last-level tables for the kernel image: 8 MiB, twice the limit of its size.
-const IMAGE_TABLES_MAX: usize = 4;
+/// Most last-level tables for the kernel image: 16 MiB. A kernel that counts locks, with its statistics for each CPU, takes more than half.
+const IMAGE_TABLES_MAX: usize = 8;
 /// Pages in the device window: one last-level table.
 const DEVICE_PAGES: u64 = ENTRIES as u64;
 
