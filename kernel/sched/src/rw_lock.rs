@@ -89,7 +89,7 @@ impl<T: ?Sized> RwLock<T> {
     /// Takes the lock for reading; sleeps while a writer has it or waits for it.
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        let mut attempt = self.attempt(0);
+        let mut attempt = self.attempt(0).for_reading();
         if !self.take_read(WRITER | PENDING_MASK) {
             attempt.contended();
             self.read_slowly();
@@ -99,7 +99,7 @@ impl<T: ?Sized> RwLock<T> {
 
     /// Takes the lock for reading if no writer has it or waits for it.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        let attempt = self.attempt_to_try();
+        let attempt = self.attempt_to_try().for_reading();
         self.take_read(WRITER | PENDING_MASK).then(|| self.read_guard(attempt))
     }
 

@@ -73,7 +73,7 @@ impl<T: ?Sized> RwSpinLock<T> {
     #[inline]
     pub fn read(&self) -> RwSpinReadGuard<'_, T> {
         let preemption = preempt::disable();
-        let mut attempt = self.attempt();
+        let mut attempt = self.attempt().for_reading();
         let mut barges = 0;
         loop {
             let word = self.word.load(Ordering::Relaxed);

@@ -23,6 +23,7 @@ mod kit;
 mod kstack;
 mod kstack_costs;
 mod kstack_races;
+mod lock_stat;
 mod locks;
 pub(crate) mod machine;
 mod memory;
@@ -75,6 +76,7 @@ const LATE: &[&[Test]] = &[
     kstack_races::TESTS,
     sched::TESTS,
     locks::TESTS,
+    lock_stat::TESTS,
     rcu::TESTS,
     softirq_flood::TESTS,
     timing::TESTS,

@@ -12,12 +12,14 @@ pub const IN_TREE: u8 = 15;
 pub struct Attempt {
     #[cfg(any(debug_assertions, feature = "lcount"))]
     class: ClassId,
-    #[cfg(any(debug_assertions, feature = "lcount"))]
+    #[cfg(debug_assertions)]
     kind: Kind,
     #[cfg(any(debug_assertions, feature = "lcount"))]
     context: Context,
     #[cfg(debug_assertions)]
     lock: usize,
+    #[cfg(feature = "lcount")]
+    reads: bool,
     #[cfg(feature = "lcount")]
     waits_since_ns: u64,
 }
@@ -27,10 +29,12 @@ pub struct Attempt {
 pub struct Held {
     #[cfg(debug_assertions)]
     lock: usize,
-    #[cfg(any(debug_assertions, feature = "lcount"))]
+    #[cfg(debug_assertions)]
     kind: Kind,
     #[cfg(feature = "lcount")]
     class: ClassId,
+    #[cfg(feature = "lcount")]
+    reads: bool,
     #[cfg(feature = "lcount")]
     since_ns: u64,
 }
@@ -62,15 +66,35 @@ impl Attempt {
         Self {
             #[cfg(any(debug_assertions, feature = "lcount"))]
             class: ClassId::of(class.name::<T>(), kind, nesting),
-            #[cfg(any(debug_assertions, feature = "lcount"))]
+            #[cfg(debug_assertions)]
             kind,
             #[cfg(any(debug_assertions, feature = "lcount"))]
             context: if kind.sleeps() { Context::Thread } else { Context::current() },
             #[cfg(debug_assertions)]
             lock: lock.addr(),
             #[cfg(feature = "lcount")]
+            reads: false,
+            #[cfg(feature = "lcount")]
             waits_since_ns: 0,
         }
+    }
+
+    /// The same, of one who shares the lock with others that read.
+    #[cfg_attr(
+        not(feature = "lcount"),
+        allow(
+            unused_mut,
+            clippy::missing_const_for_fn,
+            reason = "nothing is done where locks are not counted"
+        )
+    )]
+    #[inline(always)]
+    pub fn for_reading(mut self) -> Self {
+        #[cfg(feature = "lcount")]
+        {
+            self.reads = true;
+        }
+        self
     }
 
     /// The lock is not free.
@@ -78,7 +102,7 @@ impl Attempt {
     pub fn contended(&mut self) {
         #[cfg(feature = "lcount")]
         {
-            self.waits_since_ns = machine::time::now_ns();
+            self.waits_since_ns = super::statistics::contended(self.class);
         }
     }
 
@@ -98,12 +122,14 @@ impl Attempt {
         Held {
             #[cfg(debug_assertions)]
             lock: self.lock,
-            #[cfg(any(debug_assertions, feature = "lcount"))]
+            #[cfg(debug_assertions)]
             kind: self.kind,
             #[cfg(feature = "lcount")]
             class: self.class,
             #[cfg(feature = "lcount")]
-            since_ns: super::statistics::taken(self.class, &class.last_cpu, self.waits_since_ns),
+            reads: self.reads,
+            #[cfg(feature = "lcount")]
+            since_ns: super::statistics::taken(self.class, self.reads, &class.last_cpu, self.waits_since_ns),
         }
     }
 }
@@ -121,10 +147,12 @@ impl Held {
         Self {
             #[cfg(debug_assertions)]
             lock: lock.addr(),
-            #[cfg(any(debug_assertions, feature = "lcount"))]
+            #[cfg(debug_assertions)]
             kind,
             #[cfg(feature = "lcount")]
             class: ClassId::of(class.name::<T>(), kind, 0),
+            #[cfg(feature = "lcount")]
+            reads: false,
             #[cfg(feature = "lcount")]
             since_ns: 0,
         }
@@ -141,6 +169,6 @@ impl Drop for Held {
             super::order::SPINNING.of(machine::cpu::current()).remove(self.lock);
         }
         #[cfg(feature = "lcount")]
-        super::statistics::released(self.class, self.kind, self.since_ns);
+        super::statistics::released(self.class, self.reads, self.since_ns);
     }
 }

@@ -70,6 +70,12 @@ impl ClassId {
         (0..COUNT.load(Ordering::Acquire) as u16).map(Self)
     }
 
+    /// Whether its locks are shared by readers.
+    #[cfg(feature = "lcount")]
+    pub(super) fn has_readers(self) -> bool {
+        [Kind::RwSpin, Kind::RwLock].iter().any(|kind| *kind as u16 == self.variety() & 0xff)
+    }
+
     fn text(self) -> &'static str {
         let record = &RECORDS[self.index()];
         let address = record.address.load(Ordering::Relaxed) as *const u8;
