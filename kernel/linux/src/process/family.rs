@@ -3,6 +3,8 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use memory::fallible::List;
+
 use super::init;
 use super::process::{Process, State};
 use super::table;
@@ -43,9 +45,8 @@ pub fn prepare_for_orphan() -> Result<(), Errno> {
         return Ok(());
     }
     let heir = init::process();
-    let mut children = heir.children.lock();
-    let missing = (2 * wanted).saturating_sub(children.list.len());
-    memory::fallible::try_reserve(&mut children.list, missing).map_err(|_| Errno::ENOMEM)?;
+    let missing = (2 * wanted).saturating_sub(heir.children.lock().list.len());
+    let children = heir.children_with_room(missing)?;
     ORPHANS_MAX.store(children.list.capacity(), Ordering::Relaxed);
     Ok(())
 }
@@ -73,10 +74,11 @@ pub fn bequeath(process: &Arc<Process>) {
                 continue;
             }
             // Process 1 has the room: `prepare_for_orphan` saw to that.
-            if heir.pid() != table::INIT && memory::fallible::try_reserve(&mut children.list, 1).is_err() {
-                drop(children);
-                drop(kinship);
-                heir = init::process();
+            if heir.pid() != table::INIT && !children.list.has_room() {
+                drop((children, kinship));
+                if heir.children_with_room(1).is_err() {
+                    heir = init::process();
+                }
                 continue;
             }
             children.list.push(orphan.clone());

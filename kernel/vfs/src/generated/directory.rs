@@ -53,11 +53,12 @@ impl StaticDirectory {
     /// Adds a node. Fails with `EEXIST`.
     pub fn add(&self, name: &str, node: Node) -> Result<()> {
         let owned = Name::new(name.as_bytes())?;
-        let mut entries = self.entries.lock();
+        let mut entries = allocation::lock_with_room(|| self.entries.lock(), 1, |entries| entries)?;
         if entries.iter().any(|(known, _)| *known == owned) {
             return Err(Error::Exists);
         }
-        allocation::push(&mut entries, (owned, node))
+        entries.push((owned, node));
+        Ok(())
     }
 
     /// Takes a node out.
