@@ -108,6 +108,14 @@ fn wait_for(hold: fn(&dyn Fn()), take: fn(), row: &str) -> Outcome {
         let (holds, comes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (held, coming) = (holds.clone(), comes.clone());
         let mut team = Team::new();
+        // The holder last: it keeps this thread from running, if that is on its CPU.
+        team.start(there, move || {
+            while !holds.load(SeqCst) {
+                cpu::relax();
+            }
+            comes.store(true, SeqCst);
+            take();
+        })?;
         team.start(here, move || {
             hold(&|| {
                 held.store(true, SeqCst);
@@ -116,13 +124,6 @@ fn wait_for(hold: fn(&dyn Fn()), take: fn(), row: &str) -> Outcome {
                 }
                 delay(1_000 << (spins / 8).min(12));
             });
-        })?;
-        team.start(there, move || {
-            while !holds.load(SeqCst) {
-                cpu::relax();
-            }
-            comes.store(true, SeqCst);
-            take();
         })?;
         team.join()?;
         if number(&text(), row, CONTENTIONS)? > 0 {

@@ -75,10 +75,6 @@ pub(super) fn steps(repository: &Repository, long: bool) -> Outcome<Vec<Step>> {
         programs.args(PROGRAMS);
     }
     steps.push(Step::new("order of locks in programs", programs, tally::closing_line).within(LIMIT));
-    let statistics = ["run", "--build", "counted", "--verbose", "--cpus", "2", "--timeout", "180"];
-    let mut counted = starling(&statistics);
-    counted.args(["--kernel-arg", "test=lock_stat", "--", "/bin/true"]);
-    steps.push(Step::new("/proc/lock_stat", counted, tally::kernel_log).within(LIMIT));
     steps.push(
         Step::new("locks per call", starling(&["trace", "locks", "--check"]), tally::closing_line)
             .within(LIMIT),
