@@ -201,8 +201,14 @@ fn end_process(process: &Arc<Process>) {
     if process.session_id() == process.pid() {
         crate::terminal::session_leader_ended(process);
     }
-    let children = memory::fallible::copy_with_room(|| process.children.lock(), |children| &children.list);
-    let children = children.unwrap_or_default();
+    let children = {
+        let children = process.children.lock();
+        let mut copy = alloc::vec::Vec::new();
+        if memory::fallible::try_reserve(&mut copy, children.list.len()).is_ok() {
+            copy.extend(children.list.iter().cloned());
+        }
+        copy
+    };
     family::release_orphaned_groups(process, &children);
     drop(children);
     family::bequeath(process);

@@ -7,7 +7,6 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use memory::fallible::List;
 use sched::{Completion, UserStart, current};
 use vfs::Capabilities;
 
@@ -471,19 +470,12 @@ fn prepare_kernel_thread(
 fn publish(task: &Task, request: &Request, thread: &Arc<Thread>) -> Result<(), Errno> {
     let process = thread.process();
     if request.flags.contains(CloneFlags::THREAD) {
-        let (mut signals, mut threads) = loop {
-            let signals = process.signals.lock();
-            if signals.group_exit.is_some() || signals.executing {
-                return Err(Errno::ERESTARTNOINTR);
-            }
-            let threads = process.threads.lock();
-            if threads.has_room() {
-                break (signals, threads);
-            }
-            drop((threads, signals));
-            drop(process.threads_with_room()?);
-        };
-        threads.push(thread.clone());
+        let mut signals = process.signals.lock();
+        if signals.group_exit.is_some() || signals.executing {
+            return Err(Errno::ERESTARTNOINTR);
+        }
+        let mut threads = process.threads.lock();
+        memory::fallible::try_push(&mut threads, thread.clone()).map_err(|_| Errno::ENOMEM)?;
         if let StopState::Stopping(_) = signals.stop {
             signals.to_park += 1;
         }
@@ -491,7 +483,7 @@ fn publish(task: &Task, request: &Request, thread: &Arc<Thread>) -> Result<(), E
         table::insert_thread(thread);
         return Ok(());
     }
-    process.threads_with_room()?.push(thread.clone());
+    memory::fallible::try_push(&mut process.threads.lock(), thread.clone()).map_err(|_| Errno::ENOMEM)?;
     if !process.group().add(process, || !deliver::is_pending(task)).inspect_err(|_| unlist(process))? {
         unlist(process);
         return Err(Errno::ERESTARTNOINTR);
@@ -515,20 +507,18 @@ fn unlist(process: &Process) {
 
 /// Lists a process among its parent's children; if the parent (not the caller, with CLONE_PARENT) has ended, its heir takes it.
 fn adopt(process: &Arc<Process>) -> Result<(), Errno> {
+    let mut kinship = process.kinship.lock();
+    let Some(mut parent) = kinship.parent.clone() else { return Ok(()) };
     loop {
-        let mut kinship = process.kinship.lock();
-        let Some(parent) = kinship.parent.clone() else { return Ok(()) };
-        let mut children = parent.children.lock();
-        if children.closed {
-            drop(children);
-            let heir = crate::process::family::heir_of(&parent);
-            process.set_parent(&mut kinship, &heir);
-        } else if children.list.has_room() {
-            children.list.push(process.clone());
-            return Ok(());
-        } else {
-            drop((children, kinship));
-            drop(parent.children_with_room(1)?);
+        {
+            let mut children = parent.children.lock();
+            if !children.closed {
+                return memory::fallible::try_push(&mut children.list, process.clone())
+                    .map_err(|_| Errno::ENOMEM);
+            }
         }
+        let heir = crate::process::family::heir_of(&parent);
+        process.set_parent(&mut kinship, &heir);
+        parent = heir;
     }
 }

@@ -125,31 +125,18 @@ static DOMAIN: SpinLock<String> = SpinLock::named("domain name", String::new());
 
 /// Sets the system's name on the network; what does not fit is cut off.
 pub fn set_node_name(name: &str) {
+    let mut copy = String::new();
     let name: &str = &name[..name.floor_char_boundary(NAME_BYTES)];
-    if let Ok(copy) = memory::fallible::try_string(name) {
-        rename(&NODE, copy);
+    if copy.try_reserve(name.len()).is_ok() {
+        copy.push_str(name);
+        *NODE.lock() = copy;
     }
 }
 
 /// The system's name on the network.
 pub fn node_name() -> String {
-    let name = copy_of(&NODE);
-    if name.is_empty() { String::from("starling") } else { name }
-}
-
-/// A copy of one of the names, for which memory is allocated before the lock is taken.
-fn copy_of(name: &SpinLock<String>) -> String {
-    let mut copy = String::with_capacity(NAME_BYTES);
-    let name = name.lock();
-    // What lossy conversion made longer is cut, so that nothing is allocated here.
-    copy.push_str(&name[..name.floor_char_boundary(NAME_BYTES)]);
-    copy
-}
-
-/// Changes one of the names. The former one is freed without the lock.
-fn rename(name: &SpinLock<String>, new: String) {
-    let former = core::mem::replace(&mut *name.lock(), new);
-    drop(former);
+    let node = NODE.lock();
+    if node.is_empty() { String::from("starling") } else { node.clone() }
 }
 
 /// The `version` line of uname.
@@ -167,7 +154,7 @@ fn padded(text: &str) -> [u8; 65] {
 /// Names of the system.
 #[inline(never)]
 pub fn uname(_task: &mut Task, names: u64) -> SysResult {
-    let domain = copy_of(&DOMAIN);
+    let domain = DOMAIN.lock().clone();
     let written = UnameNames {
         system: padded("Linux"),
         node: padded(&node_name()),
@@ -193,18 +180,18 @@ fn read_name(task: &Task, name: u64, length: i32) -> Result<String, Errno> {
 /// Sets the system's name for a machine that is told it at its start; what does not fit is cut off.
 pub fn set_host_name(name: &[u8]) {
     let name = &name[..name.len().min(NAME_BYTES)];
-    rename(&NODE, String::from_utf8_lossy(name).into_owned());
+    *NODE.lock() = String::from_utf8_lossy(name).into_owned();
 }
 
 /// Sets the system's name.
 pub fn sethostname(task: &mut Task, name: u64, length: i32) -> SysResult {
-    rename(&NODE, read_name(task, name, length)?);
+    *NODE.lock() = read_name(task, name, length)?;
     Ok(0)
 }
 
 /// Sets the NIS domain name.
 pub fn setdomainname(task: &mut Task, name: u64, length: i32) -> SysResult {
-    rename(&DOMAIN, read_name(task, name, length)?);
+    *DOMAIN.lock() = read_name(task, name, length)?;
     Ok(0)
 }
 

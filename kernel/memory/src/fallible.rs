@@ -22,7 +22,6 @@ use crate::OutOfMemory;
 mod counting;
 #[cfg(not(target_os = "none"))]
 mod injection;
-mod room;
 #[cfg(not(target_os = "none"))]
 pub use counting::{CountingHeap, live_objects};
 #[cfg(not(target_os = "none"))]
@@ -30,7 +29,6 @@ pub use injection::{
     Failure, Report, disarm, exhaust, exhaust_from, failed_at, inject, passed_with_preemption_off,
     stop_injection,
 };
-pub use room::{List, copy_with_room, lock_with_room};
 
 /// An allocation that can be made to fail.
 ///

@@ -64,7 +64,22 @@ pub fn lock_with_room<T, G>(
     additional: usize,
     vector: impl Fn(&mut G) -> &mut Vec<T>,
 ) -> Result<G> {
-    Ok(fallible::lock_with_room(lock, additional, vector)?)
+    let mut larger = Vec::new();
+    loop {
+        let mut guard = lock();
+        let own = vector(&mut guard);
+        if own.capacity() - own.len() >= additional {
+            return Ok(guard);
+        }
+        let wanted = own.len() + additional.max(own.len()).max(4);
+        if larger.capacity() >= wanted {
+            larger.append(own);
+            core::mem::swap(own, &mut larger);
+            return Ok(guard);
+        }
+        drop(guard);
+        fallible::try_reserve(&mut larger, wanted)?;
+    }
 }
 
 /// Appends bytes.

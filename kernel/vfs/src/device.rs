@@ -43,9 +43,7 @@ static REGISTRATIONS: SpinLock<Vec<Registration>> = SpinLock::new(Vec::new());
 /// Registers a driver; `kind` is `CharacterDevice` or `BlockDevice`. Called at start-up.
 pub fn register(kind: FileKind, major: u32, minors: RangeInclusive<u32>, driver: &'static dyn DeviceDriver) {
     debug_assert!(kind.is_device());
-    let mut registrations = REGISTRATIONS.lock();
-    let registration = Registration { kind, major, minors, driver };
-    sync::classes::allocating("registered once, at start-up", || registrations.push(registration));
+    REGISTRATIONS.lock().push(Registration { kind, major, minors, driver });
 }
 
 /// The driver of a device. Fails with `ENXIO`.

@@ -132,7 +132,7 @@ fn fill(superblock: &Arc<Superblock>) -> Result<()> {
     for directory in nodes::DIRECTORIES {
         make(directory, FileKind::Directory, DIRECTORY_MODE, DeviceNumber::default(), "")?;
     }
-    for node in nodes::all()? {
+    for node in nodes::all() {
         make(node.path, node.kind, node.mode, node.number, "")?;
     }
     for (name, target) in nodes::LINKS {

@@ -36,31 +36,17 @@ impl UserAccount {
         let locks = LockAccount::new(LockAccount::limit_for(memory::frame::total_frames()));
         let locks = memory::fallible::try_arc(locks).map_err(|_| Errno::ENOMEM)?;
         let fresh = memory::fallible::try_arc(UserAccount::empty(user, locks)).map_err(|_| Errno::ENOMEM)?;
-        // A table for more users than there is room for, allocated while the lock is free.
-        let mut larger: HashMap<u32, Weak<UserAccount>> = HashMap::new();
-        loop {
-            let wanted = {
-                let mut accounts = ACCOUNTS.lock();
-                let table = accounts.get_or_insert_with(HashMap::new);
-                if let Some(account) = table.get(&user).and_then(Weak::upgrade) {
-                    return Ok(account);
-                }
-                if table.len() == table.capacity() {
-                    table.retain(|_, account| account.strong_count() > 0);
-                }
-                if table.len() == table.capacity() && table.capacity() < larger.capacity() {
-                    larger.extend(table.drain());
-                    core::mem::swap(table, &mut larger);
-                }
-                if table.len() < table.capacity() {
-                    table.insert(user, Arc::downgrade(&fresh));
-                    return Ok(fresh);
-                }
-                2 * table.capacity() + 1
-            };
-            memory::fallible::fail_point().map_err(|_| Errno::ENOMEM)?;
-            larger.try_reserve(wanted).map_err(|_| Errno::ENOMEM)?;
+        let mut accounts = ACCOUNTS.lock();
+        let table = accounts.get_or_insert_with(HashMap::new);
+        if let Some(account) = table.get(&user).and_then(Weak::upgrade) {
+            return Ok(account);
         }
+        if table.len() == table.capacity() {
+            table.retain(|_, account| account.strong_count() > 0);
+            table.try_reserve(8).map_err(|_| Errno::ENOMEM)?;
+        }
+        table.insert(user, Arc::downgrade(&fresh));
+        Ok(fresh)
     }
 
     fn empty(user: u32, locks: Arc<LockAccount>) -> UserAccount {

@@ -3,8 +3,6 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use memory::fallible::List;
-
 use super::init;
 use super::process::{Process, State};
 use super::table;
@@ -45,8 +43,9 @@ pub fn prepare_for_orphan() -> Result<(), Errno> {
         return Ok(());
     }
     let heir = init::process();
-    let missing = (2 * wanted).saturating_sub(heir.children.lock().list.len());
-    let children = heir.children_with_room(missing)?;
+    let mut children = heir.children.lock();
+    let missing = (2 * wanted).saturating_sub(children.list.len());
+    memory::fallible::try_reserve(&mut children.list, missing).map_err(|_| Errno::ENOMEM)?;
     ORPHANS_MAX.store(children.list.capacity(), Ordering::Relaxed);
     Ok(())
 }
@@ -74,11 +73,10 @@ pub fn bequeath(process: &Arc<Process>) {
                 continue;
             }
             // Process 1 has the room: `prepare_for_orphan` saw to that.
-            if heir.pid() != table::INIT && !children.list.has_room() {
-                drop((children, kinship));
-                if heir.children_with_room(1).is_err() {
-                    heir = init::process();
-                }
+            if heir.pid() != table::INIT && memory::fallible::try_reserve(&mut children.list, 1).is_err() {
+                drop(children);
+                drop(kinship);
+                heir = init::process();
                 continue;
             }
             children.list.push(orphan.clone());

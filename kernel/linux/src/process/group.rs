@@ -77,8 +77,8 @@ impl ProcessGroup {
         process: &Arc<Process>,
         permitted: impl FnOnce() -> bool,
     ) -> Result<bool, Errno> {
-        let members = memory::fallible::lock_with_room(|| self.members.lock(), 1, |members| &mut **members);
-        let mut members = members.map_err(|_| Errno::ENOMEM)?;
+        let mut members = self.members.lock();
+        memory::fallible::try_reserve(&mut members, 1).map_err(|_| Errno::ENOMEM)?;
         if !permitted() {
             return Ok(false);
         }
@@ -121,16 +121,11 @@ impl ProcessGroup {
     /// # Errors
     /// ENOMEM.
     pub fn members(&self) -> Result<Vec<Arc<Process>>, Errno> {
-        loop {
-            let wanted = self.members.lock().len();
-            let mut found = memory::fallible::try_vec(wanted).map_err(|_| Errno::ENOMEM)?;
-            let members = self.members.lock();
-            // Else it has grown meanwhile.
-            if members.len() <= found.capacity() {
-                found.extend(members.iter().filter_map(Weak::upgrade));
-                return Ok(found);
-            }
-        }
+        let mut found = Vec::new();
+        let members = self.members.lock();
+        memory::fallible::try_reserve(&mut found, members.len()).map_err(|_| Errno::ENOMEM)?;
+        found.extend(members.iter().filter_map(Weak::upgrade));
+        Ok(found)
     }
 
     /// Whether the condition holds for a member. It is asked without the list's lock, and also when there is no memory for a copy

@@ -12,10 +12,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use memory::address_space::AddressSpace;
-use memory::fallible::{copy_with_room, lock_with_room};
 use sched::WaitQueue;
+use sync::SpinLock;
 use sync::rcu::{self, ArcSlot};
-use sync::{SpinLock, SpinLockGuard};
 
 use super::group::ProcessGroup;
 use super::limits::{self, Limits, Resource};
@@ -269,17 +268,6 @@ impl Process {
         self.kinship.lock().parent.clone()
     }
 
-    /// Locks the list of threads when it has room for another one.
-    pub(crate) fn threads_with_room(&self) -> Result<SpinLockGuard<'_, Vec<Arc<Thread>>>, Errno> {
-        lock_with_room(|| self.threads.lock(), 1, |threads| &mut **threads).map_err(|_| Errno::ENOMEM)
-    }
-
-    /// Locks the children when there is room for so many more.
-    pub(crate) fn children_with_room(&self, more: usize) -> Result<SpinLockGuard<'_, Children>, Errno> {
-        lock_with_room(|| self.children.lock(), more, |children| &mut children.list)
-            .map_err(|_| Errno::ENOMEM)
-    }
-
     /// Changes the parent; called with `kinship` held.
     pub(crate) fn set_parent(&self, kinship: &mut Kinship, parent: &Arc<Process>) -> Option<Arc<Process>> {
         self.parent_pid.store(parent.pid, Ordering::Relaxed);
@@ -358,7 +346,11 @@ impl Process {
     /// # Errors
     /// ENOMEM.
     pub fn threads(&self) -> Result<Vec<Arc<Thread>>, Errno> {
-        copy_with_room(|| self.threads.lock(), |threads| threads).map_err(|_| Errno::ENOMEM)
+        let mut found = Vec::new();
+        let threads = self.threads.lock();
+        memory::fallible::try_reserve(&mut found, threads.len()).map_err(|_| Errno::ENOMEM)?;
+        found.extend(threads.iter().cloned());
+        Ok(found)
     }
 
     /// Its thread with this number.

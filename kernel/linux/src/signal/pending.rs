@@ -54,29 +54,6 @@ pub struct Pending {
 #[repr(align(64))]
 struct Queue(Vec<Entry>);
 
-/// Entries of a first queue.
-const FIRST_ENTRIES: usize = 4;
-
-/// A larger queue, allocated before the lock is taken.
-#[derive(Debug, Default)]
-pub struct Spare {
-    queue: Option<Box<Queue>>,
-    wanted: usize,
-    /// There was no memory.
-    is_refused: bool,
-}
-
-impl Spare {
-    /// Allocates what [`Pending::has_room`] found missing.
-    #[inline(never)]
-    pub fn prepare(&mut self) {
-        let queue = memory::fallible::try_vec(self.wanted)
-            .and_then(|entries| memory::fallible::try_box(Queue(entries)));
-        self.is_refused = queue.is_err();
-        self.queue = queue.ok();
-    }
-}
-
 impl Pending {
     /// Nothing pending.
     pub const fn new() -> Pending {
@@ -88,7 +65,7 @@ impl Pending {
         self.set
     }
 
-    /// Adds a signal, to a queue that [has room](Self::has_room). `charge` is the sender's claim, `None` when its limit is reached (kernel signals may do without).
+    /// Adds a signal. `charge` is the sender's claim, `None` when its limit is reached (kernel signals may do without).
     /// Returns whether the signal is newly pending (a standard one that already was is merged).
     pub fn add(&mut self, information: SignalInformation, charge: Option<Charge>) -> Result<bool, QueueFull> {
         let signal = information.signal;
@@ -105,28 +82,15 @@ impl Pending {
         Ok(true)
     }
 
-    /// Whether the queue has room for another entry. Without it the caller has the lock dropped, prepares `spare`, and asks again; if
-    /// there was no memory the signal is added without its facts.
-    pub fn has_room(&mut self, spare: &mut Spare) -> bool {
-        let (length, capacity) =
-            self.queue.as_ref().map_or((0, 0), |queue| (queue.0.len(), queue.0.capacity()));
-        if length < capacity {
-            return true;
-        }
-        if spare.queue.as_ref().is_some_and(|queue| queue.0.capacity() > capacity) {
-            if let (Some(own), Some(larger)) = (self.queue.as_mut(), spare.queue.as_mut()) {
-                larger.0.append(&mut own.0);
-            }
-            core::mem::swap(&mut self.queue, &mut spare.queue);
-            return true;
-        }
-        spare.wanted = (2 * capacity).max(FIRST_ENTRIES);
-        spare.is_refused
-    }
-
     fn push(&mut self, entry: Entry) -> bool {
+        if self.queue.is_none() {
+            match memory::fallible::try_box(Queue::default()) {
+                Ok(queue) => self.queue = Some(queue),
+                Err(_) => return false,
+            }
+        }
         let Some(Queue(queue)) = self.queue.as_deref_mut() else { return false };
-        if queue.len() == queue.capacity() {
+        if memory::fallible::try_reserve(queue, 1).is_err() {
             return false;
         }
         queue.push(entry);
@@ -207,19 +171,6 @@ mod tests {
         SignalInformation { signal, code, error: 0, fields: [0, value, 0, 0] }
     }
 
-    /// As its sender does.
-    fn add(
-        pending: &mut Pending,
-        information: SignalInformation,
-        charge: Option<Charge>,
-    ) -> Result<bool, QueueFull> {
-        let mut spare = Spare::default();
-        while !pending.has_room(&mut spare) {
-            spare.prepare();
-        }
-        pending.add(information, charge)
-    }
-
     fn account() -> Arc<Account> {
         Account::unlisted(1000)
     }
@@ -230,10 +181,10 @@ mod tests {
         let mut pending = Pending::new();
         let real_time = Signal::new(34).expect("34 is a signal");
         for value in 1..=3 {
-            add(&mut pending, information(Signal::SIGUSR1, SI_USER, value), Charge::claim(&account, 100))
+            pending
+                .add(information(Signal::SIGUSR1, SI_USER, value), Charge::claim(&account, 100))
                 .expect("room");
-            add(&mut pending, information(real_time, SI_QUEUE, value), Charge::claim(&account, 100))
-                .expect("room");
+            pending.add(information(real_time, SI_QUEUE, value), Charge::claim(&account, 100)).expect("room");
         }
         assert_eq!(pending.queued(), 4);
         assert_eq!(
@@ -253,14 +204,17 @@ mod tests {
     #[test]
     fn blocked_signals_stay_and_synchronous_ones_come_first() {
         let mut pending = Pending::new();
-        add(&mut pending, SignalInformation::from_kernel(Signal::SIGHUP), None)
+        pending
+            .add(SignalInformation::from_kernel(Signal::SIGHUP), None)
             .expect("kernel signals need no charge");
-        add(&mut pending, SignalInformation::from_kernel(Signal::SIGSEGV), None)
+        pending
+            .add(SignalInformation::from_kernel(Signal::SIGSEGV), None)
             .expect("kernel signals need no charge");
         let blocked = SignalSet::of(&[Signal::SIGSEGV]);
         assert_eq!(pending.take(blocked).map(|i| i.signal), Some(Signal::SIGHUP));
         assert_eq!(pending.take(blocked), None);
-        add(&mut pending, SignalInformation::from_kernel(Signal::SIGHUP), None)
+        pending
+            .add(SignalInformation::from_kernel(Signal::SIGHUP), None)
             .expect("kernel signals need no charge");
         assert_eq!(pending.take(SignalSet::EMPTY).map(|i| i.signal), Some(Signal::SIGSEGV));
     }
@@ -270,7 +224,7 @@ mod tests {
         let mut pending = Pending::new();
         let signal = Signal::new(34).expect("34 is a signal");
         let charge = || Charge::claim(&account(), 100);
-        add(&mut pending, SignalInformation::timer(signal, 1, 0, 0), charge()).expect("room");
+        pending.add(SignalInformation::timer(signal, 1, 0, 0), charge()).expect("room");
         assert!(pending.add_overrun(signal, 1, 3));
         assert!(!pending.add_overrun(signal, 2, 3));
         assert_eq!(pending.take(SignalSet::EMPTY).map(|taken| taken.fields[0] >> 32), Some(3));
@@ -282,14 +236,12 @@ mod tests {
         let account = account();
         let mut pending = Pending::new();
         let real_time = Signal::new(40).expect("40 is a signal");
-        assert!(add(&mut pending, information(real_time, SI_QUEUE, 1), Charge::claim(&account, 1)).is_ok());
+        assert!(pending.add(information(real_time, SI_QUEUE, 1), Charge::claim(&account, 1)).is_ok());
         assert_eq!(
-            add(&mut pending, information(real_time, SI_QUEUE, 2), Charge::claim(&account, 1)),
+            pending.add(information(real_time, SI_QUEUE, 2), Charge::claim(&account, 1)),
             Err(QueueFull)
         );
-        assert!(
-            add(&mut pending, information(Signal::SIGTERM, SI_USER, 0), Charge::claim(&account, 1)).is_ok()
-        );
+        assert!(pending.add(information(Signal::SIGTERM, SI_USER, 0), Charge::claim(&account, 1)).is_ok());
         assert!(pending.set().contains(Signal::SIGTERM));
         pending.discard(SignalSet::ALL);
         assert_eq!(account.pending_signals(), 0);

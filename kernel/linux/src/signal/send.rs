@@ -10,7 +10,7 @@
 use alloc::sync::Arc;
 
 use super::information::{SI_QUEUE, SI_USER, SignalInformation};
-use super::pending::{Charge, Spare};
+use super::pending::Charge;
 use super::set::{DefaultAction, Signal, SignalSet};
 use super::shared::StopState;
 use crate::credentials::identity::Credentials;
@@ -82,8 +82,7 @@ fn send(
     }
     let actions = process.actions();
     let mut tell_parent = false;
-    let mut spare = Spare::default();
-    loop {
+    {
         let mut signals = process.signals.lock();
         if signals.group_exit.is_some() {
             return Ok(());
@@ -99,18 +98,11 @@ fn send(
             finish_continue(process, tell_parent);
             return Ok(());
         }
-        let mut of_thread = match &target {
-            Target::Process => None,
-            Target::Thread(thread) => Some(thread.pending.lock()),
+        let outcome = match &target {
+            Target::Process => signals.pending.add(information, charge),
+            Target::Thread(thread) => thread.pending.lock().add(information, charge),
         };
-        let pending = of_thread.as_deref_mut().unwrap_or(&mut signals.pending);
-        if pending.has_room(&mut spare) {
-            pending.add(information, charge).map_err(|_| Errno::EAGAIN)?;
-            break;
-        }
-        drop(of_thread);
-        drop(signals);
-        spare.prepare();
+        outcome.map_err(|_| Errno::EAGAIN)?;
     }
     if signal == Signal::SIGKILL {
         process.begin_exit(signal.number() as u32);
@@ -209,16 +201,7 @@ pub fn force(thread: &Arc<Thread>, information: SignalInformation) {
         thread.set_blocked(open);
     }
     // A kernel signal needs no charge: it is pending even when its facts cannot be kept.
-    let mut spare = Spare::default();
-    loop {
-        let mut pending = thread.pending.lock();
-        if pending.has_room(&mut spare) {
-            let _ = pending.add(information, None);
-            break;
-        }
-        drop(pending);
-        spare.prepare();
-    }
+    let _ = thread.pending.lock().add(information, None);
     thread.interrupt();
 }
 

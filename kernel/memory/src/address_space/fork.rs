@@ -14,7 +14,7 @@ use super::space::{AddressSpace, Layout};
 #[cfg(test)]
 use super::window::{self, Window};
 use crate::frame::Frame;
-use crate::region::{REASON_TO_ALLOCATE, Region, RegionFlags};
+use crate::region::{Region, RegionFlags};
 use alloc::sync::Arc;
 use core::ops::{ControlFlow, Range};
 use core::sync::atomic::Ordering;
@@ -37,9 +37,7 @@ impl AddressSpace {
     pub fn fork(&self) -> Result<Arc<AddressSpace>, MapError> {
         let layout = self.change.lock();
         let child_layout = Layout { lock_future: RegionFlags::empty(), ..*layout };
-        let regions = self.regions.read();
-        let tree = sync::classes::allocating(REASON_TO_ALLOCATE, || regions.try_clone(inherited))?;
-        drop(regions);
+        let tree = self.regions.read().try_clone(inherited)?;
         let committed = tree
             .iter()
             .filter(|region| region.flags().contains(RegionFlags::ACCOUNTED))

@@ -9,7 +9,6 @@ use super::map::cache_of;
 use super::space::AddressSpace;
 use super::unmap;
 use crate::OutOfMemory;
-use crate::fallible::{self, List};
 use crate::file_cache::FileCache;
 use crate::region::RegionFlags;
 use alloc::sync::{Arc, Weak};
@@ -33,23 +32,6 @@ enum Place {
 
 static SHARDS: PerCpu<SpinLock<Shard>> = per_cpu!(SpinLock::new(Shard { places: Vec::new(), free: None }));
 
-impl Shard {
-    /// A place that is taken from then on; `None` if there is no room for another one.
-    fn take_place(&mut self) -> Option<u32> {
-        let taken = Place::Taken(Weak::new());
-        let Some(place) = self.free else {
-            let place = u32::try_from(self.places.len()).ok()?;
-            self.places.has_room().then(|| self.places.push(taken))?;
-            return Some(place);
-        };
-        let Place::Free { next } = core::mem::replace(&mut self.places[place as usize], taken) else {
-            unreachable!("the chain leads through free places")
-        };
-        self.free = next;
-        Some(place)
-    }
-}
-
 /// An address space's place in the list. Reserved before the space exists, so that publishing can't fail.
 pub(super) struct Registration {
     cpu: cpu::CpuId,
@@ -59,13 +41,23 @@ pub(super) struct Registration {
 impl Registration {
     pub(super) fn reserve() -> Result<Registration, OutOfMemory> {
         let cpu = cpu::current();
-        let shard = SHARDS.of(cpu);
-        loop {
-            if let Some(place) = shard.lock().take_place() {
-                return Ok(Registration { cpu, place });
+        let mut shard = SHARDS.of(cpu).lock();
+        let place = match shard.free {
+            Some(place) => {
+                let Place::Free { next } = shard.places[place as usize] else {
+                    unreachable!("the chain leads through free places")
+                };
+                shard.free = next;
+                shard.places[place as usize] = Place::Taken(Weak::new());
+                place
             }
-            drop(fallible::lock_with_room(|| shard.lock(), 1, |shard| &mut shard.places)?);
-        }
+            None => {
+                shard.places.try_reserve(1).map_err(|_| OutOfMemory)?;
+                shard.places.push(Place::Taken(Weak::new()));
+                u32::try_from(shard.places.len() - 1).map_err(|_| OutOfMemory)?
+            }
+        };
+        Ok(Registration { cpu, place })
     }
 
     pub(super) fn publish(&self, space: &Arc<AddressSpace>) {

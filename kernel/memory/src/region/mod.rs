@@ -8,4 +8,4 @@ mod tree;
 pub use backing::{FileMapping, MappedObject, SpecialMapping};
 pub use flags::RegionFlags;
 pub use model::Region;
-pub(crate) use tree::{REASON_TO_ALLOCATE, RegionTree, STACK_GUARD_BYTES};
+pub(crate) use tree::{RegionTree, STACK_GUARD_BYTES};

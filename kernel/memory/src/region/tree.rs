@@ -15,11 +15,6 @@ use super::flags::RegionFlags;
 use super::model::Region;
 use crate::{OutOfMemory, fallible};
 use alloc::vec::Vec;
-use sync::classes::allocating;
-
-/// Why memory is allocated while a space's lock of regions is held.
-pub(crate) const REASON_TO_ALLOCATE: &str =
-    "who changes a space's regions holds its mutex of changes; faults wait no longer than for the change";
 
 /// Regions of a chunk: 1.5 KiB.
 const CHUNK_REGIONS: usize = 32;
@@ -179,7 +174,7 @@ impl RegionTree {
         } else if let Some(next) = next.filter(|&next| region.merges_with(self.at(next))) {
             self.chunks[next.chunk].regions[next.index].set_start(region.start);
         } else {
-            allocating(REASON_TO_ALLOCATE, || self.insert_before(next, region))?;
+            self.insert_before(next, region)?;
         }
         self.pages += pages;
         Ok(())
@@ -191,7 +186,7 @@ impl RegionTree {
         if self.at(position).start >= address {
             return Ok(());
         }
-        let position = allocating(REASON_TO_ALLOCATE, || self.make_room(position))?;
+        let position = self.make_room(position)?;
         let upper = self.chunks[position.chunk].regions[position.index].split_off(address);
         self.chunks[position.chunk].regions.insert(position.index + 1, upper);
         self.count += 1;
@@ -384,9 +379,7 @@ impl RegionTree {
     fn join_chunks(&mut self, chunk: usize) {
         let Some(added) = self.chunks.get(chunk + 1).map(|next| next.regions.len()) else { return };
         let regions = &mut self.chunks[chunk].regions;
-        if regions.len() + added > MERGE_REGIONS
-            || allocating(REASON_TO_ALLOCATE, || regions.try_reserve(added)).is_err()
-        {
+        if regions.len() + added > MERGE_REGIONS || regions.try_reserve(added).is_err() {
             return;
         }
         let mut next = self.chunks.remove(chunk + 1);

@@ -43,7 +43,7 @@ pub use report::{
     write_order, write_statistics, write_taken,
 };
 pub use rules::{
-    allocating, call_begins, call_ends, enter_softirq, leave_softirq, may_allocate, may_call_remotely,
-    may_sleep, nothing_held, thread_switched, without_order,
+    call_begins, call_ends, enter_softirq, leave_softirq, may_allocate, may_call_remotely, may_sleep,
+    nothing_held, thread_switched, without_order,
 };
 pub use thread::{ThreadLocks, set_finder};

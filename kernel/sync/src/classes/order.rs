@@ -9,9 +9,7 @@
 //!   same over two CPUs;
 //! - a thread may sleep (a sleeping lock, a wait) while it holds a spin lock or has disabled preemption;
 //! - other CPUs are called while a spin lock is held that somebody waits for: that may be one of them, with interrupts off;
-//! - memory is allocated while a spin lock is held and interrupts are off: that may take long, and must not fail lightly. With
-//!   `lock-order=strict` on the kernel's command line it is reported under spin locks that leave interrupts on too, unless it is
-//!   [named as an exception](super::allocating).
+//! - memory is allocated while a spin lock is held and interrupts are off: that may take long, and must not fail lightly.
 //!
 //! Locks taken by `try_lock` wait for nobody, so they are taken in any order; what is taken while they are held counts.
 //!
@@ -42,7 +40,7 @@ const INTERRUPTIBLE: u8 = 2;
 const WAITED_FOR: u8 = 4;
 /// Held while other CPUs were waited for.
 const CALLED_UNDER: u8 = 8;
-/// Held while memory was allocated.
+/// Held while memory was allocated with interrupts off.
 const ALLOCATED_UNDER: u8 = 16;
 
 /// Bits of each class.
@@ -53,8 +51,6 @@ static SLEEPS: AtomicU32 = AtomicU32::new(0);
 static VIOLATIONS: AtomicU32 = AtomicU32::new(0);
 /// Whether this CPU is reporting, and takes locks for it.
 static REPORTING: PerCpu<AtomicBool> = per_cpu!(AtomicBool::new(false));
-/// Whether this CPU's allocations are an exception at the moment.
-static MAY_ALLOCATE: PerCpu<AtomicBool> = per_cpu!(AtomicBool::new(false));
 
 /// How many violations were found.
 pub(super) fn violations() -> u32 {
@@ -156,16 +152,6 @@ fn check_interrupts(class: ClassId, context: Context) {
     }
 }
 
-/// Runs `body`, which may allocate under the spin locks that are held: preemption is off, so it stays on this CPU.
-pub(super) fn allocating<R>(body: impl FnOnce() -> R) -> R {
-    let _preemption = preempt::disable();
-    let may = MAY_ALLOCATE.of(machine::cpu::current());
-    let before = may.swap(true, Ordering::Relaxed);
-    let result = body();
-    may.store(before, Ordering::Relaxed);
-    result
-}
-
 /// Runs `body` without checks.
 pub(super) fn without<R>(body: impl FnOnce() -> R) -> R {
     let reporting = REPORTING.of(machine::cpu::current());
@@ -222,35 +208,22 @@ pub(super) fn may_call_remotely() {
     }
 }
 
-/// Whether allocation is refused under spin locks that leave interrupts on as well: `lock-order=strict` on the command line.
-fn is_strict() -> bool {
-    const UNKNOWN: u8 = 0;
-    const NO: u8 = 1;
-    const YES: u8 = 2;
-    static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
-    let mut answer = ANSWER.load(Ordering::Relaxed);
-    if answer == UNKNOWN {
-        let strict = cfg!(target_os = "none") && machine::boot::info().option("lock-order") == Some("strict");
-        answer = if strict { YES } else { NO };
-        ANSWER.store(answer, Ordering::Relaxed);
-    }
-    answer == YES
-}
-
 /// The caller allocates.
 pub(super) fn may_allocate() {
-    if !thread::are_there() || interrupt::are_enabled() && !is_strict() {
+    if interrupt::are_enabled() || !thread::are_there() {
         return;
     }
     let _preemption = preempt::disable();
     if REPORTING.of(machine::cpu::current()).load(Ordering::Relaxed) {
         return;
     }
-    if MAY_ALLOCATE.of(machine::cpu::current()).load(Ordering::Relaxed) {
-        return;
-    }
     for held in SPINNING.of(machine::cpu::current()).classes(Context::current()) {
-        note_usage(held, ALLOCATED_UNDER, ALLOCATED_UNDER, "memory is allocated while it is held");
+        note_usage(
+            held,
+            ALLOCATED_UNDER,
+            ALLOCATED_UNDER,
+            "memory is allocated while it is held, with interrupts off",
+        );
     }
 }
 

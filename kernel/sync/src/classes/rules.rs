@@ -36,16 +36,6 @@ pub fn may_allocate() {
     super::order::may_allocate();
 }
 
-/// Allocates under a spin lock, for the reason given: a rule has few exceptions, and this finds them.
-pub fn allocating<R>(reason: &'static str, body: impl FnOnce() -> R) -> R {
-    debug_assert!(!reason.is_empty(), "an exception has a reason");
-    let _ = reason;
-    #[cfg(debug_assertions)]
-    return super::order::allocating(body);
-    #[cfg(not(debug_assertions))]
-    body()
-}
-
 /// Does something that stands for what another thread would do, for tests: what is taken meanwhile has no order.
 pub fn without_order<R>(body: impl FnOnce() -> R) -> R {
     #[cfg(debug_assertions)]

@@ -13,7 +13,6 @@ use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use memory::fallible::List;
 use sync::{Lazy, PerCpu, PerCpuCounter, SpinLock, rcu};
 
 use super::entry::{Dentry, DentryFlags};
@@ -57,9 +56,7 @@ pub(super) fn added(entry: &Arc<Dentry>) {
     // Freed when the lock has been dropped.
     let mut dead: [Option<Weak<Dentry>>; TURN_PER_INSERT] = [const { None }; TURN_PER_INSERT];
     {
-        // Without room the entry is cached unnoticed until its directory goes: harmless, and rare.
-        let room = memory::fallible::lock_with_room(|| queue.lock(), 1, |entries| &mut **entries);
-        let mut entries = room.unwrap_or_else(|_| queue.lock());
+        let mut entries = queue.lock();
         for place in &mut dead {
             match entries.pop_front() {
                 Some(front) if front.strong_count() == 0 => *place = Some(front),
@@ -70,7 +67,8 @@ pub(super) fn added(entry: &Arc<Dentry>) {
         }
         // Relaxed: a number of its own.
         over = entries.len().saturating_sub(LIMIT_PER_CPU.load(Ordering::Relaxed)).min(SCAN_PER_INSERT);
-        if entries.has_room() {
+        // Without room the entry is cached unnoticed until its directory goes: harmless, and rare.
+        if entries.try_reserve(1).is_ok() {
             entries.push_back(Arc::downgrade(entry));
         }
     }
@@ -103,22 +101,21 @@ fn examine(queue: &SpinLock<VecDeque<Weak<Dentry>>>) -> Option<bool> {
             entry.cool();
         }
         entry.clear_flags(DentryFlags::REFERENCED);
-        requeue(queue, front);
+        let mut entries = queue.lock();
+        if entries.try_reserve(1).is_ok() {
+            entries.push_back(front);
+        }
         return Some(false);
     }
     if !entry.evict(REFERENCES_WHEN_UNUSED) {
-        requeue(queue, front);
+        let mut entries = queue.lock();
+        if entries.try_reserve(1).is_ok() {
+            entries.push_back(front);
+        }
         return Some(false);
     }
     ENTRIES.decrement();
     Some(true)
-}
-
-/// Puts back what was taken from the front. It left room there, which only entries that came meanwhile can have taken.
-fn requeue(queue: &SpinLock<VecDeque<Weak<Dentry>>>, entry: Weak<Dentry>) {
-    if let Ok(mut entries) = memory::fallible::lock_with_room(|| queue.lock(), 1, |entries| &mut **entries) {
-        entries.push_back(entry);
-    }
 }
 
 /// Lets go of up to `wanted` dead and unused entries; returns how many went. Called when memory runs short.

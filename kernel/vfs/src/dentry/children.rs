@@ -1,8 +1,7 @@
 //! The hash table of a directory's cached entries.
 //!
 //! Read under RCU; changed under a spin lock of its own by replacing whole buckets, which hold one or two entries at
-//! the table's load. A bucket is prepared before the lock is taken, and put in place if nobody has changed it meanwhile. Readers see a
-//! bucket as it was before or after a change. An entry in a bucket counts only if it
+//! the table's load. Readers see a bucket as it was before or after a change. An entry in a bucket counts only if it
 //! still has the parent and the name it is looked up under: what was renamed away or unhashed is passed over, and goes
 //! when the bucket is next rewritten. So removing an entry can do without memory: if there is none for the smaller
 //! bucket, the dead entry just stays.
@@ -84,66 +83,37 @@ impl Children {
         hash: u32,
         name: &[u8],
     ) -> Result<(Arc<Dentry>, bool)> {
+        let mut count = self.count.lock();
         let guard = rcu::read();
-        loop {
-            if self.find(parent, name, hash, &guard).is_some() {
-                // With the lock, so that nobody evicts it before it is referred to.
-                let _no_eviction = self.count.lock();
-                match self.find(parent, name, hash, &guard) {
-                    Some(existing) => return Ok((existing.clone(), false)),
-                    None => continue,
-                }
-            }
-            let table = self.table(&guard)?;
-            let pointer = table.bucket(hash);
-            let old = pointer.read(&guard);
-            let mut bucket = live_entries(parent, old, 1)?;
-            bucket.0.push((hash, entry.clone()));
-            let (before, after) = (old.map_or(0, |bucket| bucket.0.len()), bucket.0.len());
-            let bucket = allocation::rcu(bucket)?;
-            let mut count = self.count.lock();
-            if self.grow(*count, &guard) {
-                continue;
-            }
-            // What is in the bucket is what was there when there was no such entry.
-            if is_same(self.table.read(&guard), Some(table)) && is_same(pointer.read(&guard), old) {
-                pointer.replace(Some(bucket));
-                *count = *count - before + after;
-                return Ok((entry, true));
-            }
+        if let Some(existing) = self.find(parent, name, hash, &guard) {
+            return Ok((existing.clone(), false));
         }
+        self.grow(&count, &guard)?;
+        let table = self.table.read(&guard).expect("made by `grow`");
+        let pointer = table.bucket(hash);
+        let old = pointer.read(&guard);
+        let mut bucket = live_entries(parent, old, 1)?;
+        bucket.0.push((hash, entry.clone()));
+        let (before, after) = (old.map_or(0, |bucket| bucket.0.len()), bucket.0.len());
+        pointer.replace(Some(allocation::rcu(bucket)?));
+        *count = *count - before + after;
+        Ok((entry, true))
     }
 
-    /// The table; made if there is none yet.
-    fn table<'guard>(&self, guard: &'guard RcuReadGuard) -> Result<&'guard Table>
-    where
-        Self: 'guard,
-    {
-        if self.table.read(guard).is_none() {
-            let first = allocation::rcu(Table::new(FIRST_BUCKETS)?)?;
-            let _changes = self.count.lock();
-            if self.table.read(guard).is_none() {
-                self.table.replace(Some(first));
-            }
-        }
-        Ok(self.table.read(guard).expect("made just now; it goes with the directory only"))
-    }
-
-    /// Makes the table four times as large when there are two entries a bucket; says whether it did. Called with `count` locked.
-    /// Failing to is not an error.
-    fn grow(&self, count: usize, guard: &RcuReadGuard) -> bool {
-        let Some(old) = self.table.read(guard) else { return false };
+    /// Doubles the table when there are two entries a bucket. Failing to is not an error once there is a table.
+    fn grow(&self, count: &usize, guard: &RcuReadGuard) -> Result<()> {
+        let Some(old) = self.table.read(guard) else {
+            self.table.replace(Some(allocation::rcu(Table::new(FIRST_BUCKETS)?)?));
+            return Ok(());
+        };
         let length = old.buckets.len();
-        if count < 2 * length || length >= MAXIMUM_BUCKETS {
-            return false;
+        if *count < 2 * length || length >= MAXIMUM_BUCKETS {
+            return Ok(());
         }
-        let larger =
-            sync::classes::allocating("all of a directory's entries move at once, and seldom", || {
-                Self::spread(old, guard).and_then(allocation::rcu)
-            });
-        let Ok(larger) = larger else { return false };
-        self.table.replace(Some(larger));
-        true
+        if let Ok(table) = Self::spread(old, guard).and_then(allocation::rcu) {
+            self.table.replace(Some(table));
+        }
+        Ok(())
     }
 
     /// A table of four times the size with the same entries.
@@ -195,34 +165,23 @@ impl Children {
 
     /// Drops dead entries from the bucket of `hash`, as far as there is memory to do so.
     pub(super) fn sweep(&self, parent: &Arc<Dentry>, hash: u32) {
+        let mut count = self.count.lock();
         let guard = rcu::read();
-        loop {
-            let Some(table) = self.table.read(&guard) else { return };
-            let pointer = table.bucket(hash);
-            let Some(old) = pointer.read(&guard) else { return };
-            let Ok(bucket) = live_entries(parent, Some(old), 0) else { return };
-            let (before, after) = (old.0.len(), bucket.0.len());
-            if after == before {
-                return;
-            }
-            let bucket = match after {
-                0 => None,
-                _ => match allocation::rcu(bucket) {
-                    Ok(bucket) => Some(bucket),
-                    Err(_) => return,
-                },
-            };
-            let mut count = self.count.lock();
-            if is_same(self.table.read(&guard), Some(table)) && is_same(pointer.read(&guard), Some(old)) {
-                pointer.replace(bucket);
-                *count = *count - before + after;
-                return;
-            }
+        let Some(table) = self.table.read(&guard) else { return };
+        let pointer = table.bucket(hash);
+        let Some(old) = pointer.read(&guard) else { return };
+        let Ok(bucket) = live_entries(parent, Some(old), 0) else { return };
+        let (before, after) = (old.0.len(), bucket.0.len());
+        if after == 0 {
+            pointer.replace(None);
+        } else if after < before {
+            let Ok(bucket) = allocation::rcu(bucket) else { return };
+            pointer.replace(Some(bucket));
         }
+        *count = *count - before + after;
     }
 
-    /// Prepares a bucket with what is alive in that of `hash` but for `without`, and with `with` added. The directory's lock is held
-    /// exclusively, so at most evictions change it meanwhile.
+    /// Prepares a bucket with what is alive in that of `hash` but for `without`, and with `with` added.
     pub(super) fn prepare(
         &self,
         parent: &Arc<Dentry>,
@@ -230,10 +189,10 @@ impl Children {
         without: &[&Arc<Dentry>],
         with: &[(u32, &Arc<Dentry>)],
     ) -> Result<RcuBox<Bucket>> {
+        let count = self.count.lock();
         let guard = rcu::read();
-        self.table(&guard)?;
-        self.grow(*self.count.lock(), &guard);
-        let table = self.table(&guard)?;
+        self.grow(&count, &guard)?;
+        let table = self.table.read(&guard).expect("made by `grow`");
         let mut bucket = live_entries(parent, table.bucket(hash).read(&guard), with.len())?;
         bucket.0.retain(|(_, entry)| !without.iter().any(|gone| Arc::ptr_eq(entry, gone)));
         bucket.0.extend(with.iter().map(|&(hash, entry)| (hash, entry.clone())));
@@ -294,11 +253,6 @@ fn reserve(bucket: &mut Bucket, room: usize) -> Result<()> {
         bucket.0.try_reserve_exact(room).map_err(|_| Error::OutOfMemory)?;
     }
     Ok(())
-}
-
-/// Whether both are the same object, or none.
-fn is_same<T>(one: Option<&T>, other: Option<&T>) -> bool {
-    one.map(core::ptr::from_ref) == other.map(core::ptr::from_ref)
 }
 
 /// A bucket with the entries that still are where this table has them, and room for `additional` ones.

@@ -53,12 +53,11 @@ impl StaticDirectory {
     /// Adds a node. Fails with `EEXIST`.
     pub fn add(&self, name: &str, node: Node) -> Result<()> {
         let owned = Name::new(name.as_bytes())?;
-        let mut entries = allocation::lock_with_room(|| self.entries.lock(), 1, |entries| entries)?;
+        let mut entries = self.entries.lock();
         if entries.iter().any(|(known, _)| *known == owned) {
             return Err(Error::Exists);
         }
-        entries.push((owned, node));
-        Ok(())
+        allocation::push(&mut entries, (owned, node))
     }
 
     /// Takes a node out.

@@ -117,8 +117,8 @@ impl PathTree {
         }
         let new = StaticDirectory::allocate()?;
         self.add(path, Node { mode: self.directory_mode, ..Node::directory(new.clone()) })?;
-        let known = (memory::fallible::try_string(path)?, new.clone());
-        allocation::lock_with_room(|| self.directories.lock(), 1, |directories| directories)?.push(known);
+        let mut directories = self.directories.lock();
+        allocation::push(&mut directories, (path.into(), new.clone()))?;
         Ok(new)
     }
 
