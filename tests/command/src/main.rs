@@ -6,6 +6,7 @@
 //! * [`case`]: a call of the command and what must come of it
 //! * [`promises`]: the cases
 //! * [`images`]: root file systems that the cases use
+//! * [`disks`]: disks, and ext4 on them
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
 //! * [`kernel_size`]: the size of what QEMU loads
@@ -16,6 +17,7 @@
 
 mod case;
 mod devices;
+mod disks;
 mod images;
 mod kept_images;
 mod kernel_size;
@@ -57,6 +59,9 @@ fn main() -> ExitCode {
     }
     if wanted(kernel_size::NAME) {
         count(kernel_size::NAME, kernel_size::check());
+    }
+    for (name, check) in disks::CHECKS.iter().filter(|(name, _)| long && wanted(name)) {
+        count(name, check());
     }
     check_devices(long, &wanted, &mut count);
     for measurement in

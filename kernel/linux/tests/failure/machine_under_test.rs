@@ -6,13 +6,14 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, Once};
 
 use ::memory::fallible::{self, Failure};
 use ::memory::frame::Purpose;
 use ::memory::statistics;
 use linux::process::{init, table};
 use linux::start::Command;
+use linux_raw_sys::general as abi;
 use vfs::credentials::Credentials;
 use vfs::flags::{LookupFlags, MountFlags, OpenFlags};
 use vfs::mount::{Mount, MountNamespace, MountSource};
@@ -59,6 +60,8 @@ pub(crate) fn exhaust(name: &'static str, points: u64, scenario: Scenario) {
 }
 
 fn exhaust_here(name: &'static str, scenario: Scenario) -> u64 {
+    static FUTEXES: Once = Once::new();
+    FUTEXES.call_once(|| live(None, wait_on_many_futexes));
     for _ in 0..WARM_UPS {
         live(None, scenario);
     }
@@ -76,6 +79,19 @@ fn exhaust_here(name: &'static str, scenario: Scenario) -> u64 {
         }
         panic!("{failure:?} at {:?} leaks: {first:?} became {before:?}", fallible::failed_at());
     })
+}
+
+/// Gives each bucket of the table of futexes the room that it keeps from its first waiter on: which buckets a scenario uses depends on where
+/// the host's heap puts its objects.
+fn wait_on_many_futexes(program: &mut Program) {
+    const WORDS: u64 = 8192;
+    const WAIT_PRIVATELY: u64 = 0x80;
+    let words = program.must(abi::__NR_mmap, &[0, 4 * WORDS, 3, 0x22, u64::MAX, 0]);
+    let time = program.words(&[0, 1]);
+    for word in 0..WORDS {
+        let outcome = program.call(abi::__NR_futex.into(), &[words + 4 * word, WAIT_PRIVATELY, 0, time]);
+        assert_eq!(outcome, Err(linux::errno::Errno::ETIMEDOUT));
+    }
 }
 
 /// One life of process 2.

@@ -319,8 +319,9 @@ fn interrupts_are_counted() -> Outcome {
 fn seeds_differ() -> Outcome {
     let (first, second) = (machine::random::seed(), machine::random::seed());
     check!(first != second && first != [0; 32], "two equal seeds");
-    // The variants that check themselves are larger.
-    let limit = if cfg!(debug_assertions) { 8 << 20 } else { 4 << 20 };
+    // The file has less than 4 MiB, which the tests of the command check; with what is zero at the start it is larger, and the variants that
+    // check themselves are larger still.
+    let limit = if cfg!(debug_assertions) { 8 << 20 } else { 5 << 20 };
     check!(boot::info().kernel_image.bytes() < limit, "the image takes more than it should");
     Ok(())
 }

@@ -21,7 +21,7 @@ pub(crate) struct ImageArguments {
 enum Command {
     /// Take an image into the store and print its digest
     Build {
-        /// Its name there, NAME[:TAG]
+        /// Its name there, NAME or NAME:TAG
         #[arg(value_parser = parse_name)]
         name: ImageName,
         /// A root file system or image in any form that `starling run` takes
