@@ -173,6 +173,8 @@ impl MountNamespace {
             }
             let mut within = Vec::new();
             Path::root_of(&mount).write_within_file_system(&mut within)?;
+            // Not in the call below: the lock would be held until that returns, and it may sleep.
+            let propagation = *mount.propagation.lock();
             each(&MountDescription {
                 id: mount.id(),
                 parent: mount.parent_id(),
@@ -180,7 +182,7 @@ impl MountNamespace {
                 root: within,
                 point,
                 flags: mount.flags(),
-                propagation: *mount.propagation.lock(),
+                propagation,
                 file_system: mount.superblock().file_system(),
                 source: mount.source(),
                 read_only: mount.superblock().read_only(),

@@ -220,6 +220,7 @@ fn descriptions_name_parent_root_and_point() {
         .places
         .namespace
         .describe(&world.places.root, |mount| {
+            assert_eq!(machine::preempt::count(), 0, "whoever looks may sleep: sync(2) does");
             let root = String::from_utf8(mount.root.clone()).unwrap();
             let point = String::from_utf8(mount.point.clone()).unwrap();
             lines.push((
