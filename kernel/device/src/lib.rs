@@ -7,6 +7,7 @@
 //! | [`express`] | the port bus and its services: hot-plug, error reporting, power events, virtual channels |
 //! | [`interrupt`] | interrupts that several drivers share, spread over the processors |
 //! | [`mmio`], [`dma`] | device registers, and memory that devices reach, behind safe types |
+//! | [`signal`] | what an interrupt wakes a driver's thread by |
 //!
 //! What user space sees of all this (`/sys`, `/proc/bus/pci`) is made by a crate above the file systems from what is public here.
 //!
@@ -21,3 +22,4 @@ pub mod interrupt;
 pub mod mmio;
 pub mod model;
 pub mod pci;
+pub mod signal;

@@ -272,6 +272,7 @@ fn meet(lay_down: impl FnOnce(&mut Meeting)) -> Result<(), CannotStart> {
 /// Finds the devices that are on no bus, and those on PCI where ACPI tells of any.
 fn look_for_devices() {
     virtio::initialize();
+    nvme::initialize();
     if boot::has_firmware_tables() {
         device::pci::initialize();
     }

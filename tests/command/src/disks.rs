@@ -16,15 +16,23 @@ pub(crate) const CHECKS: [(&str, Check); 2] = [
     ("an ext4 image of mke2fs is written, and e2fsck finds nothing", written_image),
 ];
 
-/// Machines, with their numbers of processors.
-const MACHINES: [(&str, &str); 4] = [("microvm", "1"), ("microvm", "4"), ("q35", "2"), ("q35", "4")];
+/// Machines, with their numbers of processors, and what is said of the disk's kind.
+const MACHINES: [(&str, &str, &str); 7] = [
+    ("microvm", "1", ""),
+    ("microvm", "4", ""),
+    ("q35", "2", ""),
+    ("q35", "4", ""),
+    ("q35", "1", ":nvme"),
+    ("q35", "4", ":nvme"),
+    ("microvm", "2", ":nvme"),
+];
 /// Bytes of the disk that the kernel's tests overwrite, and of images.
 const DISK_BYTES: u64 = 64 << 20;
 /// Writes files of many kinds and sizes, moves and removes some.
-const WRITE: &str = "set -e; mkdir /m; mount -t ext4 /dev/vda /m; cd /m; mkdir -p a/b/c; \
+const WRITE: &str = "set -e; disk=/dev/vda; [ -e $disk ] || disk=/dev/nvme0n1; mkdir /m; mount -t ext4 $disk /m; cd /m; mkdir -p a/b/c; \
     for i in $(seq 300); do echo file $i > a/f$i; done; dd if=/dev/zero of=a/big bs=64k count=100 2>/dev/null; \
     cp -r /bin a/b/c/bin; ln a/f1 hard; ln -s a/f2 soft; mv a/f3 moved; for i in $(seq 100 200); do rm a/f$i; done; \
-    head -c 100 a/big > a/short; sync; cd /; umount /m; mount -t ext4 /dev/vda /m; cat /m/hard /m/soft /m/moved; \
+    head -c 100 a/big > a/short; sync; cd /; umount /m; mount -t ext4 $disk /m; cat /m/hard /m/soft /m/moved; \
     ls /m/a | wc -l; cmp /bin/busybox /m/a/b/c/bin/busybox; umount /m";
 const WRITTEN: &str = "file 1\nfile 2\nfile 3\n201\n";
 
@@ -56,33 +64,31 @@ fn disk(folder: &Path, with_file_system: bool) -> Result<std::path::PathBuf, Str
 fn kernel_tests() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(text)?;
     let disk = disk(folder.path(), false)?.display().to_string();
-    for (machine, cpus) in MACHINES {
+    for (machine, cpus, kind) in MACHINES {
         let output = starling()
-            .args(["--verbose", "--machine", machine, "--cpus", cpus, "--timeout", "100", "--disk", &disk])
-            .args(["--kernel-arg", "test=virtio_disk", "--", "true"])
+            .args(["--verbose", "--machine", machine, "--cpus", cpus, "--timeout", "100"])
+            .args(["--disk", &format!("{disk}{kind}"), "--kernel-arg", "test=machine_disk", "--", "true"])
             .output()
             .map_err(text)?;
         let log = String::from_utf8_lossy(&output.stderr);
-        if !log.contains("tests: 4 passed, 0 failed") {
-            return Err(format!("{machine} with {cpus} processors: {}", said(&output)));
+        if !log.contains("tests: 5 passed, 0 failed") {
+            return Err(format!("{machine} with {cpus} processors{kind}: {}", said(&output)));
         }
     }
     Ok(())
 }
 
 fn written_image() -> Result<(), String> {
-    for (machine, cpus) in MACHINES {
+    for (machine, cpus, kind) in MACHINES {
         let folder = tempfile::tempdir().map_err(text)?;
         let disk = disk(folder.path(), true)?;
         let output = starling()
             .args(["--machine", machine, "--cpus", cpus, "--timeout", "100"])
-            .arg("--disk")
-            .arg(&disk)
-            .args(["--", "sh", "-c", WRITE])
+            .args(["--disk", &format!("{}{kind}", disk.display()), "--", "sh", "-c", WRITE])
             .output()
             .map_err(text)?;
         if !output.status.success() || output.stdout != WRITTEN.as_bytes() {
-            return Err(format!("{machine} with {cpus} processors: {}", said(&output)));
+            return Err(format!("{machine} with {cpus} processors{kind}: {}", said(&output)));
         }
         successful("e2fsck", &["-f", "-n"], &disk)?;
     }

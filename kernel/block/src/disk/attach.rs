@@ -162,14 +162,37 @@ pub fn of(device: &BlockDevice) -> Option<Arc<Disk>> {
 /// # Errors
 /// No memory. That the table of partitions can't be read is logged.
 pub fn attach(description: Description, queue: Arc<Queue>) -> Result<Arc<Disk>> {
+    enter(description, None, queue)
+}
+
+/// The same under a name that its driver chooses, and with any number.
+///
+/// # Errors
+/// [`Error::Busy`] if there is a disk of that name; else as [`attach`].
+pub fn attach_as(description: Description, name: &str, queue: Arc<Queue>) -> Result<Arc<Disk>> {
+    enter(description, Some(name), queue)
+}
+
+/// What a new disk is called, and its number and index.
+fn place(family: Family, name: Option<&str>, disks: &[Arc<Disk>]) -> Result<(String, DeviceNumber, u32)> {
+    if let Some(name) = name {
+        if disks.iter().any(|disk| disk.name() == name) {
+            return Err(Error::Busy);
+        }
+        return Ok((fallible::try_string(name)?, extended_number()?, 0));
+    }
+    let is_free =
+        |index: &u32| !disks.iter().any(|disk| disk.description.family == family && disk.index == *index);
+    let index = (0..u32::MAX / family.minors.max(1)).find(is_free).ok_or(Error::OutOfMemory)?;
+    Ok((family.name(index), family.number(index), index))
+}
+
+fn enter(description: Description, name: Option<&str>, queue: Arc<Queue>) -> Result<Arc<Disk>> {
     let disk = {
         let _changing = CHANGING.lock();
-        let family = description.family;
         let mut disks = all()?;
-        let is_free =
-            |index: &u32| !disks.iter().any(|disk| disk.description.family == family && disk.index == *index);
-        let index = (0..u32::MAX / family.minors.max(1)).find(is_free).ok_or(Error::OutOfMemory)?;
-        let device = BlockDevice::disk(&family.name(index), family.number(index), Volume::whole(queue))?;
+        let (name, number, index) = place(description.family, name, &disks)?;
+        let device = BlockDevice::disk(&name, number, Volume::whole(queue))?;
         let sequence = SEQUENCE.fetch_add(1, Ordering::Relaxed);
         let parts = SpinLock::named("partitions of a disk", Vec::new());
         let disk = fallible::try_arc(Disk { description, sequence, device, index, parts })?;
@@ -207,19 +230,24 @@ pub fn detach(disk: &Arc<Disk>) {
     }
 }
 
-/// A number for a partition.
-fn partition_number(disk: &Disk, number: u32) -> Result<DeviceNumber> {
+/// A number that belongs to no family. With `CHANGING` held.
+fn extended_number() -> Result<DeviceNumber> {
     /// Linux has 20 bits for them.
     const MINORS: u32 = 1 << 20;
+    let is_free =
+        |minor: &u32| registry::find(DeviceNumber { major: EXTENDED_MAJOR, minor: *minor }).is_none();
+    let minor = (0..MINORS).find(is_free).ok_or(Error::OutOfMemory)?;
+    Ok(DeviceNumber { major: EXTENDED_MAJOR, minor })
+}
+
+/// A number for a partition.
+fn partition_number(disk: &Disk, number: u32) -> Result<DeviceNumber> {
     let family = disk.description.family;
     if number < family.minors {
         let first = family.number(disk.index);
         return Ok(DeviceNumber { minor: first.minor + number, ..first });
     }
-    let is_free =
-        |minor: &u32| registry::find(DeviceNumber { major: EXTENDED_MAJOR, minor: *minor }).is_none();
-    let minor = (0..MINORS).find(is_free).ok_or(Error::OutOfMemory)?;
-    Ok(DeviceNumber { major: EXTENDED_MAJOR, minor })
+    extended_number()
 }
 
 /// Reads the disk's table again. Partitions that are as before stay; others go and come.

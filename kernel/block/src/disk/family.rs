@@ -25,6 +25,8 @@ pub struct Family {
 pub const RAM: Family = Family { prefix: "ram", letters: false, major: 1, minors: 1 };
 /// Disks of virtual machines. The number is the one that Linux gives to the first driver that asks for any.
 pub const VIRTIO: Family = Family { prefix: "vd", letters: true, major: 254, minors: 16 };
+/// Namespaces of NVMe controllers, whose names their driver chooses. All their numbers are among those of partitions without a place.
+pub const NVME: Family = Family { prefix: "nvme", letters: false, major: EXTENDED_MAJOR, minors: 0 };
 
 /// `a` to `z`, then `aa` to `zz` and so on.
 fn letters(index: u32) -> String {

@@ -5,5 +5,5 @@ mod family;
 #[cfg(test)]
 mod tests;
 
-pub use attach::{Description, Disk, all, attach, detach, of, rescan, resize};
-pub use family::{EXTENDED_MAJOR, Family, RAM, VIRTIO};
+pub use attach::{Description, Disk, all, attach, attach_as, detach, of, rescan, resize};
+pub use family::{EXTENDED_MAJOR, Family, NVME, RAM, VIRTIO};

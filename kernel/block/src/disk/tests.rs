@@ -77,3 +77,23 @@ fn disk_comes_with_its_partitions_and_goes_with_them() {
     assert_eq!(second.volume().read(0, 512), Err(Error::NoDevice));
     assert_eq!(attach_another().name(), "tsta");
 }
+
+#[test]
+fn names_that_drivers_choose_are_taken_once_and_numbers_given() {
+    memory::initialize();
+    let queue = || {
+        Queue::new(Arc::new(RamDisk::from_bytes(&with_partitions(&[(1, 9)])).expect("memory")))
+            .expect("memory")
+    };
+    let disk = attach_as(description(NVME), "nvme3n1", queue()).expect("memory");
+    assert_eq!(names(&disk), ["nvme3n1", "nvme3n1p1"]);
+    let (whole, part) = (disk.device.number(), find_name("nvme3n1p1").expect("it is registered").number());
+    assert_eq!((whole.major, part.major), (EXTENDED_MAJOR, EXTENDED_MAJOR));
+    assert_ne!(whole.minor, part.minor);
+    assert_eq!(attach_as(description(NVME), "nvme3n1", queue()).err(), Some(Error::Busy));
+    let other = attach_as(description(NVME), "nvme3n2", queue()).expect("memory");
+    assert!(![whole, part].contains(&other.device.number()));
+    detach(&other);
+    detach(&disk);
+    assert!(find_name("nvme3n1").is_none());
+}

@@ -3,32 +3,10 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use device::signal::Signal;
 use memory::{OutOfMemory, fallible};
-use sched::WaitQueue;
 
 use crate::transport::Handlers;
-
-/// Wakes one thread.
-#[derive(Default)]
-pub(crate) struct Signal {
-    raised: AtomicBool,
-    waiting: WaitQueue,
-}
-
-impl Signal {
-    /// There is something to do. From any context.
-    pub(crate) fn raise(&self) {
-        // Release: pairs with the swap in `wait`, after which the thread sees what it is woken for.
-        if !self.raised.swap(true, Ordering::Release) {
-            self.waiting.wake_all();
-        }
-    }
-
-    /// Sleeps until there is something to do.
-    pub(crate) fn wait(&self) {
-        self.waiting.wait_until(|| self.raised.swap(false, Ordering::Acquire));
-    }
-}
 
 /// Those of a device's queues. That of the first also tells of its configuration.
 pub(crate) struct Signals {

@@ -1,4 +1,4 @@
-//! Tests of a disk of the virtual machine. They overwrite the first one, so they run only when named.
+//! Tests of a disk of the virtual machine, of whatever kind. They overwrite the first one, so they run only when named.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -16,12 +16,13 @@ use super::{Outcome, Test, check, fail};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {
-        name: "virtio_disk::every_processor_reads_what_it_wrote",
+        name: "machine_disk::every_processor_reads_what_it_wrote",
         run: every_processor_reads_what_it_wrote,
     },
-    Test { name: "virtio_disk::frames_are_reached_where_they_are", run: frames_are_reached_where_they_are },
-    Test { name: "virtio_disk::zeroes_flushes_and_limits", run: zeroes_flushes_and_limits },
-    Test { name: "virtio_disk::goes_in_the_midst_of_writes_and_comes_back", run: goes_and_comes_back },
+    Test { name: "machine_disk::frames_are_reached_where_they_are", run: frames_are_reached_where_they_are },
+    Test { name: "machine_disk::zeroes_flushes_and_limits", run: zeroes_flushes_and_limits },
+    Test { name: "machine_disk::goes_in_the_midst_of_writes_and_comes_back", run: goes_and_comes_back },
+    Test { name: "machine_disk::controller_that_stopped_is_started_again", run: controller_is_started_again },
 ];
 
 /// Transfers of each processor.
@@ -33,14 +34,28 @@ const SECTORS_MAX: u64 = 200;
 /// Times that the disk goes away.
 const REMOVALS: u32 = 10;
 
+/// The driver of a disk of the virtual machine, by the disk's name.
+fn driver_of(name: &str) -> Option<&'static str> {
+    [("vd", "virtio-pci"), ("nvme", "nvme")]
+        .into_iter()
+        .find_map(|(prefix, driver)| name.starts_with(prefix).then_some(driver))
+}
+
 /// The first disk, found if nobody has looked yet.
 fn first() -> Result<Arc<Disk>, super::Failure> {
     virtio::initialize();
+    nvme::initialize();
     device::pci::initialize();
-    match disk::all().ok().and_then(|disks| disks.into_iter().find(|disk| disk.name().starts_with("vd"))) {
+    match disk::all().ok().and_then(|disks| disks.into_iter().find(|disk| driver_of(disk.name()).is_some())) {
         Some(disk) => Ok(disk),
         None => fail!("no disk: run with --disk"),
     }
+}
+
+/// The address of a disk's function; None on a machine without PCI.
+fn address_of(disk: &Disk) -> Option<&str> {
+    let path = disk.description.parent.strip_prefix("/devices/pci")?;
+    path.split('/').rfind(|part| part.contains(':'))
 }
 
 /// What belongs at a sector.
@@ -193,8 +208,8 @@ fn goes_and_comes_back() -> Outcome {
     for round in 0..REMOVALS {
         let disk = first()?;
         // On a machine without PCI a disk stays for good.
-        let Some(address) = disk.description.parent.strip_prefix("/devices/pci") else { return Ok(()) };
-        let address = address.rsplit('/').next().unwrap_or_default();
+        let Some(address) = address_of(&disk) else { return Ok(()) };
+        let driver = driver_of(disk.name()).unwrap_or_default();
         let told = Arc::new(AtomicU32::new(0));
         let stop = Arc::new(AtomicBool::new(false));
         let mut team = Team::new();
@@ -207,7 +222,7 @@ fn goes_and_comes_back() -> Outcome {
         while disk.queue().statistics().snapshot().completed[1] < 20 {
             ::sched::yield_now();
         }
-        let unbound = BUS.unbind("virtio-pci", address);
+        let unbound = BUS.unbind(driver, address);
         // Who has not been told by now never would be.
         stop.store(true, Ordering::Release);
         team.join()?;
@@ -215,11 +230,52 @@ fn goes_and_comes_back() -> Outcome {
         let told = told.load(Ordering::Relaxed) as usize;
         check!(told == cpu::count(), "round {round}: {told} writers were told that the disk is gone");
         check!(
-            disk::all().is_ok_and(|disks| disks.iter().all(|disk| !disk.name().starts_with("vd"))),
+            disk::all().is_ok_and(|disks| disks.iter().all(|disk| driver_of(disk.name()).is_none())),
             "round {round}: the disk is still there"
         );
-        let bound = BUS.bind("virtio-pci", address);
+        let bound = BUS.bind(driver, address);
         check!(bound == Ok(()), "round {round}: the driver does not take the disk back: {bound:?}");
     }
     every_processor_reads_what_it_wrote()
+}
+
+/// Registers of an NVMe controller, as far as the test needs them.
+const NVME_CONFIGURATION: usize = 0x14;
+
+/// Switches the controller off behind its driver's back: what it has then never ends.
+fn controller_is_started_again() -> Outcome {
+    let disk = first()?;
+    let Some(address) = address_of(&disk).filter(|_| driver_of(disk.name()) == Some("nvme")) else {
+        return Ok(());
+    };
+    let functions = device::pci::functions();
+    let function = functions.iter().find(|function| device::model::BusDevice::name(&***function) == address);
+    let Some(registers) = function.and_then(|function| function.window(0, 0, 0x1000)) else {
+        fail!("no registers at {address}")
+    };
+    for round in 0..REMOVALS {
+        registers.write_u32(NVME_CONFIGURATION, 0);
+        let told = Arc::new(AtomicU32::new(0));
+        let mut team = Team::new();
+        let (volume, own) = (disk.device.volume().clone(), told.clone());
+        team.start_on_each(cpu::online(), move |_| {
+            if volume.read(0, SECTOR_BYTES) == Err(Error::Io) {
+                own.fetch_add(1, Ordering::Relaxed);
+            }
+        })?;
+        while disk.queue().statistics().snapshot().in_flight < cpu::count() as u64 {
+            ::sched::yield_now();
+        }
+        let late_ns = ::machine::time::now_ns() + disk.queue().limits().timeout_ns;
+        let verdict = disk.queue().check_timeouts(late_ns);
+        team.join()?;
+        check!(verdict == Some(block::TimeoutVerdict::Handled), "round {round}: {verdict:?}");
+        let told = told.load(Ordering::Relaxed) as usize;
+        check!(told == cpu::count(), "round {round}: {told} readers were told that it failed");
+        let again = disk.device.volume().read(0, SECTOR_BYTES);
+        check!(again.is_ok(), "round {round}: it does not work again: {:?}", again.err());
+    }
+    let sectors = disk.device.volume().sectors();
+    check!(write_and_read(disk.device.volume(), 9) == Ok(true), "{sectors} sectors are not what was written");
+    Ok(())
 }

@@ -26,6 +26,7 @@ mod kstack_races;
 mod lock_stat;
 mod locks;
 pub(crate) mod machine;
+mod machine_disk;
 mod memory;
 mod message_box;
 mod message_box_costs;
@@ -38,7 +39,6 @@ mod rcu_flood;
 mod sched;
 mod softirq_flood;
 mod timing;
-mod virtio_disk;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 pub(crate) use outcome::{Failure, Outcome, check, fail};
@@ -89,7 +89,7 @@ const ON_REQUEST: &[&[Test]] = &[
     clustered::LONG,
     processes::LONG,
     host_link::TESTS,
-    virtio_disk::TESTS,
+    machine_disk::TESTS,
     address_space_costs::TESTS,
     message_box_costs::TESTS,
     ipc_costs::TESTS,

@@ -26,7 +26,7 @@ use rustix::pipe::PipeFlags;
 
 use super::accelerator::Accelerator;
 use crate::failure::{Context, Failure, Outcome};
-use crate::run::{Disk, MachineKind};
+use crate::run::{Disk, DiskModel, MachineKind};
 
 /// Names another QEMU than the one in the search path.
 const QEMU_VARIABLE: &str = "STARLING_QEMU";
@@ -202,7 +202,7 @@ pub(crate) fn base_arguments(
     words
 }
 
-/// A disk: on PCI, or on a microvm by registers in memory, in the layout of virtio 1.
+/// A disk: on PCI, or, if it is virtio's, on a microvm by registers in memory, in the layout of virtio 1.
 fn disk_arguments(disk: &Disk, index: usize, on_pci: bool) -> Vec<OsString> {
     let mut drive = OsString::from(format!("if=none,id=disk{index},format=raw,discard=unmap,readonly="));
     drive.push(if disk.read_only { "on" } else { "off" });
@@ -213,9 +213,13 @@ fn disk_arguments(disk: &Disk, index: usize, on_pci: bool) -> Vec<OsString> {
         drive.push(OsStr::from_bytes(part));
     }
     let mut words = vec![OsString::from("-drive"), drive];
-    let model = if on_pci { "virtio-blk-pci,disable-legacy=on" } else { "virtio-blk-device" };
+    let (model, in_memory) = match disk.model {
+        DiskModel::Nvme => ("nvme", false),
+        DiskModel::Virtio if on_pci => ("virtio-blk-pci,disable-legacy=on", false),
+        DiskModel::Virtio => ("virtio-blk-device", true),
+    };
     words.extend(["-device".into(), format!("{model},drive=disk{index},serial=disk{index}").into()]);
-    if !on_pci && index == 0 {
+    if in_memory {
         words.extend(["-global".into(), "virtio-mmio.force-legacy=false".into()]);
     }
     words
@@ -225,8 +229,9 @@ fn disk_arguments(disk: &Disk, index: usize, on_pci: bool) -> Vec<OsString> {
 fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
     let Configuration { machine, accelerator, cpus, memory, .. } = *configuration;
     let on_pci = machine == MachineKind::Q35;
-    let machine =
-        if configuration.devices.is_empty() { machine.options() } else { machine.options_with_devices() };
+    let has_devices = !configuration.devices.is_empty()
+        || configuration.disks.iter().any(|disk| disk.model == DiskModel::Nvme);
+    let machine = if has_devices { machine.options_with_devices() } else { machine.options() };
     let mut words = base_arguments(machine, accelerator, cpus, memory);
     let mut add = |line: &str| words.extend(line.split(' ').map(OsString::from));
     if configuration.debugger {

@@ -99,8 +99,9 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "MODEL,PROPERTY=VALUE...")]
     pub(crate) device: Vec<String>,
 
-    /// Give the machine a disk: a file with its contents, which the guest changes unless :ro says that it may not. /dev/vda is the first
-    #[arg(long, value_name = "FILE[:ro]", value_parser = Disk::parse)]
+    /// Give the machine a disk: a file with its contents, which the guest changes unless :ro says that it may not. /dev/vda is the first, or, of those
+    /// with :nvme, /dev/nvme0n1
+    #[arg(long, value_name = "FILE[:ro][,nvme]", value_parser = Disk::parse)]
     pub(crate) disk: Vec<Disk>,
 
     /// Append a word to QEMU's command line
@@ -127,21 +128,44 @@ pub(crate) struct Disk {
     pub(crate) file: PathBuf,
     /// Whether the guest may only read.
     pub(crate) read_only: bool,
+    /// What kind of device it is.
+    pub(crate) model: DiskModel,
+}
+
+/// The kinds of disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DiskModel {
+    /// Virtio's
+    Virtio,
+    /// An NVMe controller with one namespace, on PCI
+    Nvme,
 }
 
 impl Disk {
-    /// A file's name, perhaps with `:ro` or `:rw` behind it.
+    /// A file's name, perhaps with a colon and words behind it: `ro` or `rw`, `virtio` or `nvme`.
     fn parse(text: &str) -> Result<Self, String> {
-        let (file, read_only) = match text.rsplit_once(':') {
-            Some((file, "ro")) => (file, true),
-            Some((file, "rw")) => (file, false),
-            _ => (text, false),
+        let (mut read_only, mut model) = (false, DiskModel::Virtio);
+        let mut understand = |words: &str| {
+            words.split(',').all(|word| {
+                match word {
+                    "ro" => read_only = true,
+                    "rw" => read_only = false,
+                    "virtio" => model = DiskModel::Virtio,
+                    "nvme" => model = DiskModel::Nvme,
+                    _ => return false,
+                }
+                true
+            })
+        };
+        let file = match text.rsplit_once(':') {
+            Some((file, words)) if understand(words) => file,
+            _ => text,
         };
         let metadata = std::fs::metadata(file).map_err(|error| format!("{file}: {error}"))?;
         if metadata.is_dir() {
             return Err(format!("{file} is a directory"));
         }
-        Ok(Self { file: file.into(), read_only })
+        Ok(Self { file: file.into(), read_only, model })
     }
 }
 

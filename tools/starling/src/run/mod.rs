@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-pub(crate) use arguments::{AcceleratorChoice, Disk, MachineKind, RunArguments};
+pub(crate) use arguments::{AcceleratorChoice, Disk, DiskModel, MachineKind, RunArguments};
 use hostlink_protocol::ExitKind;
 pub(crate) use quantity::memory as memory_size;
 
