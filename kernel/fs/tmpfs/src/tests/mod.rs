@@ -29,26 +29,36 @@ use vfs::{Error, Result};
 pub(crate) struct World {
     pub(crate) places: Places,
     pub(crate) credentials: Credentials,
-    _presence: Option<Presence>,
 }
 
-/// Tests with a world of their own: the entry cache is one for all of them. Who counts what is left in it waits until
+/// Threads of tests with a world of their own: the entry cache is one for all of them. Who counts what is left in it waits until
 /// nobody else evicts entries, since that leaves them with another processor until its next grace period.
 static PRESENT: (std::sync::Mutex<usize>, std::sync::Condvar) =
     (std::sync::Mutex::new(0), std::sync::Condvar::new());
 
+/// The number of them, also after one failed while it held the lock.
+fn present() -> std::sync::MutexGuard<'static, usize> {
+    PRESENT.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Held by a thread from its first world to its end: from then on it is a processor, whose quiescent states those who are alone may
+/// wait for, so it must never wait for them.
 struct Presence;
+
+std::thread_local! {
+    static PRESENCE: Presence = Presence::new();
+}
 
 impl Presence {
     fn new() -> Self {
-        *PRESENT.0.lock().unwrap() += 1;
+        *present() += 1;
         Self
     }
 }
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        *PRESENT.0.lock().unwrap() -= 1;
+        *present() -= 1;
         PRESENT.1.notify_all();
     }
 }
@@ -56,8 +66,10 @@ impl Drop for Presence {
 /// Runs a test while no other has a world. The caller becomes a processor only then: those it waits for may wait for a grace
 /// period.
 pub(crate) fn alone(test: impl FnOnce()) {
-    let present = PRESENT.0.lock().unwrap();
-    let _nobody = PRESENT.1.wait_while(present, |number| *number > 0).unwrap();
+    let _nobody = PRESENT
+        .1
+        .wait_while(present(), |number| *number > 0)
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     sched::current();
     test();
 }
@@ -70,15 +82,14 @@ impl World {
         let namespace = MountNamespace::new(mount)?;
         let root = namespace.root();
         let places = Places { cwd: root.clone(), root, namespace };
-        Ok(Self { places, credentials: Credentials::root(), _presence: None })
+        Ok(Self { places, credentials: Credentials::root() })
     }
 
     pub(crate) fn new() -> Self {
         // Not a processor yet while it waits: who is alone may wait for a grace period.
-        let presence = Presence::new();
+        PRESENCE.with(|_| ());
         sched::current();
-        let world = Self::try_new().expect("memory for a test's file system");
-        Self { _presence: Some(presence), ..world }
+        Self::try_new().expect("memory for a test's file system")
     }
 
     pub(crate) fn become_user(&mut self, user: u32) {

@@ -55,23 +55,22 @@ fn a_mount_in_use_is_busy_unless_detached() {
     assert_eq!(super::read_all(&file).unwrap(), b"text");
 }
 
-/// Looks that are taken at a file: tests that evict entries at the same time hold them for a moment.
-const LOOKS: usize = 1000;
-
 /// Runs `leave` on a file system of its own, mounted on `/mnt` with a file in it. Returns whether the file is gone when the
 /// mount is.
 fn is_gone_after(leave: impl FnOnce(&World)) -> bool {
-    let world = World::new();
-    world.mkdir("/mnt").unwrap();
-    mount_tmpfs(&world, "/mnt", MountFlags::empty()).unwrap();
-    world.write_file("/mnt/file", b"text").unwrap();
-    let file = alloc::sync::Arc::downgrade(world.walk("/mnt/file").unwrap().inode().unwrap());
-    leave(&world);
-    unmount(&world, "/mnt", UnmountFlags::DETACH).unwrap();
-    (0..LOOKS).any(|_| {
+    let mut gone = false;
+    super::alone(|| {
+        let world = World::try_new().unwrap();
+        world.mkdir("/mnt").unwrap();
+        mount_tmpfs(&world, "/mnt", MountFlags::empty()).unwrap();
+        world.write_file("/mnt/file", b"text").unwrap();
+        let file = alloc::sync::Arc::downgrade(world.walk("/mnt/file").unwrap().inode().unwrap());
+        leave(&world);
+        unmount(&world, "/mnt", UnmountFlags::DETACH).unwrap();
         settle();
-        file.strong_count() == 0
-    })
+        gone = file.strong_count() == 0;
+    });
+    gone
 }
 
 #[test]
