@@ -1,5 +1,8 @@
 //! What a driver of disks implements.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::request::Request;
 
 /// What a device can do, and how much at once.
@@ -74,6 +77,14 @@ pub trait Driver: Send + Sync {
     /// # Errors
     /// The request, when the device has no room for it now; it is offered again after the next completion.
     fn submit(&self, cpu: usize, request: Request) -> core::result::Result<(), Request>;
+
+    /// Nobody has the device, or a part of it, open or claimed any more. Called in a thread's context, perhaps where nothing may sleep.
+    fn unused(&self) {}
+
+    /// What the directory of the disk below `/sys` shows in one of the driver's own: that one's name, names and texts of files.
+    fn details(&self) -> Option<(&'static str, Vec<(&'static str, String)>)> {
+        None
+    }
 
     /// The oldest requests are under way since before `since_ns`.
     fn timed_out(&self, since_ns: u64) -> TimeoutVerdict {

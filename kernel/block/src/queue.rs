@@ -118,6 +118,11 @@ impl Queue {
         &self.limits
     }
 
+    /// Who drives it.
+    pub fn driver(&self) -> &dyn Driver {
+        &*self.driver
+    }
+
     /// Its size now, in sectors.
     pub fn sectors(&self) -> u64 {
         self.sectors.load(Ordering::Relaxed)

@@ -63,6 +63,8 @@ pub struct BlockDevice {
     /// Set by programs; what the disk itself refuses it refuses in any case.
     read_only: AtomicBool,
     claims: Claims,
+    /// Of a disk: how often it and its parts are open or claimed.
+    users: AtomicU32,
     files: Once<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -126,6 +128,7 @@ impl BlockDevice {
             removed: AtomicBool::new(false),
             read_only: AtomicBool::new(false),
             claims: Claims::default(),
+            users: AtomicU32::new(0),
             files: Once::new(),
         })?)
     }
@@ -170,6 +173,28 @@ impl BlockDevice {
         self.read_only.store(read_only, Relaxed);
     }
 
+    fn disk_users(&self) -> &AtomicU32 {
+        &self.whole.as_deref().unwrap_or(self).users
+    }
+
+    /// How often the disk and its parts are open or claimed.
+    pub fn users(&self) -> u32 {
+        self.disk_users().load(Ordering::Acquire)
+    }
+
+    /// Somebody opens it.
+    pub fn begin_use(&self) {
+        self.disk_users().fetch_add(1, Relaxed);
+    }
+
+    /// Ends what [`begin_use`](Self::begin_use) began. The last one's end is told to the [driver](crate::Driver::unused).
+    pub fn end_use(&self) {
+        // AcqRel: what each user did comes before what the driver does then.
+        if self.disk_users().fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.volume.queue().driver().unused();
+        }
+    }
+
     /// Whether somebody has claimed it.
     pub fn is_claimed(&self) -> bool {
         let _order = CLAIMS.lock();
@@ -212,6 +237,7 @@ impl BlockDevice {
         if let Some(whole) = &self.whole {
             whole.claims.of_parts.fetch_add(1, Relaxed);
         }
+        self.begin_use();
         Ok(())
     }
 
@@ -220,7 +246,7 @@ impl BlockDevice {
     /// # Panics
     /// When the holder has none.
     pub fn release(&self, holder: Holder) {
-        let _order = CLAIMS.lock();
+        let order = CLAIMS.lock();
         assert_eq!(self.claims.holder.load(Relaxed), holder.0, "who has claimed a device releases it");
         if self.claims.count.fetch_sub(1, Relaxed) == 1 {
             self.claims.holder.store(0, Relaxed);
@@ -228,6 +254,8 @@ impl BlockDevice {
         if let Some(whole) = &self.whole {
             whole.claims.of_parts.fetch_sub(1, Relaxed);
         }
+        drop(order);
+        self.end_use();
     }
 }
 

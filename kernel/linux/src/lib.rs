@@ -19,6 +19,7 @@ pub mod file;
 pub mod fork;
 pub mod futex;
 pub mod hardware;
+mod helper;
 pub mod identity;
 pub mod ipc;
 pub mod lock_count;

@@ -53,6 +53,17 @@ pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
     vfs::credentials::register_caller(|wanted| {
         crate::terminal::calling_thread().is_some_and(|thread| thread.credentials().has(wanted))
     });
+    vfs::caller::register(vfs::caller::Answers {
+        file: |descriptor| {
+            let files = crate::terminal::calling_thread().and_then(|thread| thread.files());
+            let number = u32::try_from(descriptor).map_err(|_| vfs::Error::BadDescriptor)?;
+            files.ok_or(vfs::Error::BadDescriptor)?.get(number)
+        },
+        root: || {
+            let context = crate::terminal::calling_thread()?.file_system()?;
+            Some(context.places().root.clone())
+        },
+    });
     crate::signal::source::register();
     net::unix::set_identity_source(crate::socket::create::identity_of_caller);
     crate::proc::register()?;
@@ -92,7 +103,9 @@ impl Prepared {
 /// # Errors
 /// ENOMEM.
 pub fn prepare(command: Command, started: fn(Result<(), Errno>)) -> Result<Prepared, Errno> {
-    make(command, move |task, arguments, environment| {
+    let pid = ReservedPid::claim(init::COMMAND)?.ok_or(Errno::EEXIST)?;
+    crate::helper::note_root(&command.file_system)?;
+    make(command, pid, move |task, arguments, environment| {
         become_command(task, &arguments, &environment, started);
     })
 }
@@ -106,15 +119,17 @@ pub fn launch(
     command: Command,
     life: impl FnOnce(Box<Task>, Vec<Vec<u8>>, Vec<Vec<u8>>) + Send + 'static,
 ) -> Result<Arc<Process>, Errno> {
-    Ok(make(command, life)?.start())
+    let pid = ReservedPid::claim(init::COMMAND)?.ok_or(Errno::EEXIST)?;
+    Ok(make(command, pid, life)?.start())
 }
 
-fn make(
+/// A process of that number and its first thread, whose life it is, as a child of process 1 and leader of its own session.
+pub(crate) fn make(
     command: Command,
+    reserved: ReservedPid,
     life: impl FnOnce(Box<Task>, Vec<Vec<u8>>, Vec<Vec<u8>>) + Send + 'static,
 ) -> Result<Prepared, Errno> {
     let no_memory = |_| Errno::ENOMEM;
-    let reserved = ReservedPid::claim(init::COMMAND)?.ok_or(Errno::EEXIST)?;
     let mut credentials = Credentials::root()?;
     if command.user != (0, 0) {
         let old = credentials.user;
@@ -221,7 +236,7 @@ fn first_task(
 }
 
 /// The first thread's body: executes the program and then lives as any thread.
-fn become_command(
+pub(crate) fn become_command(
     mut task: Box<Task>,
     arguments: &[Vec<u8>],
     environment: &[Vec<u8>],

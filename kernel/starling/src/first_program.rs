@@ -315,6 +315,7 @@ fn register_file_systems() {
     devpts::register();
     console::nodes::register(devpts::find);
     device_files::register();
+    loop_device::register();
     virtio::register(linux::random::mix);
     linux::proc::register_devices();
     ext4::mounted::register();

@@ -25,6 +25,7 @@ extern crate alloc;
 pub mod allocation;
 pub mod anonymous;
 pub mod attributes;
+pub mod caller;
 pub mod credentials;
 pub mod dentry;
 pub mod device;

@@ -162,7 +162,7 @@ pub fn of(device: &BlockDevice) -> Option<Arc<Disk>> {
 /// # Errors
 /// No memory. That the table of partitions can't be read is logged.
 pub fn attach(description: Description, queue: Arc<Queue>) -> Result<Arc<Disk>> {
-    enter(description, None, queue)
+    enter(description, Wanted::Free, queue)
 }
 
 /// The same under a name that its driver chooses, and with any number.
@@ -170,28 +170,46 @@ pub fn attach(description: Description, queue: Arc<Queue>) -> Result<Arc<Disk>> 
 /// # Errors
 /// [`Error::Busy`] if there is a disk of that name; else as [`attach`].
 pub fn attach_as(description: Description, name: &str, queue: Arc<Queue>) -> Result<Arc<Disk>> {
-    enter(description, Some(name), queue)
+    enter(description, Wanted::Name(name), queue)
+}
+
+/// The same as the disk of its family that has this index.
+///
+/// # Errors
+/// [`Error::Busy`] if there is one; else as [`attach`].
+pub fn attach_at(description: Description, index: u32, queue: Arc<Queue>) -> Result<Arc<Disk>> {
+    enter(description, Wanted::Index(index), queue)
+}
+
+/// What a new disk shall be.
+#[derive(Clone, Copy)]
+enum Wanted<'a> {
+    /// The first of its family that is not there.
+    Free,
+    /// This one of its family.
+    Index(u32),
+    /// Called so.
+    Name(&'a str),
 }
 
 /// What a new disk is called, and its number and index.
-fn place(family: Family, name: Option<&str>, disks: &[Arc<Disk>]) -> Result<(String, DeviceNumber, u32)> {
-    if let Some(name) = name {
-        if disks.iter().any(|disk| disk.name() == name) {
-            return Err(Error::Busy);
-        }
-        return Ok((fallible::try_string(name)?, extended_number()?, 0));
-    }
+fn place(family: Family, wanted: Wanted<'_>, disks: &[Arc<Disk>]) -> Result<(String, DeviceNumber, u32)> {
     let is_free =
         |index: &u32| !disks.iter().any(|disk| disk.description.family == family && disk.index == *index);
-    let index = (0..u32::MAX / family.minors.max(1)).find(is_free).ok_or(Error::OutOfMemory)?;
+    let index = match wanted {
+        Wanted::Name(name) if disks.iter().any(|disk| disk.name() == name) => return Err(Error::Busy),
+        Wanted::Name(name) => return Ok((fallible::try_string(name)?, extended_number()?, 0)),
+        Wanted::Index(index) => Some(index).filter(is_free).ok_or(Error::Busy)?,
+        Wanted::Free => (0..u32::MAX / family.minors.max(1)).find(is_free).ok_or(Error::OutOfMemory)?,
+    };
     Ok((family.name(index), family.number(index), index))
 }
 
-fn enter(description: Description, name: Option<&str>, queue: Arc<Queue>) -> Result<Arc<Disk>> {
+fn enter(description: Description, wanted: Wanted<'_>, queue: Arc<Queue>) -> Result<Arc<Disk>> {
     let disk = {
         let _changing = CHANGING.lock();
         let mut disks = all()?;
-        let (name, number, index) = place(description.family, name, &disks)?;
+        let (name, number, index) = place(description.family, wanted, &disks)?;
         let device = BlockDevice::disk(&name, number, Volume::whole(queue))?;
         let sequence = SEQUENCE.fetch_add(1, Ordering::Relaxed);
         let parts = SpinLock::named("partitions of a disk", Vec::new());
@@ -287,6 +305,6 @@ pub fn rescan(disk: &Arc<Disk>) -> Result<()> {
 /// The device has another size now.
 pub fn resize(disk: &Arc<Disk>, sectors: u64) {
     disk.queue().set_sectors(sectors);
-    log::info!("{}: {sectors} sectors now", disk.name());
+    log::debug!("{}: {sectors} sectors now", disk.name());
     emit(Action::Change, disk, &disk.device);
 }

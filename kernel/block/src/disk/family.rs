@@ -23,6 +23,8 @@ pub struct Family {
 
 /// Disks in memory.
 pub const RAM: Family = Family { prefix: "ram", letters: false, major: 1, minors: 1 };
+/// Files that are used as disks.
+pub const LOOP: Family = Family { prefix: "loop", letters: false, major: 7, minors: 1 };
 /// Disks of virtual machines. The number is the one that Linux gives to the first driver that asks for any.
 pub const VIRTIO: Family = Family { prefix: "vd", letters: true, major: 254, minors: 16 };
 /// Namespaces of NVMe controllers, whose names their driver chooses. All their numbers are among those of partitions without a place.

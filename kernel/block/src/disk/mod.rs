@@ -5,5 +5,5 @@ mod family;
 #[cfg(test)]
 mod tests;
 
-pub use attach::{Description, Disk, all, attach, attach_as, detach, of, rescan, resize};
-pub use family::{EXTENDED_MAJOR, Family, NVME, RAM, VIRTIO};
+pub use attach::{Description, Disk, all, attach, attach_as, attach_at, detach, of, rescan, resize};
+pub use family::{EXTENDED_MAJOR, Family, LOOP, NVME, RAM, VIRTIO};

@@ -56,6 +56,15 @@ pub(crate) fn fill() -> Result<()> {
     })
 }
 
+/// Links to the directories of disks and partitions, by their numbers.
+pub(crate) fn by_number(entries: &mut Entries) -> Result<()> {
+    for_each(|disk, device| {
+        let number = device.number();
+        let name = alloc::format!("{}:{}", number.major, number.minor);
+        entries.link(&name, alloc::format!("../..{}", disk.path_of(device)))
+    })
+}
+
 /// The directory `block` of a device that has disks.
 pub(crate) fn below(entries: &mut Entries, parent: &str) -> Result<()> {
     if all()?.iter().any(|disk| disk.description.parent == parent) {
@@ -89,9 +98,22 @@ fn whole(entries: &mut Entries, disk: &Arc<Disk>) -> Result<()> {
     let own = disk.clone();
     entries.directory("queue", move |entries| queue(entries, &own))?;
     entries.directory("slaves", |_| Ok(()))?;
+    if let Some((directory, _)) = disk.queue().driver().details() {
+        let own = disk.clone();
+        entries.directory(directory, move |entries| details(entries, &own))?;
+    }
     for (_, part) in disk.partitions().map_err(|_| Error::OutOfMemory)? {
         let (own, name) = (disk.clone(), String::from(part.name()));
         entries.directory(&name, move |entries| partition(entries, &own, &part))?;
+    }
+    Ok(())
+}
+
+/// What only the driver knows to show of a disk.
+fn details(entries: &mut Entries, disk: &Arc<Disk>) -> Result<()> {
+    let files = disk.queue().driver().details().map(|(_, files)| files).unwrap_or_default();
+    for (name, text) in files {
+        entries.line(name, move |out| out.write_str(&text))?;
     }
     Ok(())
 }
@@ -192,6 +214,9 @@ pub(crate) fn partitions(out: &mut Text) -> Result<()> {
     for_each(|_, device| {
         let number = device.number();
         let kibibytes = device.volume().sectors() / 2;
+        if device.volume().sectors() == 0 {
+            return Ok(());
+        }
         let _ = writeln!(out, "{:4}  {:7} {kibibytes:10} {}", number.major, number.minor, device.name());
         Ok(())
     })

@@ -51,6 +51,7 @@ pub(crate) fn fill() -> Result<()> {
     })?;
     add_directory("bus/pci_express", |entries| bus(entries, &PORT_BUS))?;
     crate::block::fill()?;
+    crate::class::fill()?;
     let Some(hierarchy) = pci::hierarchy() else { return Ok(()) };
     let root = hierarchy.root();
     let top = alloc::format!("devices/pci{:04x}:{:02x}", root.segment, root.first_bus);

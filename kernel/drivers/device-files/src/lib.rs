@@ -6,6 +6,7 @@
 //! | `bus` | a bus: its devices and drivers |
 //! | `pci` | the attributes of a PCI function |
 //! | `block` | disks and partitions: `/sys/block`, `/sys/class/block`, `/proc/partitions`, `/proc/diskstats` |
+//! | `class` | devices on no bus: `/sys/class`, `/sys/devices/virtual`, `/sys/dev` |
 //! | `block_requests` | what programs ask of block devices by `ioctl` |
 //! | `express` | service devices, hot-plug slots, error counters |
 //! | `inject` | `/dev/aer_inject` |
@@ -22,6 +23,7 @@ extern crate alloc;
 mod block;
 mod block_requests;
 mod bus;
+mod class;
 mod config;
 mod contents;
 mod express;

@@ -37,6 +37,6 @@ pub fn add(node: Node) {
 }
 
 /// The nodes added so far.
-pub(crate) fn all() -> Vec<Node> {
+pub fn all() -> Vec<Node> {
     NODES.lock().clone()
 }

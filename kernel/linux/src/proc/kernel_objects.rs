@@ -11,8 +11,8 @@ use super::memory_numbers;
 use super::processors::write_cpu_list;
 
 /// Directories without contents so far.
-const DIRECTORIES: [&str; 9] =
-    ["bus", "class", "class/net", "class/tty", "dev", "firmware", "fs/cgroup", "kernel/debug", "module"];
+const DIRECTORIES: [&str; 8] =
+    ["bus", "class", "class/net", "dev", "firmware", "fs/cgroup", "kernel/debug", "module"];
 
 /// Fills /sys.
 ///

@@ -10,15 +10,11 @@ use vfs::text::Text;
 use vfs::{Error, FileKind, Path, Result};
 
 use super::process::Subject;
-use crate::terminal::calling_thread;
 
 /// Appends the path of a place as the reader sees it, ` (deleted)` behind it when its name is gone.
 pub(super) fn write_path(place: &Path, out: &mut Text) -> Result<()> {
     let mut bytes = Vec::new();
-    match calling_thread().and_then(|thread| thread.file_system()) {
-        Some(context) => place.write_to(&context.places().root, true, &mut bytes)?,
-        None => place.write_to(&Path::root_of(&place.mount), true, &mut bytes)?,
-    };
+    place.write_as_seen(&mut bytes)?;
     out.push_bytes(&bytes);
     Ok(())
 }

@@ -15,10 +15,10 @@ use vfs::generated::{Node, knob};
 use vfs::text::Text;
 use vfs::{Error, OpenFile, Result};
 
-use crate::identity;
 use crate::process::limits::{OPEN_FILES_MAX, Resource};
 use crate::process::{init, table};
 use crate::reboot;
+use crate::{helper, identity};
 
 /// What never changes, by path.
 const FIXED: [(&str, &str); 31] = [
@@ -137,6 +137,12 @@ fn kernel() -> Result<()> {
             identity::set_host_name(bytes.split(|&byte| byte == b'\n').next().unwrap_or(bytes));
             Ok(())
         },
+    )?;
+    add(
+        "kernel/hotplug",
+        0o644,
+        |out| writeln!(out, "{}", String::from_utf8_lossy(&helper::hotplug())),
+        helper::set_hotplug,
     )?;
     add("kernel/version", 0o444, |out| writeln!(out, "{}", identity::version()), refuse)?;
     setting(

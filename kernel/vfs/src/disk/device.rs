@@ -8,13 +8,14 @@
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::any::Any;
 
 use block::registry::{self, BlockDevice, Holder};
 use block::{BioFlags, Operation, SECTOR_BYTES, Volume};
 use machine::address::{PAGE_SIZE, UserAddr};
 use memory::file_cache::{BackingDevice, CacheError, FileCache, FileRepresentative, PageRun};
-use sync::Once;
+use sync::{Once, SpinLock};
 
 use super::file::{DiskFile, Home};
 use super::flusher;
@@ -64,10 +65,22 @@ pub type Requests = fn(&OpenFile, &Arc<BlockDevice>, u32, UserAddr) -> Result<us
 
 /// Requests of block devices; the first who sets it decides.
 static REQUESTS: Once<Requests> = Once::new();
+/// Requests that only the devices of a major number know.
+static OWN_REQUESTS: SpinLock<Vec<(u32, Requests)>> =
+    SpinLock::named("requests of block devices", Vec::new());
 
 /// Sets what answers `ioctl` on block devices. At start-up.
 pub fn set_requests(requests: Requests) {
     REQUESTS.call_once(|| requests);
+}
+
+/// Sets what is asked first for devices of a major number: `ENOTTY` leads to the general answers. At start-up.
+pub fn set_own_requests(major: u32, requests: Requests) {
+    OWN_REQUESTS.lock().push((major, requests));
+}
+
+fn own_requests(major: u32) -> Option<Requests> {
+    OWN_REQUESTS.lock().iter().find(|(of, _)| *of == major).map(|(_, requests)| *requests)
 }
 
 impl DeviceFiles {
@@ -115,6 +128,15 @@ impl DeviceFiles {
         self.cache.drop_clean(0, u64::MAX, usize::MAX);
         Ok(written?)
     }
+
+    /// The device has another size now, open or not.
+    ///
+    /// # Errors
+    /// What writing the last page says.
+    pub fn resize(&self, sectors: u64) -> Result<()> {
+        let _openers = self.openers.lock();
+        Ok(self.cache.truncate(sectors.saturating_mul(SECTOR_BYTES as u64))?)
+    }
 }
 
 impl Drop for DeviceFiles {
@@ -150,6 +172,12 @@ impl Home for OpenDevice {
     }
 
     fn ioctl(&self, file: &OpenFile, command: u32, argument: UserAddr) -> Result<usize> {
+        if let Some(own) = own_requests(self.device.number().major) {
+            match own(file, &self.device, command, argument) {
+                Err(Error::NotTerminal) => {}
+                answer => return answer,
+            }
+        }
         match REQUESTS.get() {
             Some(requests) => requests(file, &self.device, command, argument),
             None => Err(Error::NotTerminal),
@@ -171,6 +199,8 @@ impl Drop for OpenDevice {
         if *openers == 0 && self.files.empty().is_err() {
             log::warn!("{}: what was written last is lost", self.device.name());
         }
+        drop(openers);
+        self.device.end_use();
     }
 }
 
@@ -193,8 +223,10 @@ pub fn open_device(number: DeviceNumber, flags: OpenFlags) -> Result<Arc<dyn Fil
             cache.truncate(size)?;
         }
         *openers += 1;
+        device.begin_use();
     }
-    let mut open = allocation::arc(OpenDevice { device, files, exclusive: false })?;
+    let open = OpenDevice { device, files, exclusive: false };
+    let mut open = allocation::arc(open)?;
     if flags.contains(OpenFlags::EXCLUSIVE) {
         let holder = open.holder();
         open.device.claim(holder)?;

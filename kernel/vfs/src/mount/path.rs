@@ -75,6 +75,16 @@ impl Path {
         self
     }
 
+    /// Appends the path as the [calling program](crate::caller) sees it, ` (deleted)` behind it when its name is gone; the kernel's own
+    /// threads see it from the root of its mount.
+    ///
+    /// # Errors
+    /// Those of [`write_to`](Self::write_to).
+    pub fn write_as_seen(&self, out: &mut Vec<u8>) -> Result<()> {
+        let root = crate::caller::root().unwrap_or_else(|| Self::root_of(&self.mount));
+        self.write_to(&root, true, out).map(|_| ())
+    }
+
     /// Appends the path from `root` to here, beginning with `/`. A removed file's path is followed by ` (deleted)`
     /// when `mark_deleted`. Fails with `ENAMETOOLONG` beyond 4096 bytes.
     pub fn write_to(&self, root: &Path, mark_deleted: bool, out: &mut Vec<u8>) -> Result<PathPrefix> {

@@ -1,0 +1,85 @@
+//! Devices that are on no bus: `/sys/class`, `/sys/devices/virtual`; and `/sys/dev`, which finds directories by number.
+//!
+//! A character device belongs to a class by its major number: `mem`, `tty` or `misc`. Programs that fill a `/dev` of their own (`mdev -s`) go by these
+//! directories.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::fmt::Write;
+
+use devfs::nodes::{self, Node};
+use vfs::Result;
+use vfs::attributes::FileKind;
+
+use crate::bus::add_directory;
+use crate::contents::Entries;
+
+/// Every class, and the majors of its devices; what is of no other class is of the last one.
+const CLASSES: [(&str, &[u32]); 3] = [("mem", &[1]), ("tty", &[4, 5, 204, 229]), ("misc", &[])];
+
+fn class_of(node: &Node) -> &'static str {
+    let has = |(_, majors): &&(&str, &[u32])| majors.contains(&node.number.major);
+    CLASSES.iter().find(has).unwrap_or(&CLASSES[CLASSES.len() - 1]).0
+}
+
+/// The character devices, of a class or of all.
+fn devices(class: Option<&str>) -> Vec<Node> {
+    let mut devices = nodes::all();
+    devices.retain(|node| {
+        node.kind == FileKind::CharacterDevice && class.is_none_or(|class| class_of(node) == class)
+    });
+    devices
+}
+
+/// Adds them all.
+pub(crate) fn fill() -> Result<()> {
+    for (class, _) in CLASSES {
+        add_directory(&format!("class/{class}"), move |entries| {
+            devices(Some(class)).iter().try_for_each(|node| {
+                entries.link(node.path, format!("../../devices/virtual/{class}/{}", node.path))
+            })
+        })?;
+        add_directory(&format!("devices/virtual/{class}"), move |entries| {
+            devices(Some(class)).into_iter().try_for_each(|node| {
+                entries.directory(node.path, move |entries| device(entries, class, &node))
+            })
+        })?;
+    }
+    add_directory("dev/char", |entries| {
+        devices(None).iter().try_for_each(|node| {
+            let target = format!("../../devices/virtual/{}/{}", class_of(node), node.path);
+            entries.link(&format!("{}:{}", node.number.major, node.number.minor), target)
+        })
+    })?;
+    add_directory("dev/block", crate::block::by_number)
+}
+
+fn device(entries: &mut Entries, class: &'static str, node: &Node) -> Result<()> {
+    let (number, path, mode) = (node.number, node.path, node.mode);
+    entries.link("subsystem", format!("../../../../class/{class}"))?;
+    entries.line("dev", move |out| write!(out, "{}:{}", number.major, number.minor))?;
+    entries.line("uevent", move |out| {
+        write!(out, "MAJOR={}\nMINOR={}\nDEVNAME={path}\nDEVMODE=0{mode:o}", number.major, number.minor)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use vfs::attributes::DeviceNumber;
+
+    use super::*;
+
+    #[test]
+    fn every_character_device_has_a_class() {
+        let node = |major| Node {
+            path: "x",
+            kind: FileKind::CharacterDevice,
+            number: DeviceNumber::new(major, 0),
+            mode: 0o666,
+        };
+        assert_eq!(
+            [1, 5, 229, 10, 99].map(|major| class_of(&node(major))),
+            ["mem", "tty", "tty", "misc", "misc"]
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! Programs that the kernel starts itself, and the one that it starts when a device comes or goes: `/proc/sys/kernel/hotplug`.
+//!
+//! Such a program is a child of process 1, runs as root in the root directory that the first program began with, and has no open
+//! files. The kernel does not wait for it. The program for device events gets the subsystem as its argument and what there is to say about the
+//! event in its environment, as `mdev` and the first versions of `hotplug` expect: `ACTION`, `DEVPATH`, `SUBSYSTEM`, `SEQNUM` and
+//! what the device says of itself.
+
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use device::model::uevent::{self, Event};
+use sched::Mutex;
+use sync::Once;
+use vfs::FileSystemContext;
+
+use crate::errno::Errno;
+use crate::process::table::ReservedPid;
+use crate::start::{Command, become_command, make};
+
+/// Bytes of the program's path at most.
+const PATH_BYTES_MAX: usize = 255;
+/// What every such program finds in its environment.
+const ENVIRONMENT: [&[u8]; 3] = [b"HOME=/", b"TERM=linux", b"PATH=/sbin:/bin:/usr/sbin:/usr/bin"];
+
+/// Root and current directory that programs begin with.
+static ROOT: Once<Arc<FileSystemContext>> = Once::new();
+/// The program for device events; empty: none.
+static HOTPLUG: Mutex<Vec<u8>> = Mutex::named("program for device events", Vec::new());
+/// Whether there is one: most machines need not take the lock at every event.
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+/// Remembers where the first program begins, before it can go elsewhere. Once.
+///
+/// # Errors
+/// ENOMEM.
+pub(crate) fn note_root(of_command: &FileSystemContext) -> Result<(), Errno> {
+    let root = of_command.duplicate()?;
+    // Its current directory need not stay in use.
+    root.set_cwd(&root.places().root)?;
+    ROOT.call_once(|| root);
+    uevent::set_listener(report);
+    Ok(())
+}
+
+/// Starts a program and does not wait for it.
+///
+/// # Errors
+/// ENOMEM, EAGAIN; ENOENT before there is a root directory. That the program can't be executed is not known yet.
+pub(crate) fn start_program(arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Result<(), Errno> {
+    let file_system = ROOT.get().ok_or(Errno::ENOENT)?.duplicate()?;
+    let command =
+        Command { arguments, environment, user: (0, 0), file_system, files: Vec::new(), terminal: None };
+    let prepared = make(command, ReservedPid::allocate()?, |task, arguments, environment| {
+        become_command(task, &arguments, &environment, |_| ());
+    })?;
+    prepared.start();
+    Ok(())
+}
+
+/// The program for device events.
+pub(crate) fn hotplug() -> Vec<u8> {
+    HOTPLUG.lock().clone()
+}
+
+/// Sets it; what follows a line's end is not part of the path.
+///
+/// # Errors
+/// EINVAL for paths that are too long, ENOMEM.
+pub(crate) fn set_hotplug(path: &[u8]) -> vfs::Result<()> {
+    let path = path.split(|byte| matches!(byte, b'\n' | 0)).next().unwrap_or_default();
+    if path.len() > PATH_BYTES_MAX {
+        return Err(vfs::Error::Invalid);
+    }
+    let mut copy = Vec::new();
+    vfs::allocation::extend(&mut copy, path)?;
+    let mut hotplug = HOTPLUG.lock();
+    *hotplug = copy;
+    WANTED.store(!hotplug.is_empty(), Ordering::Relaxed);
+    Ok(())
+}
+
+/// A device event: starts the program, if there is one.
+fn report(event: &Event) {
+    if !WANTED.load(Ordering::Relaxed) {
+        return;
+    }
+    let program = hotplug();
+    if program.is_empty() {
+        return;
+    }
+    let arguments = alloc::vec![program, event.subsystem.as_bytes().to_vec()];
+    if let Err(errno) = start_program(arguments, environment_of(event)) {
+        log::warn!("no program for the event {}: {errno:?}", event.sequence);
+    }
+}
+
+fn environment_of(event: &Event) -> Vec<Vec<u8>> {
+    let own = [
+        format!("ACTION={}", event.action.name()),
+        format!("DEVPATH={}", event.path),
+        format!("SUBSYSTEM={}", event.subsystem),
+        format!("SEQNUM={}", event.sequence),
+    ];
+    let usual = ENVIRONMENT.iter().map(|entry| entry.to_vec());
+    let rest =
+        event.properties.lines().filter(|line| line.contains('=')).map(|line| line.as_bytes().to_vec());
+    usual.chain(own.map(Vec::from)).chain(rest).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environment_says_what_happened_and_what_the_device_says() {
+        let event = Event {
+            sequence: 7,
+            action: uevent::Action::Add,
+            path: "/devices/virtual/block/loop0".into(),
+            subsystem: "block",
+            properties: "MAJOR=7\nMINOR=0\n".into(),
+        };
+        let environment = environment_of(&event);
+        for wanted in [
+            "ACTION=add",
+            "DEVPATH=/devices/virtual/block/loop0",
+            "SUBSYSTEM=block",
+            "SEQNUM=7",
+            "MINOR=0",
+            "HOME=/",
+        ] {
+            assert!(environment.iter().any(|entry| entry == wanted.as_bytes()), "{wanted}");
+        }
+    }
+
+    #[test]
+    fn path_ends_with_its_line_and_has_a_limit() {
+        set_hotplug(b"/sbin/mdev\n").unwrap();
+        assert_eq!(hotplug(), b"/sbin/mdev");
+        assert_eq!(set_hotplug(&[b'x'; 256]), Err(vfs::Error::Invalid));
+        set_hotplug(b"\n").unwrap();
+        assert!(hotplug().is_empty());
+    }
+}
