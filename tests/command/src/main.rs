@@ -6,6 +6,7 @@
 //! * [`case`]: a call of the command and what must come of it
 //! * [`promises`]: the cases
 //! * [`images`]: root file systems that the cases use
+//! * [`consoles`]: ports of virtio consoles
 //! * [`disks`]: disks, and ext4 on them
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod case;
+mod consoles;
 mod devices;
 mod disks;
 mod images;
@@ -62,6 +64,9 @@ fn main() -> ExitCode {
     }
     for (name, check) in disks::CHECKS.iter().filter(|(name, _)| long && wanted(name)) {
         count(name, check());
+    }
+    if long && wanted(consoles::NAME) {
+        count(consoles::NAME, consoles::check());
     }
     check_devices(long, &wanted, &mut count);
     for measurement in

@@ -10,12 +10,13 @@ use sched::Mutex;
 use sync::SpinLock;
 
 use crate::transport::{Mmio, Pci, Transport, placements};
-use crate::{block, entropy};
+use crate::{block, console, entropy};
 
 /// Who makes virtio devices on PCI.
 const VENDOR: u16 = 0x1af4;
 /// Kinds of devices.
 const BLOCK: u32 = 2;
+const CONSOLE: u32 = 3;
 const ENTROPY: u32 = 4;
 
 static IDS: [PciId; 1] = [PciId { vendor: VENDOR, device: ANY, class: 0, class_mask: 0 }];
@@ -28,6 +29,7 @@ static ON_NO_BUS: SpinLock<alloc::vec::Vec<Arc<dyn Binding>>> =
 fn drive(transport: Box<dyn Transport>) -> Result<Arc<dyn Binding>, DriverError> {
     match transport.kind() {
         BLOCK => block::probe(transport),
+        CONSOLE => console::probe(transport),
         ENTROPY => entropy::probe(transport),
         _ => Err(DriverError::NotSupported),
     }
@@ -41,6 +43,7 @@ fn probe(function: &Arc<Function>) -> Result<Arc<dyn Binding>, DriverError> {
 /// Registers the device nodes, and names who takes random bytes. At start-up.
 pub fn register(mixer: entropy::Mixer) {
     entropy::register(mixer);
+    console::register();
 }
 
 /// Whether the command line names devices: then the machine is meant to have them from its first program on.

@@ -7,6 +7,7 @@
 //! | `start` | reset, negotiation of features, queues |
 //! | `signal` | what wakes the thread of a queue |
 //! | `block` | disks |
+//! | `console` | terminals and streams of bytes |
 //! | `entropy` | random bytes |
 //! | `find` | which devices there are |
 //!
@@ -22,6 +23,7 @@
 extern crate alloc;
 
 mod block;
+mod console;
 mod entropy;
 mod find;
 pub mod ring;

@@ -28,6 +28,13 @@ const DISK_MODE: u32 = 0o660;
 /// Permission bits of symbolic links.
 const LINK_MODE: u32 = 0o777;
 
+impl DeviceTree {
+    /// The tree, once it is mounted.
+    pub(crate) fn instance(&self) -> Option<Arc<Superblock>> {
+        self.instance.lock().clone()
+    }
+}
+
 impl FileSystemType for DeviceTree {
     fn name(&self) -> &'static str {
         "devtmpfs"
@@ -44,6 +51,7 @@ impl FileSystemType for DeviceTree {
         let superblock = self.instance.lock().get_or_insert(superblock).clone();
         // Devices that came meanwhile found no tree to be entered into.
         block::registry::for_each(|device| enter(&superblock, device));
+        crate::appearing::enter_all(&superblock);
         Ok(superblock)
     }
 }

@@ -6,12 +6,14 @@
 //! | `memory_devices` | what the devices of major 1 do |
 //! | `messages` | the kernel log as a device |
 //! | [`nodes`] | which nodes there are: drivers add theirs at start-up |
+//! | [`appearing`] | nodes of devices that come and go |
 //! | `file_system` | `devtmpfs`: one tree for all its mounts, with a node for each entry of that list |
 #![cfg_attr(target_os = "none", no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+pub mod appearing;
 mod file_system;
 mod memory_devices;
 mod messages;

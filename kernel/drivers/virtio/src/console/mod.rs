@@ -1,0 +1,23 @@
+//! Consoles: a device with ports, each a stream of bytes in both directions. Some are terminals (`/dev/hvc0`), the others files (`/dev/vport0p1`).
+//!
+//! | module | what it decides |
+//! |---|---|
+//! | `control` | messages about ports |
+//! | `port` | one port: buffers, who waits, how much there is and fits in |
+//! | `device` | start, control messages, removal |
+//! | `file` | a port as an open file |
+//! | `terminal` | a port as a terminal |
+
+mod control;
+mod device;
+mod file;
+mod port;
+mod terminal;
+
+pub(crate) use device::probe;
+
+/// Registers the device nodes' drivers. At start-up.
+pub(crate) fn register() {
+    file::register();
+    terminal::register();
+}
