@@ -23,8 +23,11 @@
 //!
 //! # Costs
 //! One owner: four loads and two stores. Several: two loads and one compare-and-exchange, and the decrement at the end.
+//!
+//! `tests/table_models.rs` compiles this file against loom's atomics.
 
 use alloc::boxed::Box;
+#[cfg(not(all(loom, test)))]
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -32,7 +35,13 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::ptr;
+#[cfg(not(all(loom, test)))]
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+#[cfg(all(loom, test))]
+use crate::counted::{Arc, Weak};
+#[cfg(all(loom, test))]
+use loom::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::rcu::{self, Pointer, RcuBox};
 use crate::{Identifiers, SpinLock, SpinLockGuard};
@@ -169,8 +178,8 @@ pub struct Lent<'a, T> {
 impl<T> Drop for Lent<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        // Relaxed, and no read-modify-write: nobody else writes it.
-        self.lent.store(self.lent.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+        // No read-modify-write: nobody else writes it. Release: pairs with the Acquire of who takes the object out.
+        self.lent.store(self.lent.load(Ordering::Relaxed) - 1, Ordering::Release);
     }
 }
 
@@ -436,8 +445,8 @@ impl<T: Send + Sync + 'static, X> Writer<'_, T, X> {
         let object = unsafe { array.replace(index, new) };
         self.locked.filled = self.locked.filled + adds - usize::from(object.is_some());
         let object = object?;
-        // Relaxed: this thread's own, or older than the token.
-        if self.table.lent.load(Ordering::Relaxed) != 0 {
+        // What is lent by others was lent before this owner got its token. Acquire: pairs with the Release in `Lent::drop`.
+        if self.table.lent.load(Ordering::Acquire) != 0 {
             self.park(&object);
         } else if !self.locked.parked.is_empty() {
             rest |= PARKED;
@@ -520,8 +529,8 @@ impl<T: Send + Sync + 'static> Taken<T> {
         }
         if self.rest & PARKED != 0 {
             let mut locked = table.locked.lock();
-            // Relaxed: as in `Writer::replace`.
-            let idle = table.lent.load(Ordering::Relaxed) == 0;
+            // Acquire: as in `Writer::replace`.
+            let idle = table.lent.load(Ordering::Acquire) == 0;
             let parked = if idle { core::mem::take(&mut locked.parked) } else { Vec::new() };
             drop(locked);
             drop(parked);
@@ -529,7 +538,7 @@ impl<T: Send + Sync + 'static> Taken<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

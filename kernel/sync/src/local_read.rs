@@ -17,11 +17,17 @@
 //!
 //! # Costs
 //! A local reader: one exchange on the CPU's own line. A writer: the ordinary lock, and a load for each CPU that ever read.
+//!
+//! `tests/local_read_models.rs` compiles this file against loom's atomics.
 
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr;
+#[cfg(not(all(loom, test)))]
 use core::sync::atomic::{AtomicPtr, Ordering, fence};
+
+#[cfg(all(loom, test))]
+use loom::sync::atomic::{AtomicPtr, Ordering, fence};
 
 use machine::cpu::{AtomicCpuSet, CpuSet};
 use machine::preempt::{self, PreemptGuard};
@@ -57,7 +63,14 @@ pub struct Local<'a, T> {
 
 impl<T> LocalReadLock<T> {
     /// A free lock around the value.
+    #[cfg(not(all(loom, test)))]
     pub const fn new(value: T) -> Self {
+        Self { lock: RwSpinLock::new(value), readers: AtomicCpuSet::new(CpuSet::EMPTY) }
+    }
+
+    /// A free lock around the value.
+    #[cfg(all(loom, test))]
+    pub fn new(value: T) -> Self {
         Self { lock: RwSpinLock::new(value), readers: AtomicCpuSet::new(CpuSet::EMPTY) }
     }
 
@@ -76,6 +89,9 @@ impl<T> LocalReadLock<T> {
         let slot: &'static AtomicPtr<()> = SLOTS.of(cpu);
         // SeqCst: pairs with the fence in `write`: the slot is filled before the lock's word is looked at.
         let filled = slot.compare_exchange(ptr::null_mut(), self.name(), Ordering::SeqCst, Ordering::Relaxed);
+        // The models know sequential consistency of fences only.
+        #[cfg(all(loom, test))]
+        fence(Ordering::SeqCst);
         if filled.is_ok() {
             // SAFETY: the slot names this lock, and a writer that comes after this look waits until it does not.
             if let Some(value) = unsafe { self.lock.peek_unless_written() } {
@@ -138,7 +154,7 @@ impl<T> Drop for Local<'_, T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

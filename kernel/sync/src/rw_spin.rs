@@ -7,11 +7,17 @@
 //! The word: bit 0 = held by a writer, bit 1 = a writer waits, 8 bits = readers that went past it, the rest = readers. Writers queue
 //! on an inner lock, so at most one of them is at the word at a time. Readers may nest only where no
 //! writer can come in between: do not nest.
+//!
+//! `tests/local_read_models.rs` compiles this file against loom's atomics.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
+#[cfg(not(all(loom, test)))]
 use core::sync::atomic::{AtomicU32, Ordering};
+
+#[cfg(all(loom, test))]
+use loom::sync::atomic::{AtomicU32, Ordering};
 
 use machine::preempt::{self, PreemptGuard};
 
@@ -47,6 +53,16 @@ unsafe impl<T: ?Sized + Send + Sync> Sync for RwSpinLock<T> {}
 // SAFETY: the lock owns its value.
 unsafe impl<T: ?Sized + Send> Send for RwSpinLock<T> {}
 
+#[cfg(all(loom, test))]
+impl<T> RwSpinLock<T> {
+    /// A free lock around the value.
+    pub fn new(value: T) -> Self {
+        let (word, class, value) = (AtomicU32::new(0), Class::natural(), UnsafeCell::new(value));
+        Self { word, writers: QueueLock::new(), class, value }
+    }
+}
+
+#[cfg(not(all(loom, test)))]
 impl<T> RwSpinLock<T> {
     /// A free lock around the value, of the class of its type.
     pub const fn new(value: T) -> Self {
@@ -216,7 +232,7 @@ impl<T: ?Sized> Drop for RwSpinWriteGuard<'_, T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::Arc;

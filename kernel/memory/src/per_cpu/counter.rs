@@ -4,15 +4,26 @@
 //! global part alone is off by less than batch × CPUs ([`Counter::approximate`], one load), and global part and cells
 //! together are exact while nobody adds ([`Counter::exact`], a load per CPU).
 //!
-//! Costs of an addition: one instruction on this CPU's own memory, and in one of `batch` additions two atomic ones.
+//! Costs of an addition: one instruction on this CPU's own memory, and in one of `batch` additions a lock.
 //! Without memory for the cells everything goes to the global part: slower, never wrong.
+//!
+//! # A limit
+//! [`Counter::try_add`] adds first, passes a full barrier, and then looks whether the limit holds; if not, it takes back what it added. Of
+//! any set of those that succeed, the one with the last barrier has seen what all the others added, so together they are within the limit.
+//! Who is far from the limit looks at the global part alone, which is off by so much at most. Who is near it looks at everything, with
+//! the lock that is needed to move a cell into the global part: what is on its way there would be in neither.
+//!
+//! `tests/per_cpu_models.rs` compiles this file against loom's atomics.
 
-use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
+#[cfg(not(all(loom, test)))]
+use core::sync::atomic::{AtomicI64, Ordering::Relaxed, Ordering::SeqCst, fence};
+#[cfg(all(loom, test))]
+use loom::sync::atomic::{AtomicI64, Ordering::Relaxed, Ordering::SeqCst, fence};
 
 use machine::cpu;
 use machine::preempt;
 
-use sync::SpinLock;
+use sync::IrqSpinLock;
 
 use super::boxed::PerCpuBox;
 use super::geometry::existing_cpus;
@@ -23,8 +34,8 @@ pub struct Counter {
     cells: Option<PerCpuBox<AtomicI64>>,
     batch: i64,
     cpus: i64,
-    /// Held by those who add near a limit.
-    near_limit: SpinLock<()>,
+    /// Held by who moves a cell into the global part, and by who adds near a limit.
+    moving: IrqSpinLock<()>,
 }
 
 impl Counter {
@@ -39,7 +50,7 @@ impl Counter {
             cells: PerCpuBox::try_zeroed().ok(),
             batch: i64::from(batch.max(1)),
             cpus: existing_cpus().count() as i64,
-            near_limit: SpinLock::new(()),
+            moving: IrqSpinLock::new(()),
         }
     }
 
@@ -61,7 +72,7 @@ impl Counter {
     #[cold]
     #[inline(never)]
     fn fold(&self, cell: &AtomicI64) {
-        // An interrupt between the two may add to the cell; nothing is lost.
+        let _moving = self.moving.lock();
         self.global.fetch_add(cell.swap(0, Relaxed), Relaxed);
     }
 
@@ -94,25 +105,34 @@ impl Counter {
         self.cells.as_ref().map_or(0, |_| self.batch * self.cpus)
     }
 
-    /// Adds `amount` unless that would lift the value over `limit`; says whether it did. The limit holds exactly, whoever adds
-    /// in this way at the same time. All CPUs are looked at only when the approximate value is too close to the limit.
+    /// Adds `amount`, which is not negative, unless that would lift the value over `limit`; says whether it did. The limit holds exactly,
+    /// whoever adds in this way at the same time. All CPUs are looked at only when the approximate value is too close to the limit.
     #[inline]
     pub fn try_add(&self, amount: i64, limit: i64) -> bool {
-        // What all CPUs may have collected, and what each may be about to add because it found the same.
-        let others = self.error_max().saturating_add(self.cpus.saturating_mul(amount));
-        if self.approximate().saturating_add(others) <= limit {
+        let highest = || self.approximate().saturating_add(self.error_max());
+        if highest().saturating_add(amount) <= limit && self.cells.is_some() {
             self.add(amount);
-            return true;
+            // See the theory of this file: meanwhile the others may have come to the limit.
+            fence(SeqCst);
+            if highest() <= limit {
+                return true;
+            }
+            self.add(-amount);
         }
         self.try_add_exactly(amount, limit)
     }
 
     #[inline(never)]
     fn try_add_exactly(&self, amount: i64, limit: i64) -> bool {
-        let _alone = self.near_limit.lock();
-        let fits = self.exact().checked_add(amount).is_some_and(|sum| sum <= limit);
-        if fits {
-            self.add(amount);
+        let _moving = self.moving.lock();
+        if self.exact().checked_add(amount).is_none_or(|sum| sum > limit) {
+            return false;
+        }
+        self.global.fetch_add(amount, Relaxed);
+        fence(SeqCst);
+        let fits = self.exact() <= limit;
+        if !fits {
+            self.global.fetch_sub(amount, Relaxed);
         }
         fits
     }

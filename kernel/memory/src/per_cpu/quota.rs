@@ -8,8 +8,13 @@
 //! gives up: the limit is never exceeded, and nobody is refused while enough is unused.
 //!
 //! Costs: one atomic operation on a line of this CPU; on a shared one once in a batch.
+//!
+//! `tests/per_cpu_models.rs` compiles this file against loom's atomics.
 
+#[cfg(not(all(loom, test)))]
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+#[cfg(all(loom, test))]
+use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use sync::CachePadded;
 
@@ -26,7 +31,7 @@ pub struct Quota {
 
 impl Quota {
     /// What a CPU takes beyond its need; twice as much it keeps at most.
-    pub const BATCH: u64 = 32;
+    pub const BATCH: u64 = if cfg!(all(loom, test)) { 1 } else { 32 };
 
     /// Nothing is taken; `limit` of 0 is none.
     ///

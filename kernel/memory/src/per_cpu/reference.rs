@@ -14,9 +14,18 @@
 //! While it is spread nobody learns that the last reference is gone: the owner gathers, then gives back its own.
 //!
 //! Costs while spread: one instruction on this CPU's memory; no atomic operation, no shared line written.
+//!
+//! `tests/per_cpu_models.rs` compiles this file against loom's atomics.
 
 use core::ptr;
+#[cfg(not(all(loom, test)))]
 use core::sync::atomic::{
+    AtomicI64, AtomicPtr, AtomicU8,
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+};
+
+#[cfg(all(loom, test))]
+use loom::sync::atomic::{
     AtomicI64, AtomicPtr, AtomicU8,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
 };
@@ -59,7 +68,19 @@ pub struct PerCpuRef {
 
 impl PerCpuRef {
     /// One reference, gathered.
+    #[cfg(not(all(loom, test)))]
     pub const fn new() -> Self {
+        Self {
+            shown: AtomicPtr::new(ptr::null_mut()),
+            atomic: AtomicI64::new(1),
+            state: AtomicU8::new(GATHERED),
+            cells: Once::new(),
+        }
+    }
+
+    /// One reference, gathered.
+    #[cfg(all(loom, test))]
+    pub fn new() -> Self {
         Self {
             shown: AtomicPtr::new(ptr::null_mut()),
             atomic: AtomicI64::new(1),

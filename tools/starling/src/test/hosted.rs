@@ -17,12 +17,28 @@ const HOSTILE_INPUTS: u32 = 1_000_000;
 /// Packages with parsers of what may be hostile; their tests have the word in their names.
 const PARSERS: [&str; 4] = ["hostlink-protocol", "linux", "tmpfs", "starling-tool"];
 /// Packages with models, and where in them.
-const MODELS: [(&str, &[&str]); 2] = [("sync", &["--test", "models"]), ("sched", &["--lib", "models"])];
+const MODELS: [(&str, &[&str]); 3] = [
+    (
+        "sync",
+        &[
+            "--test",
+            "models",
+            "--test",
+            "clustered_models",
+            "--test",
+            "table_models",
+            "--test",
+            "local_read_models",
+        ],
+    ),
+    ("memory", &["--test", "per_cpu_models"]),
+    ("sched", &["--lib", "models"]),
+];
 /// Unsafe code that Miri can follow, by package and names of tests: what neither switches stacks nor needs the gigabytes of the
 /// hosted machine's memory.
 const INTERPRETED: [(&str, &[&str]); 3] = [
     ("sync", &[]),
-    ("memory", &["fallible::", "number_stack::", "parking::", "per_cpu::"]),
+    ("memory", &["fallible::", "number_stack::", "parking::", "per_cpu::", "page_index::"]),
     ("sched", &["state::"]),
 ];
 
