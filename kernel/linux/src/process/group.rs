@@ -6,6 +6,9 @@
 //! Locking: `members` is held while signals are sent to the group and while fork adds a child; so a signal to the group either
 //! reaches the child or is pending in the parent before the child is added (fork then starts again). A process's own `group`
 //! pointer changes only with the locks of both groups' lists taken one after the other, never nested.
+//!
+//! A process notes at which place of its group's list it is, so that it leaves without a search, however many members there are. The note
+//! is written under the list's lock. Who is in two lists for a moment has only one note: what is not at its place is searched for.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -83,6 +86,7 @@ impl ProcessGroup {
             return Ok(false);
         }
         let first = members.is_empty();
+        process.note_place_in_group(members.len());
         members.push(Arc::downgrade(process));
         drop(members);
         if first {
@@ -98,7 +102,7 @@ impl ProcessGroup {
     pub fn remove(&self, process: &Process) {
         let mut members = self.members.lock();
         let before = members.len();
-        members.retain(|member| !core::ptr::eq(member.as_ptr(), process));
+        take_out(&mut members, process);
         let last = before > 0 && members.is_empty();
         drop(members);
         if last {
@@ -165,5 +169,21 @@ impl ProcessGroup {
             let group = parent.group();
             group.id != self.id && group.session.id == self.session.id
         })
+    }
+}
+
+/// Takes a process out of a list; the last one of the list goes to its place.
+fn take_out(members: &mut Vec<Weak<Process>>, process: &Process) {
+    let is_at = |member: &Weak<Process>| core::ptr::eq(member.as_ptr(), process);
+    let noted = process.place_in_group();
+    let place = match members.get(noted).is_some_and(is_at) {
+        true => Some(noted),
+        false => members.iter().position(is_at),
+    };
+    let Some(place) = place else { return };
+    members.swap_remove(place);
+    // Never the last reference: who is in a list has not left it yet, and who makes it leave has one.
+    if let Some(moved) = members.get(place).and_then(Weak::upgrade) {
+        moved.note_place_in_group(place);
     }
 }

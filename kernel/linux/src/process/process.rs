@@ -9,7 +9,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use memory::address_space::AddressSpace;
 use sched::WaitQueue;
@@ -134,6 +134,8 @@ pub struct Process {
     pub(crate) actions: SpinLock<Arc<SignalActions>>,
     address_space: SpinLock<Option<Arc<AddressSpace>>>,
     group: ArcSlot<ProcessGroup>,
+    /// Where it is in its group's list, as far as it is known.
+    place_in_group: AtomicUsize,
     limits: SpinLock<Limits>,
     /// The soft ones again, for those who only look: at every write. Written under `limits`.
     soft_limits: [AtomicU64; limits::COUNT],
@@ -200,6 +202,7 @@ impl Process {
             actions: SpinLock::new(from.actions),
             address_space: SpinLock::new(from.address_space),
             group: ArcSlot::new(from.group),
+            place_in_group: AtomicUsize::new(0),
             limits: SpinLock::new(from.limits),
             soft_limits: from.limits.map(|limit| AtomicU64::new(limit.current)),
             executable: SpinLock::new(from.executable),
@@ -292,6 +295,16 @@ impl Process {
     /// The number of its session.
     pub(crate) fn session_id(&self) -> Pid {
         self.look_at_group(|group| group.session().id())
+    }
+
+    /// Where it is in its group's list, as far as it is known.
+    pub(super) fn place_in_group(&self) -> usize {
+        self.place_in_group.load(Ordering::Relaxed)
+    }
+
+    /// Relaxed: written and read under the lock of a group's list.
+    pub(super) fn note_place_in_group(&self, place: usize) {
+        self.place_in_group.store(place, Ordering::Relaxed);
     }
 
     pub(crate) fn replace_group(&self, group: Arc<ProcessGroup>) {
