@@ -51,4 +51,4 @@ pub use queue::Queue;
 pub use ram_disk::RamDisk;
 pub use request::Request;
 pub use statistics::{Snapshot, Statistics};
-pub use volume::Volume;
+pub use volume::{Batch, Volume};

@@ -4,8 +4,10 @@
 //! One machine for all: root ports of two makes, a switch with two ports behind the second, and a device behind the first of those. A shell in
 //! the guest is asked over standard input, QEMU over a socket. Whatever takes its time is asked for again until a limit.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
@@ -80,12 +82,20 @@ impl Machine {
         let folder = tempfile::tempdir().map_err(text)?;
         let root = folder.path().join("root");
         images::make_folder_with_lspci(&root).map_err(text)?;
+        let mut machine = Self::with(&ARGUMENTS, &root)?;
+        machine.rounds = rounds;
+        Ok(machine)
+    }
+
+    /// Boots an image with these options.
+    pub(crate) fn with(arguments: &[impl AsRef<OsStr>], root: &Path) -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(text)?;
         let socket = folder.path().join("monitor");
         let monitor = format!("--qemu-arg=unix:{},server=on,wait=off", socket.display());
         let mut child = starling()
-            .args(ARGUMENTS)
+            .args(arguments)
             .args(["--qemu-arg=-qmp", &monitor])
-            .arg(&root)
+            .arg(root)
             .args(["--", "sh"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -100,19 +110,19 @@ impl Machine {
         let stream = UnixStream::connect(&socket).map_err(text)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
         let monitor = BufReader::new(stream);
-        let mut machine = Self { child, shell: shell_ready, answers, monitor, rounds, _folder: folder };
+        let mut machine = Self { child, shell: shell_ready, answers, monitor, rounds: 0, _folder: folder };
         machine.execute("{\"execute\": \"qmp_capabilities\"}")?;
         Ok(machine)
     }
 
     /// What a command in the guest prints. Its last line may lack an end.
-    fn guest(&mut self, command: &str) -> Result<String, String> {
+    pub(crate) fn guest(&mut self, command: &str) -> Result<String, String> {
         writeln!(self.shell, "{command}\necho\necho {END}").map_err(text)?;
         read_answer(&mut self.answers)
     }
 
     /// Asks the guest until the answer is this.
-    fn until(&mut self, command: &str, wanted: &str) -> Result<(), String> {
+    pub(crate) fn until(&mut self, command: &str, wanted: &str) -> Result<(), String> {
         let start = Instant::now();
         loop {
             let answer = self.guest(command)?;
@@ -127,7 +137,7 @@ impl Machine {
     }
 
     /// Reads the monitor up to a line with this in it.
-    fn monitor_line(&mut self, part: &str) -> Result<String, String> {
+    pub(crate) fn monitor_line(&mut self, part: &str) -> Result<String, String> {
         let start = Instant::now();
         let mut line = String::new();
         while start.elapsed() < PATIENCE {
@@ -148,7 +158,7 @@ impl Machine {
     }
 
     /// A command of the human monitor.
-    fn monitor(&mut self, command: &str) -> Result<(), String> {
+    pub(crate) fn monitor(&mut self, command: &str) -> Result<(), String> {
         let request = format!(
             "{{\"execute\": \"human-monitor-command\", \"arguments\": {{\"command-line\": \"{command}\"}}}}"
         );

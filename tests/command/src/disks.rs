@@ -36,17 +36,27 @@ const WRITE: &str = "set -e; disk=/dev/vda; [ -e $disk ] || disk=/dev/nvme0n1; m
     ls /m/a | wc -l; cmp /bin/busybox /m/a/b/c/bin/busybox; umount /m";
 const WRITTEN: &str = "file 1\nfile 2\nfile 3\n201\n";
 
-fn text(error: impl ToString) -> String {
+pub(crate) fn text(error: impl ToString) -> String {
     error.to_string()
 }
 
-fn successful(program: &str, arguments: &[&str], file: &Path) -> Result<(), String> {
+pub(crate) fn successful(program: &str, arguments: &[&str], file: &Path) -> Result<(), String> {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let output = Command::new(program).env("PATH", path).args(arguments).arg(file).output().map_err(text)?;
     if output.status.success() { Ok(()) } else { Err(format!("{program} {arguments:?}: {}", said(&output))) }
 }
 
-fn said(output: &Output) -> String {
+/// Runs `e2fsck`, whose status may have these bits: 1 if it may repair.
+pub(crate) fn e2fsck(option: &str, file: &Path, allowed: i32) -> Result<(), String> {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let output = Command::new("e2fsck").env("PATH", path).arg(option).arg(file).output().map_err(text)?;
+    match output.status.code() {
+        Some(status) if status & !allowed == 0 => Ok(()),
+        _ => Err(format!("e2fsck {option}: {}", said(&output))),
+    }
+}
+
+pub(crate) fn said(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}, {:?}, {:?}", output.status, text(&output.stdout), text(&output.stderr))
 }

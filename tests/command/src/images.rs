@@ -60,8 +60,8 @@ fn make_directory(root: &Path) -> io::Result<()> {
     fs::hard_link(root.join("etc/motd"), root.join("etc/again"))
 }
 
-/// BusyBox with all it can do, and Debian's `lspci` with its libraries.
-pub(crate) fn make_folder_with_lspci(root: &Path) -> io::Result<()> {
+/// BusyBox with all it can do.
+pub(crate) fn make_folder_with_busybox(root: &Path) -> io::Result<()> {
     for folder in ["bin", "proc", "dev", "tmp", "sys"] {
         fs::create_dir_all(root.join(folder))?;
     }
@@ -69,6 +69,12 @@ pub(crate) fn make_folder_with_lspci(root: &Path) -> io::Result<()> {
     for applet in output("/bin/busybox", &["--list"])?.lines().filter(|name| *name != "busybox") {
         symlink("busybox", root.join("bin").join(applet))?;
     }
+    Ok(())
+}
+
+/// The same, and Debian's `lspci` with its libraries.
+pub(crate) fn make_folder_with_lspci(root: &Path) -> io::Result<()> {
+    make_folder_with_busybox(root)?;
     let program = output("sh", &["-c", "command -v lspci"])?;
     let program = program.trim();
     fs::remove_file(root.join("bin/lspci")).or_else(|error| match error.kind() {

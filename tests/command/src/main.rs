@@ -8,6 +8,7 @@
 //! * [`images`]: root file systems that the cases use
 //! * [`consoles`]: ports of virtio consoles
 //! * [`disks`]: disks, and ext4 on them
+//! * [`crash`]: machines that are killed while they write to an ext4
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
 //! * [`kernel_size`]: the size of what QEMU loads
@@ -18,6 +19,7 @@
 
 mod case;
 mod consoles;
+mod crash;
 mod devices;
 mod disks;
 mod images;
@@ -67,6 +69,9 @@ fn main() -> ExitCode {
     }
     if long && wanted(consoles::NAME) {
         count(consoles::NAME, consoles::check());
+    }
+    for (name, check, rounds) in crash::CHECKS.iter().filter(|(name, ..)| long && wanted(name)) {
+        count(name, check(if long { rounds.long } else { rounds.short }));
     }
     check_devices(long, &wanted, &mut count);
     for measurement in

@@ -63,6 +63,13 @@ pub(crate) struct Cache {
     entries: SpinLock<BlockMap<Entry>>,
 }
 
+/// Waits for what was submitted before the rest could not be: whoever is told of an error may give its blocks to others.
+fn abandon(batch: block::Batch, error: block::Error) -> Result<()> {
+    // The first error is what is told.
+    let _ = batch.wait();
+    Err(error.into())
+}
+
 impl Cache {
     pub(crate) fn new(volume: Volume, block_bytes: usize) -> Self {
         Self { volume, block_bytes, entries: SpinLock::new(BlockMap::default()) }
@@ -87,7 +94,10 @@ impl Cache {
         let mut batch = self.volume.batch();
         for (block, bytes) in blocks {
             let sector = block * (self.block_bytes / SECTOR_BYTES) as u64;
-            batch.add(Bio::single(Operation::Write, sector, Memory::Shared(bytes), BioFlags::METADATA)?)?;
+            let bio = Bio::single(Operation::Write, sector, Memory::Shared(bytes), BioFlags::METADATA);
+            if let Err(error) = bio.and_then(|bio| batch.add(bio)) {
+                return abandon(batch, error);
+            }
         }
         Ok(batch.wait()?)
     }
@@ -187,8 +197,12 @@ impl Cache {
         let mut batch = self.volume.batch();
         for (index, piece) in bytes.chunks(most).enumerate() {
             let at = sector + (index * most / SECTOR_BYTES) as u64;
-            let memory = Memory::Owned(fallible::try_copy(piece)?);
-            batch.add(Bio::single(Operation::Write, at, memory, BioFlags::empty())?)?;
+            let piece = fallible::try_copy(piece).map_err(block::Error::from);
+            let bio = piece
+                .and_then(|piece| Bio::single(Operation::Write, at, Memory::Owned(piece), BioFlags::empty()));
+            if let Err(error) = bio.and_then(|bio| batch.add(bio)) {
+                return abandon(batch, error);
+            }
         }
         Ok(batch.wait()?)
     }

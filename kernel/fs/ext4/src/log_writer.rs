@@ -99,7 +99,7 @@ impl LogWriter {
     ///
     /// # Errors
     /// The device, no memory, or more than fits: the transaction does not exist then. After an error of the device nothing more may be
-    /// committed.
+    /// committed; without memory the same transaction may be tried again.
     pub fn commit(
         &mut self,
         system: &FileSystem,
@@ -121,6 +121,30 @@ impl LogWriter {
         }
         self.pending.try_reserve(blocks.len()).map_err(|_| Error::OutOfMemory)?;
         let begin = self.head;
+        let written = self.write_transaction(system, blocks, revoked, needed);
+        if written.is_err() {
+            self.head = begin;
+            return written;
+        }
+        self.used += needed as u64;
+        self.sequence = self.sequence.wrapping_add(1);
+        for block in revoked {
+            self.pending.remove(block);
+        }
+        self.pending.extend(blocks.iter().cloned());
+        Ok(())
+    }
+
+    /// Writes to the log from the head on, up to the commit block.
+    fn write_transaction(
+        &mut self,
+        system: &FileSystem,
+        blocks: &[(u64, BlockBytes)],
+        revoked: &[u64],
+        needed: usize,
+    ) -> Result<()> {
+        let begin = self.head;
+        let (tags, revokes) = (self.tags_per_block(), self.revokes_per_block());
         let mut writes = fallible::try_vec(needed)?;
         for group in blocks.chunks(tags) {
             self.describe(system, group, &mut writes)?;
@@ -137,12 +161,6 @@ impl LogWriter {
         let place = self.log.place(system, self.head)?;
         system.cache.write(place, fallible::try_arc(commit)?, flags)?;
         self.head = self.log.next(self.head);
-        self.used += needed as u64;
-        self.sequence = self.sequence.wrapping_add(1);
-        for block in revoked {
-            self.pending.remove(block);
-        }
-        self.pending.extend(blocks.iter().cloned());
         Ok(())
     }
 

@@ -13,6 +13,7 @@
 //!
 //! # Errors
 //! A failed transfer of a commit stops the file system: what was not committed does not exist, nothing more can be changed, reading goes on.
+//! A commit that has no memory is tried again a few times; only then it has failed.
 //! Damage that a handle meets is recorded; whether changes go on is what the superblock says
 //! (`continue`; `remount-ro` and `panic` both mean reading only).
 //!
@@ -34,7 +35,7 @@ use crate::group::Group;
 use crate::handle::{HANDLE_BLOCKS_MAX, Handle};
 use crate::inode::Time;
 use crate::log_writer::LogWriter;
-use crate::recovery::recover;
+use crate::recovery::{recover, set_recovery_needed};
 use crate::running::{Closed, Running};
 use crate::superblock::{self, ON_ERROR_CONTINUE, STATE_CLEAN, STATE_ERRORS};
 use crate::{Error, Result};
@@ -44,11 +45,16 @@ const REVOKED_MAX: usize = 4096;
 /// Changed blocks with which a transaction without a journal ends.
 const DIRECT_BLOCKS_MAX: usize = 2048;
 
+/// How often memory is looked for when a commit has none.
+const MEMORY_ATTEMPTS: u32 = 8;
+
 const WORKING: u8 = 0;
+/// Everything is where it belongs, as after an unmount, until changes are wanted again.
+const PAUSED: u8 = 1;
 /// Damage was found: no more changes, but what was published is committed.
-const READ_ONLY: u8 = 1;
+const READ_ONLY: u8 = 2;
 /// A commit failed.
-const STOPPED: u8 = 2;
+const STOPPED: u8 = 3;
 
 /// Where commits go.
 enum Home {
@@ -173,6 +179,10 @@ impl Writer {
                 return Err(Error::ReadOnly);
             }
             let running = self.running.lock();
+            // Who ends changes has the lock.
+            if self.is_read_only() {
+                return Err(Error::ReadOnly);
+            }
             let roomy = running.closed.blocks.len() + HANDLE_BLOCKS_MAX < self.blocks_max
                 && running.closed.revoked.len() < REVOKED_MAX;
             if roomy {
@@ -248,7 +258,14 @@ impl Writer {
             return Err(Error::ReadOnly);
         }
         let Some(closed) = self.close_transaction()? else { return self.system.cache.flush() };
-        let committed = self.write_out(&mut log, closed);
+        let mut committed = self.write_out(&mut log, &closed);
+        for _ in 0..MEMORY_ATTEMPTS {
+            if committed != Err(Error::OutOfMemory) {
+                break;
+            }
+            memory::reclaim::reclaim_now(closed.blocks.len());
+            committed = self.write_out(&mut log, &closed);
+        }
         if let Err(error) = &committed {
             self.state.fetch_max(STOPPED, Relaxed);
             log::error!("ext4: a commit failed: {error}; only to be read now");
@@ -281,9 +298,10 @@ impl Writer {
         Ok(Some(core::mem::take(&mut running.closed)))
     }
 
-    fn write_out(&self, home: &mut Home, closed: Closed) -> Result<()> {
+    /// Writes a transaction. Without memory nothing has happened, and it may be tried again.
+    fn write_out(&self, home: &mut Home, closed: &Closed) -> Result<()> {
         let mut blocks: Vec<(u64, BlockBytes)> = fallible::try_vec(closed.blocks.len())?;
-        blocks.extend(closed.blocks);
+        blocks.extend(closed.blocks.iter().map(|(block, bytes)| (*block, bytes.clone())));
         blocks.sort_unstable_by_key(|(block, _)| *block);
         let cache = &self.system.cache;
         match home {
@@ -320,16 +338,48 @@ impl Writer {
 
     /// Unmounts in order: everything is where it belongs, the journal is empty, and the superblock says so. Nothing can be changed any more.
     pub fn unmount(&self) -> Result<()> {
+        self.settle(READ_ONLY)
+    }
+
+    /// The same until [`resume`](Self::resume).
+    pub fn pause(&self) -> Result<()> {
+        self.settle(PAUSED)
+    }
+
+    fn settle(&self, state: u8) -> Result<()> {
         if self.was_clean && !self.is_read_only() {
             self.change(true, |handle| {
                 handle.change_superblock(|raw| raw.state.set(raw.state.get() | STATE_CLEAN))
             })?;
         }
+        {
+            let _no_handle = self.running.lock();
+            self.state.fetch_max(state, Relaxed);
+        }
         self.commit()?;
-        self.state.fetch_max(READ_ONLY, Relaxed);
         match &mut *self.log.lock() {
             Home::Journal(log) => log.close(&self.system),
             Home::Direct => Ok(()),
         }
+    }
+
+    /// Allows changes again.
+    ///
+    /// # Errors
+    /// The device; [`Error::ReadOnly`] if something else than [`pause`](Self::pause) forbids them.
+    pub fn resume(&self, now: Time) -> Result<()> {
+        let journal = {
+            let log = self.log.lock();
+            if self.state.load(Relaxed) != PAUSED {
+                return Err(Error::ReadOnly);
+            }
+            let journal = matches!(*log, Home::Journal(_));
+            if journal {
+                set_recovery_needed(&self.system, true)?;
+            }
+            self.state.store(WORKING, Relaxed);
+            journal
+        };
+        self.mark_mounted(b"", now, journal)
     }
 }

@@ -182,6 +182,28 @@ fn what_was_synced_is_there_without_an_unmount() {
 }
 
 #[test]
+fn names_last_when_their_directory_was_synced() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = Image::make(&["-t", "ext4"], 16 << 20, None);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound image");
+    let (context, root) = (world.context(), &world.places.root);
+    for data_only in [false, true] {
+        let name = format!("/directory{data_only}");
+        context.make_directory(root, name.as_bytes(), 0o755).expect("space");
+        let directory = world.open(b"/", OpenFlags::DIRECTORY).expect("it is there");
+        directory.sync(data_only).expect("the disk works");
+        let crashed = Image::make(&["-t", "ext4"], 16 << 20, None);
+        crashed.set_bytes(&device.bytes());
+        let system = ext4::FileSystem::mount(&crashed.volume()).expect("a sound image");
+        let found = system.lookup(&system.root().expect("a root"), &name.as_bytes()[1..]);
+        assert_eq!(found.map(|inode| inode.kind), Ok(ext4::Kind::Directory));
+    }
+    world.unmount();
+    judge(&image, &device.bytes());
+}
+
+#[test]
 fn a_full_disk_refuses_writes_and_keeps_what_it_took() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let image = Image::make(&["-t", "ext4", "-b", "1024", "-J", "size=1"], 4 << 20, None);
@@ -206,4 +228,67 @@ fn a_full_disk_refuses_writes_and_keeps_what_it_took() {
     drop(file);
     world.unmount();
     judge(&image, &device.bytes());
+}
+
+#[test]
+fn a_range_of_zeroes_reads_as_such_and_has_its_blocks() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for options in [&["-t", "ext4", "-b", "4096"][..], &["-t", "ext4", "-b", "1024"]] {
+        let image = Image::make(options, 16 << 20, None);
+        let device = Device::new(&image.bytes());
+        let world = device.mount(false).expect("a sound image");
+        let file = world.create(b"/file").expect("space");
+        assert_eq!(write(&file, 0, &[7; 60_000]), Ok(60_000));
+        file.sync(false).expect("the disk works");
+        assert_eq!(write(&file, 60_000, &[8; 20_000]), Ok(20_000));
+        let kept = AllocateMode::ZERO_RANGE | AllocateMode::KEEP_SIZE;
+        file.allocate(kept, 5_000, 70_000).expect("space");
+        file.allocate(kept, 90_000, 50_000).expect("space");
+        assert_eq!(file.status().size, 80_000);
+        let mut wanted = vec![7; 80_000];
+        wanted[5_000..75_000].fill(0);
+        wanted[75_000..].fill(8);
+        assert!(read(&file, 0, 100_000) == wanted);
+        file.allocate(AllocateMode::ZERO_RANGE, 79_000, 11_000).expect("space");
+        wanted.resize(90_000, 0);
+        wanted[79_000..].fill(0);
+        assert!(read(&file, 0, 100_000) == wanted);
+        drop(file);
+        world.unmount();
+        judge(&image, &device.bytes());
+        let world = device.mount(true).expect("a sound image");
+        let file = world.open(b"/file", OpenFlags::empty()).expect("it was made");
+        assert!(read(&file, 0, 100_000) == wanted);
+        assert!(file.status().blocks >= 140_000 / 512, "{} sectors", file.status().blocks);
+        drop(file);
+        world.unmount();
+    }
+}
+
+#[test]
+fn a_mount_for_reading_becomes_one_for_writing_and_back() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for options in OPTIONS {
+        let image = Image::make(options, 16 << 20, None);
+        let device = Device::new(&image.bytes());
+        let world = device.mount(true).expect("a sound image");
+        let remount = |flags| world.places.namespace.remount(&world.places.root, flags, Some(b""));
+        assert_eq!(world.create(b"/early").err(), Some(Error::ReadOnly));
+        for round in 0..3 {
+            remount(MountFlags::empty()).expect("the image is sound");
+            let file = world.create(format!("/file{round}").as_bytes()).expect("space");
+            assert_eq!(write(&file, 0, &[9; 30_000]), Ok(30_000));
+            assert_eq!(remount(MountFlags::READ_ONLY), Err(Error::Busy), "a file is open for writing");
+            drop(file);
+            remount(MountFlags::READ_ONLY).expect("the disk works");
+            assert_eq!(world.create(b"/late").err(), Some(Error::ReadOnly));
+            let crashed = device.bytes();
+            let kept = Image::make(options, 16 << 20, None);
+            judge(&kept, &crashed);
+            let file = world.open(b"/file0", OpenFlags::empty()).expect("it was made");
+            assert!(read(&file, 0, 40_000) == [9; 30_000]);
+        }
+        world.unmount();
+        judge(&image, &device.bytes());
+    }
 }

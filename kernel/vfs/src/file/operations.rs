@@ -156,7 +156,9 @@ impl FileOperations for NoOperations {
         FileFeatures::SEEKABLE
     }
 
-    fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
-        Ok(())
+    /// A directory on a disk: its entries last afterwards.
+    fn sync(&self, file: &OpenFile, data_only: bool) -> Result<()> {
+        let inode = file.inode();
+        inode.operations().home().map_or(Ok(()), |home| home.commit(inode, data_only))
     }
 }

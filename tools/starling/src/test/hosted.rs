@@ -1,7 +1,8 @@
 //! Steps that run on the host: the unit tests of all crates, the kernel's on its hosted machine.
 //!
 //! With `--long` also what no processor shows by running: the models of lock-free code in all interleavings (loom), the unsafe
-//! parts in an interpreter that knows the language's rules (Miri), and a million hostile inputs for each parser.
+//! parts in an interpreter that knows the language's rules (Miri), a million hostile inputs for each parser, and an ext4 whose power
+//! fails at every moment and whose images are damaged in every way.
 
 use std::process::Command;
 use std::time::Duration;
@@ -51,6 +52,7 @@ pub(super) fn steps(repository: &Repository, long: bool) -> Vec<Step> {
         steps.extend(MODELS.map(|(package, names)| models(repository, package, names)));
         steps.extend(INTERPRETED.map(|(package, names)| interpreted(repository, package, names)));
         steps.push(hostile_input(repository));
+        steps.push(endured(repository));
     }
     steps
 }
@@ -83,4 +85,11 @@ fn hostile_input(repository: &Repository) -> Step {
     PARSERS.iter().for_each(|package| _ = tests.args(["--package", package]));
     tests.args(["--", "hostile"]).env("PROPTEST_CASES", HOSTILE_INPUTS.to_string());
     Step::new("hostile input", tests, tally::cargo_with_tests).within(LONG_LIMIT)
+}
+
+/// What the other tests of ext4 do for seconds.
+fn endured(repository: &Repository) -> Step {
+    let mut tests = repository.cargo("test");
+    tests.args(["--profile", "tool", "--no-fail-fast", "--package", "ext4", "--", "--ignored"]);
+    Step::new("ext4 in full", tests, tally::cargo_with_tests).within(LONG_LIMIT)
 }

@@ -169,16 +169,21 @@ impl Node {
     pub(super) fn change_blocks(&self, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
         let writer = self.instance.writer()?;
         let cache = self.cache.as_ref().ok_or(Error::NoDevice)?;
-        if mode.contains(AllocateMode::ZERO_RANGE) {
+        if mode.contains(AllocateMode::ZERO_RANGE) && !self.stored()?.has_extents() {
             return Err(Error::NotSupported);
         }
-        if mode.contains(AllocateMode::PUNCH_HOLE) {
+        if mode.intersects(AllocateMode::PUNCH_HOLE | AllocateMode::ZERO_RANGE) {
             cache.punch_hole(offset..offset.saturating_add(length))?;
-            let _changing = self.file.changing.lock();
-            return writer.punch(self.file.number, offset, length, now()).map(|_| ()).map_err(error_of);
         }
         let privileged = vfs::credentials::caller_has(vfs::Capabilities::SYS_RESOURCE);
         let _changing = self.file.changing.lock();
+        if mode.intersects(AllocateMode::PUNCH_HOLE | AllocateMode::ZERO_RANGE) {
+            writer.punch(self.file.number, offset, length, now()).map_err(error_of)?;
+        }
+        if mode.contains(AllocateMode::PUNCH_HOLE) {
+            return Ok(());
+        }
+        // A range of zeroes is a hole whose blocks are there, and not written.
         let allocated = writer.allocate(self.file.number, offset, length, true, privileged, now());
         allocated.map(|_| ()).map_err(error_of)
     }

@@ -3,6 +3,7 @@
 //! An inode is found by its number as long as somebody has it, so that all names of a file lead to the same pages. The table holds weak references; it is cleaned when it
 //! has doubled.
 
+use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
@@ -12,7 +13,7 @@ use block::registry::{BlockDevice, Holder};
 use memory::fallible;
 use memory::file_cache::FileCache;
 use sched::WaitQueue;
-use sync::SpinLock;
+use sync::{Once, SpinLock};
 use vfs::attributes::FileSystemStatus;
 use vfs::disk::DeviceFiles;
 use vfs::inode::{Inode, InodeAttributes};
@@ -29,7 +30,9 @@ const CLEAN_FROM: usize = 256;
 
 /// See the theory of this file.
 pub(super) struct Instance {
-    state: State,
+    /// What is read until it is written for the first time.
+    reader: Option<Box<FileSystem>>,
+    writer: Once<Box<Writer>>,
     pub(super) device: Arc<BlockDevice>,
     pub(super) files: Arc<DeviceFiles>,
     inodes: sched::Mutex<Known>,
@@ -42,13 +45,6 @@ pub(super) struct Instance {
     /// Whose claim of the device the thread is to release when it has ended it.
     pub(super) left: SpinLock<Option<Holder>>,
     pub(super) wait: WaitQueue,
-}
-
-/// How it is mounted.
-#[allow(clippy::large_enum_variant, reason = "there is one for each mount")]
-enum State {
-    Reader(FileSystem),
-    Writer(Writer),
 }
 
 struct Known {
@@ -126,6 +122,27 @@ pub(super) fn stamp(time: Time) -> Timestamp {
     Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
 }
 
+/// Why a mount is refused.
+fn refused(device: &BlockDevice, error: crate::Error) -> Error {
+    if error != crate::Error::NotExt {
+        log::warn!("ext4 on {}: {error}", device.name());
+    }
+    error_of(error)
+}
+
+/// What is on a device, to be changed.
+fn mount_writer(device: &BlockDevice) -> Result<Box<Writer>> {
+    let writer = Writer::mount(device.volume(), b"", now()).map_err(|error| match error {
+        // It may be mounted to be read, or that is refused then.
+        crate::Error::UnknownFeature(..) => {
+            refused(device, error);
+            Error::ReadOnly
+        }
+        error => refused(device, error),
+    })?;
+    allocation::boxed(writer)
+}
+
 impl Instance {
     /// What is on a device.
     pub(super) fn open(device: &Arc<BlockDevice>, read_only: bool, options: &[u8]) -> Result<Arc<Self>> {
@@ -138,25 +155,20 @@ impl Instance {
         let files = DeviceFiles::of(device)?;
         // What programs wrote to the device must be there when it is read past their pages.
         files.empty()?;
-        let state = if read_only {
-            FileSystem::mount(device.volume()).map(State::Reader)
+        let writer = Once::new();
+        let mut reader = None;
+        if read_only {
+            let system = FileSystem::mount(device.volume()).map_err(|error| refused(device, error))?;
+            reader = Some(allocation::boxed(system)?);
         } else {
-            Writer::mount(device.volume(), b"", now()).map(State::Writer)
-        };
-        let state = state.map_err(|error| {
-            if error != crate::Error::NotExt {
-                log::warn!("ext4 on {}: {error}", device.name());
-            }
-            match error {
-                // It may be mounted to be read, or that is refused then.
-                crate::Error::UnknownFeature(..) if !read_only => Error::ReadOnly,
-                error => error_of(error),
-            }
-        })?;
+            let mounted = mount_writer(device)?;
+            writer.call_once(|| mounted);
+        }
         let known = Known { table: BlockMap::default(), clean_at: CLEAN_FROM };
         let inodes = sched::Mutex::named("inodes of ext4 in memory", known);
         allocation::arc(Self {
-            state,
+            reader,
+            writer,
             device: device.clone(),
             files,
             inodes,
@@ -170,9 +182,10 @@ impl Instance {
 
     /// What is read.
     pub(super) fn system(&self) -> &FileSystem {
-        match &self.state {
-            State::Reader(system) => system,
-            State::Writer(writer) => writer.system(),
+        match (self.writer.get(), &self.reader) {
+            (Some(writer), _) => writer.system(),
+            (None, Some(system)) => system,
+            (None, None) => unreachable!("one of them is there from the beginning"),
         }
     }
 
@@ -181,9 +194,28 @@ impl Instance {
     /// # Errors
     /// `EROFS` if it is mounted to be read.
     pub(super) fn writer(&self) -> Result<&Writer> {
-        match &self.state {
-            State::Reader(_) => Err(Error::ReadOnly),
-            State::Writer(writer) => Ok(writer),
+        self.writer.get().map(|writer| &**writer).ok_or(Error::ReadOnly)
+    }
+
+    /// Changes are to be possible, or no longer.
+    ///
+    /// # Errors
+    /// `EROFS` where the device or the image forbids them, or an error has ended them.
+    fn change_read_only(self: &Arc<Self>, read_only: bool) -> Result<()> {
+        match self.writer.get() {
+            Some(writer) if read_only => {
+                self.sync()?;
+                writer.pause().map_err(error_of)
+            }
+            Some(writer) => writer.resume(now()).map_err(error_of),
+            None if read_only => Ok(()),
+            None if self.device.is_read_only() => Err(Error::ReadOnly),
+            None => {
+                let mounted = mount_writer(&self.device)?;
+                self.start_commits()?;
+                self.writer.call_once(|| mounted);
+                Ok(())
+            }
         }
     }
 
@@ -216,9 +248,9 @@ impl Instance {
     }
 
     fn status(&self) -> crate::Status {
-        match &self.state {
-            State::Reader(system) => system.status(),
-            State::Writer(writer) => {
+        match self.writer.get() {
+            None => self.system().status(),
+            Some(writer) => {
                 let status = writer.status();
                 let promised = self.promised.load(Relaxed);
                 crate::Status {
@@ -346,10 +378,7 @@ impl SuperblockOperations for Operations {
     }
 
     fn change_read_only(&self, read_only: bool) -> Result<()> {
-        if read_only {
-            return self.instance.sync();
-        }
-        if self.instance.writer()?.is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
+        self.instance.change_read_only(read_only)
     }
 
     fn as_any(&self) -> &dyn Any {
