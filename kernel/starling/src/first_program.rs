@@ -319,6 +319,7 @@ fn register_file_systems() {
     virtio::register(linux::random::mix);
     linux::proc::register_devices();
     ext4::mounted::register();
+    vfs::superblock::register_file_system(&overlay::OVERLAY);
     if let Err(error) = block::ram_disk::attach_wanted() {
         log::error!("disks in memory: {error}");
     }

@@ -299,22 +299,37 @@ impl<O: InodeOperations> Inode<O> {
         attributes: InodeAttributes,
         operations: O,
     ) -> Result<Arc<Self>> {
-        allocation::arc(Self::build(superblock.link().clone(), attributes, operations, Timestamp::now()))
+        let link = superblock.link().clone();
+        let device = link.device;
+        allocation::arc(Self::build(link, device, attributes, operations))
     }
 
     /// A new inode of the file system that `other` is of: the same as [`new`](Self::new), but it takes no reference to the
     /// superblock, which all CPUs would write.
     pub fn beside(other: &InodeHead, attributes: InodeAttributes, operations: O) -> Result<Arc<Self>> {
-        allocation::arc(Self::build(other.superblock.clone(), attributes, operations, Timestamp::now()))
+        let link = other.superblock.clone();
+        let device = link.device;
+        allocation::arc(Self::build(link, device, attributes, operations))
+    }
+
+    /// As [`beside`](Self::beside), with a device of its own to show: numbers of files are unique together with that.
+    pub fn of_device(
+        other: &InodeHead,
+        device: DeviceNumber,
+        attributes: InodeAttributes,
+        operations: O,
+    ) -> Result<Arc<Self>> {
+        allocation::arc(Self::build(other.superblock.clone(), device, attributes, operations))
     }
 
     fn build(
         superblock: Shared<SuperblockLink>,
+        device: DeviceNumber,
         attributes: InodeAttributes,
         operations: O,
-        time: Timestamp,
     ) -> Self {
-        let (device, block_bytes) = (superblock.device, superblock.block_bytes);
+        let time = Timestamp::now();
+        let (block_bytes, stacked) = (superblock.block_bytes, superblock.stacked);
         Self {
             head: InodeHead {
                 number: attributes.number,
@@ -339,7 +354,11 @@ impl<O: InodeOperations> Inode<O> {
                 extension: Once::new(),
                 watches: Once::new(),
             },
-            lock: sched::RwLock::named("inode", ()),
+            lock: match stacked {
+                0 => sched::RwLock::named("inode", ()),
+                1 => sched::RwLock::named("inode above a file system", ()),
+                _ => sched::RwLock::named("inode above two file systems", ()),
+            },
             operations,
         }
     }

@@ -16,6 +16,7 @@ use sync::{Once, SpinLock};
 use crate::attributes::{DeviceNumber, FileSystemStatus};
 use crate::dentry::Dentry;
 use crate::inode::Inode;
+use crate::walk::PathContext;
 use crate::{Error, Result, allocation};
 
 /// What a file system instance does as a whole.
@@ -64,6 +65,17 @@ pub trait FileSystemType: Send + Sync {
     /// Makes an instance, or returns the one that is shared by all mounts.
     fn mount(&'static self, source: &[u8], options: &[u8]) -> Result<Arc<Superblock>>;
 
+    /// Makes an instance from what is at places in the tree, which its options name. Only asked by `mount(2)`.
+    fn mount_at(
+        &'static self,
+        context: &PathContext<'_>,
+        source: &[u8],
+        options: &[u8],
+    ) -> Result<Arc<Superblock>> {
+        let _ = context;
+        self.mount(source, options)
+    }
+
     /// Makes an instance of what is on a block device. Called once for each device that is mounted, however often.
     fn mount_device(
         &'static self,
@@ -91,6 +103,18 @@ pub struct SuperblockTraits {
     pub no_execute: bool,
     /// The size that `stat` recommends for transfers; 0: a page. Programs buffer that much.
     pub block_bytes: u32,
+    /// How many file systems stand on each other here: 0 for one whose files are its own, at most [`STACKED_MAX`]. The locks of each height
+    /// are a class of their own, taken before those below.
+    pub stacked: u8,
+}
+
+/// Most file systems on top of another one: each takes kernel stack.
+pub const STACKED_MAX: u8 = 2;
+
+/// A device number for files that are on none.
+pub fn anonymous_device() -> DeviceNumber {
+    // Relaxed: only uniqueness matters.
+    DeviceNumber::new(0, NEXT_ANONYMOUS_DEVICE.fetch_add(1, Ordering::Relaxed))
 }
 
 /// One instance of a file system.
@@ -114,6 +138,7 @@ pub struct Superblock {
 pub(crate) struct SuperblockLink {
     pub(crate) device: DeviceNumber,
     pub(crate) block_bytes: u32,
+    pub(crate) stacked: u8,
     /// Set before there are inodes.
     pub(crate) superblock: Once<Weak<Superblock>>,
 }
@@ -130,9 +155,7 @@ impl Superblock {
         operations: Box<dyn SuperblockOperations>,
         make_root: impl FnOnce(&Arc<Superblock>) -> Result<Arc<Inode>>,
     ) -> Result<Arc<Self>> {
-        // Relaxed: only uniqueness matters.
-        let minor = NEXT_ANONYMOUS_DEVICE.fetch_add(1, Ordering::Relaxed);
-        Self::with_number(DeviceNumber::new(0, minor), file_system, magic, traits, operations, make_root)
+        Self::with_number(anonymous_device(), file_system, magic, traits, operations, make_root)
     }
 
     /// A new instance that is on a block device.
@@ -160,6 +183,7 @@ impl Superblock {
         let link = SharedOwner::try_new(SuperblockLink {
             device,
             block_bytes: traits.block_bytes,
+            stacked: traits.stacked,
             superblock: Once::new(),
         })?;
         let superblock = allocation::arc(Self {
@@ -172,7 +196,11 @@ impl Superblock {
             mounts: AtomicU32::new(0),
             root: Once::new(),
             link,
-            rename: sched::Mutex::named("rename", ()),
+            rename: match traits.stacked {
+                0 => sched::Mutex::named("rename", ()),
+                1 => sched::Mutex::named("rename above a file system", ()),
+                _ => sched::Mutex::named("rename above two file systems", ()),
+            },
             operations,
         })?;
         superblock.link.superblock.call_once(|| Arc::downgrade(&superblock));

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use block::registry::{BlockDevice, DeviceNumber};
 
 use vfs::Capabilities;
+use vfs::PathContext;
 use vfs::flags::{LookupFlags, MountFlags, UnmountFlags};
 use vfs::mount::{MountSource, Propagation};
 
@@ -89,7 +90,15 @@ pub fn mount(task: &mut Task, source: u64, target: u64, kind: u64, flags: u64, o
             let what = MountSource::Device { file_system, device, source: name, options };
             namespace.mount(what, &target, mount_flags)?;
         } else {
-            namespace.mount(MountSource::New { file_system, source: name, options }, &target, mount_flags)?;
+            let superblock = {
+                let context = PathContext {
+                    places: &places,
+                    credentials: &task.credentials.file,
+                    umask: task.file_system.umask(),
+                };
+                file_system.mount_at(&context, name, options)?
+            };
+            namespace.mount(MountSource::Made { superblock, source: name }, &target, mount_flags)?;
         }
     }
     Ok(0)

@@ -45,6 +45,7 @@ pub const TRAITS: SuperblockTraits = SuperblockTraits {
     no_devices: true,
     no_execute: true,
     block_bytes: 0,
+    stacked: 0,
 };
 
 /// A file system with this root; `traits` are [`TRAITS`] or stricter.

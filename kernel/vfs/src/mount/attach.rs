@@ -28,6 +28,13 @@ pub enum MountSource<'a> {
         /// The file system's own options.
         options: &'a [u8],
     },
+    /// An instance that was made before.
+    Made {
+        /// The instance.
+        superblock: Arc<Superblock>,
+        /// What to show as its source.
+        source: &'a [u8],
+    },
     /// The file system on a block device.
     Device {
         /// Its type.
@@ -59,6 +66,9 @@ impl MountNamespace {
         match what {
             MountSource::New { file_system, source, options } => {
                 self.mount_superblock(file_system.mount(source, options)?, source, target, flags)
+            }
+            MountSource::Made { superblock, source } => {
+                self.mount_superblock(superblock, source, target, flags)
             }
             MountSource::Device { file_system, device, source, options } => {
                 let read_only = flags.contains(MountFlags::READ_ONLY);

@@ -146,7 +146,7 @@ impl MountNamespace {
             return Err(Error::WouldBlock);
         }
         self.unmount_tree(&mount)?;
-        if mount.superblock().is_on_device() {
+        if mount.superblock().is_on_device() || mount.superblock().traits().stacked > 0 {
             let superblock = mount.superblock().clone();
             drop(mount);
             // What is left of the mount goes now. So it is here that the file system ends, and the device is free when the call returns.

@@ -186,18 +186,28 @@ impl OpenFile {
             .checked_add(length)
             .filter(|&end| end <= crate::file::SIZE_MAX)
             .ok_or(Error::FileTooLarge)?;
-        let inode = self.inode();
-        let _exclusive = inode.lock().write();
-        inode.operations().allocate(inode, mode, offset, length)?;
-        let grows = !mode.intersects(AllocateMode::KEEP_SIZE);
-        if grows && end > inode.size() {
-            inode.operations().truncate(inode, end)?;
-            inode.set_size(end);
-        }
-        crate::file::strip_set_id(inode);
-        inode.touch_modified();
-        Ok(())
+        allocate_inode(self.inode(), mode, offset, length, end)
     }
+}
+
+/// `fallocate` after all checks; `end` is that of the range.
+pub(crate) fn allocate_inode(
+    inode: &Arc<Inode>,
+    mode: AllocateMode,
+    offset: u64,
+    length: u64,
+    end: u64,
+) -> Result<()> {
+    let _exclusive = inode.lock().write();
+    inode.operations().allocate(inode, mode, offset, length)?;
+    let grows = !mode.intersects(AllocateMode::KEEP_SIZE);
+    if grows && end > inode.size() {
+        inode.operations().truncate(inode, end)?;
+        inode.set_size(end);
+    }
+    crate::file::strip_set_id(inode);
+    inode.touch_modified();
+    Ok(())
 }
 
 fn check_allocate_mode(mode: AllocateMode) -> Result<()> {

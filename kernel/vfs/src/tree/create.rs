@@ -6,7 +6,7 @@ use crate::attributes::{DeviceNumber, FileKind, MODE_MASK, STICKY};
 use crate::credentials::Capabilities;
 use crate::dentry::Dentry;
 use crate::flags::{Access, LookupFlags};
-use crate::inode::NewFile;
+use crate::inode::{Inode, NewFile};
 use crate::inotify::{self, EventMask};
 use crate::mount::Path;
 use crate::name::{Name, PATH_MAX};
@@ -47,15 +47,7 @@ impl PathContext<'_> {
             self.check_new(parent, name)?;
             let (group, mode) = inherit(directory, kind, mode, self.credentials);
             let new = NewFile { kind, mode, user: self.credentials.user, group, special, target };
-            let inode = directory.operations().create(directory, name, &new)?;
-            enter_created(&parent.dentry, name.as_bytes(), inode.clone()).inspect_err(|_| {
-                // Nobody has seen the file: a failure to show it takes it back.
-                let operations = directory.operations();
-                let _ = match kind {
-                    FileKind::Directory => operations.remove_directory(directory, name.as_bytes(), &inode),
-                    _ => operations.unlink(directory, name.as_bytes(), &inode),
-                };
-            })?
+            create_entry(parent, name, &new)?
         };
         inotify::report_child(parent, name.as_bytes(), EventMask::CREATE, kind == FileKind::Directory);
         Ok(dentry)
@@ -158,11 +150,7 @@ impl PathContext<'_> {
             if inode.links() == 0 && !inode.linkable() {
                 return Err(Error::NotFound);
             }
-            directory.operations().link(directory, &name, &inode)?;
-            inode.set_linkable(false);
-            enter_created(&parent.dentry, name.as_bytes(), inode.clone()).inspect_err(|_| {
-                let _ = directory.operations().unlink(directory, name.as_bytes(), &inode);
-            })?;
+            link_entry(&parent, &name, &inode)?;
         }
         inotify::report_child(&parent, name.as_bytes(), EventMask::CREATE, false);
         Ok(())
@@ -178,4 +166,28 @@ impl PathContext<'_> {
         crate::time::accessed_at(&place, inode);
         inode.operations().link_text(inode)
     }
+}
+
+/// Creates a file and enters it. The directory's lock is held exclusively, the name is absent.
+pub(super) fn create_entry(parent: &Path, name: &Name, new: &NewFile<'_>) -> Result<Arc<Dentry>> {
+    let directory = parent.inode()?;
+    let inode = directory.operations().create(directory, name, new)?;
+    enter_created(&parent.dentry, name.as_bytes(), inode.clone()).inspect_err(|_| {
+        // Nobody has seen the file: a failure to show it takes it back.
+        let operations = directory.operations();
+        let _ = match new.kind {
+            FileKind::Directory => operations.remove_directory(directory, name.as_bytes(), &inode),
+            _ => operations.unlink(directory, name.as_bytes(), &inode),
+        };
+    })
+}
+
+/// Gives a file another name and enters that. The directory's lock is held exclusively, the name is absent.
+pub(super) fn link_entry(parent: &Path, name: &Name, inode: &Arc<Inode>) -> Result<Arc<Dentry>> {
+    let directory = parent.inode()?;
+    directory.operations().link(directory, name, inode)?;
+    inode.set_linkable(false);
+    enter_created(&parent.dentry, name.as_bytes(), inode.clone()).inspect_err(|_| {
+        let _ = directory.operations().unlink(directory, name.as_bytes(), inode);
+    })
 }

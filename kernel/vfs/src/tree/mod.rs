@@ -4,6 +4,7 @@
 mod attribute;
 mod create;
 mod extended;
+pub mod layer;
 mod open;
 mod remove;
 mod rename;

@@ -10,6 +10,7 @@ use alloc::sync::Arc;
 use sched::RwLockWriteGuard;
 
 use crate::attributes::FileKind;
+use crate::credentials::Credentials;
 use crate::dentry::{Dentry, Exchange, Relocation};
 use crate::flags::{Access, LookupFlags, RenameFlags};
 use crate::inode::{Inode, Rename};
@@ -92,10 +93,15 @@ impl PathContext<'_> {
         let crosses = !Arc::ptr_eq(old.directory, new.directory);
         let _tree = if crosses { Some(superblock.rename_lock().lock()) } else { None };
         let _locks = lock_both(&old, &new);
-        self.rename_locked(&old, &new, flags)
+        Self::rename_locked(self.credentials, &old, &new, flags)
     }
 
-    fn rename_locked(&self, old: &Side<'_>, new: &Side<'_>, flags: RenameFlags) -> Result<()> {
+    fn rename_locked(
+        credentials: &Credentials,
+        old: &Side<'_>,
+        new: &Side<'_>,
+        flags: RenameFlags,
+    ) -> Result<()> {
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         let source = old.find()?.ok_or(Error::NotFound)?;
         let target = new.find()?;
@@ -132,7 +138,7 @@ impl PathContext<'_> {
         if replaced.as_ref().is_some_and(|replaced| Arc::ptr_eq(replaced, &inode)) {
             return Ok(());
         }
-        self.check_rename(old, new, &inode, replaced.as_ref(), exchange)?;
+        Self::check_rename(credentials, old, new, &inode, replaced.as_ref(), exchange)?;
         if is_mount_point(old.parent, &source)
             || target.as_ref().is_some_and(|t| is_mount_point(new.parent, t))
         {
@@ -196,18 +202,18 @@ impl PathContext<'_> {
     }
 
     fn check_rename(
-        &self,
+        credentials: &Credentials,
         old: &Side<'_>,
         new: &Side<'_>,
         inode: &Arc<Inode>,
         replaced: Option<&Arc<Inode>>,
         exchange: bool,
     ) -> Result<()> {
-        check_removal(old.directory, inode, self.credentials)?;
+        check_removal(old.directory, inode, credentials)?;
         let is_directory = inode.kind == FileKind::Directory;
         match replaced {
             Some(replaced) => {
-                check_removal(new.directory, replaced, self.credentials)?;
+                check_removal(new.directory, replaced, credentials)?;
                 let replaces_directory = replaced.kind == FileKind::Directory;
                 if !exchange && is_directory && !replaces_directory {
                     return Err(Error::NotDirectory);
@@ -216,22 +222,36 @@ impl PathContext<'_> {
                     return Err(Error::IsDirectory);
                 }
             }
-            None => check_access(new.directory, Access::WRITE | Access::EXECUTE, self.credentials)?,
+            None => check_access(new.directory, Access::WRITE | Access::EXECUTE, credentials)?,
         }
         // A directory that changes its parent has its `..` written.
         if !Arc::ptr_eq(old.directory, new.directory) {
             if is_directory {
-                check_access(inode, Access::WRITE, self.credentials)?;
+                check_access(inode, Access::WRITE, credentials)?;
             }
             if let Some(replaced) = replaced
                 && exchange
                 && replaced.kind == FileKind::Directory
             {
-                check_access(replaced, Access::WRITE, self.credentials)?;
+                check_access(replaced, Access::WRITE, credentials)?;
             }
         }
         Ok(())
     }
+}
+
+/// Renames below one mount without asking who may; `flags` as the call's.
+pub(super) fn rename_between(old: (&Path, &Name), new: (&Path, &Name), flags: RenameFlags) -> Result<()> {
+    let side =
+        |(parent, name): (&'_ Path, &Name)| -> Result<_> { Ok((parent.inode()?.clone(), name.clone())) };
+    let ((old_directory, old_name), (new_directory, new_name)) = (side(old)?, side(new)?);
+    let old = Side { parent: old.0, directory: &old_directory, name: old_name, trailing_slash: false };
+    let new = Side { parent: new.0, directory: &new_directory, name: new_name, trailing_slash: false };
+    old.parent.mount.writable()?;
+    let crosses = !Arc::ptr_eq(old.directory, new.directory);
+    let _tree = if crosses { Some(old.parent.mount.superblock().rename_lock().lock()) } else { None };
+    let _locks = lock_both(&old, &new);
+    PathContext::rename_locked(&Credentials::root(), &old, &new, flags)
 }
 
 /// The entry that says that the new name does not exist, if it is cached.

@@ -1,0 +1,147 @@
+//! Renaming.
+//!
+//! A directory that has anything below is not renamed (`EXDEV`): its lower part could not follow. `mv` copies it then.
+//!
+//! What is left at the old name must be a whiteout if there is something below it. Exchanging the file with a whiteout that is at the new name does both in one
+//! step. Only a rename that replaces a file takes two, so that the new name always means something; a crash between them lets the old name
+//! show again what is below.
+
+use alloc::sync::Arc;
+
+use vfs::flags::RenameFlags;
+use vfs::inode::{Inode, Rename};
+use vfs::mount::Path;
+use vfs::tree::layer;
+use vfs::{Error, FileKind, Result};
+
+use crate::change::{lose_name, upper_place};
+use crate::copy_up::copy_up;
+use crate::listing;
+use crate::node::{self, Place, find};
+use crate::work::set_opaque;
+
+fn is_directory(inode: &Inode) -> bool {
+    inode.kind == FileKind::Directory
+}
+
+fn check_moves(inode: &Inode) -> Result<()> {
+    let has_below = is_directory(inode) && !node::of(inode)?.lowers().is_empty();
+    if has_below { Err(Error::CrossDevice) } else { Ok(()) }
+}
+
+/// What a rename does on the upper layer.
+struct Move<'a> {
+    rename: &'a Rename<'a>,
+    old: Path,
+    new: Path,
+    /// Something below has the old name, or the new one.
+    old_below: bool,
+    new_below: bool,
+}
+
+pub(crate) fn rename(rename: &Rename<'_>) -> Result<()> {
+    let exchanged = rename.replaced.filter(|_| rename.flags.contains(RenameFlags::EXCHANGE));
+    let replaced = rename.replaced.filter(|_| exchanged.is_none());
+    check_moves(rename.inode)?;
+    if let Some(other) = exchanged {
+        check_moves(other)?;
+    }
+    if let Some(replaced) = replaced
+        && is_directory(replaced)
+        && !listing::is_empty(node::of(replaced)?)?
+    {
+        return Err(Error::NotEmpty);
+    }
+    copy_up(rename.inode)?;
+    if let Some(other) = exchanged {
+        copy_up(other)?;
+    }
+    let (from, to) = (node::of(rename.old_directory)?, node::of(rename.new_directory)?);
+    let step = Move {
+        rename,
+        old: upper_place(rename.old_directory)?,
+        new: upper_place(rename.new_directory)?,
+        old_below: from.has_below(rename.old_name)?,
+        new_below: to.has_below(rename.new_name.as_bytes())?,
+    };
+    match (exchanged, replaced) {
+        (Some(other), _) => step.exchange(other)?,
+        (None, Some(replaced)) => {
+            let victim = node::of(replaced)?;
+            let _copying = victim.copying.lock();
+            step.replace(replaced)?;
+            lose_name(victim);
+        }
+        (None, None) => step.take()?,
+    }
+    let place = |directory: &Arc<Inode>, name: &[u8]| -> Result<Place> {
+        Ok(Place { directory: directory.clone(), name: vfs::name::Name::new(name)? })
+    };
+    // What is upper needs its place no more: that it could not be noted does no harm.
+    let _ = place(rename.new_directory, rename.new_name.as_bytes())
+        .and_then(|place| node::of(rename.inode)?.set_place(place));
+    if let Some(other) = exchanged {
+        let _ =
+            place(rename.old_directory, rename.old_name).and_then(|place| node::of(other)?.set_place(place));
+    }
+    for inode in [rename.old_directory, rename.new_directory, rename.inode].into_iter().chain(rename.replaced)
+    {
+        node::refresh(inode);
+    }
+    Ok(())
+}
+
+impl Move<'_> {
+    /// A directory that comes to lie over something hides it.
+    fn hide_below(&self, inode: &Arc<Inode>, below: bool) -> Result<()> {
+        if below && is_directory(inode) { set_opaque(node::of(inode)?.real()?) } else { Ok(()) }
+    }
+
+    fn run(&self, flags: RenameFlags) -> Result<()> {
+        let old_name = vfs::name::Name::new(self.rename.old_name)?;
+        layer::rename((&self.old, &old_name), (&self.new, self.rename.new_name), flags)
+    }
+
+    fn exchange(&self, other: &Arc<Inode>) -> Result<()> {
+        self.hide_below(self.rename.inode, self.new_below)?;
+        self.hide_below(other, self.old_below)?;
+        self.run(RenameFlags::EXCHANGE)
+    }
+
+    /// The new name exists.
+    fn replace(&self, replaced: &Arc<Inode>) -> Result<()> {
+        let upper = node::of(replaced)?.overlay.upper()?;
+        let old_name = vfs::name::Name::new(self.rename.old_name)?;
+        self.hide_below(self.rename.inode, self.new_below)?;
+        if is_directory(replaced) && node::of(replaced)?.upper().is_some() {
+            // There may be whiteouts in it.
+            self.run(RenameFlags::EXCHANGE)?;
+            return upper.remove(&self.old, &old_name, self.old_below);
+        }
+        // Made first, so that space for it is not missing afterwards.
+        let whiteout = if self.old_below { Some(upper.whiteout()?) } else { None };
+        self.run(RenameFlags::empty())?;
+        whiteout.map_or(Ok(()), |whiteout| whiteout.install(&self.old, &old_name).map(|_| ()))
+    }
+
+    /// The new name is absent, or a whiteout.
+    fn take(&self) -> Result<()> {
+        let upper = node::of(self.rename.inode)?.overlay.upper()?;
+        let old_name = vfs::name::Name::new(self.rename.old_name)?;
+        let mut hidden = find(&self.new.dentry, self.rename.new_name.as_bytes())?.is_some();
+        self.hide_below(self.rename.inode, self.new_below || hidden)?;
+        if self.old_below && !hidden {
+            // Hiding nothing, it is not seen.
+            upper.remove(&self.new, self.rename.new_name, true)?;
+            hidden = true;
+        }
+        if !hidden {
+            return self.run(RenameFlags::NO_REPLACE);
+        }
+        if !self.old_below && !is_directory(self.rename.inode) {
+            return self.run(RenameFlags::empty());
+        }
+        self.run(RenameFlags::EXCHANGE)?;
+        if self.old_below { Ok(()) } else { layer::remove(&self.old, &old_name) }
+    }
+}
