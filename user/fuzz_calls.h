@@ -85,6 +85,7 @@ static const struct call calls[] = {
     { 449, "futex_waitv", "!izkB", 1 }, { 452, "fchmodat2", "dpmE", 1 },
     /* Starling's own. */
     { 4096, "ipc", "`{iii}", 1 }, { 4097, "ipc_self", "'", 1 }, { 4098, "ipc_cancel", "`", 1 }, { 4099, "ipc_cpu", "`", 1 },
+    { 4096, "ipc", "`{aa1}", 1 }, { 4100, "ipc_pager", "al`", 12 }, { 4101, "ipc_unmap", "al1", 1 },
 };
 
 enum { CALLS = sizeof calls / sizeof *calls, LINUX_NUMBERS = 470, FIRST_NATIVE = 4096, NUMBERS = LINUX_NUMBERS + 16 };

@@ -196,7 +196,7 @@ static uint64_t message_id(void)
 /* What a message operation does: mostly something that exists. */
 static uint64_t message_operation(void)
 {
-    static const uint8_t some[] = { 1, 2, 3, 6, 7 };
+    static const uint8_t some[] = { 1, 2, 3, 6, 7, 9, 11, 15 };
     return below(20) ? some[below(sizeof some)] : anything();
 }
 

@@ -28,7 +28,7 @@ use machine::cpu::{self, CpuId};
 use machine::interrupt::{self, InterruptGuard};
 use machine::{preempt, time_window};
 use memory::OutOfMemory;
-use sched::{HandOver, WaitError, current};
+use sched::{HandOver, ThreadRef, WaitError, current};
 use sync::rcu::RcuBox;
 
 use crate::block::{LocalBlock, OPEN_TO_ALL, PARTITIONED, RemoteBlock, Waking, life};
@@ -536,6 +536,35 @@ pub fn cancel(id: ThreadId, caller: &Caller, canceler: Option<&Endpoint>) -> Res
         Response::NotExistent => Err(Error::NotExistent.into()),
         response => Ok(response == Response::Done),
     }
+}
+
+/// Whether the caller may send to a thread and, where either is partitioned, is on the same CPU: what it takes to make it a pager, or to give it pages.
+///
+/// # Errors
+/// [`Failure`].
+pub fn check_reach(id: ThreadId, caller: &Caller, own: Option<&Endpoint>) -> Result<(), Failure> {
+    let target = registry::find(id).ok_or(Failure::Ipc(Error::NotExistent))?;
+    let own_id = own.map_or(ThreadId::NOBODY, |endpoint| endpoint.id);
+    if own_id == id {
+        return Err(Failure::Refused(Refusal::OwnId));
+    }
+    if !target.admits(own_id, caller) {
+        return Err(Failure::Refused(Refusal::NotPermitted));
+    }
+    let partitioned = target.is_partitioned() || own.is_some_and(|own| own.block.is_partitioned());
+    let off = interrupt::disable();
+    if partitioned && target.local(&off).is_none() {
+        return Err(Failure::Refused(Refusal::OtherCpu));
+    }
+    Ok(())
+}
+
+/// The thread that has a number.
+pub fn thread_of(id: ThreadId) -> Option<ThreadRef> {
+    let block = registry::find(id)?;
+    let thread = block.with_thread(ThreadRef::clone)?;
+    // Numbers are not used again, but blocks are.
+    block.is(id).then_some(thread)
 }
 
 /// The CPU that a thread was on in its last operation.

@@ -39,7 +39,9 @@ pub mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub use endpoint::{Endpoint, Options, cancel, cpu_of, end_abandoned, initialize, partition_all};
+pub use endpoint::{
+    Endpoint, Options, cancel, check_reach, cpu_of, end_abandoned, initialize, partition_all, thread_of,
+};
 pub use id::ThreadId;
 pub use operation::{
     Caller, Error, Failure, Message, Operation, Receive, Received, Refusal, Send, Timeout, WORDS,

@@ -55,13 +55,27 @@ fn page_fault(task: &mut Task, exception: &Exception) -> Result<(), SignalInform
     if address >= USER_END as u64 {
         return Err(SignalInformation::fault(Signal::SIGSEGV, SEGV_MAPERR, address));
     }
-    match task.address_space.fault(UserAddr::new(address), exception.access()) {
+    let access = exception.access();
+    match task.address_space.fault(UserAddr::new(address), access) {
         Ok(()) => Ok(()),
-        Err(FaultError::NotMapped) => Err(SignalInformation::fault(Signal::SIGSEGV, SEGV_MAPERR, address)),
-        Err(FaultError::AccessDenied) => Err(SignalInformation::fault(Signal::SIGSEGV, SEGV_ACCERR, address)),
-        Err(FaultError::Bus) => Err(SignalInformation::fault(Signal::SIGBUS, BUS_ADRERR, address)),
+        Err(FaultError::Pager) => {
+            crate::pager::ask(task, address, access).or_else(|error| signal_of(error, address))
+        }
+        Err(error) => signal_of(error, address),
+    }
+}
+
+/// What becomes of a fault that can't be resolved.
+fn signal_of(error: FaultError, address: u64) -> Result<(), SignalInformation> {
+    match error {
+        FaultError::NotMapped => Err(SignalInformation::fault(Signal::SIGSEGV, SEGV_MAPERR, address)),
+        FaultError::AccessDenied => Err(SignalInformation::fault(Signal::SIGSEGV, SEGV_ACCERR, address)),
+        // A pager that has no page is like a file that has none.
+        FaultError::Bus | FaultError::Pager => {
+            Err(SignalInformation::fault(Signal::SIGBUS, BUS_ADRERR, address))
+        }
         // The policy may have freed memory, or chosen this process; either way the instruction is tried again.
-        Err(FaultError::OutOfMemory) => {
+        FaultError::OutOfMemory => {
             if crate::oom::relieve() == ::memory::oom::Relief::Retry {
                 Ok(())
             } else {

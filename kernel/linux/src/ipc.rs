@@ -24,6 +24,9 @@ const RECEIVE: u64 = 2;
 /// Receives from whoever sends first.
 const OPEN: u64 = 4;
 
+/// What is sent carries pages: see [`crate::pager`].
+const MAP: u64 = 8;
+
 /// Flag of a successful operation: a partner was on another CPU.
 const REMOTE: usize = 0x100;
 
@@ -56,7 +59,7 @@ fn errno_of(refusal: Refusal) -> Errno {
 }
 
 /// Of calls that have no codes of their own.
-fn errno_of_failure(failure: Failure) -> Errno {
+pub(crate) fn errno_of_failure(failure: Failure) -> Errno {
     match failure {
         Failure::Refused(refusal) => errno_of(refusal),
         Failure::Ipc(Error::NotExistent) => Errno::ESRCH,
@@ -64,7 +67,7 @@ fn errno_of_failure(failure: Failure) -> Errno {
     }
 }
 
-fn caller_of(task: &Task) -> Caller {
+pub(crate) fn caller_of(task: &Task) -> Caller {
     let user = &task.credentials.user;
     Caller {
         real: user.real,
@@ -76,7 +79,7 @@ fn caller_of(task: &Task) -> Caller {
 
 /// Gives the thread its number.
 #[inline(never)]
-fn register(task: &mut Task, flags: u32) -> Result<(), Errno> {
+pub(crate) fn register(task: &mut Task, flags: u32) -> Result<(), Errno> {
     let process = task.process();
     if flags & PARTITIONED != 0 {
         process.ipc_partitioned.store(true, Ordering::Relaxed);
@@ -92,7 +95,7 @@ fn register(task: &mut Task, flags: u32) -> Result<(), Errno> {
 }
 
 /// The partner that a program names. What stands for everybody inside the kernel is nobody's number outside.
-fn partner_of(bits: u64) -> ThreadId {
+pub(crate) fn partner_of(bits: u64) -> ThreadId {
     if bits == u64::MAX { ThreadId::NOBODY } else { ThreadId::from_bits(bits) }
 }
 
@@ -102,7 +105,10 @@ fn operation_of(
     message: [u64; ::ipc::WORDS],
     timeouts: u64,
 ) -> Result<Operation, Errno> {
-    if what & (SEND | RECEIVE) == 0 || what & !(SEND | RECEIVE | OPEN) != 0 || what & (RECEIVE | OPEN) == OPEN
+    if what & (SEND | RECEIVE) == 0
+        || what & !(SEND | RECEIVE | OPEN | MAP) != 0
+        || what & (RECEIVE | OPEN) == OPEN
+        || what & (SEND | MAP) == MAP
     {
         return Err(Errno::EINVAL);
     }
@@ -131,6 +137,11 @@ pub fn ipc(
     let operation = operation_of(partner, what, [first, second, third], timeouts)?;
     if task.ipc.is_none() {
         register(task, 0)?;
+    }
+    if what & MAP != 0
+        && let Some(code) = crate::pager::give_pages(task, partner_of(partner), [first, second, third])?
+    {
+        return Ok(code);
     }
     let caller = caller_of(task);
     let endpoint = task.ipc.as_mut().ok_or(Errno::ENOMEM)?;
@@ -196,7 +207,7 @@ mod tests {
     #[test]
     fn an_operation_sends_or_receives_or_both() {
         let operation = |what| operation_of(5, what, [1, 2, 3], u64::MAX);
-        for what in [0, OPEN, SEND | OPEN, 8, SEND | 16, u64::MAX] {
+        for what in [0, OPEN, SEND | OPEN, MAP, RECEIVE | MAP, SEND | 16, u64::MAX] {
             assert!(matches!(operation(what), Err(Errno::EINVAL)), "{what:#x}");
         }
         let call = operation(SEND | RECEIVE).unwrap();

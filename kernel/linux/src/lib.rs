@@ -25,6 +25,7 @@ pub mod ipc;
 pub mod lock_count;
 pub mod memory;
 pub mod oom;
+pub mod pager;
 pub mod pidfd;
 pub mod prctl;
 pub mod proc;

@@ -14,7 +14,7 @@ use crate::errno::{Errno, SysResult};
 use crate::file;
 use crate::task::Task;
 use crate::{
-    exec, exit, fork, futex, identity, ipc, lock_count, memory, pidfd, prctl, process, reboot, rseq,
+    exec, exit, fork, futex, identity, ipc, lock_count, memory, pager, pidfd, prctl, process, reboot, rseq,
     scheduling, signal, socket, syslog, time, timer, wait,
 };
 
@@ -106,6 +106,8 @@ system_calls! { NATIVE_DESCRIPTIONS, NATIVE_IMPLEMENTATIONS[NATIVE_COUNT] from F
     4097 ipc_self(1) = ipc::ipc_self: "Starling's own";
     4098 ipc_cancel(1) = ipc::ipc_cancel: "Starling's own";
     4099 ipc_cpu(1) = ipc::ipc_cpu: "Starling's own";
+    4100 ipc_pager(3) = pager::ipc_pager: "Starling's own: see the chapter on messages between threads";
+    4101 ipc_unmap(3) = pager::ipc_unmap: "Starling's own";
     4108 get_lcount(1) = lock_count::get_lcount: "Starling's own: ENOSYS unless the kernel counts locks, see the chapter on locks";
 }
 

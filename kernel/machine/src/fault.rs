@@ -35,6 +35,9 @@ pub enum FaultError {
     Bus,
     /// No memory even after reclaim and the out-of-memory policy.
     OutOfMemory,
+    /// Only another program can say what is there, and it is asked by the program's own instructions only: the kernel does not
+    /// wait for programs in the midst of what it does.
+    Pager,
 }
 
 /// A user-memory access by the kernel that failed; the system call ends in EFAULT.

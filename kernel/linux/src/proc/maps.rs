@@ -93,6 +93,10 @@ fn write_line(region: &Region, out: &mut Text) {
             name.push_bytes(special.name().as_bytes());
             Default::default()
         }
+        MapBacking::Paged(_) => {
+            name.push_bytes(b"[pager]");
+            Default::default()
+        }
         MapBacking::Anonymous => {
             if flags.contains(RegionFlags::HEAP) {
                 name.push_bytes(b"[heap]");

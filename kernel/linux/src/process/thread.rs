@@ -53,6 +53,8 @@ pub struct Thread {
     pub(crate) resets_on_fork: AtomicBool,
     /// Its number for messages, 0 if it has none; written by the thread.
     pub(crate) ipc_id: AtomicU64,
+    /// How a fault of it is with the pager that it asked.
+    pub(crate) asked: crate::pager::Asked,
     /// Page faults so far; written by the thread.
     faults: AtomicU64,
     /// What it has read and written; written by the thread.
@@ -79,6 +81,7 @@ impl Thread {
             stopped: AtomicBool::new(false),
             resets_on_fork: AtomicBool::new(false),
             ipc_id: AtomicU64::new(0),
+            asked: crate::pager::Asked::default(),
             faults: AtomicU64::new(0),
             transfers: Transfers::default(),
             robust_list: AtomicU64::new(0),

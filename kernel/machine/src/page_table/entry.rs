@@ -2,7 +2,7 @@
 //!
 //! States of a leaf entry, as the address space uses them: *empty* (zero), *present* (the processor translates
 //! through it), and *hidden*: not present but not zero, keeping a frame whose pages may not be accessed now.
-//! Three bits are free for software ([`EntryFlags::SOFTWARE_0`] and its neighbours).
+//! Four bits are free for software ([`EntryFlags::SOFTWARE_0`] and its neighbours), and so is a small number ([`EntryFlags::of_number`]).
 
 use crate::address::PhysAddr;
 use bitflags::bitflags;
@@ -34,8 +34,25 @@ bitflags! {
         const SOFTWARE_2 = 1 << 11;
         /// Free for software.
         const SOFTWARE_3 = 1 << 52;
+        /// All bits of the number that software may keep.
+        const SOFTWARE_NUMBER = 0xf << NUMBER_SHIFT;
         /// Instruction fetches are forbidden.
         const NO_EXECUTE = 1 << 63;
+    }
+}
+
+/// Where the number begins that software may keep.
+const NUMBER_SHIFT: u32 = 53;
+
+impl EntryFlags {
+    /// The largest number that software may keep in an entry.
+    pub const NUMBER_MAX: u8 = 0xf;
+
+    /// The bits that keep a number.
+    #[must_use]
+    pub const fn of_number(number: u8) -> EntryFlags {
+        assert!(number <= EntryFlags::NUMBER_MAX, "it has four bits");
+        EntryFlags::from_bits_truncate((number as u64) << NUMBER_SHIFT)
     }
 }
 
@@ -80,6 +97,12 @@ impl Entry {
     #[inline(always)]
     pub const fn flags(self) -> EntryFlags {
         EntryFlags::from_bits_truncate(self.0)
+    }
+
+    /// The number that software keeps.
+    #[inline(always)]
+    pub const fn number(self) -> u8 {
+        (self.0 >> NUMBER_SHIFT) as u8 & EntryFlags::NUMBER_MAX
     }
 
     /// Whether all of these bits are set.

@@ -57,7 +57,7 @@ impl AddressSpace {
         self.touch(range, access).map_err(|error| match error {
             FaultError::NotMapped | FaultError::OutOfMemory => MapError::OutOfMemory,
             FaultError::AccessDenied => MapError::InvalidArgument,
-            FaultError::Bus => MapError::BadAddress,
+            FaultError::Bus | FaultError::Pager => MapError::BadAddress,
         })
     }
 

@@ -5,7 +5,7 @@
 //! | empty | | |
 //! | [`PRIVATE`] | yes | anonymous; copied on write unless it is the only reference |
 //! | [`UNCOUNTED`] | no | nothing: the page of zeros |
-//! | [`SHARED_MEMORY`] | yes | shared memory |
+//! | [`SHARED_MEMORY`] | yes | shared memory; also what a pager provides |
 //! | none of them | yes | file |
 //!
 //! An entry of a region whose pages may not be accessed keeps its frame but is not present.
@@ -21,6 +21,9 @@ pub(super) const PRIVATE: EntryFlags = EntryFlags::SOFTWARE_0;
 pub(super) const UNCOUNTED: EntryFlags = EntryFlags::SOFTWARE_1;
 /// The frame is a page of shared memory.
 pub(super) const SHARED_MEMORY: EntryFlags = EntryFlags::SOFTWARE_2;
+
+/// The page was provided for stores too. What is provided also has its depth as the entry's number: see `pager`.
+pub(super) const STORABLE: EntryFlags = EntryFlags::SOFTWARE_3;
 
 /// Bits that say what is allowed.
 pub(super) const PERMISSION: EntryFlags =

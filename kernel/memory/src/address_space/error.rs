@@ -46,7 +46,9 @@ impl From<FaultError> for MapError {
     fn from(error: FaultError) -> MapError {
         match error {
             FaultError::OutOfMemory => MapError::OutOfMemory,
-            FaultError::NotMapped | FaultError::AccessDenied | FaultError::Bus => MapError::BadAddress,
+            FaultError::NotMapped | FaultError::AccessDenied | FaultError::Bus | FaultError::Pager => {
+                MapError::BadAddress
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! empty,  anonymous:  read → page of zeros        write → fresh zeroed frame
+//! empty,  pager:      the layer above asks it
 //! empty,  file:       in the cache? private write → copy of the page, else the page itself, with its neighbours
 //! hidden or without the permission: private and the only reference → grant; else copy
 //!                                   page of zeros → fresh zeroed frame; shared → grant
@@ -16,7 +17,7 @@
 //! An attempt that needs something it can't have under the lock says what ([`Step`]); it is done with the lock released
 //! and the attempt repeated. Every store into an entry is a compare-and-swap against what the decision was based on.
 
-use super::entry::{self, PRIVATE, SHARED_MEMORY, UNCOUNTED, borrow_frame};
+use super::entry::{self, PRIVATE, SHARED_MEMORY, STORABLE, UNCOUNTED, borrow_frame};
 use super::request::MapBacking;
 use super::space::{AddressSpace, zero_page};
 #[cfg(test)]
@@ -158,6 +159,7 @@ impl AddressSpace {
                 None => Step::Refused(FaultError::Bus),
                 Some(frame) => self.install(cell, frame.clone(), entry::readable(flags)),
             },
+            MapBacking::Paged(_) => Step::Refused(FaultError::Pager),
         }
     }
 
@@ -304,6 +306,9 @@ impl AddressSpace {
                 intent: Intent::Write,
             };
         }
+        if matches!(region.backing, MapBacking::Paged(_)) && !found.contains(STORABLE) {
+            return Step::Refused(FaultError::Pager);
+        }
         let granted = entry::readable(region.flags) | EntryFlags::WRITABLE | EntryFlags::ACCESSED;
         let new = found.without(EntryFlags::NO_EXECUTE).with(granted | EntryFlags::DIRTY);
         if cell.compare_exchange(found, new).is_ok() { Step::Done } else { Step::Again }
@@ -390,7 +395,7 @@ fn file_entry_flags(flags: RegionFlags, cache: &FileCache) -> EntryFlags {
 
 /// Puts a frame into an empty entry, if it is still empty. Who does it counts the page.
 #[inline]
-fn install_uncounted(cell: &EntryCell, frame: Frame, flags: EntryFlags) -> bool {
+pub(super) fn install_uncounted(cell: &EntryCell, frame: Frame, flags: EntryFlags) -> bool {
     let new = Entry::new(frame.physical(), flags | EntryFlags::ACCESSED);
     let installed = cell.compare_exchange(Entry::EMPTY, new).is_ok();
     if installed {
@@ -400,6 +405,6 @@ fn install_uncounted(cell: &EntryCell, frame: Frame, flags: EntryFlags) -> bool 
 }
 
 #[inline(always)]
-fn slot_of(address: u64) -> usize {
+pub(super) fn slot_of(address: u64) -> usize {
     (address as usize / PAGE_SIZE) & (ENTRIES - 1)
 }

@@ -143,6 +143,6 @@ fn lock_error(error: machine::fault::FaultError) -> MapError {
     use machine::fault::FaultError;
     match error {
         FaultError::NotMapped | FaultError::OutOfMemory | FaultError::AccessDenied => MapError::OutOfMemory,
-        FaultError::Bus => MapError::TooMuchLocked,
+        FaultError::Bus | FaultError::Pager => MapError::TooMuchLocked,
     }
 }

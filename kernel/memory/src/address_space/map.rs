@@ -114,7 +114,7 @@ impl AddressSpace {
             backing => backing.clone(),
         };
         let page_offset = match backing {
-            MapBacking::Anonymous => 0,
+            MapBacking::Anonymous | MapBacking::Paged(_) => 0,
             MapBacking::File(_) | MapBacking::Special(_) => request.offset >> PAGE_SHIFT,
         };
         let region = Region { start: placed.start, end: placed.end, page_offset, backing, flags };
@@ -212,6 +212,6 @@ fn shared_anonymous(placed: &Placed) -> Result<MapBacking, MapError> {
 pub(super) fn cache_of(backing: &MapBacking) -> Option<&Arc<FileCache>> {
     match backing {
         MapBacking::File(mapping) => Some(mapping.cache()),
-        MapBacking::Anonymous | MapBacking::Special(_) => None,
+        MapBacking::Anonymous | MapBacking::Special(_) | MapBacking::Paged(_) => None,
     }
 }

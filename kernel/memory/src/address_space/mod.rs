@@ -39,6 +39,7 @@ mod gather;
 mod inspect;
 mod lock;
 mod map;
+mod pager;
 mod placement;
 mod populate;
 mod protect;
@@ -66,6 +67,7 @@ pub use account::{
 pub use error::MapError;
 pub use futex::FutexKey;
 pub use inspect::PresentPage;
+pub use pager::{PagerId, Provision, TakeBack};
 pub use request::{
     Advice, Limits, LockAllFlags, MapBacking, MapFlags, MapRequest, Protection, RemapFlags, SyncMode,
 };

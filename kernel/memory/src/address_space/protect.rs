@@ -4,7 +4,7 @@ use super::account;
 use super::entry::{self, PRIVATE, borrow_frame};
 use super::error::MapError;
 use super::map::{cache_of, counts_as_committed};
-use super::request::Protection;
+use super::request::{MapBacking, Protection};
 use super::space::{AddressSpace, MAX_REGIONS};
 use super::unmap::page_range;
 use crate::region::{Region, RegionFlags, RegionTree};
@@ -147,7 +147,8 @@ fn with_protection(flags: RegionFlags, wanted: RegionFlags) -> RegionFlags {
 
 fn grant(region: &Region) -> Grant {
     let write = region.flags().contains(RegionFlags::WRITE);
-    let silent = cache_of(region.backing()).is_none_or(|cache| !cache.has_representative());
+    let paged = matches!(region.backing(), MapBacking::Paged(_));
+    let silent = !paged && cache_of(region.backing()).is_none_or(|cache| !cache.has_representative());
     Grant {
         readable: entry::readable(region.flags()),
         private_writable: write,

@@ -13,7 +13,7 @@ use machine::fault::{Access, FaultError};
 use machine::page_table::{Entry, EntryFlags};
 
 /// Faults per page before giving up: another thread may take the page away again and again.
-const MAX_TRIES: usize = 100;
+pub(super) const MAX_TRIES: usize = 100;
 
 impl AddressSpace {
     /// Reads bytes as the program would; returns how many, which is fewer than asked for when a page can't be read.
@@ -88,7 +88,7 @@ impl AddressSpace {
     }
 
     /// The frame of a page if the program could access it right now, with a reference.
-    fn present_frame(&self, regions: &RegionTree, page: u64, access: Access) -> Option<Frame> {
+    pub(super) fn present_frame(&self, regions: &RegionTree, page: u64, access: Access) -> Option<Frame> {
         let region = regions.find(page)?;
         let needed = match access {
             Access::Read => RegionFlags::empty(),
@@ -119,7 +119,7 @@ impl AddressSpace {
     }
 
     /// The entry of a page, as the processor sees it; empty where there is no table. The region lock is held and a region contains the page.
-    fn entry_under_lock(&self, page: u64) -> Entry {
+    pub(super) fn entry_under_lock(&self, page: u64) -> Entry {
         // SAFETY: the region lock keeps the region, and the region its tables.
         unsafe { self.tables.tree().entry(page) }
     }

@@ -1,5 +1,6 @@
 //! What callers say to an address space.
 
+use super::pager::PagerId;
 use crate::region::{FileMapping, SpecialMapping};
 use alloc::sync::Arc;
 use bitflags::bitflags;
@@ -56,6 +57,8 @@ pub enum MapBacking {
     File(Arc<FileMapping>),
     /// Frames of the kernel's.
     Special(Arc<SpecialMapping>),
+    /// What a program provides.
+    Paged(PagerId),
 }
 
 /// A request for a mapping, as by mmap(2).

@@ -54,7 +54,7 @@ impl Region {
     #[must_use]
     pub fn file_offset(&self) -> u64 {
         match self.backing {
-            MapBacking::Anonymous => 0,
+            MapBacking::Anonymous | MapBacking::Paged(_) => 0,
             MapBacking::File(_) | MapBacking::Special(_) => self.page_offset << PAGE_SHIFT,
         }
     }
@@ -85,6 +85,7 @@ impl Region {
         }
         match (&self.backing, &next.backing) {
             (MapBacking::Anonymous, MapBacking::Anonymous) => true,
+            (MapBacking::Paged(one), MapBacking::Paged(two)) => one == two,
             (MapBacking::File(one), MapBacking::File(two)) => {
                 self.page_offset + self.pages() == next.page_offset
                     && (Arc::ptr_eq(one, two) || one.same_object(two))

@@ -74,6 +74,7 @@ fn outcome(result: Result<u8, FaultError>) -> Outcome {
         Err(FaultError::AccessDenied) => Outcome::Denied,
         Err(FaultError::Bus) => Outcome::Bus,
         Err(FaultError::OutOfMemory) => panic!("there is enough memory"),
+        Err(FaultError::Pager) => panic!("no range has a pager"),
     }
 }
 

@@ -8,6 +8,7 @@ mod injection;
 mod limits;
 mod mapping;
 mod model;
+mod pager;
 mod race;
 mod remapping;
 mod shared_tables;
