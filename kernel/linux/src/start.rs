@@ -70,6 +70,11 @@ pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Whether the program that the kernel works for now is to end, whatever it waits for.
+pub fn is_caller_killed() -> bool {
+    crate::terminal::calling_thread().is_some_and(|thread| thread.is_killed())
+}
+
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Process 2 with everything but its program, before its first thread runs.

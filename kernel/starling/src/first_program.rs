@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::host_link;
+use crate::{host_link, shared_folders};
 use hostlink::{ExitKind, Link};
 use hostlink_protocol::request::{self, Key, Records};
 use linux::errno::Errno;
@@ -52,7 +52,7 @@ const STANDARD_DESCRIPTORS: usize = 3;
 /// The thread that looks for devices leaves the first program nearly all of the time.
 const DEVICES_NICE: i32 = 19;
 /// Permission bits of directories made here.
-const DIRECTORY_MODE: u32 = 0o755;
+pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 
 /// What the host asked for.
 #[derive(Default)]
@@ -65,6 +65,10 @@ struct Request {
     columns: u16,
     user: (u32, u32),
     host_name: Option<Vec<u8>>,
+    /// As [`Key::Root`] says.
+    root: Option<Vec<u8>>,
+    /// As [`Key::Volume`] says.
+    volumes: Vec<Vec<u8>>,
 }
 
 impl Request {
@@ -81,6 +85,8 @@ impl Request {
                 Key::Columns => request.columns = number(value).unwrap_or(request.columns),
                 Key::User => request.user = parse_user(value),
                 Key::HostName => request.host_name = Some(value.to_vec()),
+                Key::Root => request.root = Some(value.to_vec()),
+                Key::Volume => request.volumes.push(value.to_vec()),
             }
         }
         if request.arguments.is_empty() {
@@ -169,20 +175,36 @@ fn place_files() -> Result<(), CannotStart> {
     };
     let mut request = Request::parse(request.as_deref().unwrap_or_default());
     let working_directory = request.working_directory.take();
-    let root = tmpfs::new_instance("tmpfs", DIRECTORY_MODE).map_err(root_error)?;
-    let mount = Mount::new(root.clone(), root.root().clone(), b"tmpfs", MountFlags::RELATIVE_ACCESS_TIME)
-        .map_err(root_error)?;
+    let volumes = core::mem::take(&mut request.volumes);
+    let is_elsewhere = request.root.is_some();
+    let (root, mount) = match request.root.take() {
+        Some(wanted) => shared_folders::root(&wanted).map_err(root_error)?,
+        None => {
+            let root = tmpfs::new_instance("tmpfs", DIRECTORY_MODE).map_err(root_error)?;
+            let flags = MountFlags::RELATIVE_ACCESS_TIME;
+            let mount = Mount::new(root.clone(), root.root().clone(), b"tmpfs", flags);
+            (root, mount.map_err(root_error)?)
+        }
+    };
     let namespace = MountNamespace::new(mount).map_err(root_error)?;
     let context = FileSystemContext::initial(namespace).map_err(root_error)?;
     MEETING.lock().wanted = Some((request, context.clone()));
     TOLD.wake_all();
 
-    if let Some(archive) = archive {
-        fill_root(&root, archive)?;
+    match archive {
+        Some(archive) if is_elsewhere => archive.release(),
+        Some(archive) => fill_root(&root, archive)?,
+        None => {}
     }
     boot::trace("unpack initramfs");
     let files = Files { context, credentials: Credentials::root() };
     files.with_walk(mount_all);
+    for volume in volumes {
+        files.with_walk(|walk| shared_folders::mount(walk, &volume)).map_err(|error| {
+            log::error!("volume {}: {error}", volume.escape_ascii());
+            CannotStart::new("volume: the directory cannot be mounted in the guest", error)
+        })?;
+    }
     boot::trace("mount");
     if let Some(directory) = working_directory {
         let place = files.with_walk(|walk| walk.walk_to_directory(&walk.places.cwd, &directory)).map_err(
@@ -270,7 +292,7 @@ fn meet(lay_down: impl FnOnce(&mut Meeting)) -> Result<(), CannotStart> {
 }
 
 /// Finds the devices that are on no bus, and those on PCI where ACPI tells of any.
-fn look_for_devices() {
+pub(crate) fn look_for_devices() {
     virtio::initialize();
     nvme::initialize();
     if boot::has_firmware_tables() {
@@ -320,6 +342,8 @@ fn register_file_systems() {
     linux::proc::register_devices();
     ext4::mounted::register();
     vfs::superblock::register_file_system(&overlay::OVERLAY);
+    p9::mounted::register();
+    p9::set_killed(linux::start::is_caller_killed);
     if let Err(error) = block::ram_disk::attach_wanted() {
         log::error!("disks in memory: {error}");
     }

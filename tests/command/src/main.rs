@@ -9,6 +9,7 @@
 //! * [`consoles`]: ports of virtio consoles
 //! * [`disks`]: disks, and ext4 on them
 //! * [`crash`]: machines that are killed while they write to an ext4
+//! * [`folders`]: directories of the host
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
 //! * [`kernel_size`]: the size of what QEMU loads
@@ -22,6 +23,7 @@ mod consoles;
 mod crash;
 mod devices;
 mod disks;
+mod folders;
 mod images;
 mod kept_images;
 mod kernel_size;
@@ -64,7 +66,8 @@ fn main() -> ExitCode {
     if wanted(kernel_size::NAME) {
         count(kernel_size::NAME, kernel_size::check());
     }
-    for (name, check) in disks::CHECKS.iter().filter(|(name, _)| long && wanted(name)) {
+    let folders = folders::CHECKS.iter();
+    for (name, check) in disks::CHECKS.iter().chain(folders).filter(|(name, _)| long && wanted(name)) {
         count(name, check());
     }
     if long && wanted(consoles::NAME) {

@@ -158,7 +158,7 @@ fn options() -> Vec<Case> {
         )
         .with(&["-m", "1g"]),
         Case::new("the log is shown when asked for", &["true"])
-            .with(&["-v"])
+            .with(&["--verbose"])
             .errors(Expected::Contains("Starling")),
         Case::script("a terminal can be had", "tty; [ -t 0 ] && [ -t 1 ] && [ -t 2 ]")
             .with(&["-t"])

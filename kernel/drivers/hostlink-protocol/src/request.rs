@@ -27,11 +27,15 @@ pub enum Key {
     User,
     /// The host name.
     HostName,
+    /// `TAG ro` or `TAG rw`: the root file system is at the file server of that tag.
+    Root,
+    /// `TAG OPTIONS PATH`: what the file server of that tag has is mounted at the path. Options are `ro` or `rw`, then `,loose` if nobody else changes the files.
+    Volume,
 }
 
 impl Key {
     /// All keys.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Argument,
         Self::Environment,
         Self::WorkingDirectory,
@@ -40,6 +44,8 @@ impl Key {
         Self::Columns,
         Self::User,
         Self::HostName,
+        Self::Root,
+        Self::Volume,
     ];
 
     /// The key as it is written.
@@ -54,6 +60,8 @@ impl Key {
             Self::Columns => "columns",
             Self::User => "user",
             Self::HostName => "hostname",
+            Self::Root => "root",
+            Self::Volume => "volume",
         }
     }
 

@@ -9,6 +9,7 @@
 //! | `block` | disks |
 //! | `console` | terminals and streams of bytes |
 //! | `entropy` | random bytes |
+//! | `plan9` | file servers |
 //! | `find` | which devices there are |
 //!
 //! # What is believed of a device
@@ -26,6 +27,7 @@ mod block;
 mod console;
 mod entropy;
 mod find;
+mod plan9;
 pub mod ring;
 mod signal;
 mod start;

@@ -54,6 +54,16 @@ impl FileCache {
         Ok(())
     }
 
+    /// The file's home says that it has so many bytes now. Pages from the smaller end on are given up, dirty or not: what they have is not what is
+    /// there any more. Nothing becomes dirty by this.
+    pub fn adopt_size(&self, size: u64) {
+        let size = size.min(MAX_FILE_BYTES);
+        let _change = self.change.lock();
+        let kept = size.min(self.size());
+        self.size.store(size, Ordering::Release);
+        self.remove_pages(page_of(kept)..u64::MAX);
+    }
+
     /// Makes a range read as zeros, giving whole pages back. The size stays.
     ///
     /// # Errors

@@ -86,6 +86,14 @@ pub trait Home: Send + Sync {
         Err(Error::NotTerminal)
     }
 
+    /// A descriptor of the open file was closed.
+    ///
+    /// # Errors
+    /// For `close`.
+    fn flush(&self, file: &OpenFile) -> Result<()> {
+        Ok(())
+    }
+
     /// The open file's end.
     fn release(&self, file: &OpenFile) {}
 
@@ -335,6 +343,10 @@ impl FileOperations for DiskFile {
                 self.cache.drop_clean(first, last, usize::MAX);
             }
         }
+    }
+
+    fn flush(&self, file: &OpenFile) -> Result<()> {
+        self.home(file).map_or(Ok(()), |home| home.flush(file))
     }
 
     fn release(&self, file: &OpenFile) {

@@ -34,6 +34,10 @@ pub(crate) struct RunRequest {
     pub(crate) user: UserId,
     /// The guest's host name.
     pub(crate) host_name: String,
+    /// Where the root file system is, if it is not this archive: see [`Key::Root`].
+    pub(crate) root: Option<String>,
+    /// What is mounted, each as in [`Key::Volume`].
+    pub(crate) volumes: Vec<Vec<u8>>,
 }
 
 impl RunRequest {
@@ -54,6 +58,8 @@ impl RunRequest {
         }
         record(Key::User, format!("{}:{}", self.user.uid, self.user.gid).as_bytes())?;
         record(Key::HostName, self.host_name.as_bytes())?;
+        self.root.iter().try_for_each(|root| record(Key::Root, root.as_bytes()))?;
+        self.volumes.iter().try_for_each(|volume| record(Key::Volume, volume))?;
         Ok(file)
     }
 }
@@ -113,6 +119,8 @@ mod tests {
             terminal: Some((24, 80)),
             user: UserId { uid: 1, gid: 2 },
             host_name: "starling".into(),
+            root: None,
+            volumes: Vec::new(),
         };
         let built = Initramfs::build(&Tree::default(), Some(&request), &Progress::silent()).expect("memory");
         let tree = cpio_reader::read(
@@ -140,6 +148,8 @@ mod tests {
             terminal: None,
             user: UserId::ROOT,
             host_name: "starling".into(),
+            root: None,
+            volumes: Vec::new(),
         };
         assert!(Initramfs::build(&Tree::default(), Some(&request), &Progress::silent()).is_err());
     }

@@ -27,4 +27,4 @@ pub(crate) use content::{Content, Section};
 pub(crate) use initramfs::{Initramfs, RunRequest};
 pub(crate) use source::{Image, Source, open, source};
 pub(crate) use tree::{Attributes, Kind, Node, Tree};
-pub(crate) use users::UserId;
+pub(crate) use users::{UserId, accounts};

@@ -1,7 +1,9 @@
 //! Which user a command runs as: `--user NAME|UID[:GROUP|GID]`, names looked up in the image as docker does.
 
+use std::path::Path;
+
 use super::content::Content;
-use super::tree::{Kind, Tree};
+use super::tree::{Attributes, Kind, Node, Tree};
 use crate::failure::{Failure, Outcome};
 
 /// Larger user data bases than this are not searched.
@@ -42,6 +44,22 @@ impl UserId {
     }
 }
 
+/// The names of users and groups that a directory on the host has, as the image that it is used as.
+pub(crate) fn accounts(root: &Path) -> Tree {
+    let mut tree = Tree::default();
+    for name in ["etc/passwd", "etc/group"] {
+        let path = root.join(name);
+        // A link may lead out of the directory.
+        let is_file = std::fs::symlink_metadata(&path)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAXIMUM_DATABASE);
+        let bytes = if is_file { std::fs::read(&path).unwrap_or_default() } else { Vec::new() };
+        let kind = Kind::File(tree.add_content(Content::Bytes(bytes.into())));
+        // Two names that lie inside are taken.
+        let _ = tree.insert(name.as_bytes(), Node { attributes: Attributes::root(0o644), kind });
+    }
+    tree
+}
+
 fn group_id(group: &str, tree: &Tree) -> Outcome<u32> {
     if let Ok(gid) = group.parse() {
         return Ok(gid);
@@ -64,7 +82,6 @@ fn database(tree: &Tree, path: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::{Attributes, Node};
     use super::*;
 
     fn tree() -> Tree {

@@ -61,6 +61,8 @@ pub(crate) struct Configuration<'a> {
     pub(crate) devices: &'a [String],
     /// Disks to add.
     pub(crate) disks: &'a [Disk],
+    /// Directories of the host to share.
+    pub(crate) shares: &'a [Share<'a>],
     /// More words for QEMU.
     pub(crate) more: &'a [String],
     /// Wait for a debugger on this port.
@@ -69,6 +71,22 @@ pub(crate) struct Configuration<'a> {
     pub(crate) debugger: bool,
     /// A plugin for the translator, and its arguments.
     pub(crate) plugin: Option<&'a str>,
+}
+
+/// A directory of the host, served to the guest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share<'a> {
+    /// Where it is.
+    pub(crate) directory: &'a Path,
+    /// Whether the guest may only read.
+    pub(crate) read_only: bool,
+}
+
+impl Share<'_> {
+    /// The name by which the guest mounts it.
+    pub(crate) fn tag(index: usize) -> String {
+        format!("starling{index}")
+    }
 }
 
 /// A running virtual machine. Dropping it ends it.
@@ -109,6 +127,9 @@ impl VirtualMachine {
     pub(crate) fn start(configuration: &Configuration<'_>) -> Outcome<Self> {
         let qemu = program()?;
         let doing = || format!("starting {}", qemu.display());
+        if !configuration.shares.is_empty() {
+            check_sharing(&qemu)?;
+        }
         let (link, qemu_link) = UnixStream::pair().context(doing)?;
         let (log, qemu_log): (OwnedFd, OwnedFd) = if configuration.debugger {
             let (ours, theirs) = UnixStream::pair().context(doing)?;
@@ -150,6 +171,20 @@ impl Drop for VirtualMachine {
         // Nothing more can be done about a process that cannot be ended.
         let _ = self.end();
     }
+}
+
+/// Whether this QEMU can serve directories: not all are built with that.
+fn check_sharing(qemu: &Path) -> Outcome<()> {
+    let listing = Command::new(qemu).args(["-device", "help"]).output();
+    let listing = listing.context(|| format!("starting {}", qemu.display()))?;
+    if String::from_utf8_lossy(&listing.stdout).contains("\"virtio-9p-device\"") {
+        return Ok(());
+    }
+    Err(Failure::ours(format!(
+        "{} shares no directories with guests (it was built without virtfs), as --root and --volume need: \
+         install Debian's qemu-system-x86, or name another QEMU in {QEMU_VARIABLE}",
+        qemu.display()
+    )))
 }
 
 /// QEMU under `setpriv`, if the host has it, so that the virtual machine ends with us even when we are killed; with an
@@ -207,22 +242,35 @@ fn disk_arguments(disk: &Disk, index: usize, on_pci: bool) -> Vec<OsString> {
     let mut drive = OsString::from(format!("if=none,id=disk{index},format=raw,discard=unmap,readonly="));
     drive.push(if disk.read_only { "on" } else { "off" });
     drive.push(",file=");
-    // A comma in a name is written twice.
-    for (position, part) in disk.file.as_os_str().as_bytes().split(|byte| *byte == b',').enumerate() {
-        drive.push(if position > 0 { ",," } else { "" });
-        drive.push(OsStr::from_bytes(part));
-    }
+    push_path(&mut drive, &disk.file);
     let mut words = vec![OsString::from("-drive"), drive];
-    let (model, in_memory) = match disk.model {
-        DiskModel::Nvme => ("nvme", false),
-        DiskModel::Virtio if on_pci => ("virtio-blk-pci,disable-legacy=on", false),
-        DiskModel::Virtio => ("virtio-blk-device", true),
+    let model = match disk.model {
+        DiskModel::Nvme => "nvme",
+        DiskModel::Virtio if on_pci => "virtio-blk-pci,disable-legacy=on",
+        DiskModel::Virtio => "virtio-blk-device",
     };
     words.extend(["-device".into(), format!("{model},drive=disk{index},serial=disk{index}").into()]);
-    if in_memory {
-        words.extend(["-global".into(), "virtio-mmio.force-legacy=false".into()]);
-    }
     words
+}
+
+/// A path as a part of an option: a comma in it is written twice.
+fn push_path(option: &mut OsString, path: &Path) {
+    for (position, part) in path.as_os_str().as_bytes().split(|byte| *byte == b',').enumerate() {
+        option.push(if position > 0 { ",," } else { "" });
+        option.push(OsStr::from_bytes(part));
+    }
+}
+
+/// A directory: owners and modes are the host's, as far as QEMU may set them; files of several file systems below it get numbers that differ.
+fn share_arguments(share: &Share<'_>, index: usize, on_pci: bool) -> Vec<OsString> {
+    let mut served =
+        OsString::from(format!("local,id=share{index},security_model=none,multidevs=remap,readonly="));
+    served.push(if share.read_only { "on" } else { "off" });
+    served.push(",path=");
+    push_path(&mut served, share.directory);
+    let model = if on_pci { "virtio-9p-pci,disable-legacy=on" } else { "virtio-9p-device" };
+    let device = format!("{model},fsdev=share{index},mount_tag={}", Share::tag(index));
+    vec!["-fsdev".into(), served, "-device".into(), device.into()]
 }
 
 /// QEMU's command line.
@@ -253,6 +301,12 @@ fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
     }
     for (index, disk) in configuration.disks.iter().enumerate() {
         words.extend(disk_arguments(disk, index, on_pci));
+    }
+    for (index, share) in configuration.shares.iter().enumerate() {
+        words.extend(share_arguments(share, index, on_pci));
+    }
+    if !on_pci && !(configuration.disks.is_empty() && configuration.shares.is_empty()) {
+        words.extend(["-global".into(), "virtio-mmio.force-legacy=false".into()]);
     }
     words.extend(configuration.more.iter().map(OsString::from));
     words.extend(["-kernel".into(), configuration.kernel.as_os_str().to_owned()]);

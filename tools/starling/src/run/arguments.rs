@@ -23,6 +23,18 @@ pub(crate) struct RunArguments {
     /// starling image ls lists [default: BusyBox]
     pub(crate) image: Option<PathBuf>,
 
+    /// Use this directory of the host as the root file system, as it is; the guest may only read it
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "image", value_parser = host_directory)]
+    pub(crate) root: Option<PathBuf>,
+
+    /// With --root: the guest changes the directory
+    #[arg(long, requires = "root")]
+    pub(crate) rw: bool,
+
+    /// Show a directory of the host in the guest, which changes it unless :ro says that it may not
+    #[arg(short, long, value_name = "HOST:GUEST[:ro]", value_parser = Volume::parse)]
+    pub(crate) volume: Vec<Volume>,
+
     /// The command to run in the guest and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
@@ -76,7 +88,7 @@ pub(crate) struct RunArguments {
     pub(crate) interactive: bool,
 
     /// Print the kernel log to standard error
-    #[arg(short, long)]
+    #[arg(long)]
     pub(crate) verbose: bool,
 
     /// Wait for a debugger on this TCP port of the local host
@@ -169,6 +181,47 @@ impl Disk {
     }
 }
 
+/// A directory of the host that exists.
+fn host_directory(text: &str) -> Result<PathBuf, String> {
+    let path = std::fs::canonicalize(text).map_err(|error| format!("{text}: {error}"))?;
+    if path.is_dir() { Ok(path) } else { Err(format!("{text} is not a directory")) }
+}
+
+/// A directory of the host in the guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Volume {
+    /// The host's.
+    pub(crate) directory: PathBuf,
+    /// Where the guest sees it.
+    pub(crate) place: String,
+    /// Whether the guest may only read.
+    pub(crate) read_only: bool,
+    /// Whether the guest may keep what it knows: nobody else changes the files.
+    pub(crate) cached: bool,
+}
+
+impl Volume {
+    /// As docker writes it: `HOST:GUEST`, perhaps with words behind it.
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(':');
+        let (Some(host), Some(place)) = (parts.next(), parts.next()) else {
+            return Err("not HOST:GUEST".into());
+        };
+        let place = quantity::absolute_path(place)?;
+        let mut volume = Self { directory: host_directory(host)?, place, read_only: false, cached: false };
+        for word in parts.flat_map(|words| words.split(',')) {
+            match word {
+                "ro" => volume.read_only = true,
+                "rw" => volume.read_only = false,
+                "cached" | "delegated" => volume.cached = true,
+                "consistent" => volume.cached = false,
+                other => return Err(format!("{other}: not ro, rw, cached or consistent")),
+            }
+        }
+        Ok(volume)
+    }
+}
+
 /// The virtual machines that the kernel knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MachineKind {
@@ -220,4 +273,25 @@ pub(crate) enum AcceleratorChoice {
     Tcg,
     /// QEMU's translator on one processor, with a clock that counts instructions: repeats exactly
     Icount,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volumes_are_written_as_docker_writes_them() {
+        let volume = Volume::parse("/:/host:ro").expect("the root is there");
+        assert_eq!((volume.directory, volume.place), (PathBuf::from("/"), "/host".to_string()));
+        assert!(volume.read_only && !volume.cached);
+        let volume = Volume::parse("/usr:/usr:rw,cached").expect("it is there");
+        assert!(!volume.read_only && volume.cached);
+    }
+
+    #[test]
+    fn bad_volumes_are_refused() {
+        for text in ["/", "/:x", "/:/x:wo", "/no/such/place:/x", "/etc/passwd:/x", ""] {
+            assert!(Volume::parse(text).is_err(), "{text}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-pub(crate) use arguments::{AcceleratorChoice, Disk, DiskModel, MachineKind, RunArguments};
+pub(crate) use arguments::{AcceleratorChoice, Disk, DiskModel, MachineKind, RunArguments, Volume};
 use hostlink_protocol::ExitKind;
 pub(crate) use quantity::memory as memory_size;
 
@@ -16,8 +16,8 @@ use crate::failure::{
     STATUS_TIMEOUT,
 };
 use crate::image::oci::Execution;
-use crate::image::{self, Image, Initramfs, RunRequest, UserId};
-use crate::machine::{Accelerator, Build, Configuration, Kernel, Repository, VirtualMachine};
+use crate::image::{self, Image, Initramfs, RunRequest, Tree, UserId};
+use crate::machine::{Accelerator, Build, Configuration, Kernel, Repository, Share, VirtualMachine};
 use crate::progress::Progress;
 use crate::session::{self, Conclusion, Dialogue, Options, Proxy};
 
@@ -34,9 +34,15 @@ const SEARCH_PATH: &[u8] = b"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/
 pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
     let (terminal, input) = streams(arguments)?;
     let progress = Progress::new();
-    let image = image::open(arguments.image.as_deref(), &progress)?;
+    let shares = shares(arguments);
+    let image = match &arguments.root {
+        Some(root) => Image { tree: image::accounts(root), execution: Execution::default() },
+        None => image::open(arguments.image.as_deref(), &progress)?,
+    };
     let request = request(arguments, &image, terminal)?;
-    let initramfs = Initramfs::build(&image.tree, Some(&request), &progress)?;
+    let nothing = Tree::default();
+    let tree = if arguments.root.is_some() { &nothing } else { &image.tree };
+    let initramfs = Initramfs::build(tree, Some(&request), &progress)?;
     if initramfs.bytes >= arguments.memory {
         let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
         return Err(Failure::ours(format!(
@@ -65,6 +71,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
         initramfs: &initramfs.file,
         devices: &arguments.device,
         disks: &arguments.disk,
+        shares: &shares,
         more: &arguments.qemu_arg,
         gdb: arguments.gdb,
         debugger: debugger.is_some(),
@@ -124,10 +131,31 @@ fn kernel_arguments(arguments: &RunArguments) -> Vec<String> {
     if arguments.debugger.is_some() {
         words.push("debugger=on".into());
     }
-    if !arguments.disk.is_empty() {
+    if !arguments.disk.is_empty() || !shares(arguments).is_empty() {
         words.push("devices=first".into());
     }
     words
+}
+
+/// The directories of the host that the machine is given: first the root, then the volumes.
+fn shares(arguments: &RunArguments) -> Vec<Share<'_>> {
+    let root = arguments.root.iter().map(|directory| Share { directory, read_only: !arguments.rw });
+    let volumes = arguments
+        .volume
+        .iter()
+        .map(|volume| Share { directory: &volume.directory, read_only: volume.read_only });
+    root.chain(volumes).collect()
+}
+
+/// What the kernel is to mount of them, besides the root.
+fn volumes(arguments: &RunArguments) -> Vec<Vec<u8>> {
+    let first = usize::from(arguments.root.is_some());
+    let describe = |(index, volume): (usize, &Volume)| {
+        let access = if volume.read_only { "ro" } else { "rw" };
+        let caching = if volume.cached { ",loose" } else { "" };
+        format!("{} {access}{caching} {}", Share::tag(index), volume.place).into_bytes()
+    };
+    (first..).zip(&arguments.volume).map(describe).collect()
 }
 
 /// The host's processors, as many as a machine may have.
@@ -165,6 +193,11 @@ fn request(arguments: &RunArguments, image: &Image, terminal: bool) -> Outcome<R
         terminal: terminal.then(size),
         user,
         host_name: arguments.hostname.clone(),
+        root: arguments.root.as_ref().map(|_| {
+            let access = if arguments.rw { "rw" } else { "ro" };
+            format!("{} {access}", Share::tag(0))
+        }),
+        volumes: volumes(arguments),
     })
 }
 
@@ -242,7 +275,7 @@ fn status(conclusion: Conclusion, arguments: &RunArguments, program: Option<&Vec
         }
         Conclusion::StartFailed(errno, text) => {
             let status = match errno {
-                _ if text.starts_with("workdir") => STATUS_OURS,
+                _ if ["workdir", "root", "volume"].iter().any(|what| text.starts_with(what)) => STATUS_OURS,
                 ENOENT => STATUS_NOT_FOUND,
                 _ => STATUS_NOT_EXECUTABLE,
             };
