@@ -53,7 +53,7 @@ pub(crate) fn accounts(root: &Path) -> Tree {
         let is_file = std::fs::symlink_metadata(&path)
             .is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAXIMUM_DATABASE);
         let bytes = if is_file { std::fs::read(&path).unwrap_or_default() } else { Vec::new() };
-        let kind = Kind::File(tree.add_content(Content::Bytes(bytes.into())));
+        let kind = Kind::File(tree.add_content(Content::Bytes(bytes)));
         // Two names that lie inside are taken.
         let _ = tree.insert(name.as_bytes(), Node { attributes: Attributes::root(0o644), kind });
     }

@@ -305,7 +305,8 @@ fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
     for (index, share) in configuration.shares.iter().enumerate() {
         words.extend(share_arguments(share, index, on_pci));
     }
-    if !on_pci && !(configuration.disks.is_empty() && configuration.shares.is_empty()) {
+    let has_virtio = !configuration.disks.is_empty() || !configuration.shares.is_empty();
+    if has_virtio && !on_pci {
         words.extend(["-global".into(), "virtio-mmio.force-legacy=false".into()]);
     }
     words.extend(configuration.more.iter().map(OsString::from));
