@@ -13,6 +13,7 @@ extern crate alloc;
 mod first_program;
 #[cfg(target_os = "none")]
 mod host_link;
+#[cfg(target_os = "none")]
 mod shared_folders;
 #[cfg(target_os = "none")]
 mod start;
