@@ -6,6 +6,7 @@
 //! * [`case`]: a call of the command and what must come of it
 //! * [`promises`]: the cases
 //! * [`images`]: root file systems that the cases use
+//! * [`balloon`]: memory lent to the host
 //! * [`consoles`]: ports of virtio consoles
 //! * [`disks`]: disks, and ext4 on them
 //! * [`crash`]: machines that are killed while they write to an ext4
@@ -18,6 +19,7 @@
 //! `command-tests [--long] [WORD...]` runs the cases whose names contain one of the words, or all.
 #![forbid(unsafe_code)]
 
+mod balloon;
 mod case;
 mod consoles;
 mod crash;
@@ -75,6 +77,9 @@ fn main() -> ExitCode {
     }
     for (name, check, rounds) in crash::CHECKS.iter().filter(|(name, ..)| long && wanted(name)) {
         count(name, check(if long { rounds.long } else { rounds.short }));
+    }
+    if long && wanted(balloon::NAME) {
+        count(balloon::NAME, balloon::check());
     }
     check_devices(long, &wanted, &mut count);
     for measurement in

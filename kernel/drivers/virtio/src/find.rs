@@ -10,7 +10,7 @@ use sched::Mutex;
 use sync::SpinLock;
 
 use crate::transport::{Mmio, Pci, Transport, placements};
-use crate::{block, console, entropy, plan9};
+use crate::{balloon, block, console, entropy, plan9};
 
 /// Who makes virtio devices on PCI.
 const VENDOR: u16 = 0x1af4;
@@ -18,6 +18,7 @@ const VENDOR: u16 = 0x1af4;
 const BLOCK: u32 = 2;
 const CONSOLE: u32 = 3;
 const ENTROPY: u32 = 4;
+const BALLOON: u32 = 5;
 const FILE_SERVER: u32 = 9;
 
 static IDS: [PciId; 1] = [PciId { vendor: VENDOR, device: ANY, class: 0, class_mask: 0 }];
@@ -32,6 +33,7 @@ fn drive(transport: Box<dyn Transport>) -> Result<Arc<dyn Binding>, DriverError>
         BLOCK => block::probe(transport),
         CONSOLE => console::probe(transport),
         ENTROPY => entropy::probe(transport),
+        BALLOON => balloon::probe(transport),
         FILE_SERVER => plan9::probe(transport),
         _ => Err(DriverError::NotSupported),
     }
@@ -46,6 +48,7 @@ fn probe(function: &Arc<Function>) -> Result<Arc<dyn Binding>, DriverError> {
 pub fn register(mixer: entropy::Mixer) {
     entropy::register(mixer);
     console::register();
+    balloon::register();
 }
 
 /// Whether the command line names devices: then the machine is meant to have them from its first program on.

@@ -7,6 +7,7 @@
 //! | `start` | reset, negotiation of features, queues |
 //! | `signal` | what wakes the thread of a queue |
 //! | `block` | disks |
+//! | `balloon` | memory lent to the host |
 //! | `console` | terminals and streams of bytes |
 //! | `entropy` | random bytes |
 //! | `plan9` | file servers |
@@ -23,6 +24,7 @@
 
 extern crate alloc;
 
+mod balloon;
 mod block;
 mod console;
 mod entropy;
