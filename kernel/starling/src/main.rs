@@ -1,4 +1,4 @@
-//! The kernel binary: the order in which the layers come up, and the in-kernel tests.
+//! The kernel binary: the order in which the layers come up.
 //!
 //! On the bare machine the boot processor enters `start::kernel_main` when crate `machine` is ready. Built for the host
 //! the binary does nothing; it exists so that the workspace builds as a whole.
@@ -17,8 +17,6 @@ mod host_link;
 mod shared_folders;
 #[cfg(target_os = "none")]
 mod start;
-#[cfg(target_os = "none")]
-mod tests;
 
 #[cfg(target_os = "none")]
 machine::kernel_main!(start::kernel_main);

@@ -3,7 +3,7 @@
 //! The boot processor does everything up to the scheduler alone. With `test=` on the command line the tests of the
 //! machine run before the scheduler takes the processors over; all others after.
 
-use crate::{first_program, host_link, tests};
+use crate::{first_program, host_link};
 use machine::boot;
 use machine::cpu::{self, CpuId};
 
@@ -23,7 +23,7 @@ pub(crate) fn kernel_main() -> ! {
     start_processors(test_selection.is_some());
     boot::trace("processors");
     if let Some(selection) = test_selection {
-        tests::run_early(selection);
+        kernel_tests::run_early(selection);
     }
     sched::initialize();
     machine::interrupt::enable();
@@ -40,7 +40,7 @@ pub(crate) fn kernel_main() -> ! {
     }
     if let Some(selection) = test_selection {
         host_link::start();
-        tests::run(selection);
+        kernel_tests::run(selection);
     }
     first_program::run()
 }
@@ -52,7 +52,7 @@ fn start_processors(for_tests: bool) {
             log::error!("no memory for processor {cpu}");
         }
     }
-    cpu::set_ap_entry(if for_tests { tests::machine::application_processor } else { enter_scheduler });
+    cpu::set_ap_entry(if for_tests { kernel_tests::application_processor } else { enter_scheduler });
     cpu::start_application_processors();
 }
 

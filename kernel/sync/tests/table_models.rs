@@ -115,10 +115,14 @@ pub mod counted {
             ManuallyDrop::new(this).0.as_ptr().cast()
         }
 
+        /// # Safety
+        /// The pointer is one of `into_raw`'s, and hands its reference over.
         pub(crate) unsafe fn from_raw(object: *const T) -> Self {
             Self(NonNull::new(object.cast_mut().cast()).unwrap())
         }
 
+        /// # Safety
+        /// The pointer is one of `into_raw`'s, whose reference is still there.
         pub(crate) unsafe fn increment_strong_count(object: *const T) {
             // SAFETY: as the caller says; the reference is not this one's own.
             let this = ManuallyDrop::new(unsafe { Self::from_raw(object) });
@@ -163,6 +167,8 @@ pub mod counted {
     }
 
     impl<T> Weak<T> {
+        /// # Safety
+        /// The pointer is one of `into_raw`'s, and hands its reference over.
         pub(crate) unsafe fn from_raw(object: *const T) -> Self {
             Self(NonNull::new(object.cast_mut().cast()).unwrap())
         }

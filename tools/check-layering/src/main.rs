@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// The layers below `kernel/`, lowest first. A folder with a `*` holds one crate in each of its folders.
-const LAYERS: [&str; 18] = [
+const LAYERS: [&str; 19] = [
     "drivers/hostlink-protocol",
     "machine",
     "sync",
@@ -30,6 +30,7 @@ const LAYERS: [&str; 18] = [
     "drivers/*",
     "linux",
     "trace",
+    "tests",
     "starling",
 ];
 

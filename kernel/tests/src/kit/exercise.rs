@@ -10,7 +10,7 @@ use ::machine::cpu::{self, CpuId};
 use ::machine::{interrupt, time_window};
 
 use super::{Meeting, Sweep, Team, delay, window};
-use crate::tests::{Outcome, Test, check};
+use crate::{Outcome, Test, check};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "kit::nobody_leaves_a_meeting_before_all_have_come", run: nobody_leaves_early },

@@ -7,7 +7,7 @@ use ::machine::cpu::CpuSet;
 use ::machine::time;
 use ::sched::{Builder, Completion, ThreadRef, timer};
 
-use crate::tests::{Failure, HANG_NS, Outcome, check, fail};
+use crate::{Failure, HANG_NS, Outcome, check, fail};
 
 /// A thread on these CPUs only.
 pub(crate) fn on(affinity: CpuSet) -> Builder {

@@ -2,10 +2,17 @@
 //!
 //! Each prints one line, `test NAME ... ok` or `test NAME ... FAILED: why`; the last line is
 //! `tests: N passed, N failed`, then the machine turns itself off.
+//!
+//! They are a crate of their own so that they can be built for size: what is tested is built for speed. On the host there is nothing of them.
+#![cfg(target_os = "none")]
+#![no_std]
+#![forbid(unsafe_code)]
 #![allow(
     clippy::result_large_err,
     reason = "a failed test carries its message by value: early tests run before there is a heap"
 )]
+
+extern crate alloc;
 
 mod address_space;
 mod address_space_costs;
@@ -25,7 +32,7 @@ mod kstack_costs;
 mod kstack_races;
 mod lock_stat;
 mod locks;
-pub(crate) mod machine;
+mod machine;
 mod machine_disk;
 mod memory;
 mod message_box;
@@ -39,6 +46,8 @@ mod rcu_flood;
 mod sched;
 mod softirq_flood;
 mod timing;
+
+pub use machine::application_processor;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 pub(crate) use outcome::{Failure, Outcome, check, fail};
@@ -102,7 +111,7 @@ static FAILED: AtomicU32 = AtomicU32::new(0);
 
 /// Runs the tests of the machine that the selection names, then lets the processors go. The others are well into the scheduler when the
 /// boot processor starts it, as on a busy host: what they need, they must not need from it.
-pub(crate) fn run_early(selection: &str) {
+pub fn run_early(selection: &str) {
     /// Longer than the turn of a thread: the deadline of its end passes.
     const HEAD_START_NS: u64 = 20_000_000;
     assert!(selection != "panic", "asked for on the command line");
@@ -121,7 +130,7 @@ pub(crate) fn run_early(selection: &str) {
 }
 
 /// Runs the other tests that the selection names and turns the machine off.
-pub(crate) fn run(selection: &str) -> ! {
+pub fn run(selection: &str) -> ! {
     run_modules(LATE, selection);
     if selection != "all" {
         run_modules(ON_REQUEST, selection);

@@ -42,7 +42,7 @@ impl fmt::Display for Failure {
 /// Ends the test with a formatted reason.
 macro_rules! fail {
     ($($argument:tt)*) => {
-        return Err($crate::tests::Failure::new(format_args!($($argument)*)))
+        return Err($crate::Failure::new(format_args!($($argument)*)))
     };
 }
 
@@ -50,7 +50,7 @@ macro_rules! fail {
 macro_rules! check {
     ($condition:expr, $($argument:tt)*) => {
         if !$condition {
-            $crate::tests::fail!($($argument)*);
+            $crate::fail!($($argument)*);
         }
     };
 }

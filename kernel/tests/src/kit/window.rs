@@ -12,7 +12,7 @@ use ::machine::cpu::{self, CpuId};
 use ::machine::{time, window};
 use ::sync::SpinLock;
 
-use crate::tests::HANG_NS;
+use crate::HANG_NS;
 
 const DISARMED: u64 = 0;
 const ARMED: u64 = 1;

@@ -66,7 +66,7 @@ static FIRED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 static FINISHED: AtomicBool = AtomicBool::new(false);
 
 /// Application processors wait here for interrupts until the tests of the machine are done.
-pub(crate) fn application_processor(cpu: CpuId) -> ! {
+pub fn application_processor(_cpu: CpuId) -> ! {
     // It is no thread yet, so nobody may switch away from it.
     let preemption = preempt::disable();
     while !FINISHED.load(Ordering::Acquire) {
@@ -77,7 +77,7 @@ pub(crate) fn application_processor(cpu: CpuId) -> ! {
     // What tests have put there was no thread.
     cpu::set_thread_word(0);
     drop(preemption);
-    crate::start::enter_scheduler(cpu)
+    sched::enter_application_processor()
 }
 
 /// Ends the tests of the machine.

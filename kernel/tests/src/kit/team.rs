@@ -8,7 +8,7 @@ use ::machine::time;
 use ::sched::{Builder, Completion, Policy, ThreadRef};
 
 use super::thread::spawn;
-use crate::tests::{Failure, HANG_NS, Outcome, check};
+use crate::{Failure, HANG_NS, Outcome, check};
 
 /// The threads of a test; each runs on its CPU only.
 #[derive(Default)]
