@@ -184,7 +184,15 @@ impl Round {
         let kept =
             std::env::temp_dir().join(format!("starling-crash-{}-{}", std::process::id(), self.number));
         let copy = |from: &Path, extension| fs::copy(from, kept.with_extension(extension));
-        let copied = copy(&self.log, "log").and_then(|_| copy(&self.disk, "disk"));
+        let writes = self.disk.with_file_name(format!("writes{}", self.number));
+        let start = self.disk.with_file_name(format!("start{}", self.number));
+        let copied =
+            copy(&self.log, "log").and_then(|_| copy(&self.disk, "disk")).and_then(|_| copy(&start, "start"));
+        if writes.exists()
+            && let Err(error) = copy(&writes, "writes")
+        {
+            return format!("round {}: {why}; {error}", self.number);
+        }
         let note = copied.map_or_else(|error| error.to_string(), |_| kept.display().to_string());
         format!(
             "round {} on {:?} with {:?}: {why}; kept as {note}.*",

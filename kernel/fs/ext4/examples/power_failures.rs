@@ -216,11 +216,21 @@ impl Run<'_> {
     }
 
     fn point(&self, cut: usize, loss: Loss, random: &mut Random) -> Result<(), String> {
-        let records = acknowledged(&self.events[..cut], self.writers);
         let image = image_at(self.start, self.events, cut, loss, random);
+        self.check_image(&image, cut).map_err(|why| {
+            let kept = self.scratch.with_extension("failed");
+            std::fs::write(&kept, &image).map_or_else(
+                |error| format!("{why}; {error}"),
+                |()| format!("{why}; the image is {}", kept.display()),
+            )
+        })
+    }
+
+    fn check_image(&self, image: &[u8], cut: usize) -> Result<(), String> {
+        let records = acknowledged(&self.events[..cut], self.writers);
         let size = image.len();
         let text = |error: ext4::Error| error.to_string();
-        let disk = Arc::new(RamDisk::from_bytes(&image).map_err(|error| error.to_string())?);
+        let disk = Arc::new(RamDisk::from_bytes(image).map_err(|error| error.to_string())?);
         let volume = Volume::whole(Queue::new(disk.clone()).map_err(|error| error.to_string())?);
         let writer = Writer::mount(&volume, b"/", Time::default()).map_err(text)?;
         self.check_files(writer.system(), &records)?;
@@ -229,7 +239,7 @@ impl Run<'_> {
         let mut after = vec![0; size];
         disk.read_at(0, &mut after);
         self.judge("-fn", &after, 0)?;
-        self.judge("-p", &image, 1)?;
+        self.judge("-p", image, 1)?;
         let replayed = std::fs::read(&self.scratch).map_err(|error| error.to_string())?;
         self.judge("-fn", &replayed, 0)?;
         let disk = Arc::new(RamDisk::from_bytes(&replayed).map_err(|error| error.to_string())?);
