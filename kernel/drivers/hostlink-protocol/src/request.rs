@@ -27,7 +27,7 @@ pub enum Key {
     User,
     /// The host name.
     HostName,
-    /// `TAG ro` or `TAG rw`: the root file system is at the file server of that tag.
+    /// `TAG rw`: the root file system is at the file server of that tag. `TAG ro`: that is only read, and changes are kept in memory.
     Root,
     /// `TAG OPTIONS PATH`: what the file server of that tag has is mounted at the path. Options are `ro` or `rw`, then `,loose` if nobody else changes the files.
     Volume,

@@ -23,7 +23,7 @@ pub(crate) struct RunArguments {
     /// starling image ls lists [default: BusyBox]
     pub(crate) image: Option<PathBuf>,
 
-    /// Use this directory of the host as the root file system, as it is; the guest may only read it
+    /// Use this directory of the host as the root file system, where it is; what the guest changes is kept in its memory
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "image", value_parser = host_directory)]
     pub(crate) root: Option<PathBuf>,
 
