@@ -285,7 +285,26 @@ mod counter {
                 counter.add(1);
                 counter
             },
-            &[|counter| 1 + add_more(counter, 5), |counter| add_more(counter, 4)],
+            &[|counter| 1 + add_more(counter, 7), |counter| add_more(counter, 2)],
+            |counter, added| {
+                assert!(added <= HIGHER_LIMIT, "{added} were added, with a limit of {HIGHER_LIMIT}");
+                assert_eq!(counter.exact(), added);
+            },
+        );
+    }
+
+    /// The large one looks at all cells while the small one may not be in its cell yet, and the other way round.
+    #[test]
+    fn large_amount_and_a_small_one_beyond_the_limit_are_not_both_added() {
+        check(
+            4,
+            || Counter::new(2),
+            &[
+                |counter: &Counter| {
+                    if counter.try_add(HIGHER_LIMIT, HIGHER_LIMIT) { HIGHER_LIMIT } else { 0 }
+                },
+                |counter| add_more(counter, 1),
+            ],
             |counter, added| {
                 assert!(added <= HIGHER_LIMIT, "{added} were added, with a limit of {HIGHER_LIMIT}");
                 assert_eq!(counter.exact(), added);

@@ -1,4 +1,5 @@
-//! Steps about locks: their order, on a kernel that checks it, and how many of them a call takes.
+//! Steps about locks: their order, on a kernel that checks it, and, on one that counts them, how many of them a call takes and what
+//! `/proc/lock_stat` says.
 
 use std::process::Command;
 use std::time::Duration;
@@ -41,23 +42,15 @@ pub(super) fn steps(repository: &Repository, long: bool) -> Outcome<Vec<Step>> {
         starling.current_dir(repository.root()).args(words);
         starling
     };
+    let kernel_tests = |build: &str, cpus: &str, chosen: &str| {
+        let mut tests = starling(&["run", "--build", build, "--verbose", "--cpus", cpus]);
+        tests.args(["--timeout", "600", "--kernel-arg", chosen, "--", "/bin/true"]);
+        tests
+    };
     let mut steps: Vec<_> = CPUS
         .iter()
         .map(|cpus| {
-            let tests = starling(&[
-                "run",
-                "--build",
-                "checked",
-                "--verbose",
-                "--cpus",
-                cpus,
-                "--timeout",
-                "600",
-                "--kernel-arg",
-                "test=all",
-                "--",
-                "/bin/true",
-            ]);
+            let tests = kernel_tests("checked", cpus, "test=all");
             Step::new(format!("order of locks in kernel tests with {cpus} CPUs"), tests, tally::kernel_log)
                 .within(LIMIT)
         })
@@ -79,5 +72,10 @@ pub(super) fn steps(repository: &Repository, long: bool) -> Outcome<Vec<Step>> {
         Step::new("locks per call", starling(&["trace", "locks", "--check"]), tally::closing_line)
             .within(LIMIT),
     );
+    if long {
+        // The kernel of the step before.
+        let tests = kernel_tests("counted", "2", "test=lock_stat");
+        steps.push(Step::new("statistics of locks", tests, tally::kernel_log).within(LIMIT));
+    }
     Ok(steps)
 }
