@@ -341,6 +341,7 @@ fn register_file_systems() {
     virtio::register(linux::random::mix);
     linux::proc::register_devices();
     ext4::mounted::register();
+    squashfs::mounted::register();
     vfs::superblock::register_file_system(&overlay::OVERLAY);
     p9::mounted::register();
     p9::set_killed(linux::start::is_caller_killed);
