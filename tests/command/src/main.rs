@@ -11,6 +11,7 @@
 //! * [`disks`]: disks, and ext4 on them
 //! * [`crash`]: machines that are killed while they write to an ext4
 //! * [`folders`]: directories of the host
+//! * [`faults`]: disks that fail or go away
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
 //! * [`kernel_size`]: the size of what QEMU loads
@@ -25,6 +26,7 @@ mod consoles;
 mod crash;
 mod devices;
 mod disks;
+mod faults;
 mod folders;
 mod images;
 mod kept_images;
@@ -69,7 +71,9 @@ fn main() -> ExitCode {
         count(kernel_size::NAME, kernel_size::check());
     }
     let folders = folders::CHECKS.iter();
-    for (name, check) in disks::CHECKS.iter().chain(folders).filter(|(name, _)| long && wanted(name)) {
+    for (name, check) in
+        disks::CHECKS.iter().chain(&faults::CHECKS).chain(folders).filter(|(name, _)| long && wanted(name))
+    {
         count(name, check());
     }
     if long && wanted(consoles::NAME) {
