@@ -178,5 +178,9 @@ fn gone() -> Result<(), String> {
         for i in /sys/bus/pci/drivers/virtio-pci/0*; do echo ${i##*/} > /sys/bus/pci/drivers/virtio-pci/unbind; done; \
         wait; ls /m 2>&1; cat <&3 2>&1; echo fine > /tmp/other; cat /tmp/other; grep -c 'Input/output error' /tmp/said";
     let said = in_guest(("q35", "2", ""), folder.path(), script)?;
-    if said.contains("fine\n1") && said.matches("Input/output error").count() >= 2 { Ok(()) } else { Err(said) }
+    if said.contains("fine\n1") && said.matches("Input/output error").count() >= 2 {
+        Ok(())
+    } else {
+        Err(said)
+    }
 }

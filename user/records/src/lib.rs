@@ -2,7 +2,7 @@
 //!
 //! A *writer* works in a folder of its own. Its record *n* is one [`Operation`], made to last by `fsync` and `fdatasync` of what it
 //! changed before the next begins. If a machine stops after *n* records were acknowledged, the folder must be as after *n* or *n* + 1 of them,
-//! or in the midst of the last. [`check`] says whether it is.
+//! or in the midst of the last. [`check()`] says whether it is.
 //!
 //! Besides, one thread makes *noise*: changes that nobody makes last. Of its files only this is known: every byte is what was written there, or zero.
 #![forbid(unsafe_code)]

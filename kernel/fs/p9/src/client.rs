@@ -5,7 +5,7 @@
 //!
 //! # Giving up
 //! Who waits for a reply and is killed sends a *flush* for the tag and waits for its answer: after that the server will not do anything for the request. If the reply comes
-//! first, it counts. A server that answers neither keeps nobody for longer than [`FLUSH_NS`]: exchange and tag are left to it then.
+//! first, it counts. A server that answers neither keeps nobody for longer than `FLUSH_NS`: exchange and tag are left to it then.
 //!
 //! A tag is used as long as anybody has its exchange: the transport, who waits, or the flush for it.
 //!
