@@ -39,6 +39,7 @@ fn names(disk: &Arc<Disk>) -> Vec<String> {
 
 #[test]
 fn disk_comes_with_its_partitions_and_goes_with_them() {
+    let _turn = crate::registry::TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     memory::initialize();
     let ram = Arc::new(RamDisk::from_bytes(&with_partitions(&[(1, 9), (10, 20), (40, 5)])).expect("memory"));
     let queue = Queue::new(ram.clone()).expect("memory");
@@ -80,6 +81,7 @@ fn disk_comes_with_its_partitions_and_goes_with_them() {
 
 #[test]
 fn names_that_drivers_choose_are_taken_once_and_numbers_given() {
+    let _turn = crate::registry::TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     memory::initialize();
     let queue = || {
         Queue::new(Arc::new(RamDisk::from_bytes(&with_partitions(&[(1, 9)])).expect("memory")))
