@@ -33,7 +33,11 @@ impl OpenRegular {
     pub(crate) fn open(node: &Node, inode: &Arc<Inode>, flags: OpenFlags) -> Result<Self> {
         if flags.writable() {
             if flags.contains(OpenFlags::TRUNCATE) {
-                copy_up_empty(inode)?;
+                // Nobody may write while a program runs from the file: it must not lose its contents before that is found out.
+                inode.begin_write_access()?;
+                let copied = copy_up_empty(inode).map(|_| ());
+                inode.end_write_access();
+                copied?;
             } else {
                 copy_up(inode)?;
             }

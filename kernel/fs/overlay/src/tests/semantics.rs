@@ -183,3 +183,17 @@ fn whiteouts_can_not_be_made_by_hand() {
     world.rename("/m/null", "/m/other", RenameFlags::empty()).unwrap();
     assert_eq!(world.list("/m").unwrap(), "other");
 }
+
+#[test]
+fn a_running_program_keeps_its_contents() {
+    let world = World::new();
+    world.write("/l1/program", b"text").unwrap();
+    world.overlay(USUAL, "/m").unwrap();
+    let inode = world.walk("/m/program").unwrap().inode().unwrap().clone();
+    inode.deny_write_access().unwrap();
+    assert_eq!(errno(world.write("/m/program", b"new")), Some(Error::TextBusy));
+    assert_eq!(world.read("/m/program").unwrap(), b"text");
+    inode.allow_write_access();
+    world.write("/m/program", b"new").unwrap();
+    assert_eq!(world.read("/m/program").unwrap(), b"new");
+}
