@@ -51,8 +51,8 @@ struct Cache<V> {
 impl<V: Clone> Cache<V> {
     fn new(name: &'static str, max: usize) -> Result<Self> {
         let mut blocks = HashMap::default();
-        // Nothing is allocated under the lock.
-        blocks.try_reserve(max + 1).map_err(|_| Error::OutOfMemory)?;
+        // Nothing is allocated under the lock: a table that is at most half full is cleaned of what was removed where it is.
+        blocks.try_reserve(2 * max + 2).map_err(|_| Error::OutOfMemory)?;
         Ok(Self { blocks: SpinLock::named(name, blocks), max })
     }
 
