@@ -182,14 +182,17 @@ impl Node {
     fn is_still(&self, name: &[u8], child: &Inode) -> Result<bool> {
         let node = node_of(child)?;
         let (fid, found) = self.file.by_name(|path| walk(&self.instance.client, path, Some(name)))?;
-        let is_directory = |found: &Identity| found.kind & Identity::DIRECTORY != 0;
+        let is_directory = child.kind == FileKind::Directory;
+        // Numbers of files that went are used again soon.
         let is_same = found.is_some_and(|found| {
             found.path == node.file.number
-                && is_directory(&found) == (child.kind == FileKind::Directory)
+                && (found.kind & Identity::DIRECTORY != 0) == is_directory
+                && (found.kind & Identity::SYMBOLIC_LINK != 0) == (child.kind == FileKind::SymbolicLink)
                 && !node.file.is_nameless()
         });
         if is_same {
-            node.file.found_by(fid, child.links())?;
+            // A directory has one name, however many links it counts.
+            node.file.found_by(fid, if is_directory { 1 } else { child.links() })?;
         }
         Ok(is_same)
     }
