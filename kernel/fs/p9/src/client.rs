@@ -1,6 +1,6 @@
 //! Requests under way.
 //!
-//! A request has a tag, by which its reply is known; there are as many tags as the transport takes exchanges at a time, so that none waits in the transport. Who has no tag
+//! A request has a tag, by which its reply is known; there are half as many tags as the transport takes exchanges at a time, so that neither they nor flushes for them wait in the transport. Who has no tag
 //! waits for one.
 //!
 //! # Giving up
@@ -205,7 +205,8 @@ impl Client {
     /// What the server says; `EIO` if it speaks another protocol.
     pub fn new(taken: Taken, message_bytes: u32) -> Result<Arc<Self>> {
         let transport = taken.transport();
-        let depth = u32::try_from(transport.depth()).unwrap_or(TAGS).clamp(1, TAGS);
+        // Half of what it takes: who gives up a request sends another one, which must not wait for the first.
+        let depth = u32::try_from(transport.depth() / 2).unwrap_or(TAGS).clamp(1, TAGS);
         let tags = allocation::arc(Tags {
             free: SpinLock::named("tags of a file server", u64::MAX >> (TAGS - depth)),
             waiting: WaitQueue::new(),
