@@ -95,9 +95,11 @@ impl Fids {
         loop {
             let next = self.numbers.lock().gone.pop();
             let Some(fid) = next else { return };
-            // Whatever it answers, it does not know the number afterwards.
-            let _ = client.call(&Request::Clunk { fid });
-            self.numbers.lock().free.push(fid);
+            // Whatever it answers, it does not know the number afterwards. If it could not be asked the number stays in use: given out again, it
+            // would be refused and come back each time.
+            if client.call(&Request::Clunk { fid }) != Err(Error::OutOfMemory) {
+                self.numbers.lock().free.push(fid);
+            }
         }
     }
 }
