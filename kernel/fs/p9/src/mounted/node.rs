@@ -215,7 +215,12 @@ impl InodeOperations for Node {
     }
 
     fn still_valid(&self, _directory: &Inode, name: &[u8], child: &Inode) -> bool {
-        self.is_still(name, child).unwrap_or(false)
+        match self.is_still(name, child) {
+            Ok(is_still) => is_still,
+            Err(Error::NotFound | Error::Stale | Error::NotDirectory) => false,
+            // Who asked was killed, or could not ask: what is mounted on the entry must not go for that.
+            Err(_) => true,
+        }
     }
 
     fn create(&self, directory: &Arc<Inode>, name: &Name, new: &NewFile<'_>) -> Result<Arc<Inode>> {
