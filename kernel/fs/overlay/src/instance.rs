@@ -189,7 +189,8 @@ impl Overlay {
         let shared = node.upper().is_some() || real.kind == FileKind::Directory || real.links() <= 1;
         let mut known = self.known.lock();
         if let Some(inode) = known.inodes.get(&identity).filter(|_| shared).and_then(Weak::upgrade) {
-            return Ok(inode);
+            drop(known);
+            return if leads_to(&inode, directory)? { Err(Error::Loop) } else { Ok(inode) };
         }
         let origin = node.upper().and_then(|_| known.origins.get(&identity).copied());
         let (attributes, device) = self.attributes(&node, origin)?;
@@ -227,6 +228,25 @@ impl Overlay {
         let known = self.known.lock();
         known.origins.get(&(device, number)).map_or(number, |(_, number)| *number)
     }
+}
+
+/// Whether a directory is the other one, or above it. Only damaged layers have a directory inside of itself; who held the lock of one would wait
+/// for it.
+fn leads_to(inode: &Inode, directory: &Inode) -> Result<bool> {
+    if inode.kind != FileKind::Directory {
+        return Ok(false);
+    }
+    if core::ptr::addr_eq(inode, directory) {
+        return Ok(true);
+    }
+    let mut above = crate::node::of(directory)?.place();
+    while let Ok(place) = above {
+        if core::ptr::addr_eq(&raw const *place.directory, inode) {
+            return Ok(true);
+        }
+        above = crate::node::of(&place.directory)?.place();
+    }
+    Ok(false)
 }
 
 impl Known {
