@@ -195,7 +195,7 @@ impl Instance {
     }
 
     /// The mount's end: everything is written, and the server forgets us.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         if self.ended.load(SeqCst) {
             return;
         }
