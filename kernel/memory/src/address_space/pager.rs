@@ -110,6 +110,8 @@ enum Shown {
     Done,
     /// Another page was there. It must be forgotten before the new one may be stored to.
     Replaced(Frame),
+    /// The range is being moved, or another page is there: not without the space's `change`.
+    Turn,
     Memory,
     Refused(MapError),
     /// Somebody else changed the entry.
@@ -299,6 +301,9 @@ impl AddressSpace {
 
     /// Puts a page into a range whose pager is `pager`, in the place of what is there. Never takes rights away from a page that is there already. Returns
     /// false if something may have been taken back since the count was so.
+    ///
+    /// Who takes back must not overtake it between the removal of the former page and the end of its translations. Who grants has [`TAKING_BACK`] held;
+    /// others hold `change` for that, which is waited for.
     fn show(
         &self,
         pager: PagerId,
@@ -306,8 +311,10 @@ impl AddressSpace {
         offer: &Offer,
         while_count: Option<u64>,
     ) -> Result<bool, MapError> {
+        let mut turn = None;
         for _ in 0..MAX_TRIES {
-            match self.try_show(pager, to, offer, while_count) {
+            let may_replace = while_count.is_none() || turn.is_some();
+            match self.try_show(pager, to, offer, while_count, may_replace) {
                 Shown::Done => return Ok(true),
                 Shown::Overtaken => return Ok(false),
                 Shown::Refused(error) => return Err(error),
@@ -315,7 +322,9 @@ impl AddressSpace {
                     self.tables.forget(to, to + PAGE, false);
                     drop(former);
                 }
+                Shown::Turn => turn = Some(self.change.lock()),
                 Shown::Memory => {
+                    turn = None;
                     // Waits and reclaims; what it got is there for the next attempt.
                     drop(Frame::allocate(Purpose::Anonymous, Zeroed::No)?);
                 }
@@ -325,7 +334,14 @@ impl AddressSpace {
         Err(MapError::Busy)
     }
 
-    fn try_show(&self, pager: PagerId, to: u64, offer: &Offer, while_count: Option<u64>) -> Shown {
+    fn try_show(
+        &self,
+        pager: PagerId,
+        to: u64,
+        offer: &Offer,
+        while_count: Option<u64>,
+        may_replace: bool,
+    ) -> Shown {
         let regions = self.regions.read();
         if while_count.is_some_and(|count| TAKEN_BACK.load(Ordering::SeqCst) != count) {
             return Shown::Overtaken;
@@ -333,6 +349,10 @@ impl AddressSpace {
         let Some(region) = regions.find(to) else { return Shown::Refused(MapError::BadAddress) };
         if !matches!(region.backing(), MapBacking::Paged(own) if *own == pager) {
             return Shown::Refused(MapError::NotPermitted);
+        }
+        if region.flags().contains(RegionFlags::RESERVED) {
+            // Entries are about to arrive here (mremap), and would be put over this one.
+            return if may_replace { Shown::Refused(MapError::Busy) } else { Shown::Turn };
         }
         // SAFETY: the region lock is held and the address lies in a region, so the tables stay.
         let leaf = match unsafe { self.tables.tree().leaf_or_create(to, &*self.tables) } {
@@ -363,6 +383,9 @@ impl AddressSpace {
             let bare = found.without(EntryFlags::SOFTWARE_NUMBER | EntryFlags::NO_EXECUTE);
             let shown = cell.compare_exchange(found, bare.with(flags | stores)).is_ok();
             return if shown { Shown::Done } else { Shown::Again };
+        }
+        if !may_replace {
+            return Shown::Turn;
         }
         // For loads at first: nobody must read the former page once somebody may see the new one written.
         let new = offer.frame.clone();
