@@ -8,7 +8,7 @@
 //!
 //! | the provider's page | mapped | granted |
 //! |---|---|---|
-//! | shared memory | both have it | refused: the memory's other users would keep it |
+//! | shared memory (of a file in memory: for loads only) | both have it | refused: the memory's other users would keep it |
 //! | private anonymous memory | refused: the next fork would part the two | moves |
 //! | of a range with a pager | both have it | moves |
 //!
@@ -213,8 +213,11 @@ impl AddressSpace {
                 let region = regions.find(page).ok_or(MapError::BadAddress)?;
                 let paged = match region.backing() {
                     MapBacking::Paged(_) => true,
+                    // Stores to a file with a name or descriptor must end with its mappings: it may be sealed then.
                     MapBacking::File(mapping)
-                        if !region.is_private() && !mapping.cache().has_representative() =>
+                        if !region.is_private()
+                            && !mapping.cache().has_representative()
+                            && (!store || mapping.object().is_none()) =>
                     {
                         false
                     }
