@@ -42,6 +42,7 @@ use super::space::{AddressSpace, USER_TOP};
 use super::unmap::{self, PageCounts, page_range};
 use crate::fallible;
 use crate::frame::{Frame, Purpose, Zeroed};
+use crate::oom;
 use crate::parking::SleepLock;
 use crate::region::{Region, RegionFlags};
 use alloc::vec::Vec;
@@ -408,12 +409,18 @@ impl AddressSpace {
         let range = page_range(start, length)?;
         // One place after the other: the whole range must be mapped before anything happens.
         self.each_piece(range.clone(), |_| Ok(()))?;
-        let _one = TAKING_BACK.lock();
         let mut places = 0;
         let mut first = range.start;
-        while first < range.end {
-            let end = (first + BATCH_PAGES * PAGE).min(range.end);
-            let frames = self.frames_of(first..end)?;
+        while first < range.end
+            && let Some(part) = self.next_lendable(first..range.end)
+        {
+            // A range can be terabytes: others have their turns meanwhile, and who is to end does.
+            if oom::caller_is_dying() {
+                return Err(MapError::Busy);
+            }
+            let _one = TAKING_BACK.lock();
+            let end = (part.start + BATCH_PAGES * PAGE).min(part.end);
+            let frames = self.frames_of(part.start..end)?;
             first = end;
             if frames.is_empty() {
                 continue;
@@ -423,6 +430,23 @@ impl AddressSpace {
             TAKEN_BACK.fetch_add(1, Ordering::SeqCst);
         }
         Ok(places)
+    }
+
+    /// The next part of a range that pages may have been provided out of.
+    fn next_lendable(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let regions = self.regions.read();
+        let mut position = regions.locate(range.start);
+        while let Some(current) = position {
+            let region = regions.at(current);
+            if region.start() >= range.end {
+                return None;
+            }
+            if has_pager(region) || !region.is_private() {
+                return Some(region.start().max(range.start)..region.end().min(range.end));
+            }
+            position = regions.next(current);
+        }
+        None
     }
 
     /// The frames of a range that may have been provided elsewhere, in order, with their depth here.
@@ -437,6 +461,9 @@ impl AddressSpace {
                     let entry = self.entry_under_lock(page);
                     let counted = !entry.is_empty() && !entry.contains(UNCOUNTED);
                     let frame = counted.then(|| Frame::try_from_physical(entry.physical())).flatten();
+                    // The entry may lose its frame at any moment: then this one may be somebody else's by now.
+                    let frame =
+                        frame.filter(|frame| self.entry_under_lock(page).physical() == frame.physical());
                     frames.extend(frame.map(|frame| (frame, entry.number())));
                 }
                 MapBacking::File(mapping) if !region.is_private() => {
