@@ -82,6 +82,9 @@ pub enum TakeBack {
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
+/// Places that one page is in at most: a frame must not run out of references, and one page can be mapped all over a range.
+const PLACES_MAX: u32 = 1 << 30;
+
 /// Pages that are taken back in one walk over all ranges with a pager.
 const BATCH_PAGES: u64 = 512;
 
@@ -227,7 +230,7 @@ impl AddressSpace {
                 if let Some(frame) = self.present_frame(&regions, page, access) {
                     let entry = self.entry_under_lock(page);
                     let depth = if paged { entry.number() + 1 } else { 1 };
-                    if depth > EntryFlags::NUMBER_MAX {
+                    if depth > EntryFlags::NUMBER_MAX || frame.references() > PLACES_MAX {
                         return Err(MapError::NotPermitted);
                     }
                     if entry.physical() == frame.physical() {
