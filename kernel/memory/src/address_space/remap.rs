@@ -254,7 +254,7 @@ impl AddressSpace {
         }
         let mut placed = region.clone();
         (placed.start, placed.end) = (new.start, new.end);
-        if !matches!(region.backing(), MapBacking::Anonymous) {
+        if !matches!(region.backing(), MapBacking::Anonymous | MapBacking::Paged(_)) {
             placed.page_offset = region.page_of(kept.start);
         }
         placed.flags = RegionFlags::RESERVED;

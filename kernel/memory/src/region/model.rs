@@ -110,7 +110,7 @@ impl Region {
         } else {
             self.page_offset + ((start - self.start) >> PAGE_SHIFT)
         };
-        if !matches!(self.backing, MapBacking::Anonymous) {
+        if !matches!(self.backing, MapBacking::Anonymous | MapBacking::Paged(_)) {
             self.page_offset = object_pages;
         }
         self.start = start;

@@ -67,6 +67,19 @@ fn only_anonymous_memory_can_have_a_pager() {
 }
 
 #[test]
+fn a_range_that_grew_downwards_can_be_cut() {
+    without_leaks(|| {
+        let (space, start) = with_memory(3, MapFlags::empty());
+        for page in (0..3).rev() {
+            space.set_pager(at(start + page * PAGE), PAGE, PAGER).unwrap();
+        }
+        assert_eq!(space.region_count(), 1);
+        space.unmap(at(start + PAGE), PAGE).unwrap();
+        assert_eq!(space.region_count(), 2);
+    });
+}
+
+#[test]
 fn mapped_pages_are_the_same_memory() {
     without_leaks(|| {
         let (pager, pool) = with_memory(3, MapFlags::SHARED);
