@@ -21,7 +21,7 @@
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use ::ipc::{Error, Failure, Message, Operation, ThreadId, Timeout};
-use ::memory::address_space::{PagerId, Provision, TakeBack};
+use ::memory::address_space::{MapError, PagerId, Provision, TakeBack};
 use machine::address::{PAGE_SHIFT, PAGE_SIZE, UserAddr};
 use machine::fault::{Access, FaultError};
 
@@ -150,6 +150,10 @@ pub(crate) fn give_pages(task: &mut Task, partner: ThreadId, words: Message) -> 
         return Ok(None);
     }
     if asked {
+        if matches!(provided, Err(MapError::Busy | MapError::OutOfMemory)) {
+            // Not the pager's doing: the fault asks again, as often as a fault may.
+            thread.asked.given.store(GIVEN, Ordering::Relaxed);
+        }
         // The question is answered: there is no page. It would not be asked again otherwise.
         let _ = endpoint.operate(&Operation::send(partner, [0; ::ipc::WORDS], Timeout::Zero), &caller);
     }

@@ -41,6 +41,8 @@ impl Folder {
             .arg(&image)
             .args(["-noappend", "-no-progress", "-quiet"])
             .args(options)
+            // It would change times of files.
+            .env_remove("SOURCE_DATE_EPOCH")
             .output()
             .expect("squashfs-tools is installed (apt-get install squashfs-tools)");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
