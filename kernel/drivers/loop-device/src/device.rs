@@ -65,7 +65,8 @@ pub(crate) struct Binding {
     arrived: WaitQueue,
     /// No request comes any more.
     ending: AtomicBool,
-    ended: Completion,
+    /// The thread has let go of the file too.
+    ended: Arc<Completion>,
 }
 
 impl Binding {
@@ -78,7 +79,7 @@ impl Binding {
             waiting: SpinLock::named("requests of a loop device", waiting),
             arrived: WaitQueue::new(),
             ending: AtomicBool::new(false),
-            ended: Completion::new(),
+            ended: allocation::arc(Completion::new())?,
         })
     }
 
@@ -109,7 +110,6 @@ impl Binding {
             let outcome = transfer::perform(&self.file, offset, &mut request, &mut room);
             request.complete(outcome);
         }
-        self.ended.complete();
     }
 
     /// Waits until everything that waits is done. Nothing may come any more.
@@ -200,6 +200,8 @@ pub(crate) struct Device {
     changing: Mutex<()>,
 }
 
+/// Held from the check that a file does not lead back to its device until it is bound: two devices can't be bound to each other.
+static CHAINING: Mutex<()> = Mutex::named("files of loop devices", ());
 static DEVICES: Mutex<Vec<Arc<Device>>> = Mutex::named("loop devices", Vec::new());
 
 /// The device of that index, made if there is none yet.
@@ -313,6 +315,7 @@ impl Device {
         if settings.flags & !(SETTABLE | READ_ONLY) != 0 {
             return Err(Error::Invalid);
         }
+        let chaining = CHAINING.lock();
         self.check_file(&file)?;
         if read_only || !file.flags().writable() {
             settings.flags |= READ_ONLY;
@@ -320,10 +323,17 @@ impl Device {
         let is_read_only = settings.flags & READ_ONLY != 0;
         let looks_for_parts = settings.flags & PARTSCAN != 0;
         let binding = Binding::new(file, settings)?;
-        let own = binding.clone();
+        let (own, ended) = (binding.clone(), binding.ended.clone());
+        let life = move || {
+            own.serve();
+            // Whoever waits for the end may unmount what the file is on.
+            drop(own);
+            ended.complete();
+        };
         let name = alloc::format!("loop{}", self.index);
-        sched::spawn(sched::Builder::new(&name), allocation::boxed(move || own.serve())?)?;
+        sched::spawn(sched::Builder::new(&name), allocation::boxed(life)?)?;
         *self.side.binding.lock() = Some(binding.clone());
+        drop(chaining);
         self.disk.device.set_read_only(is_read_only);
         if let Err(error) = self.resize(binding.sectors()) {
             self.unbind(&binding);

@@ -14,8 +14,9 @@
 //! is an `fdatasync` of the file; a discard makes a hole, where the file's file system can.
 //!
 //! # Locks
-//! A device's `changing` (sleeping) is held while a binding begins, changes or ends, also over the last transfers; the thread does not take it. `DEVICES` (sleeping)
-//! comes after it, and is held while a device is made or taken away. What the driver is bound to and the list of requests are under spin locks.
+//! A device's `changing` (sleeping) is held while a binding begins, changes or ends, also over the last transfers; the thread does not take it. `CHAINING` (sleeping), held
+//! while it is found out where a file leads, and `DEVICES` (sleeping) come after it in this order. `DEVICES` is held while a device is made or taken
+//! away. What the driver is bound to and the list of requests are under spin locks.
 //!
 //! # What is not as on Linux
 //! Blocks are of 512 bytes (`LOOP_SET_BLOCK_SIZE` refuses others), nothing is encrypted, and the file is always used through its pages (`LOOP_SET_DIRECT_IO`
