@@ -163,9 +163,10 @@ impl BlockDevice {
         self.removed.load(Ordering::Acquire)
     }
 
-    /// Whether it may not be written.
+    /// Whether it may not be written: a part of a disk that may not may not either.
     pub fn is_read_only(&self) -> bool {
-        self.volume.queue().limits().read_only || self.read_only.load(Relaxed)
+        let of_whole = self.whole.as_deref().is_some_and(|whole| whole.read_only.load(Relaxed));
+        self.volume.queue().limits().read_only || self.read_only.load(Relaxed) || of_whole
     }
 
     /// Forbids writing, or allows it again; what the disk itself refuses it refuses in any case.
