@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use device::model::uevent::{self, Event};
 use sched::Mutex;
 use sync::Once;
-use vfs::FileSystemContext;
+use vfs::{FileSystemContext, Path};
 
 use crate::errno::Errno;
 use crate::process::table::ReservedPid;
@@ -42,6 +42,14 @@ pub(crate) fn note_root(of_command: &FileSystemContext) -> Result<(), Errno> {
     ROOT.call_once(|| root);
     uevent::set_listener(report);
     Ok(())
+}
+
+/// After `pivot_root`: programs begin in the new root, and the old one can be unmounted.
+///
+/// # Errors
+/// ENOMEM.
+pub(crate) fn move_root(old_root: &Path, new_root: &Path) -> vfs::Result<()> {
+    ROOT.get().map_or(Ok(()), |context| context.move_root(old_root, new_root))
 }
 
 /// Starts a program and does not wait for it.

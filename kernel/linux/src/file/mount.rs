@@ -162,5 +162,6 @@ pub fn pivot_root(task: &mut Task, new_root: u64, put_old: u64) -> SysResult {
     crate::process::table::for_each_file_system_context(|context| {
         context.move_root(&places.root, &new_root)
     })?;
+    crate::helper::move_root(&places.root, &new_root)?;
     Ok(0)
 }
