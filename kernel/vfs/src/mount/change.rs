@@ -3,6 +3,7 @@
 //! Propagation types are kept and shown; events do not propagate between peers, since a single name space's peers are
 //! all made by explicit binds. Shared mounts get a peer group of their own.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -100,7 +101,11 @@ impl MountNamespace {
         let mount = &place.mount;
         let read_only = flags.contains(MountFlags::READ_ONLY);
         if let Some(options) = file_system {
-            if read_only && mount.writers() > 0 {
+            // Also through other mounts of it: what they write could not be stored any more.
+            let is_written = |other: &Shared<Mount>| {
+                Arc::ptr_eq(other.superblock(), mount.superblock()) && other.writers() > 0
+            };
+            if read_only && Self::tree(&self.root_mount())?.iter().any(is_written) {
                 return Err(Error::Busy);
             }
             if read_only != mount.superblock().read_only() {
