@@ -242,6 +242,16 @@ impl BlockDevice {
         Ok(())
     }
 
+    /// Makes a claim somebody else's, without a moment between in which the device is nobody's.
+    ///
+    /// # Panics
+    /// When `from` has none.
+    pub fn hand_over(&self, from: Holder, to: Holder) {
+        let _order = CLAIMS.lock();
+        assert_eq!(self.claims.holder.load(Relaxed), from.0, "who has claimed a device hands it over");
+        self.claims.holder.store(to.0, Relaxed);
+    }
+
     /// Ends a claim.
     ///
     /// # Panics

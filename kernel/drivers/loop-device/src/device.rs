@@ -228,6 +228,7 @@ fn make(devices: &mut Vec<Arc<Device>>, index: u32) -> Result<Arc<Device>> {
     if index >= DEVICES_MAX {
         return Err(Error::NoDeviceAddress);
     }
+    allocation::reserve(devices, 1)?;
     let binding = SpinLock::named("file of a loop device", None);
     let side = allocation::arc(Side { index, binding })?;
     let description = Description {
@@ -238,9 +239,16 @@ fn make(devices: &mut Vec<Arc<Device>>, index: u32) -> Result<Arc<Device>> {
     };
     let disk = disk::attach_at(description, index, Queue::new(side.clone())?)?;
     let changing = Mutex::named("binding of a loop device", ());
-    let device = allocation::arc(Device { index, disk, side, changing })?;
-    allocation::push(devices, device.clone())?;
-    Ok(device)
+    match allocation::arc(Device { index, disk: disk.clone(), side, changing }) {
+        Ok(device) => {
+            devices.push(device.clone());
+            Ok(device)
+        }
+        Err(error) => {
+            disk::detach(&disk);
+            Err(error)
+        }
+    }
 }
 
 /// The first device without a file, made if there is none.

@@ -57,6 +57,9 @@ pub(crate) fn answer(
     if command >> 8 != request::LOOP_SET_FD >> 8 || device.part() > 0 {
         return Err(Error::NotTerminal);
     }
+    if device.is_removed() {
+        return Err(Error::NoDeviceAddress);
+    }
     let index = device.number().minor / disk::LOOP.minors;
     let device = device::find_or_make(index)?;
     match command {

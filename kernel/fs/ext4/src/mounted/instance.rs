@@ -336,11 +336,46 @@ pub(super) struct Operations {
 }
 
 impl Operations {
-    /// Claims the device.
-    pub(super) fn new(instance: &Arc<Instance>) -> Result<Self> {
+    /// Those of a file system whose device is claimed.
+    pub(super) fn new(instance: &Arc<Instance>, claim: Claim) -> Self {
         let holder = Holder(Arc::as_ptr(instance).addr());
-        instance.device.claim(holder)?;
-        Ok(Self { instance: instance.clone(), holder })
+        claim.hand_over(holder);
+        Self { instance: instance.clone(), holder }
+    }
+}
+
+/// Keeps others from a device while it is looked at and its journal replayed.
+pub(super) struct Claim {
+    device: Arc<BlockDevice>,
+    /// Its address is unique as long as it lives.
+    token: Box<u8>,
+    handed_over: bool,
+}
+
+impl Claim {
+    /// # Errors
+    /// `EBUSY` when somebody has the device, no memory.
+    pub(super) fn new(device: &Arc<BlockDevice>) -> Result<Self> {
+        let token = vfs::allocation::boxed(0)?;
+        device.claim(Holder(core::ptr::from_ref(&*token).addr()))?;
+        Ok(Self { device: device.clone(), token, handed_over: false })
+    }
+
+    fn holder(&self) -> Holder {
+        Holder(core::ptr::from_ref(&*self.token).addr())
+    }
+
+    fn hand_over(mut self, to: Holder) {
+        self.device.hand_over(self.holder(), to);
+        self.handed_over = true;
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.handed_over {
+            self.device.release(self.holder());
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use block::registry::BlockDevice;
 use vfs::superblock::{FileSystemType, Superblock, SuperblockTraits};
 use vfs::{Error, Result};
 
-use super::instance::{Instance, Operations};
+use super::instance::{Claim, Instance, Operations};
 
 /// What `statfs` calls all three.
 const MAGIC: u64 = 0xef53;
@@ -45,12 +45,14 @@ impl FileSystemType for Kind {
         if !read_only && device.is_read_only() {
             return Err(Error::ReadOnly);
         }
+        // First: replaying the journal writes.
+        let claim = Claim::new(device)?;
         let instance = Instance::open(device, read_only, options)?;
         let traits = SuperblockTraits {
             block_bytes: instance.system().block_bytes().min(machine::address::PAGE_SIZE) as u32,
             ..SuperblockTraits::default()
         };
-        let operations = vfs::allocation::boxed(Operations::new(&instance)?)?;
+        let operations = vfs::allocation::boxed(Operations::new(&instance, claim))?;
         let operations: Box<dyn vfs::superblock::SuperblockOperations> = operations;
         let superblock = Superblock::on_device(device, self.0, MAGIC, traits, operations, |superblock| {
             instance.root(superblock)
