@@ -13,7 +13,8 @@ use crate::disks::{Check, e2fsck, said, successful, text};
 use crate::images;
 
 /// What is promised.
-pub(crate) const CHECKS: [(&str, Check); 3] = [
+pub(crate) const CHECKS: [(&str, Check); 4] = [
+    ("a write that fails is an error of fsync, and no more", || faulty(&FAILING_WRITE)),
     ("a read that fails is an error of read, and no more", || faulty(&FAILING_READ)),
     ("a journal that can't be written makes the file system one for reading", || faulty(&FAILING_JOURNAL)),
     ("a disk is pulled out while programs write to it", pulled_out),
@@ -42,6 +43,12 @@ const BEFORE: &str = "mount -t ext4 /dev/vda /m && mount -t ext4 /dev/vdb /n && 
 const AFTER: &str =
     "; echo fine > /n/file && sync -f /n/file && cat /n/file; cd /; umount /m; umount /n; echo end";
 
+const FAILING_WRITE: Fault = Fault {
+    failing: Failing { kind: "write", file: "/victim", index: 5 },
+    script: "dd if=/dev/zero of=victim bs=4k count=16 conv=notrunc,fsync 2>&1 | grep -o 'Input/output error'; \
+        dd if=/dev/zero of=other bs=4k count=16 conv=fsync 2>/dev/null && echo other; mv other another && sync && ls another",
+    printed: "Input/output error\nother\nanother\nfine\nend\n",
+};
 const FAILING_READ: Fault = Fault {
     failing: Failing { kind: "read", file: "/victim", index: 5 },
     script: "cat victim 2>&1 >/dev/null | grep -o 'Input/output error'; head -c 4096 victim | wc -c; cat folder/inside; \
