@@ -78,8 +78,12 @@ static inline int memory_is_back(const char *what, long before_kib)
     }
     int good = now >= before_kib - total / 100;
     printf("%s: MemFree %ld KiB before, %ld KiB after, of %ld KiB: %s\n", what, before_kib, now, total, good ? "back" : "NOT BACK");
-    if (!good)
+    if (!good) {
         verdict_failed = 1;
+        /* Where files could be that nobody has taken away, and how many are open. */
+        printf("%s", contents_of("/proc/mounts"));
+        printf("open files: %s", contents_of("/proc/sys/fs/file-nr"));
+    }
     return good;
 }
 
