@@ -337,7 +337,20 @@ impl Target {
         // Acquire: what the callbacks did is visible.
         let ran =
             local.iter().zip(self.queued).all(|(local, queued)| local.ran.load(Ordering::Acquire) >= queued);
-        ran && bulk::dropped(self.cpu) >= self.batched
+        ran && bulk::dropped(self.cpu) >= self.batched || self.is_abandoned()
+    }
+
+    /// Whether the host thread that was this CPU has ended: nobody runs what it left before another one becomes this CPU, and nobody may
+    /// wait for that.
+    #[cfg(not(target_os = "none"))]
+    fn is_abandoned(&self) -> bool {
+        !grace_period::all_cpus().contains(self.cpu)
+    }
+
+    /// CPUs never go.
+    #[cfg(target_os = "none")]
+    const fn is_abandoned(&self) -> bool {
+        false
     }
 }
 

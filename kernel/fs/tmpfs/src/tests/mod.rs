@@ -29,19 +29,6 @@ use vfs::{Error, Result};
 pub(crate) struct World {
     pub(crate) places: Places,
     pub(crate) credentials: Credentials,
-    _settled: Settled,
-}
-
-/// Dropped last in a world: leaves no callbacks with a processor that ends with its thread. Who unmounts waits for all there are, and nobody would run them
-/// before another thread became that processor.
-struct Settled;
-
-impl Drop for Settled {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            settle();
-        }
-    }
 }
 
 /// Threads of tests with a world of their own: the entry cache is one for all of them. Who counts what is left in it waits until
@@ -95,7 +82,7 @@ impl World {
         let namespace = MountNamespace::new(mount)?;
         let root = namespace.root();
         let places = Places { cwd: root.clone(), root, namespace };
-        Ok(Self { places, credentials: Credentials::root(), _settled: Settled })
+        Ok(Self { places, credentials: Credentials::root() })
     }
 
     pub(crate) fn new() -> Self {
