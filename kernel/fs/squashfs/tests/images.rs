@@ -333,7 +333,7 @@ fn damaged_images_are_explored_without_harm() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: a step of ./starling test --long"]
 fn many_damaged_images_are_explored_without_harm() {
     explore_damaged(20_000, 1000);
 }

@@ -87,9 +87,10 @@ fn hostile_input(repository: &Repository) -> Step {
     Step::new("hostile input", tests, tally::cargo_with_tests).within(LONG_LIMIT)
 }
 
-/// What the other tests of ext4 do for seconds.
+/// What the other tests of file systems do for seconds.
 fn endured(repository: &Repository) -> Step {
     let mut tests = repository.cargo("test");
-    tests.args(["--profile", "tool", "--no-fail-fast", "--package", "ext4", "--", "--ignored"]);
-    Step::new("ext4 in full", tests, tally::cargo_with_tests).within(LONG_LIMIT)
+    tests.args(["--profile", "tool", "--no-fail-fast", "--package", "ext4", "--package", "overlay"]);
+    tests.args(["--package", "squashfs", "--", "--ignored"]);
+    Step::new("file systems in full", tests, tally::cargo_with_tests).within(LONG_LIMIT)
 }
