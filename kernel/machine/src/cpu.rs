@@ -192,6 +192,13 @@ pub fn online() -> CpuSet {
     backend::cpu::online()
 }
 
+/// The online processors of the machine that `cpu` is part of. On the bare machine there is one; hosted tests that run in parallel are
+/// machines of their own, which meet at the locks of statics; of one that has ended the caller's own takes the place.
+#[inline(always)]
+pub fn online_beside(cpu: CpuId) -> CpuSet {
+    backend::cpu::online_beside(cpu)
+}
+
 /// The word that the scheduler keeps per processor for its current thread (0 before the first).
 #[inline(always)]
 pub fn thread_word() -> usize {

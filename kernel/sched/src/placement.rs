@@ -119,12 +119,13 @@ pub(crate) fn enqueue(thread: &Thread, reason: Activation, synchronous: bool) ->
     activate_on(thread, target, reason, synchronous)
 }
 
-/// The CPU that the thread is bound to; else the CPUs of its affinity that are online; all online ones if there is none such.
+/// The CPU that the thread is bound to; else the CPUs of its affinity that are online; all online ones if there is none such. A hosted
+/// machine that wakes a thread of another one leaves it there.
 pub(crate) fn allowed_cpus(thread: &Thread) -> CpuSet {
     if let Some(cpu) = thread.bound_cpu() {
         return CpuSet::only(cpu);
     }
-    let online = cpu::online();
+    let online = cpu::online_beside(thread.cpu());
     let allowed = thread.affinity().intersection(online);
     if allowed.is_empty() { online } else { allowed }
 }

@@ -18,6 +18,11 @@ pub(crate) fn online() -> CpuSet {
     processor::group().members()
 }
 
+pub(crate) fn online_beside(cpu: CpuId) -> CpuSet {
+    let group = processor::lock(&processor::PROCESSORS[cpu.index()].group).clone();
+    group.map_or_else(online, |group| group.members())
+}
+
 pub(crate) fn thread_word() -> usize {
     processor::this().thread_word.load(Ordering::Relaxed)
 }

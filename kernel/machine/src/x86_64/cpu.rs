@@ -52,6 +52,11 @@ pub(crate) fn online() -> CpuSet {
 }
 
 #[inline(always)]
+pub(crate) fn online_beside(_cpu: CpuId) -> CpuSet {
+    online()
+}
+
+#[inline(always)]
 pub(crate) fn thread_word() -> usize {
     let word: usize;
     // SAFETY: reads a field of this processor's own area.

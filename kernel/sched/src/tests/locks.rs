@@ -55,6 +55,31 @@ fn starving_waiter_gets_the_lock_handed_over() {
 }
 
 #[test]
+fn a_machine_that_wakes_a_thread_of_another_one_leaves_it_there() {
+    let mutex = Arc::new(Mutex::new(()));
+    let (tell, told) = std::sync::mpsc::channel();
+    let (finish, finished) = std::sync::mpsc::channel();
+    let guard = mutex.lock();
+    let waiting = {
+        let mutex = mutex.clone();
+        std::thread::spawn(move || {
+            tell.send(crate::current().to_ref()).unwrap();
+            drop(mutex.lock());
+            finish.send(machine::cpu::current()).unwrap();
+        })
+    };
+    let waiter = told.recv().unwrap();
+    let home = waiter.cpu();
+    eventually(|| waiter.state() == RunState::Uninterruptible);
+    drop(guard);
+    // This host thread does nothing for the other any more.
+    let ran_on =
+        finished.recv_timeout(std::time::Duration::from_secs(60)).expect("the waiter runs by itself");
+    assert_eq!(ran_on, home);
+    waiting.join().unwrap();
+}
+
+#[test]
 fn interrupted_lock_leaves_the_mutex_usable() {
     let mutex = Arc::new(Mutex::new(()));
     let guard = mutex.lock();
