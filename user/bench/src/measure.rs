@@ -39,10 +39,15 @@ pub fn take_short_samples() {
     SHORT.store(true, Ordering::Relaxed);
 }
 
+/// Whether the clock counts instructions, those of all processors.
+pub fn counts_instructions() -> bool {
+    SHORT.load(Ordering::Relaxed)
+}
+
 /// Before a short sample, or a part of it that counts alone: sleeps until the clock shows whole periods. Then the kernel has done what it had put off, and its timers
 /// come at the same places in every run. Where the clock counts instructions, sleep takes no time.
 pub fn settle() {
-    if SHORT.load(Ordering::Relaxed) {
+    if counts_instructions() {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let since_boot = now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned();
         let period = SETTLING.as_nanos() as u64;
@@ -98,7 +103,7 @@ impl Suite {
 
     /// As [`time`](Self::time), for a body that takes the time of the part that counts by itself.
     pub fn time_inside(&self, test: impl Display, mut body: impl FnMut(u64) -> Duration) {
-        let short = SHORT.load(Ordering::Relaxed);
+        let short = counts_instructions();
         let (sample, samples) = if short { (SHORT_SAMPLE, SHORT_SAMPLES) } else { (SAMPLE, SAMPLES) };
         // The first call is slower than all others; whoever wants to know that measures it by itself.
         body(1);
@@ -129,7 +134,7 @@ impl Suite {
         tests: &[&str],
         mut body: impl FnMut() -> io::Result<Vec<Duration>>,
     ) -> io::Result<()> {
-        let samples = if SHORT.load(Ordering::Relaxed) { 1 } else { SLOW_SAMPLES };
+        let samples = if counts_instructions() { 1 } else { SLOW_SAMPLES };
         let rounds = (0..samples).map(|_| {
             settle();
             body()

@@ -50,7 +50,7 @@ pub(crate) struct BenchArguments {
     #[arg(value_enum)]
     suites: Vec<Suite>,
 
-    /// Number of processors [default: the host's]
+    /// Number of processors [default: the host's; with --icount, 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     cpus: Option<u32>,
 
@@ -70,8 +70,8 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_enum, default_value = "auto")]
     accel: AcceleratorChoice,
 
-    /// Count instructions instead of time, on one processor: repeats exactly
-    #[arg(long, conflicts_with_all = ["accel", "cpus"])]
+    /// Count instructions instead of time: repeats, however busy the host is. With several processors, the suite scale
+    #[arg(long, conflicts_with = "accel")]
     icount: bool,
 
     /// Compare with `linux`, with a commit of this repository, or with `none`
@@ -130,9 +130,13 @@ impl Suite {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Whether counting instructions makes sense for it.
-    fn runs_on_one_processor(self) -> bool {
-        !matches!(self, Self::Boot | Self::Scale)
+    /// Whether counting instructions on so many processors makes sense for it.
+    fn counts_on(self, cpus: u32) -> bool {
+        match self {
+            Self::Boot => false,
+            Self::Scale => cpus > 1,
+            _ => cpus == 1,
+        }
     }
 }
 
@@ -146,6 +150,12 @@ impl BenchArguments {
     /// Whether the clock counts instructions.
     const fn counts_instructions(&self) -> bool {
         self.icount || self.check.is_some() || self.record.is_some()
+    }
+
+    /// Processors of the machine.
+    fn processors(&self) -> u32 {
+        self.cpus
+            .unwrap_or_else(|| if self.counts_instructions() { 1 } else { crate::run::host_processors() })
     }
 
     /// What would only fail after a long time fails now.
@@ -168,9 +178,11 @@ impl BenchArguments {
 
     /// The suites that were asked for, or all that make sense.
     fn chosen_suites(&self) -> Outcome<Vec<Suite>> {
-        let fits = |suite: &Suite| !self.counts_instructions() || suite.runs_on_one_processor();
+        let cpus = self.processors();
+        let fits = |suite: &Suite| !self.counts_instructions() || suite.counts_on(cpus);
         if let Some(suite) = self.suites.iter().find(|suite| !fits(suite)) {
-            return Err(Failure::ours(format!("the suite {} does not go with --icount", suite.name())));
+            let name = suite.name();
+            return Err(Failure::ours(format!("the suite {name} does not go with --icount on {cpus} CPUs")));
         }
         let mut suites = match () {
             () if !self.suites.is_empty() => self.suites.clone(),
@@ -206,11 +218,7 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Outcome<u8> {
     let boot = Boot {
         machine: arguments.machine,
         accelerator: accelerator(arguments, &progress)?,
-        cpus: if arguments.counts_instructions() {
-            1
-        } else {
-            arguments.cpus.unwrap_or_else(crate::run::host_processors)
-        },
+        cpus: arguments.processors(),
         memory: arguments.memory,
     };
     // Counts repeat, so that one run says all.
@@ -327,10 +335,12 @@ mod tests {
     }
 
     #[test]
-    fn instructions_are_counted_in_suites_for_one_processor() {
+    fn instructions_are_counted_on_one_processor_unless_processors_are_compared() {
         assert_eq!(names("--icount"), "calls process memory files unixbench threads");
         assert_eq!(names("--check"), "calls process memory files");
         assert!(parse("--icount scale").chosen_suites().is_err());
+        assert_eq!(names("--icount --cpus 2"), "scale");
+        assert!(parse("--icount --cpus 2 calls").chosen_suites().is_err());
     }
 
     #[test]

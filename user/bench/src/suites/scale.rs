@@ -1,5 +1,10 @@
 //! `scale`: the same work on 1, 2, … processors at the same time. The time of one operation on each of N processors stays what
 //! it is on one if nothing stands in the way; a test's name ends with `@N`.
+//!
+//! Where the clock counts instructions, an emulator runs the processors one after the other, and its clock goes on with the
+//! instructions of each. There a processor gives its turn away after each operation, or it would keep it until the next timer, and one process would
+//! find in its time what others did in theirs. A value is what all processors together execute for one operation: the same on
+//! any number of them, unless they wait for each other, send each other interrupts, or search what the others have made.
 
 use std::fs;
 use std::io;
@@ -11,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::thread::{CpuSet, futex, sched_getaffinity, sched_setaffinity};
 
 use super::memory::Mapping;
-use bench::measure::{Suite, undisturbed};
+use bench::measure::{Suite, counts_instructions, undisturbed};
 use bench::process::{fork, wait};
 
 const SUITE: Suite = Suite::new("scale");
@@ -19,6 +24,8 @@ const SUITE: Suite = Suite::new("scale");
 const TIME: Duration = Duration::from_millis(40);
 /// Rounds; the best two of seven say what the work costs.
 const ROUNDS: usize = 7;
+/// Rounds where the clock counts instructions: the best.
+const COUNTED_ROUNDS: usize = 3;
 /// Operations between two looks at the clock.
 const STRIDE: u64 = 16;
 
@@ -42,13 +49,14 @@ const WORK: [(&str, Work); 6] = [
 pub(crate) fn run() -> io::Result<()> {
     let all = sched_getaffinity(None)?;
     let processors: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|number| all.is_set(*number)).collect();
+    let rounds = if counts_instructions() { COUNTED_ROUNDS } else { ROUNDS };
     for (name, work) in WORK {
         let mut count = 1;
         while count <= processors.len() {
             let test = format!("{name}@{count}");
             SUITE.single(&test, || {
-                let rounds = (0..ROUNDS).map(|_| at_once(&processors[..count], work));
-                SUITE.report(&test, "ns", undisturbed(rounds.collect::<io::Result<_>>()?));
+                let values = (0..rounds).map(|_| at_once(&processors[..count], work));
+                SUITE.report(&test, "ns", undisturbed(values.collect::<io::Result<_>>()?));
                 Ok(())
             });
             count = if count == processors.len() { count + 1 } else { (count * 2).min(processors.len()) };
@@ -57,7 +65,8 @@ pub(crate) fn run() -> io::Result<()> {
     Ok(())
 }
 
-/// Has a process on each of the processors do the work, and returns the nanoseconds of one operation, on average.
+/// Has a process on each of the processors do the work, and returns the nanoseconds of one operation: on average, or what of
+/// all processors' instructions each operation has taken.
 fn at_once(processors: &[usize], work: Work) -> io::Result<f64> {
     let (output, input) = rustix::pipe::pipe()?;
     let (go_out, go_in) = rustix::pipe::pipe()?;
@@ -76,24 +85,36 @@ fn at_once(processors: &[usize], work: Work) -> io::Result<f64> {
     // So that the end of all children is the end of what can be read.
     drop((input, go_out));
     rustix::io::write(&go_in, &vec![1; processors.len()])?;
-    let mut sum = 0.0;
+    let mut values = Vec::new();
     for _ in processors {
         let mut bytes = [0; 8];
         if rustix::io::read(&output, &mut bytes)? < bytes.len() {
             return Err(io::Error::other("a child has failed"));
         }
-        sum += f64::from_ne_bytes(bytes);
+        values.push(f64::from_ne_bytes(bytes));
     }
     children.into_iter().try_for_each(wait)?;
-    Ok(sum / processors.len() as f64)
+    Ok(if counts_instructions() { shared(&values) } else { values.iter().sum::<f64>() / values.len() as f64 })
+}
+
+/// What one operation takes of a clock that all share, from what it took each of those who worked in the same time.
+fn shared(values: &[f64]) -> f64 {
+    values.iter().map(|value| value.recip()).sum::<f64>().recip()
 }
 
 /// Repeats an operation for some time and sends the nanoseconds of one to the parent.
 fn measure(parent: &OwnedFd, operation: &mut dyn FnMut()) {
+    let takes_turns = counts_instructions();
     let start = Instant::now();
     let mut count = 0;
     while start.elapsed() < TIME {
-        (0..STRIDE).for_each(|_| operation());
+        for _ in 0..STRIDE {
+            operation();
+            if takes_turns {
+                // An emulator takes it as: let another processor run.
+                std::hint::spin_loop();
+            }
+        }
         count += STRIDE;
     }
     let each = start.elapsed().as_secs_f64() * 1e9 / count as f64;
@@ -146,4 +167,16 @@ fn signal(_: usize, measure: &mut dyn FnMut(&mut dyn FnMut())) {
     measure(&mut || {
         rustix::process::kill_process(own, rustix::process::Signal::USR1).expect("it is our own process");
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operation_takes_its_share_of_a_clock_that_all_use() {
+        // Of 12 instructions at a time, one process did 3 operations and the other one 1.
+        assert!((shared(&[4.0, 12.0]) - 3.0).abs() < 1e-9);
+        assert!((shared(&[5.0]) - 5.0).abs() < 1e-9);
+    }
 }
