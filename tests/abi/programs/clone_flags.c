@@ -61,7 +61,7 @@ int main(void)
 
     signal(SIGUSR1, handler);
     child = clone(body, stack[0] + sizeof stack[0], SIGUSR1, (void *)6);
-    for (int i = 0; i < 1000 && !caught; i++)
+    for (int i = 0; i < LOOKS && !caught; i++)
         pause_ms(1);
     SHOW(caught);
     SHOW(waitpid(child, &status, 0));
@@ -101,7 +101,7 @@ int main(void)
     if (child == 0)
         _exit(12);
     TRUE(descriptor > 2);
-    SHOW(poll(&(struct pollfd){ .fd = descriptor, .events = POLLIN }, 1, 2000));
+    SHOW(poll(&(struct pollfd){ .fd = descriptor, .events = POLLIN }, 1, -1));
     siginfo_t info;
     SHOW(waitid(P_PIDFD, descriptor, &info, WEXITED));
     SHOW(info.si_status);

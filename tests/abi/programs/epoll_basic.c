@@ -159,7 +159,7 @@ static void errors(void)
 static void *waiter(void *argument)
 {
     struct epoll_event event;
-    int count = epoll_wait((int)(long)argument, &event, 1, 5000);
+    int count = epoll_wait((int)(long)argument, &event, 1, LOOKS);
     return (void *)(long)(count == 1 ? event.data.u32 : 0);
 }
 

@@ -72,9 +72,10 @@ static void orphan(void)
         pid_t middle = getpid();
         if (fork() == 0) {
             hear(down[0]);
-            for (int tries = 0; getppid() == middle && tries < 1000; tries++)
+            for (int tries = 0; getppid() == middle && tries < LOOKS; tries++)
                 pause_ms(2);
             printf("the orphan's parent is now 1: %s\n", getppid() == 1 ? "yes" : "no");
+            fflush(stdout);
             tell(up[1]);
             _exit(0);
         }
@@ -95,7 +96,7 @@ static void subreaper(void)
     pid_t child = CHILD({
         pid_t middle = getpid();
         if (fork() == 0) {
-            for (int tries = 0; getppid() == middle && tries < 1000; tries++)
+            for (int tries = 0; getppid() == middle && tries < LOOKS; tries++)
                 pause_ms(2);
             _exit(getppid() == self ? 33 : 44);
         }

@@ -21,7 +21,7 @@ static void *waits(void *argument)
 /* Waits until this many threads of the process sleep. */
 static void until_asleep(int count)
 {
-    for (int tries = 0; tries < 1000; tries++) {
+    for (int tries = 0; tries < LOOKS; tries++) {
         int asleep = 0;
         DIR *folder = opendir("/proc/self/task");
         struct dirent *entry;

@@ -213,7 +213,7 @@ static void many(void)
         hear(pipes[i][0]);
     pthread_t thread;
     pthread_create(&thread, NULL, closer, pipes[42]);
-    SHOW(poll(all, COUNT, 5000));
+    SHOW(poll(all, COUNT, LOOKS));
     SHOW(all[42].revents);
     pthread_join(thread, NULL);
 }

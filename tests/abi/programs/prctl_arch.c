@@ -46,10 +46,12 @@ static void process(void)
             signal(SIGUSR1, handler);
             prctl(PR_SET_PDEATHSIG, SIGUSR1);
             tell(ends[1]);
-            for (int i = 0; i < 1000 && !caught; i++)
+            for (int i = 0; i < LOOKS && !caught; i++)
                 pause_ms(2);
             hear(done[0]);
             printf("parent's death: %d\n", caught);
+            /* Before the other one prints again: nobody reaps this one here. */
+            fflush(stdout);
             tell(ends[1]);
         });
         hear(ends[0]);

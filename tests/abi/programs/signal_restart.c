@@ -2,7 +2,11 @@
 #include "abi.h"
 
 static int ready[2], feed[2], quiet[2];
-static volatile int hits;
+/* Signals that the parent has handled, for its children to see. */
+static volatile int *handled;
+#define hits (*handled)
+/* Milliseconds after which a call that nothing interrupts would end by itself: later than any signal comes. */
+#define LATE 50000
 
 static void handler(int number)
 {
@@ -58,6 +62,7 @@ static struct timespec *spec(long milliseconds)
 
 int main(void)
 {
+    handled = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pipe(ready);
     pipe(feed);
     pipe(quiet);
@@ -65,7 +70,7 @@ int main(void)
     for (int restart = 0; restart < 2; restart++) {
         CASE(restart, read(feed[0], &byte, 1));
         CASE(restart, readv(feed[0], &(struct iovec){ &byte, 1 }, 1));
-        CASE(restart, poll(&(struct pollfd){ .fd = feed[0], .events = POLLIN }, 1, 5000));
+        CASE(restart, poll(&(struct pollfd){ .fd = feed[0], .events = POLLIN }, 1, LATE));
         fd_set set;
         FD_ZERO(&set);
         FD_SET(feed[0], &set);
@@ -73,24 +78,31 @@ int main(void)
         int epoll = epoll_create1(0);
         struct epoll_event event = { .events = EPOLLIN }, found;
         epoll_ctl(epoll, EPOLL_CTL_ADD, feed[0], &event);
-        CASE(restart, epoll_wait(epoll, &found, 1, 5000));
+        CASE(restart, epoll_wait(epoll, &found, 1, LATE));
         close(epoll);
-        CASE(restart, nanosleep(spec(restart ? 300 : 5000), NULL));
-        CASE(restart, clock_nanosleep(CLOCK_MONOTONIC, 0, spec(restart ? 300 : 5000), NULL));
+        CASE(restart, nanosleep(spec(LATE), NULL));
+        CASE(restart, clock_nanosleep(CLOCK_MONOTONIC, 0, spec(LATE), NULL));
         CASE(restart, pause());
         CASE(restart, sigsuspend(&(sigset_t){ { 0 } }));
         sigset_t other;
         sigemptyset(&other);
         sigaddset(&other, SIGUSR2);
-        CASE(restart, sigtimedwait(&other, NULL, spec(restart ? 300 : 5000)));
+        CASE(restart, sigtimedwait(&other, NULL, spec(LATE)));
         static int word;
-        CASE(restart, syscall(SYS_futex, &word, 0 /* FUTEX_WAIT */, 0, spec(restart ? 300 : 5000), NULL, 0));
+        CASE(restart, syscall(SYS_futex, &word, 0 /* FUTEX_WAIT */, 0, spec(LATE), NULL, 0));
     }
     /* wait4 restarts until the child it waits for ends. */
     for (int restart = 0; restart < 2; restart++) {
         install(restart ? SA_RESTART : 0);
         pid_t parent = getpid();
-        pid_t target = CHILD({ wait_state(parent, "S"); kill(parent, SIGUSR1); pause_ms(40); _exit(7); });
+        pid_t target = CHILD({
+            wait_state(parent, "S");
+            kill(parent, SIGUSR1);
+            /* Not before the signal has interrupted the wait. */
+            for (int tries = 0; tries < LOOKS && !hits; tries++)
+                pause_ms(1);
+            _exit(7);
+        });
         int status = 0;
         long result = waitpid(target, &status, 0);
         printf("%s waitpid: %s hits %d\n", restart ? "restart" : "plain", result == target ? "found" : ERRNO_NAME(errno), hits);
@@ -114,7 +126,7 @@ int main(void)
     wait_state(reader, "S");
     tell(quiet[1]);
     REAP(reader);
-    reader = CHILD({ struct timespec t = { 0, 100000000 }; printf("sleep after stop: %d\n", nanosleep(&t, NULL)); });
+    reader = CHILD({ struct timespec t = { 0, 300000000 }; printf("sleep after stop: %d\n", nanosleep(&t, NULL)); });
     wait_state(reader, "S");
     kill(reader, SIGSTOP);
     wait_state(reader, "T");

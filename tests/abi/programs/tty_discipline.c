@@ -43,9 +43,13 @@ static void drain(const char *what, int fd)
     print_bytes(what, bytes, used);
 }
 
-/* Discipline work may be done a moment after the write. */
+/* Discipline work may be done a moment after the write, by another thread. Who asks whether there is something to read waits for that: the
+ * slave for what was typed, then the master for its echo. */
 static void settle(void)
 {
+    int ends[] = { slave, master };
+    for (int i = 0; i < 2; i++)
+        poll(&(struct pollfd){ .fd = ends[i], .events = POLLIN }, 1, 0);
     pause_ms(15);
 }
 

@@ -30,7 +30,7 @@ static void note_all(void)
 
 static int waits_for(int number)
 {
-    for (int i = 0; i < 1000 && !seen[number]; i++)
+    for (int i = 0; i < LOOKS && !seen[number]; i++)
         pause_ms(2);
     return seen[number];
 }
@@ -204,19 +204,20 @@ static void background(void)
             setpgid(0, 0);
             if (fork() == 0) {
                 hear(inner[0]);
-                for (int i = 0; i < 500 && getppid() != 1; i++)
+                for (int i = 0; i < LOOKS && getppid() != 1; i++)
                     pause_ms(2);
                 char byte;
                 SHOW(read(slave, &byte, 1));
+                fflush(stdout);
                 tell(up[1]);
                 _exit(0);
             }
         });
         REAP(middle);
         tell(inner[1]);
-        pause_ms(100);
+        /* The terminal is the session's as long as its leader lives. */
+        hear(up[0]);
     }));
-    hear(up[0]);
     close(master);
 }
 
@@ -242,7 +243,7 @@ static void stopping(void)
         waitpid(job, &status, 0);
         printf("^C: %s\n", how_ended(status));
         /* The leader's death sends SIGHUP to the foreground group. */
-        job = CHILD({ setpgid(0, 0); note_all(); tell(up[1]); int hangups = waits_for(SIGHUP); hear(down[0]); printf("job after its leader: HUP %d\n", hangups); tell(up[1]); _exit(0); });
+        job = CHILD({ setpgid(0, 0); note_all(); tell(up[1]); int hangups = waits_for(SIGHUP); hear(down[0]); printf("job after its leader: HUP %d\n", hangups); fflush(stdout); tell(up[1]); _exit(0); });
         setpgid(job, job);
         tcsetpgrp(slave, job);
         hear(up[0]);
@@ -260,6 +261,7 @@ static void stopping(void)
             raise(SIGSTOP);
             hear(down[0]);
             printf("orphaned while stopped: HUP %d CONT %d\n", seen[SIGHUP], seen[SIGCONT]);
+            fflush(stdout);
             tell(up[1]);
             _exit(0);
         });

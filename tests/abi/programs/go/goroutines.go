@@ -335,7 +335,7 @@ func processes() {
 	for _, line := range lines {
 		fmt.Println("process", line)
 	}
-	limited, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	limited, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	fmt.Println("killed:", exec.CommandContext(limited, self, "sleep").Run())
 	fmt.Println("missing:", exec.Command("/does/not/exist").Run())
