@@ -4,7 +4,7 @@
 //!
 //! | directive | meaning |
 //! |---|---|
-//! | `abi: limit SECONDS` | its time limit in the guest (default 60) |
+//! | `abi: limit SECONDS` | its time limit on an idle machine (default 30); what it gets is [`PATIENCE`] times that |
 //! | `abi: args WORD...` | arguments it is given |
 //! | `abi: guest` | it judges itself (exit status 0) instead of being compared with the host |
 //! | `abi: long` | it runs only with `--long` |
@@ -23,6 +23,9 @@ use crate::image::Place;
 /// Seconds a case may take in the guest when it does not ask for more.
 const DEFAULT_LIMIT_SECONDS: u32 = 30;
 
+/// So many times its limit a case may take before it is ended: a host may be slow, or busy with others. What takes longer hangs.
+pub(crate) const PATIENCE: u32 = 5;
+
 /// How the result of a case is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -38,6 +41,7 @@ pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) source: PathBuf,
     pub(crate) command: Vec<String>,
+    /// Seconds on an idle machine; see [`Case::patience_seconds`].
     pub(crate) limit_seconds: u32,
     pub(crate) kind: Kind,
     pub(crate) long: bool,
@@ -65,6 +69,11 @@ impl Case {
     #[cfg(test)]
     pub(crate) fn named(name: &str) -> Self {
         Self::new(name, Path::new("x.c"))
+    }
+
+    /// Seconds after which the case is taken for one that hangs.
+    pub(crate) const fn patience_seconds(&self) -> u32 {
+        self.limit_seconds * PATIENCE
     }
 
     /// Whether the case runs on a machine with this many CPUs.
@@ -172,6 +181,7 @@ mod tests {
         let text = "/* A test.\n * abi: limit 7\n * abi: guest\n * abi: cpus 2,4\n */\n#include \"abi.h\"\n";
         assert!(case.read_directives(text, false).unwrap());
         assert_eq!((case.limit_seconds, case.kind), (7, Kind::Guest));
+        assert_eq!(case.patience_seconds(), 7 * PATIENCE);
         assert!(case.runs_on(4) && !case.runs_on(1));
     }
 

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::arguments::Arguments;
@@ -18,10 +18,13 @@ use crate::image::Place;
 use crate::stream::{self, Outcome, Report};
 
 /// How long a VM may take over a case's own limit.
-const GRACE: Duration = Duration::from_secs(60);
+const GRACE: Duration = Duration::from_secs(120);
 
 /// How long the first case may take to start: the command builds the kernel when its source has changed.
-const START_GRACE: Duration = Duration::from_secs(240);
+const START_GRACE: Duration = Duration::from_secs(900);
+
+/// How long the last bytes of a VM that has ended may take. Somebody whom nobody could end may hold the pipes open.
+const LAST_BYTES: Duration = Duration::from_secs(30);
 
 /// Lines of the VM's standard error that are shown when a case has failed.
 const KEPT_LINES: usize = 60;
@@ -77,10 +80,10 @@ fn boot(place: &Place, arguments: &Arguments, cpus: u32, cases: &[&Case]) -> Res
     let mut command = command(place, arguments, cpus, cases);
     let started = Instant::now();
     let mut child = command.spawn().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
-    let out = collect(child.stdout.take().expect("stdout is piped"));
-    let err = collect(child.stderr.take().expect("stderr is piped"));
+    let (out, out_reader) = collect(child.stdout.take().expect("stdout is piped"));
+    let (err, err_reader) = collect(child.stderr.take().expect("stderr is piped"));
     let limit = |name: &str| {
-        let seconds = cases.iter().find(|case| case.name == name).map_or(0, |case| case.limit_seconds);
+        let seconds = cases.iter().find(|case| case.name == name).map_or(0, |case| case.patience_seconds());
         Duration::from_secs(u64::from(seconds)) + GRACE
     };
     let (mut seen, mut last) = (0, Instant::now());
@@ -100,8 +103,12 @@ fn boot(place: &Place, arguments: &Arguments, cpus: u32, cases: &[&Case]) -> Res
         }
         thread::sleep(Duration::from_millis(50));
     };
-    // The readers end when the VM's last process has closed its end of the pipes.
-    thread::sleep(Duration::from_millis(50));
+    // The readers end when the VM's last process has closed its end of the pipes. The frames that are still in there count: without
+    // them the last case would be taken for one that did not end.
+    let until = Instant::now() + LAST_BYTES;
+    while !(out_reader.is_finished() && err_reader.is_finished()) && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
     let mut report = stream::read(&out.lock().expect("the reader does not panic"));
     report.log = String::from_utf8_lossy(&err.lock().expect("the reader does not panic")).into_owned();
     let seconds = started.elapsed().as_secs_f32();
@@ -143,16 +150,16 @@ fn command(place: &Place, arguments: &Arguments, cpus: u32, cases: &[&Case]) -> 
 }
 
 /// Reads a stream to its end in the background.
-fn collect(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
+fn collect(mut stream: impl Read + Send + 'static) -> (Arc<Mutex<Vec<u8>>>, JoinHandle<()>) {
     let bytes = Arc::new(Mutex::new(Vec::new()));
     let shared = Arc::clone(&bytes);
-    thread::spawn(move || {
+    let reader = thread::spawn(move || {
         let mut chunk = [0; 4096];
         while let Ok(count @ 1..) = stream.read(&mut chunk) {
             shared.lock().expect("no reader panics").extend_from_slice(&chunk[..count]);
         }
     });
-    bytes
+    (bytes, reader)
 }
 
 /// Ends the VM and everything the command has started.

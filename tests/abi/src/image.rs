@@ -132,7 +132,7 @@ pub(crate) fn copy_to(place: &Place, directory: &Path) -> Result<(), String> {
 fn table(cases: &[Case]) -> String {
     let line = |case: &Case| {
         let mark = if case.kind == Kind::Guest { "+" } else { "" };
-        format!("{} {mark}{} {}\n", case.name, case.limit_seconds, case.command.join(" "))
+        format!("{} {mark}{} {}\n", case.name, case.patience_seconds(), case.command.join(" "))
     };
     cases.iter().map(line).collect()
 }

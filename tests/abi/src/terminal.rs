@@ -16,13 +16,13 @@ use crate::image::Place;
 use crate::verdict::Tally;
 
 /// How long the screen may take to show what it must.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How long a machine with a fork bomb may take for what it must show.
 const LONG_PATIENCE: Duration = Duration::from_secs(600);
 
 /// How long the machine may take to show its first prompt (the command may have to be built).
-const START_PATIENCE: Duration = Duration::from_secs(300);
+const START_PATIENCE: Duration = Duration::from_secs(1200);
 
 /// After how long without an effect something is typed again.
 const RESPONSE: Duration = Duration::from_secs(1);
@@ -37,6 +37,8 @@ const PROMPT: &str = "/ #";
 enum Action {
     /// Types these characters until they are the end of the screen's text, and presses Enter.
     Line(&'static str),
+    /// Types these characters at the prompt until they are the end of the screen's text.
+    Typed(&'static str),
     /// Has the shell clear the screen.
     Clear,
     /// Types these characters.
@@ -55,7 +57,7 @@ enum Action {
     Resize(&'static str, &'static str),
 }
 
-use Action::{Clear, Eventually, Key, Line, Prompt, Resize, Shows, Text, Until};
+use Action::{Clear, Eventually, Key, Line, Prompt, Resize, Shows, Text, Typed, Until};
 
 struct Step {
     name: &'static str,
@@ -71,7 +73,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "editing",
         actions: &[
-            Text("cho abX"),
+            Typed("cho abX"),
             Key("BSpace"),
             Text("c-$((4"),
             Key("Home"),
@@ -84,7 +86,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "completion",
-        actions: &[Text("echo /etc/pass"), Key("Tab"), Shows("/etc/passwd"), Key("C-c"), Prompt],
+        actions: &[Typed("echo /etc/pass"), Key("Tab"), Shows("/etc/passwd"), Key("C-c"), Prompt],
     },
     Step {
         name: "interrupt",
@@ -296,20 +298,20 @@ impl Screen {
     fn perform(&self, action: &Action) -> Result<(), String> {
         match *action {
             Line(text) => {
+                self.perform(&Typed(text))?;
+                self.perform(&Key("Enter"))
+            }
+            Typed(text) => {
                 let until = Instant::now() + PATIENCE;
                 loop {
                     self.perform(&Text(text))?;
                     // A prompt that is waited for next is a new one then.
                     let typed = self.waits_for(text, RESPONSE, |screen| screen.trim_end().ends_with(text));
-                    if typed.is_ok() {
-                        break;
-                    }
-                    if Instant::now() > until {
+                    if typed.is_ok() || Instant::now() > until {
                         return typed;
                     }
                     self.perform(&Key("C-u"))?;
                 }
-                self.perform(&Key("Enter"))
             }
             Clear => {
                 self.perform(&Line("clear"))?;
