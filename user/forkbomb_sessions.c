@@ -123,7 +123,9 @@ static void explode(const char *what, void (*bomb)(void), int rest)
             for (;;)
                 usleep(index * 100000 + 100000);
         });
-    pause_ms(300);
+    /* They sleep when they have the memory that they waste. */
+    for (int index = 0; index < BYSTANDERS; index++)
+        EXPECT(wait_state(bystanders[index], "S"), "bystander %d does not sleep", index);
     long before = free_kib();
     progress("bomb of %s, MemFree %ld KiB", what, before);
     pid_t first = CHILD({
@@ -131,7 +133,7 @@ static void explode(const char *what, void (*bomb)(void), int rest)
         bomb();
     });
     /* Until it has met the end of memory, and then until it is gone. */
-    long long until = now_ms() + 50000;
+    long long until = now_ms() + 250000;
     int left = 1000, most = 0;
     while (now_ms() < until && (figure("/proc/vmstat", "oom_kill") == kills || left > BYSTANDERS / 2 + rest)) {
         pause_ms(50);

@@ -20,6 +20,9 @@ __attribute__((format(printf, 1, 2))) static inline void progress(const char *fo
         return;
 }
 
+/* How long what must happen soon may take, in hundredths of a second: a busy host may take the processors away for seconds. */
+#define PATIENCE_CS 6000
+
 static int verdict_failed;
 
 #define EXPECT(condition, ...)                                                                                         \
@@ -70,7 +73,7 @@ static inline long free_kib(void)
 static inline int memory_is_back(const char *what, long before_kib)
 {
     long total = figure("/proc/meminfo", "MemTotal"), now = 0;
-    for (int tries = 0; tries < 100; tries++) {
+    for (int tries = 0; tries < PATIENCE_CS / 10; tries++) {
         now = free_kib();
         if (now >= before_kib - total / 100)
             break;
@@ -109,7 +112,7 @@ static inline int has_processes(uid_t user)
 /* Kills all processes of a user, reaping those that are ours; 0 when some live on. */
 static inline int kill_user(uid_t user)
 {
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < PATIENCE_CS; round++) {
         pid_t killer = fork();
         if (killer == 0) {
             if (setresuid(user, user, user) < 0)

@@ -12,7 +12,7 @@
 #include <linux/futex.h>
 #include <sys/file.h>
 
-enum { FORGET = 0x4b05, DEPTH = 0x4b06, NUMBER = 0x4b07, ROUNDS = 5, PAGE = 4096, MARGIN = 256 };
+enum { FORGET = 0x4b05, DEPTH = 0x4b06, NUMBER = 0x4b07, ROUNDS = 5, ROUNDS_MAX = 100, PAGE = 4096, MARGIN = 256 };
 
 static int device, fds[2], word, second;
 static pid_t child;
@@ -418,19 +418,23 @@ int main(int count, char **arguments)
     sigprocmask(SIG_BLOCK, &set, NULL);
     printf("%-16s %12s %12s %6s\n", "blocked in", "bytes asleep", "bytes at most", "pages");
     for (int i = 0; i < CALLS; i++) {
-        int least = 1 << 30, asleep = 0, pages = 0;
+        int least = 1 << 30, asleep = 0, pages = 0, limit = calls[i].may_be_deep ? 4 * PAGE : PAGE;
         current = &calls[i];
-        /* The least of some rounds: a thread that is preempted has the dispatcher's frames on its stack, too. */
-        for (int round = 0; round < ROUNDS; round++) {
+        /* The least of some rounds: a thread that is preempted, or interrupted, has more on its stack. On a busy host that may be so in
+         * several of them. */
+        for (int round = 0; round < ROUNDS || (round < ROUNDS_MAX && (least > limit || asleep > limit - MARGIN)); round++) {
+            int bytes = 0;
             thread_id = 0;
             current->prepare();
             pthread_create(&blocked, NULL, blocks, NULL);
             while (!__atomic_load_n(&thread_id, __ATOMIC_SEQ_CST))
                 sched_yield();
-            for (int tries = 0; tries < 50 && state_of(thread_id) == 'R'; tries++)
+            for (int tries = 0; tries < LOOKS && state_of(thread_id) == 'R'; tries++)
                 pause_ms(1);
             pause_ms(1);
-            look(&asleep, &pages);
+            look(&bytes, &pages);
+            if (bytes && (!asleep || bytes < asleep))
+                asleep = bytes;
             current->wake();
             pthread_join(blocked, NULL);
             current->clean();
@@ -439,7 +443,7 @@ int main(int count, char **arguments)
         }
         printf("%-16s %12d %12d %6d\n", current->name, asleep, least, pages);
         EXPECT(asleep + MARGIN <= PAGE || current->may_be_deep, "%s sleeps %d bytes deep", current->name, asleep);
-        EXPECT(least <= (current->may_be_deep ? 4 : 1) * PAGE, "%s takes %d bytes", current->name, least);
+        EXPECT(least <= limit, "%s takes %d bytes", current->name, least);
         progress("kstack_depths: %s", current->name);
     }
     return verdict_failed;

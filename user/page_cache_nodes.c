@@ -70,7 +70,7 @@ static void end(const char *what, int file, const struct nodes *before) {
     close(file);
     unlink("/tmp/pages");
     /* The file itself goes after a grace period. */
-    time_t limit = time(NULL) + 10;
+    time_t limit = time(NULL) + PATIENCE_CS / 100;
     while (count().all != before->all && time(NULL) < limit)
         sched_yield();
     expect(what, before, none);

@@ -63,7 +63,7 @@ int main(int argc, char **argv)
     long before = free_kib();
     long count = rounds(seconds);
     long after = 0;
-    for (int tries = 0; tries < 100 && (after = free_kib()) < before - SLACK_KIB; tries++)
+    for (int tries = 0; tries < PATIENCE_CS / 10 && (after = free_kib()) < before - SLACK_KIB; tries++)
         pause_ms(100);
     kill(spinner, SIGKILL);
     waitpid(spinner, NULL, 0);

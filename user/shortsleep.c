@@ -1,4 +1,6 @@
-/* How long a nanosleep of 100 microseconds takes: the median of 201 is under 300.
+/* How long a nanosleep of 100 microseconds takes. On an idle machine the median of 201 is under 300; what a slow host needs until it tells
+ * the guest that its time has come is not the kernel's. So the limit here is what no kernel keeps that rounds times up to its ticks;
+ * the kernel's own share is limited by `timing::short_sleep_is_short`, with instructions as the clock.
  *
  * A busy host adds to each sleep what it likes, so the first of many series decides that keeps the limit.
  *
@@ -7,7 +9,7 @@
  */
 #include "guest.h"
 
-enum { COUNT = 201, SERIES = 50, LIMIT_NS = 300000 };
+enum { COUNT = 201, SERIES = 50, LIMIT_NS = 1000000 };
 
 static int compare(const void *one, const void *other)
 {
@@ -38,6 +40,6 @@ int main(void)
     long median = series();
     for (int i = 1; i < SERIES && median >= LIMIT_NS; i++)
         median = series();
-    EXPECT(median < LIMIT_NS, "the median is never under 300 us");
+    EXPECT(median < LIMIT_NS, "the median is never under a millisecond");
     return verdict_failed;
 }

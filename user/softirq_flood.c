@@ -10,7 +10,7 @@
 #include "guest.h"
 
 #define DEBUG "/sys/kernel/debug"
-enum { FLOOD_MS = 100, ATTEMPTS = 100, LIMIT_US = 20000 };
+enum { FLOOD_MS = 100, ATTEMPTS = 1000, LIMIT_US = 20000 };
 
 static long now_us(void)
 {

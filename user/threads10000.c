@@ -58,7 +58,7 @@ static void many_threads(void)
             break;
         }
     }
-    long long until = now_ms() + 60000;
+    long long until = now_ms() + 300000;
     while (__atomic_load_n(&asleep, __ATOMIC_SEQ_CST) < made && now_ms() < until)
         pause_ms(20);
     pause_ms(500);
