@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Seconds after which a call has failed: enough for a slow machine with other things to do.
-const TIME_LIMIT_SECONDS: u32 = 60;
+const TIME_LIMIT_SECONDS: u32 = 300;
 
 /// What a text must be like.
 #[derive(Clone, Debug)]

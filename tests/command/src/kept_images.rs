@@ -38,7 +38,7 @@ pub(crate) fn check(images: &Images) -> Result<(), String> {
     let store = cache.path().join("starling/images");
     let layout = store.display().to_string();
     for image in ["sample:1", &layout] {
-        expect(&run(&["run", "--timeout", "60", image, "--", "cat", "/etc/motd"])?, 0, "welcome\n", "")?;
+        expect(&run(&["run", "--timeout", "300", image, "--", "cat", "/etc/motd"])?, 0, "welcome\n", "")?;
     }
     let blobs = fs::read_dir(store.join("blobs/sha256")).map_err(|error| error.to_string())?;
     let layer = blobs.filter_map(Result::ok).map(|entry| entry.path());

@@ -74,7 +74,7 @@ fn processors() -> Vec<Case> {
     let machines = ["microvm", "q35"].iter();
     let mut cases: Vec<_> =
         machines.flat_map(|machine| [1, 2, 4, 8, 16].map(|cpus| processors_counted(machine, cpus))).collect();
-    cases.push(processors_counted("microvm", 64).within(180));
+    cases.push(processors_counted("microvm", 64).within(900));
     cases
 }
 
