@@ -24,6 +24,7 @@
  */
 #include "fuzz_calls.h"
 #include "fuzz_values.h"
+#include <sys/shm.h>
 
 enum { WORKERS_MAX = 6, BATCH = 400, VICTIM_MS = 1500, BATCHES_A_JAIL = 24, UNKILLABLE_MS = 20000,
     GAP_PAGES = 512 };
@@ -366,6 +367,18 @@ static void make_jail(const char *jail)
         _exit(1);
 }
 
+/* Segments of shared memory outlive their makers: removes all. */
+static void remove_segments(void)
+{
+    struct shmid_ds status;
+    int highest = shmctl(0, SHM_INFO, (struct shmid_ds *)&(struct shm_info){ 0 });
+    for (int place = 0; place <= highest; place++) {
+        int id = shmctl(place, SHM_STAT, &status);
+        if (id >= 0)
+            shmctl(id, IPC_RMID, NULL);
+    }
+}
+
 static void drop_jail(const char *jail)
 {
     for (int layer = 0; layer < 16 && umount2(jail, MNT_DETACH) == 0; layer++)
@@ -454,6 +467,7 @@ static int worker(int me, uint64_t seed, int nobody, long long until_ms)
         if (++batches % BATCHES_A_JAIL == 0) {
             drop_jail(jail);
             make_jail(jail);
+            remove_segments();
         }
         pid_t child = fork();
         if (child == 0) {
@@ -504,6 +518,7 @@ static void phase(const char *who, uint64_t seed, long seconds, long before_kib)
     while (wait(&status) > 0)
         EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a worker: %s", how_ended(status));
     EXPECT(kill_user(65534), "processes of nobody live on");
+    remove_segments();
     memory_is_back(who, before_kib);
 }
 
@@ -545,6 +560,8 @@ int main(int count, char **words)
 {
     counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     mkdir("/tmp/fuzz", 0755);
+    /* 16 MiB at most in segments, which nobody frees when memory is short. */
+    put_text("/proc/sys/kernel/shmall", "4096");
     if (count > 2 && !strcmp(words[1], "replay")) {
         uint64_t seed = strtoull(words[2], NULL, 0);
         tracing = 1;

@@ -397,6 +397,10 @@ static uint64_t value(char kind)
     case '`': return message_id();
     case '{': return message_operation();
     case '}': return message_timeouts();
+    case 'Y': return below(6);
+    case 'W': return below(20) ? below(6) | below(3) << 15 : below(40);
+    case 'Q': return below(2) ? 0 : below(16) << 12;
+    case 'Z': return below(20) ? 0600 | below(2) << 9 | below(2) << 10 | below(0100) : below(1 << 16);
     case '\'': return below(20) ? below(2) : anything();
     default: return anything();
     }

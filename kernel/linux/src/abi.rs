@@ -119,6 +119,24 @@ abi_structures! {
     UserCredentials, 12, { process: u32, user: u32, group: u32, }
     /// The last argument of `pselect6`.
     PselectMask, 16, { mask: u64, size: u64, }
+    /// `struct ipc64_perm`.
+    IpcPermissions, 48, {
+        key: i32, user: u32, group: u32, creator_user: u32, creator_group: u32, mode: u32, sequence: u16, padding: [u16; 3],
+        unused: [u64; 2],
+    }
+    /// `struct shmid64_ds`.
+    SharedMemoryStatus, 112, {
+        permissions: IpcPermissions, bytes: u64, attached: u64, detached: u64, changed: u64, creator: u32, last_process: u32,
+        attachments: u64, unused: [u64; 2],
+    }
+    /// `struct shminfo64`.
+    SharedMemoryLimits, 72, {
+        bytes_max: u64, bytes_least: u64, segments_max: u64, attachments_max: u64, pages_max: u64, unused: [u64; 4],
+    }
+    /// `struct shm_info`.
+    SharedMemoryTotals, 48, {
+        segments: i32, padding: i32, pages: u64, resident: u64, swapped: u64, swap_attempts: u64, swap_successes: u64,
+    }
 }
 
 /// Nanoseconds in a second.

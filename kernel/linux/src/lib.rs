@@ -38,6 +38,7 @@ pub mod signal;
 pub mod socket;
 pub mod start;
 pub mod syslog;
+pub mod sysv;
 pub mod table;
 pub mod task;
 pub mod terminal;

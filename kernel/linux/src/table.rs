@@ -15,7 +15,7 @@ use crate::file;
 use crate::task::Task;
 use crate::{
     exec, exit, fork, futex, identity, ipc, lock_count, memory, pager, pidfd, prctl, process, reboot, rseq,
-    scheduling, signal, socket, syslog, time, timer, wait,
+    scheduling, signal, socket, syslog, sysv, time, timer, wait,
 };
 
 /// A value that a system call takes from a register.
@@ -141,6 +141,9 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     26 msync(3) = memory::msync: "";
     27 mincore(3) = memory::mincore: "";
     28 madvise(3) = memory::madvise: "no HWPOISON, SOFT_OFFLINE, COLLAPSE";
+    29 shmget(3) = sysv::shm::shmget: "no huge pages";
+    30 shmat(3) = sysv::shm::shmat: "";
+    31 shmctl(3) = sysv::shm::shmctl: "";
     32 dup(1) = file::open::dup: "";
     33 dup2(2) = file::open::dup2: "";
     34 pause(0) = signal::calls::pause: "";
@@ -169,6 +172,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     61 wait4(4) = wait::wait4: "__WNOTHREAD has no effect";
     62 kill(2) = signal::calls::kill: "";
     63 uname(1) = identity::uname: "";
+    67 shmdt(1) = sysv::shm::shmdt: "";
     72 fcntl(3) = file::fcntl::fcntl: "record locks of one user: as many as the machine has page frames";
     73 flock(2) = file::fcntl::flock: "";
     74 fsync(1) = file::sync::fsync: "";

@@ -75,13 +75,19 @@ pub(crate) fn make_folder_with_busybox(root: &Path) -> io::Result<()> {
 /// The same, and Debian's `lspci` with its libraries.
 pub(crate) fn make_folder_with_lspci(root: &Path) -> io::Result<()> {
     make_folder_with_busybox(root)?;
-    let program = output("sh", &["-c", "command -v lspci"])?;
+    add_program(root, "lspci")
+}
+
+/// Copies a program of the host, found as the shell finds it, and its libraries into an image.
+pub(crate) fn add_program(root: &Path, name: &str) -> io::Result<()> {
+    let program = output("sh", &["-c", "command -v \"$0\"", name])?;
     let program = program.trim();
-    fs::remove_file(root.join("bin/lspci")).or_else(|error| match error.kind() {
+    let place = root.join("bin").join(name);
+    fs::remove_file(&place).or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
     })?;
-    fs::copy(program, root.join("bin/lspci"))?;
+    fs::copy(program, place)?;
     let libraries = output("ldd", &[program])?;
     for path in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
         let copy = root.join(path.trim_start_matches('/'));

@@ -12,6 +12,7 @@
 //! * [`crash`]: machines that are killed while they write to an ext4
 //! * [`folders`]: directories of the host
 //! * [`faults`]: disks that fail or go away
+//! * [`fio`]: Debian's program that writes to disks in many ways and verifies what it reads
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
 //! * [`kernel_size`]: the size of what QEMU loads
@@ -27,6 +28,7 @@ mod crash;
 mod devices;
 mod disks;
 mod faults;
+mod fio;
 mod folders;
 mod images;
 mod kept_images;
@@ -81,6 +83,9 @@ fn main() -> ExitCode {
     }
     for (name, check, rounds) in crash::CHECKS.iter().filter(|(name, ..)| long && wanted(name)) {
         count(name, check(if long { rounds.long } else { rounds.short }));
+    }
+    if long && wanted(fio::NAME) {
+        count(fio::NAME, fio::check());
     }
     if long && wanted(balloon::NAME) {
         count(balloon::NAME, balloon::check());

@@ -1,5 +1,5 @@
 //! What all processes of one user hold together: their number (RLIMIT_NPROC), queued signals (RLIMIT_SIGPENDING), files in
-//! messages, and record locks.
+//! messages, shared memory that is kept in memory, and record locks.
 //!
 //! One [`UserAccount`] exists for each user id in use. Credentials point to that of their real user id by an [`Account`], a handle that each
 //! process has for itself: what counts on it (a signal that is queued, a thread) refers to the handle, and so writes nothing that other processes
@@ -25,6 +25,8 @@ pub struct UserAccount {
     signals: Counter,
     // Any CPU, relaxed: it guards no other data.
     flights: AtomicU64,
+    // Likewise; pages.
+    locked_memory: AtomicU64,
     locks: Arc<LockAccount>,
 }
 
@@ -55,6 +57,7 @@ impl UserAccount {
             processes: Counter::new(Counter::BATCH),
             signals: Counter::new(Counter::BATCH),
             flights: AtomicU64::new(0),
+            locked_memory: AtomicU64::new(0),
             locks,
         }
     }
@@ -180,6 +183,28 @@ impl ProcessCharge {
 impl Drop for ProcessCharge {
     fn drop(&mut self) {
         self.0.release_process();
+    }
+}
+
+/// Pages of shared memory that a user keeps in memory; given back on drop.
+#[derive(Debug)]
+pub struct LockedMemory {
+    account: Arc<Account>,
+    pages: u64,
+}
+
+impl LockedMemory {
+    /// Counts pages if that keeps within the limit.
+    pub fn claim(account: &Arc<Account>, pages: u64, limit: u64) -> Option<LockedMemory> {
+        let add = |sum: u64| sum.checked_add(pages).filter(|&sum| sum <= limit);
+        account.locked_memory.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(LockedMemory { account: account.clone(), pages })
+    }
+}
+
+impl Drop for LockedMemory {
+    fn drop(&mut self) {
+        self.account.locked_memory.fetch_sub(self.pages, Ordering::Relaxed);
     }
 }
 

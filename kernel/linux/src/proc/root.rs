@@ -63,6 +63,10 @@ fn system() -> Result<()> {
     procfs::add_text("softirqs", processors::softirqs)?;
     procfs::add_text("stat", processors::statistics)?;
     procfs::add_text("swaps", lists::swaps)?;
+    procfs::add_text("sysvipc/shm", |out| {
+        let _ = crate::sysv::shm::write_report(out);
+        Ok(())
+    })?;
     procfs::add_text("uptime", processors::uptime)?;
     procfs::add_text("version", lists::version)?;
     procfs::add_text("starling/missing_syscalls", lists::missing_calls)?;

@@ -21,7 +21,7 @@ use crate::reboot;
 use crate::{helper, identity};
 
 /// What never changes, by path.
-const FIXED: [(&str, &str); 31] = [
+const FIXED: [(&str, &str); 32] = [
     ("kernel/ostype", "Linux"),
     ("kernel/osrelease", identity::RELEASE),
     ("kernel/cap_last_cap", "40"),
@@ -36,6 +36,7 @@ const FIXED: [(&str, &str); 31] = [
     ("kernel/panic_on_oops", "1"),
     ("kernel/tainted", "0"),
     ("kernel/dmesg_restrict", "0"),
+    ("kernel/shm_rmid_forced", "0"),
     ("kernel/sched_rr_timeslice_ms", "100"),
     ("kernel/sched_rt_period_us", "1000000"),
     ("kernel/sched_rt_runtime_us", "950000"),
@@ -158,6 +159,7 @@ fn kernel() -> Result<()> {
         |value| table::set_last(value as u32),
     )?;
     number("kernel/threads-max", || init::process().limit(Resource::Processes).saturating_mul(2))?;
+    shared_memory()?;
     add("kernel/random/boot_id", 0o444, |out| write_uuid(boot_id(), out), refuse)?;
     add("kernel/random/uuid", 0o444, |out| write_uuid(random_bytes(), out), refuse)?;
     add("kernel/stack_overflow", 0o644, show_overflow_policy, set_overflow_policy)?;
@@ -193,6 +195,21 @@ fn kernel() -> Result<()> {
             kstack::set_trim_secs(value as u32);
         },
     )
+}
+
+/// Limits of System V shared memory.
+fn shared_memory() -> Result<()> {
+    use crate::sysv::shm::limits;
+    use core::sync::atomic::Ordering::Relaxed;
+
+    for (path, value, most) in [
+        ("kernel/shmmax", &limits::BYTES_MAX, u64::MAX),
+        ("kernel/shmall", &limits::PAGES_MAX, u64::MAX),
+        ("kernel/shmmni", &limits::SEGMENTS_MAX, limits::SEGMENTS_MOST),
+    ] {
+        setting(path, 0..=most, || value.load(Relaxed), |new| value.store(new, Relaxed))?;
+    }
+    Ok(())
 }
 
 fn show_overflow_policy(out: &mut Text) -> fmt::Result {

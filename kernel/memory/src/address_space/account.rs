@@ -2,7 +2,8 @@
 //!
 //! A region counts when its pages may become private copies or shared memory of nobody else's: private and writable, or
 //! shared and anonymous. In mode 0 a request is refused only when it could never be met; in mode 1 none is refused; in
-//! mode 2 the sum is limited. The counter is per CPU: only mode 2 needs the sum.
+//! mode 2 the sum is limited. The counter is per CPU: only mode 2 needs the sum. Shared memory that exists without being mapped is
+//! promised by a [`Commitment`].
 
 use super::MapError;
 use crate::frame;
@@ -64,6 +65,26 @@ pub fn committed_pages() -> u64 {
 #[must_use]
 pub fn commit_limit_pages() -> u64 {
     frame::total_frames() * u64::from(RATIO.load(Ordering::Relaxed)) / 100
+}
+
+/// Pages promised to an object that no region stands for; taken back on drop.
+#[derive(Debug)]
+pub struct Commitment(u64);
+
+impl Commitment {
+    /// Promises pages.
+    ///
+    /// # Errors
+    /// [`MapError::OutOfMemory`]: more than may be promised.
+    pub fn new(pages: u64) -> Result<Commitment, MapError> {
+        charge(pages).map(|()| Commitment(pages))
+    }
+}
+
+impl Drop for Commitment {
+    fn drop(&mut self) {
+        release(self.0);
+    }
 }
 
 /// Promises pages.

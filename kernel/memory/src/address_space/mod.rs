@@ -30,6 +30,7 @@
 mod account;
 mod advise;
 mod brk;
+mod detach;
 mod entry;
 mod error;
 mod fault;
@@ -61,7 +62,7 @@ mod tests;
 mod window;
 
 pub use account::{
-    CommitMode, commit_limit_pages, commit_mode, commit_ratio, committed_pages, set_commit_mode,
+    CommitMode, Commitment, commit_limit_pages, commit_mode, commit_ratio, committed_pages, set_commit_mode,
     set_commit_ratio,
 };
 pub use error::MapError;

@@ -20,6 +20,12 @@ pub trait MappedObject: Any + Send + Sync {
 
     /// Makes a part of the file last, given by bytes; false if it could not be, or an earlier write-back had failed.
     fn make_durable(&self, start: u64, end: u64) -> bool;
+
+    /// One more region shows the object, on behalf of the running thread. Only for [`FileMapping::counted`]; called with spin locks held.
+    fn region_added(&self) {}
+
+    /// One region less shows the object.
+    fn region_removed(&self) {}
 }
 
 /// A mapped file: its cache, and the open file that is kept alive by the mapping. One is made per mmap call and shared
@@ -27,6 +33,8 @@ pub trait MappedObject: Any + Send + Sync {
 pub struct FileMapping {
     cache: Arc<FileCache>,
     object: Option<Arc<dyn MappedObject>>,
+    /// The object wants to know how many regions show it. Such regions are never merged.
+    counted: bool,
 }
 
 impl FileMapping {
@@ -34,7 +42,42 @@ impl FileMapping {
     #[must_use]
     pub fn new(cache: Arc<FileCache>, object: Option<Arc<dyn MappedObject>>) -> FileMapping {
         cache.mapping_added();
-        FileMapping { cache, object }
+        FileMapping { cache, object, counted: false }
+    }
+
+    /// The same, and `object` is told of each region that comes and goes (System V shared memory).
+    #[must_use]
+    pub fn counted(cache: Arc<FileCache>, object: Arc<dyn MappedObject>) -> FileMapping {
+        let mut mapping = FileMapping::new(cache, Some(object));
+        mapping.counted = true;
+        mapping
+    }
+
+    /// Whether regions that show it are counted.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        self.counted
+    }
+
+    /// The object, if it is to be told of regions.
+    fn counting_object(&self) -> Option<&dyn MappedObject> {
+        self.object.as_deref().filter(|_| self.counted)
+    }
+
+    /// A tree of regions has one more that shows this.
+    #[inline]
+    pub(super) fn region_added(&self) {
+        if let Some(object) = self.counting_object() {
+            object.region_added();
+        }
+    }
+
+    /// It has one less.
+    #[inline]
+    pub(super) fn region_removed(&self) {
+        if let Some(object) = self.counting_object() {
+            object.region_removed();
+        }
     }
 
     /// The pages.

@@ -71,6 +71,22 @@ impl Region {
         !self.flags.contains(RegionFlags::SHARED)
     }
 
+    /// The region is in a tree now.
+    #[inline]
+    pub(super) fn added(&self) {
+        if let MapBacking::File(mapping) = &self.backing {
+            mapping.region_added();
+        }
+    }
+
+    /// It is in no tree any more.
+    #[inline]
+    pub(super) fn removed(&self) {
+        if let MapBacking::File(mapping) = &self.backing {
+            mapping.region_removed();
+        }
+    }
+
     /// The page of the object that is shown at an address of the region.
     #[inline]
     pub(crate) fn page_of(&self, address: u64) -> u64 {
@@ -89,6 +105,7 @@ impl Region {
             (MapBacking::File(one), MapBacking::File(two)) => {
                 self.page_offset + self.pages() == next.page_offset
                     && (Arc::ptr_eq(one, two) || one.same_object(two))
+                    && !one.is_counted()
             }
             _ => false,
         }

@@ -8,6 +8,9 @@
 //! alone, removals raise it; a search that finds the bound too optimistic corrects it. So a search for free space skips
 //! full chunks.
 //!
+//! Objects that count the regions that show them ([`FileMapping::counted`](super::FileMapping::counted)) are told here, where regions enter
+//! and leave a tree: copies of regions outside of trees don't count.
+//!
 //! Operations that allocate do so before they change anything: they either happen or leave the tree as it was.
 //! Nothing here locks; the address space does.
 
@@ -188,6 +191,7 @@ impl RegionTree {
         }
         let position = self.make_room(position)?;
         let upper = self.chunks[position.chunk].regions[position.index].split_off(address);
+        upper.added();
         self.chunks[position.chunk].regions.insert(position.index + 1, upper);
         self.count += 1;
         self.update_end(position.chunk);
@@ -252,6 +256,7 @@ impl RegionTree {
             let mut regions = fallible::try_vec(chunk.regions.len())?;
             regions.extend(chunk.regions.iter().filter_map(&inherit));
             if let Some(last) = regions.last() {
+                regions.iter().for_each(Region::added);
                 copy.count += regions.len();
                 copy.pages += regions.iter().map(Region::pages).sum::<u64>();
                 copy.chunks.push(Chunk { end: last.end, gap_bound: u64::MAX, regions });
@@ -363,6 +368,7 @@ impl RegionTree {
 
     fn remove_entry(&mut self, position: Position) -> Region {
         let region = self.chunks[position.chunk].regions.remove(position.index);
+        region.removed();
         self.count -= 1;
         if self.chunks[position.chunk].regions.is_empty() {
             self.chunks.remove(position.chunk);
@@ -403,6 +409,7 @@ impl RegionTree {
         };
         let chunk = &mut self.chunks[neighbour.chunk];
         chunk.gap_bound = chunk.gap_bound.max(gap);
+        region.added();
         chunk.regions.insert(index, region);
         self.count += 1;
         self.update_end(neighbour.chunk);
@@ -417,6 +424,7 @@ impl RegionTree {
             return Err(region);
         }
         let end = region.end;
+        region.added();
         regions.push(region);
         self.chunks.push(Chunk { end, gap_bound: u64::MAX, regions });
         self.count = 1;
@@ -442,6 +450,12 @@ impl RegionTree {
             Some(index) => Position { chunk: position.chunk + 1, index },
             None => position,
         })
+    }
+}
+
+impl Drop for RegionTree {
+    fn drop(&mut self) {
+        self.iter().for_each(Region::removed);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Address spaces against simple models.
 
 mod against_model;
+mod counted;
 mod cow;
 mod files;
 mod fork_windows;

@@ -1,0 +1,289 @@
+//! shmget, shmat, shmdt, shmctl.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use ::memory::address_space::{
+    CommitMode, Commitment, MapBacking, MapError, MapFlags, MapRequest, Protection, commit_mode,
+};
+use ::memory::file_cache::MAX_FILE_BYTES;
+use machine::address::{PAGE_SIZE, UserAddr};
+use vfs::Capabilities;
+
+use super::limits::{self, PageClaim};
+use super::segment::{SEGMENTS, Segment};
+use crate::abi::{IpcPermissions, SharedMemoryLimits, SharedMemoryStatus, SharedMemoryTotals};
+use crate::credentials::account::LockedMemory;
+use crate::errno::{Errno, SysResult};
+use crate::memory::errno_of;
+use crate::process::limits::Resource;
+use crate::sysv::permissions::{MODE_BITS, Permissions, READ, WRITE};
+use crate::sysv::registry::{CREATE, EXCLUSIVE, PRIVATE, Refused};
+use crate::task::Task;
+use crate::user_pointer::UserPointer;
+
+const PAGE: u64 = PAGE_SIZE as u64;
+/// All may execute.
+const EXECUTE: u32 = 0o111;
+
+mod get_flag {
+    pub(super) const HUGE_PAGES: i32 = 0o4000;
+    pub(super) const NO_RESERVE: i32 = 0o1_0000;
+    pub(super) const HUGE_SHIFT: u32 = 26;
+    pub(super) const HUGE_MASK: i32 = 0x3f;
+}
+
+mod attach_flag {
+    pub(super) const READ_ONLY: i32 = 0o1_0000;
+    pub(super) const ROUND: i32 = 0o2_0000;
+    pub(super) const REMAP: i32 = 0o4_0000;
+    pub(super) const EXECUTE: i32 = 0o10_0000;
+}
+
+mod command {
+    pub(super) const REMOVE: i32 = 0;
+    pub(super) const SET: i32 = 1;
+    pub(super) const STATUS: i32 = 2;
+    pub(super) const LIMITS: i32 = 3;
+    pub(super) const LOCK: i32 = 11;
+    pub(super) const UNLOCK: i32 = 12;
+    pub(super) const STATUS_OF_PLACE: i32 = 13;
+    pub(super) const TOTALS: i32 = 14;
+    pub(super) const STATUS_OF_ANY_PLACE: i32 = 15;
+}
+
+/// Finds the segment with a key, or makes one.
+#[inline(never)]
+pub fn shmget(task: &mut Task, key: i32, bytes: u64, flags: i32) -> SysResult {
+    if key != PRIVATE
+        && let Some(segment) = SEGMENTS.by_key(key)
+    {
+        return existing(task, &segment, bytes, flags);
+    }
+    if key != PRIVATE && flags & CREATE == 0 {
+        return Err(Errno::ENOENT);
+    }
+    let segment = make(task, key, bytes, flags)?;
+    let limit = limits::SEGMENTS_MAX.load(Ordering::Relaxed) as usize;
+    match SEGMENTS.enter(&segment, key, limit) {
+        Ok(id) => Ok(id as usize),
+        // Somebody else made one meanwhile.
+        Err(Refused::Exists(other)) => existing(task, &other, bytes, flags),
+        Err(Refused::Error(errno)) => Err(errno),
+    }
+}
+
+fn existing(task: &Task, segment: &Segment, bytes: u64, flags: i32) -> SysResult {
+    if flags & CREATE != 0 && flags & EXCLUSIVE != 0 {
+        return Err(Errno::EEXIST);
+    }
+    if segment.bytes() < bytes {
+        return Err(Errno::EINVAL);
+    }
+    segment.permissions().check(&task.credentials, flags as u32 & MODE_BITS)?;
+    Ok(segment.id() as usize)
+}
+
+fn make(task: &Task, key: i32, bytes: u64, flags: i32) -> Result<Arc<Segment>, Errno> {
+    if bytes < limits::LEAST_BYTES || bytes > limits::BYTES_MAX.load(Ordering::Relaxed) {
+        return Err(Errno::EINVAL);
+    }
+    let pages = bytes.div_ceil(PAGE);
+    if pages.checked_mul(PAGE).is_none() {
+        return Err(Errno::ENOSPC);
+    }
+    let claim = PageClaim::new(pages).ok_or(Errno::ENOSPC)?;
+    if flags & get_flag::HUGE_PAGES != 0 {
+        return Err(refuse_huge_pages(task, pages, flags));
+    }
+    if bytes > MAX_FILE_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let promised = flags & get_flag::NO_RESERVE == 0 || commit_mode() == CommitMode::Never;
+    let commitment = match promised {
+        true => Some(Commitment::new(pages).map_err(errno_of)?),
+        false => None,
+    };
+    let permissions = Permissions::new(&task.credentials, flags as u32);
+    Segment::new(key, bytes, permissions, claim, commitment)
+}
+
+/// There is no pool of huge pages, as in a Linux where none were reserved.
+fn refuse_huge_pages(task: &Task, pages: u64, flags: i32) -> Errno {
+    match flags >> get_flag::HUGE_SHIFT & get_flag::HUGE_MASK {
+        0 | 21 | 30 if may_keep_in_memory(task, pages) => Errno::ENOMEM,
+        0 | 21 | 30 => Errno::EPERM,
+        _ => Errno::EINVAL,
+    }
+}
+
+fn may_keep_in_memory(task: &Task, pages: u64) -> bool {
+    claim_locked(task, pages).is_some()
+}
+
+/// Counts pages that the caller wants to keep in memory, unless they are too many.
+fn claim_locked(task: &Task, pages: u64) -> Option<LockedMemory> {
+    let limit = match task.credentials.has(Capabilities::IPC_LOCK) {
+        true => u64::MAX,
+        false => task.process().limit(Resource::LockedMemory) / PAGE,
+    };
+    LockedMemory::claim(&task.credentials.account, pages, limit)
+}
+
+/// Attaches a segment.
+#[inline(never)]
+pub fn shmat(task: &mut Task, id: i32, address: u64, flags: i32) -> SysResult {
+    let given = |flag: i32| flags & flag != 0;
+    let mut address = address;
+    let mut map = MapFlags::SHARED;
+    if id < 0 {
+        return Err(Errno::EINVAL);
+    }
+    if address == 0 {
+        if given(attach_flag::REMAP) {
+            return Err(Errno::EINVAL);
+        }
+    } else {
+        if !address.is_multiple_of(PAGE) {
+            address &= !(PAGE - 1);
+            if !given(attach_flag::ROUND) || address == 0 && given(attach_flag::REMAP) {
+                return Err(Errno::EINVAL);
+            }
+        }
+        map |= if given(attach_flag::REMAP) { MapFlags::FIXED } else { MapFlags::FIXED_NO_REPLACE };
+    }
+    let mut protection = Protection::READ;
+    let mut maximum = Protection::all();
+    let mut wanted = READ;
+    if given(attach_flag::READ_ONLY) {
+        maximum -= Protection::WRITE;
+    } else {
+        protection |= Protection::WRITE;
+        wanted |= WRITE;
+    }
+    if given(attach_flag::EXECUTE) {
+        protection |= Protection::EXECUTE;
+        wanted |= EXECUTE;
+    }
+    let segment = SEGMENTS.by_id(id)?;
+    segment.permissions().check(&task.credentials, wanted)?;
+    // Dropped after the mapping has its region, or will never have one.
+    let _hold = segment.hold()?;
+    let request = MapRequest {
+        address: UserAddr::new(address),
+        length: segment.bytes(),
+        protection,
+        maximum,
+        flags: map,
+        backing: MapBacking::File(segment.mapping()?),
+        offset: 0,
+    };
+    match task.address_space.map(request) {
+        Ok(address) => Ok(address.as_usize()),
+        Err(MapError::Exists) => Err(Errno::EINVAL),
+        Err(error) => Err(errno_of(error)),
+    }
+}
+
+/// Detaches what was attached at an address.
+pub fn shmdt(task: &mut Task, address: u64) -> SysResult {
+    task.address_space.detach(UserAddr::new(address)).map(|()| 0).map_err(errno_of)
+}
+
+/// Asks about segments, changes and removes them.
+#[inline(never)]
+pub fn shmctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult {
+    if command < 0 || id < 0 {
+        return Err(Errno::EINVAL);
+    }
+    match command {
+        command::LIMITS => {
+            UserPointer::new(buffer).write(&limits_for_user())?;
+            Ok(highest_place())
+        }
+        command::TOTALS => {
+            UserPointer::new(buffer).write(&totals())?;
+            Ok(highest_place())
+        }
+        command::STATUS => {
+            let segment = SEGMENTS.by_id(id)?;
+            segment.permissions().check(&task.credentials, READ)?;
+            UserPointer::new(buffer).write(&segment.status(SEGMENTS.key_of(id)))?;
+            Ok(0)
+        }
+        command::STATUS_OF_PLACE | command::STATUS_OF_ANY_PLACE => {
+            let (segment, key, id) = SEGMENTS.by_place(id)?;
+            if command == command::STATUS_OF_PLACE {
+                segment.permissions().check(&task.credentials, READ)?;
+            }
+            UserPointer::new(buffer).write(&segment.status(key))?;
+            Ok(id as usize)
+        }
+        command::SET => {
+            let new: SharedMemoryStatus = UserPointer::new(buffer).read()?;
+            set(task, id, &new.permissions)
+        }
+        command::REMOVE => {
+            let segment = SEGMENTS.by_id(id)?;
+            segment.permissions().check_control(&task.credentials)?;
+            segment.doom();
+            Ok(0)
+        }
+        command::LOCK | command::UNLOCK => lock(task, id, command == command::LOCK),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn set(task: &Task, id: i32, new: &IpcPermissions) -> SysResult {
+    let segment = SEGMENTS.by_id(id)?;
+    let mut state = segment.state.lock();
+    state.permissions.check_control(&task.credentials)?;
+    state.permissions.set(new)?;
+    drop(state);
+    segment.note_change();
+    Ok(0)
+}
+
+fn lock(task: &Task, id: i32, keep: bool) -> SysResult {
+    let segment = SEGMENTS.by_id(id)?;
+    if !task.credentials.has(Capabilities::IPC_LOCK) {
+        segment.permissions().check_owner(&task.credentials)?;
+        if keep && task.process().limit(Resource::LockedMemory) == 0 {
+            return Err(Errno::EPERM);
+        }
+    }
+    if keep {
+        segment.lock(|pages| claim_locked(task, pages))?;
+    } else {
+        segment.unlock();
+    }
+    Ok(0)
+}
+
+/// What the calls about all segments return: where to end a walk by places.
+fn highest_place() -> usize {
+    SEGMENTS.highest_place().unwrap_or(0)
+}
+
+fn limits_for_user() -> SharedMemoryLimits {
+    let segments = limits::SEGMENTS_MAX.load(Ordering::Relaxed);
+    SharedMemoryLimits {
+        bytes_max: limits::BYTES_MAX.load(Ordering::Relaxed),
+        bytes_least: limits::LEAST_BYTES,
+        segments_max: segments,
+        attachments_max: segments,
+        pages_max: limits::PAGES_MAX.load(Ordering::Relaxed),
+        ..Default::default()
+    }
+}
+
+fn totals() -> SharedMemoryTotals {
+    let mut resident = 0;
+    SEGMENTS.for_each(|segment, _, _| resident += segment.resident_pages());
+    SharedMemoryTotals {
+        segments: SEGMENTS.count() as i32,
+        pages: limits::pages(),
+        resident,
+        ..Default::default()
+    }
+}
