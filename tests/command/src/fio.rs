@@ -27,6 +27,8 @@ set -e
 disk=/dev/vda; [ -e $disk ] || disk=/dev/nvme0n1
 mkdir -p /m /tmp
 mount -t ext4 $disk /m
+# fio looks for the disk below /sys/block.
+for link in /sys/block/*; do cat $link/size > /dev/null; done
 for direct in 0 1; do
     for way in write randwrite rw randrw; do
         case $way in *rand*) block=4k ;; *) block=64k ;; esac
@@ -67,7 +69,7 @@ fn on_machine(folder: &Path, root: &Path, machine: (&str, &str, &str)) -> Result
         .args(["--", "sh", "-c", SCRIPT])
         .output()
         .map_err(text)?;
-    if !output.status.success() || output.stdout != b"verified\n" {
+    if !output.status.success() || output.stdout != b"verified\n" || !output.stderr.is_empty() {
         return Err(format!("{machine} with {cpus} processors{kind}: {}", said(&output)));
     }
     successful("e2fsck", &["-f", "-n"], &disk)

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
 use block::disk::{self, Disk};
@@ -19,7 +20,7 @@ const PLATFORM: &str = "/devices/platform/";
 /// What Linux reads ahead, in KiB.
 const READ_AHEAD_KIB: u32 = 128;
 
-fn all() -> Result<alloc::vec::Vec<Arc<Disk>>> {
+fn all() -> Result<Vec<Arc<Disk>>> {
     disk::all().map_err(|_| Error::OutOfMemory)
 }
 
@@ -65,8 +66,22 @@ pub(crate) fn by_number(entries: &mut Entries) -> Result<()> {
     })
 }
 
-/// The directory `block` of a device that has disks.
+/// The directory `block` of a device that has disks. A controller may stand between, in a directory of its class (`nvme/nvme0`); what has a
+/// colon in its name is a function behind a bridge, which has a directory already.
 pub(crate) fn below(entries: &mut Entries, parent: &str) -> Result<()> {
+    let mut between: Vec<String> = Vec::new();
+    for disk in all()? {
+        let Some(rest) = disk.description.parent.strip_prefix(parent) else { continue };
+        let next = rest.strip_prefix('/').and_then(|rest| rest.split('/').next());
+        if let Some(name) = next.filter(|name| !name.contains(':') && !between.iter().any(|one| one == name))
+        {
+            between.push(String::from(name));
+        }
+    }
+    for name in between {
+        let path = alloc::format!("{parent}/{name}");
+        entries.directory(&name, move |entries| below(entries, &path))?;
+    }
     if all()?.iter().any(|disk| disk.description.parent == parent) {
         let own = String::from(parent);
         entries.directory("block", move |entries| directories(entries, &own))?;
