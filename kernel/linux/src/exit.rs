@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering;
 use sched::current;
 
 use crate::errno::SysResult;
-use crate::process::process::{Process, State};
+use crate::process::process::{Kinship, Process, State};
 use crate::process::thread::Thread;
 use crate::process::{family, init, table};
 use crate::signal::actions::{ActionFlags, IGNORE};
@@ -21,6 +21,7 @@ use crate::signal::set::Signal;
 use crate::signal::shared::StopState;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
+use crate::wait::Waited;
 
 /// Ends the calling thread.
 pub fn exit(task: &mut Task, code: u32) -> SysResult {
@@ -155,7 +156,9 @@ fn leave(process: &Process, thread: &Arc<Thread>) -> (bool, Option<u32>, Option<
     drop(threads);
     thread.pending.lock().discard(crate::signal::set::SignalSet::ALL);
     let completed = match signals.stop {
-        StopState::Stopping(signal) if !last => crate::signal::deliver::note_parked(&mut signals, signal),
+        StopState::Stopping(signal) if !last => {
+            crate::signal::deliver::note_parked(process, &mut signals, signal)
+        }
         _ => None,
     };
     (last, signals.group_exit, completed)
@@ -212,12 +215,15 @@ fn end_process(process: &Arc<Process>) {
     family::release_orphaned_groups(process, &children);
     drop(children);
     family::bequeath(process);
-    {
-        // Under `kinship`, so that a parent that ends at the same time either hands over a running child or a zombie.
-        let _kinship = process.kinship.lock();
-        process.set_state(State::Zombie);
-    }
-    announce_end(process);
+    let end = {
+        // Under `kinship`, so that a parent that ends at the same time either hands over a running child or one that has ended.
+        let kinship = process.kinship.lock();
+        let end = End::of(&kinship);
+        process.begin_telling();
+        process.set_state(if end.wanted { State::Zombie } else { State::Dead });
+        end
+    };
+    end.announce(process);
     process.end_pollers.notify(vfs::PollEvents::INPUT);
 }
 
@@ -231,29 +237,45 @@ fn end_information(process: &Process, signal: Signal) -> SignalInformation {
     SignalInformation::child(signal, event, process.pid(), uid, value, ticks(user), ticks(system))
 }
 
-/// Tells the parent that the process is a zombie; buries it at once if the parent does not want to know.
-pub(crate) fn announce_end(process: &Arc<Process>) {
-    let (parent, exit_signal) = {
-        let kinship = process.kinship.lock();
-        (kinship.parent.clone(), kinship.exit_signal)
-    };
-    let Some(parent) = parent else { return };
-    let mut wanted = parent.pid() != table::INIT;
-    if let Some(signal) = Signal::new(exit_signal.into()) {
-        let action = parent.actions().get(Signal::SIGCHLD);
-        let careless = action.handler == IGNORE || action.flags.contains(ActionFlags::NO_CHILD_WAIT);
-        if signal == Signal::SIGCHLD && careless {
-            wanted = false;
+/// The end of a process as its parent is told it.
+pub(crate) struct End {
+    parent: Option<Arc<Process>>,
+    exit_signal: u8,
+    /// Whether the parent wants to wait for it. A child that nobody wants becomes [`State::Dead`] in one step: were it a zombie for a
+    /// moment, a parent that ignores its children could wait for it.
+    pub(crate) wanted: bool,
+}
+
+impl End {
+    /// What the parent of now makes of the end.
+    pub(crate) fn of(kinship: &Kinship) -> End {
+        let Kinship { parent, exit_signal, .. } = kinship;
+        let careless = |parent: &Arc<Process>| {
+            let action = parent.actions().get(Signal::SIGCHLD);
+            let ignores = action.handler == IGNORE || action.flags.contains(ActionFlags::NO_CHILD_WAIT);
+            parent.pid() == table::INIT || ignores && *exit_signal == Signal::SIGCHLD.number()
+        };
+        let wanted = !parent.as_ref().is_some_and(careless);
+        End { parent: parent.clone(), exit_signal: *exit_signal, wanted }
+    }
+
+    /// Sends the signal, buries the process if it is not wanted, and wakes who waits. The telling has begun.
+    pub(crate) fn announce(self, process: &Arc<Process>) {
+        if let (Some(parent), Some(signal)) = (&self.parent, Signal::new(self.exit_signal.into()))
+            && (signal != Signal::SIGCHLD || parent.actions().get(Signal::SIGCHLD).handler != IGNORE)
+        {
+            let _ = send::to_process(parent, end_information(process, signal));
         }
-        if action.handler != IGNORE || signal != Signal::SIGCHLD {
-            let _ = send::to_process(&parent, end_information(process, signal));
+        if self.wanted {
+            process.end_telling();
+            return;
+        }
+        // Who has inherited it meanwhile waits for nothing any more, too.
+        if let Some(parent) = crate::wait::bury(process, Waited::No) {
+            if parent.pid() == table::INIT {
+                init::note_end(process);
+            }
+            parent.child_event.wake_all();
         }
     }
-    if !wanted && process.claim_zombie() {
-        crate::wait::bury(process);
-        if parent.pid() == table::INIT {
-            init::note_end(process);
-        }
-    }
-    parent.child_event.wake_all();
 }

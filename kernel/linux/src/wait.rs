@@ -69,8 +69,13 @@ pub(crate) fn decode(status: u32) -> (ChildEvent, i32) {
     }
 }
 
-/// Tells the parent that the process stopped or continued.
+/// Tells the parent that the process stopped or continued. The telling has begun, and ends here.
 pub(crate) fn tell_parent_of_stop(process: &Arc<Process>, event: ChildEvent, signal: Signal) {
+    send_stop(process, event, signal);
+    process.end_telling();
+}
+
+fn send_stop(process: &Arc<Process>, event: ChildEvent, signal: Signal) {
     let Some(parent) = process.parent() else { return };
     let action = parent.actions().get(Signal::SIGCHLD);
     if action.handler != IGNORE && !action.flags.contains(ActionFlags::NO_CHILD_STOP) {
@@ -87,7 +92,6 @@ pub(crate) fn tell_parent_of_stop(process: &Arc<Process>, event: ChildEvent, sig
         );
         let _ = send::to_process(&parent, information);
     }
-    parent.child_event.wake_all();
 }
 
 /// Remembers the greatest memory use for getrusage, before the memory goes.
@@ -111,28 +115,42 @@ pub(crate) fn usage_of(process: &Process) -> ResourceUsage {
     usage
 }
 
-/// Removes a dead process (whose zombie the caller has claimed) from its parent, its group and the table.
-pub(crate) fn bury(process: &Arc<Process>) {
+/// Whether a parent has waited for a child: only then the child's usage counts as that of the parent's children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    Yes,
+    No,
+}
+
+/// Removes a dead process (whose zombie the caller has claimed, or that never was one) from its parent, its group and the table.
+/// Returns the parent.
+pub(crate) fn bury(process: &Arc<Process>, waited: Waited) -> Option<Arc<Process>> {
     debug_assert_eq!(process.state(), State::Dead);
     let mut total = usage_of(process);
     total.add(&process.children.lock().usage);
-    {
+    let parent = {
         // The parent may just be giving it to its heir: `kinship` says who has it.
-        let kinship = process.kinship.lock();
-        if let Some(parent) = &kinship.parent {
+        let parent = process.kinship.lock().parent.take();
+        if let Some(parent) = &parent {
             let mut children = parent.children.lock();
             if let Some(at) = children.list.iter().position(|child| Arc::ptr_eq(child, process)) {
                 children.list.remove(at);
                 children.removals += 1;
             }
-            children.usage.add(&total);
+            if waited == Waited::Yes {
+                children.usage.add(&total);
+            }
             drop(children);
-            parent.add_transferred(process.transferred());
+            if waited == Waited::Yes {
+                parent.add_transferred(process.transferred());
+            }
         }
-    }
+        parent
+    };
     process.group().remove(process);
     table::remove_process(process.pid());
     procfs::forget_process(process.pid());
+    parent
 }
 
 fn selects(selection: Selection, options: WaitOptions, child: &Process) -> bool {
@@ -141,28 +159,40 @@ fn selects(selection: Selection, options: WaitOptions, child: &Process) -> bool 
         Selection::One(pid) => child.pid() == pid,
         Selection::Group(id) => child.group_id() == id,
     };
-    if !named {
+    // Who is being buried is nobody's child any more: nothing tells who waits when the burial is over.
+    if !named || child.state() == State::Dead {
         return false;
     }
     let is_clone = child.kinship.lock().exit_signal != Signal::SIGCHLD.number();
     options.contains(WaitOptions::ALL) || is_clone == options.contains(WaitOptions::CLONE)
 }
 
-/// One look at all children: a report, or whether there is any child to wait for.
-fn look(process: &Process, selection: Selection, options: WaitOptions) -> Result<Option<Report>, Errno> {
+/// What a look at the children found.
+enum Finding {
+    /// A change to report.
+    Report(Report),
+    /// A change that the parent is just being told of: the next look, after its event, sees it.
+    InTheMaking,
+    /// None of the children to wait for has changed.
+    Nothing,
+    /// There is no child to wait for.
+    NoChild,
+}
+
+/// One look at all children.
+fn look(process: &Process, selection: Selection, options: WaitOptions) -> Finding {
     loop {
         let removals = process.children.lock().removals;
-        let outcome = look_once(process, selection, options);
+        let finding = look_once(process, selection, options);
         // A child that another thread took out meanwhile moved the rest forward: one may have been missed, perhaps the only one.
-        if matches!(outcome, Ok(Some(_))) || process.children.lock().removals == removals {
-            return outcome;
+        if matches!(finding, Finding::Report(_)) || process.children.lock().removals == removals {
+            return finding;
         }
     }
 }
 
-fn look_once(process: &Process, selection: Selection, options: WaitOptions) -> Result<Option<Report>, Errno> {
-    let mut found = None;
-    let mut any = false;
+fn look_once(process: &Process, selection: Selection, options: WaitOptions) -> Finding {
+    let mut finding = Finding::NoChild;
     // A copy of each candidate is taken under the lock, its state examined after: locks of children nest outside this one.
     let mut index = 0;
     loop {
@@ -175,51 +205,59 @@ fn look_once(process: &Process, selection: Selection, options: WaitOptions) -> R
         if !selects(selection, options, &child) {
             continue;
         }
-        any = true;
-        if let Some(report) = examine(&child, options) {
-            found = Some(report);
-            break;
+        match (examine(&child, options), &finding) {
+            (Finding::Report(report), _) => return Finding::Report(report),
+            (Finding::InTheMaking, _) | (_, Finding::InTheMaking) => finding = Finding::InTheMaking,
+            // Another thread has just taken it.
+            (Finding::NoChild, _) => {}
+            (Finding::Nothing, _) => finding = Finding::Nothing,
         }
     }
-    if found.is_none() && !any {
-        return Err(Errno::ECHILD);
-    }
-    Ok(found)
+    finding
 }
 
-fn examine(child: &Arc<Process>, options: WaitOptions) -> Option<Report> {
+fn examine(child: &Arc<Process>, options: WaitOptions) -> Finding {
     let keep = options.contains(WaitOptions::NO_WAIT);
     if child.state() == State::Zombie && options.contains(WaitOptions::EXITED) {
+        if child.is_telling() {
+            return Finding::InTheMaking;
+        }
         let status = child.exit_status.load(Ordering::Relaxed);
         let mut usage = usage_of(child);
         usage.add(&child.children.lock().usage);
         if !keep {
             if !child.claim_zombie() {
-                return None;
+                return Finding::NoChild;
             }
-            bury(child);
+            bury(child, Waited::Yes);
         }
         let (event, value) = decode(status);
-        return Some(report(child, event, value, status, usage));
+        return Finding::Report(report(child, event, value, status, usage));
     }
     let mut signals = child.signals.lock();
     if let StopState::Stopped(signal) = signals.stop
         && signals.stop_unreported
         && options.contains(WaitOptions::STOPPED)
     {
+        if child.is_telling() {
+            return Finding::InTheMaking;
+        }
         signals.stop_unreported = keep;
         drop(signals);
         let number = u32::from(signal.number());
         let status = number << 8 | 0x7f;
-        return Some(report(child, ChildEvent::Stopped, number as i32, status, usage_of(child)));
+        return Finding::Report(report(child, ChildEvent::Stopped, number as i32, status, usage_of(child)));
     }
     if signals.continue_unreported && options.contains(WaitOptions::CONTINUED) {
+        if child.is_telling() {
+            return Finding::InTheMaking;
+        }
         signals.continue_unreported = keep;
         drop(signals);
         let value = Signal::SIGCONT.number().into();
-        return Some(report(child, ChildEvent::Continued, value, 0xffff, usage_of(child)));
+        return Finding::Report(report(child, ChildEvent::Continued, value, 0xffff, usage_of(child)));
     }
-    None
+    Finding::Nothing
 }
 
 fn report(child: &Process, event: ChildEvent, value: i32, status: u32, usage: ResourceUsage) -> Report {
@@ -230,19 +268,28 @@ fn report(child: &Process, event: ChildEvent, value: i32, status: u32, usage: Re
 #[inline(never)]
 fn wait(task: &mut Task, selection: Selection, options: WaitOptions) -> Result<Option<Report>, Errno> {
     let process = task.process().clone();
-    let first = look(&process, selection, options)?;
-    if first.is_some() || options.contains(WaitOptions::NO_HANG) {
-        return Ok(first);
-    }
-    let mut outcome = Ok(None);
-    // Interruption only asks whether something came: a report found by the last look wins over a signal.
-    let waited = process.child_event.wait_interruptible(|| {
-        outcome = look(&process, selection, options);
-        !matches!(outcome, Ok(None))
-    });
-    match (outcome, waited) {
-        (Ok(None), _) => Err(Errno::ERESTARTSYS),
-        (outcome, _) => outcome,
+    let mut finding = look(&process, selection, options);
+    loop {
+        match finding {
+            Finding::Report(report) => return Ok(Some(report)),
+            Finding::NoChild => return Err(Errno::ECHILD),
+            // Not for long: who tells is in the kernel and does not sleep.
+            Finding::InTheMaking => process.child_event.wait_until(|| {
+                finding = look(&process, selection, options);
+                !matches!(finding, Finding::InTheMaking)
+            }),
+            Finding::Nothing if options.contains(WaitOptions::NO_HANG) => return Ok(None),
+            Finding::Nothing => {
+                let waited = process.child_event.wait_interruptible(|| {
+                    finding = look(&process, selection, options);
+                    !matches!(finding, Finding::Nothing)
+                });
+                // Interruption only asks whether something came: what the last look found wins over a signal.
+                if waited.is_err() && matches!(finding, Finding::Nothing) {
+                    return Err(Errno::ERESTARTSYS);
+                }
+            }
+        }
     }
 }
 

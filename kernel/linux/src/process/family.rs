@@ -7,6 +7,7 @@ use super::init;
 use super::process::{Process, State};
 use super::table;
 use crate::errno::Errno;
+use crate::exit::End;
 use crate::signal::information::SignalInformation;
 use crate::signal::send;
 use crate::signal::set::Signal;
@@ -63,8 +64,12 @@ pub fn bequeath(process: &Arc<Process>) {
     }
     let mut heir = heir_of(process);
     for orphan in orphans {
-        let ended = loop {
+        let end = loop {
             let mut kinship = orphan.kinship.lock();
+            if kinship.parent.is_none() {
+                // Nobody wanted it, and it has been buried since.
+                break None;
+            }
             let mut children = heir.children.lock();
             if children.closed {
                 drop(children);
@@ -79,22 +84,30 @@ pub fn bequeath(process: &Arc<Process>) {
                 heir = init::process();
                 continue;
             }
+            let is_zombie = orphan.state() == State::Zombie;
+            if is_zombie {
+                orphan.begin_telling();
+            }
             children.list.push(orphan.clone());
             drop(children);
             orphan.is_orphan.store(true, Ordering::Relaxed);
             let old = orphan.set_parent(&mut kinship, &heir);
             kinship.exit_signal = Signal::SIGCHLD.number();
             let death_signal = core::mem::take(&mut kinship.death_signal);
-            let ended = orphan.state() == State::Zombie;
+            let end = is_zombie.then(|| End::of(&kinship));
+            if end.as_ref().is_some_and(|end| !end.wanted) {
+                // The old parent's threads have all ended, the heir's wait until it has been told: nobody else takes it.
+                orphan.set_state(State::Dead);
+            }
             drop(kinship);
             drop(old);
             if let Some(signal) = Signal::new(death_signal.into()) {
                 let _ = send::to_process(&orphan, SignalInformation::from_kernel(signal));
             }
-            break ended;
+            break end;
         };
-        if ended {
-            crate::exit::announce_end(&orphan);
+        if let Some(end) = end {
+            end.announce(&orphan);
         }
     }
 }

@@ -120,6 +120,8 @@ pub struct Process {
     // The parent's number, for getppid without a lock; written under `kinship`.
     parent_pid: AtomicU32,
     pub(crate) kinship: SpinLock<Kinship>,
+    /// How many changes of its state its parent is being told at this moment: see [`Process::begin_telling`].
+    telling: AtomicU32,
     pub(crate) children: SpinLock<Children>,
     /// Woken when a child changes state.
     pub(crate) child_event: WaitQueue,
@@ -186,6 +188,7 @@ impl Process {
             pid: from.pid,
             start_ns: machine::time::now_ns(),
             state: AtomicU8::new(State::Running as u8),
+            telling: AtomicU32::new(0),
             parent_pid: AtomicU32::new(from.parent.as_ref().map_or(0, |parent| parent.pid)),
             kinship: SpinLock::new(Kinship {
                 parent: from.parent,
@@ -254,6 +257,28 @@ impl Process {
     pub(crate) fn claim_zombie(&self) -> bool {
         let (zombie, dead) = (State::Zombie as u8, State::Dead as u8);
         self.state.compare_exchange(zombie, dead, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Before a change of the state becomes visible that the parent is told by a signal. Until [`Process::end_telling`] who waits for
+    /// the change finds it in the making: who has waited for a child finds its SIGCHLD pending, and a handler of SIGCHLD finds the
+    /// child that it was sent for.
+    pub(crate) fn begin_telling(&self) {
+        // Relaxed: what publishes the change is a Release or an unlock.
+        self.telling.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The signal has been sent.
+    pub(crate) fn end_telling(&self) {
+        // Release: pairs with the Acquire in `is_telling`.
+        self.telling.fetch_sub(1, Ordering::Release);
+        if let Some(parent) = self.parent() {
+            parent.child_event.wake_all();
+        }
+    }
+
+    /// Whether the parent is just being told of a change that the caller has seen.
+    pub(crate) fn is_telling(&self) -> bool {
+        self.telling.load(Ordering::Acquire) != 0
     }
 
     /// Whether it has ended.

@@ -175,7 +175,7 @@ fn park_if_stopped(task: &mut Task) -> bool {
             StopState::Stopping(signal) => {
                 // Before a parent can learn of the stop and look.
                 task.thread.stopped.store(true, Ordering::Relaxed);
-                note_parked(&mut signals, signal)
+                note_parked(&process, &mut signals, signal)
             }
         }
     };
@@ -191,12 +191,17 @@ fn park_if_stopped(task: &mut Task) -> bool {
     true
 }
 
-/// One thread less to park; the signal if that completes the stop.
-pub(crate) fn note_parked(signals: &mut super::shared::ProcessSignals, signal: Signal) -> Option<Signal> {
+/// One thread less to park; the signal if that completes the stop: the caller tells the parent.
+pub(crate) fn note_parked(
+    process: &crate::process::process::Process,
+    signals: &mut super::shared::ProcessSignals,
+    signal: Signal,
+) -> Option<Signal> {
     signals.to_park = signals.to_park.saturating_sub(1);
     if signals.to_park > 0 {
         return None;
     }
+    process.begin_telling();
     signals.stop = StopState::Stopped(signal);
     signals.stop_unreported = true;
     Some(signal)

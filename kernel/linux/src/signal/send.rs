@@ -81,35 +81,38 @@ fn send(
         return Ok(());
     }
     let actions = process.actions();
-    let mut tell_parent = false;
+    let continued;
     {
         let mut signals = process.signals.lock();
         if signals.group_exit.is_some() {
             return Ok(());
         }
-        let side_effects = apply_job_control(process, &mut signals, signal);
-        tell_parent |= side_effects;
+        continued = apply_job_control(process, &mut signals, signal);
         let thread_blocks = match &target {
             Target::Thread(thread) => thread.holds_back(signal),
             Target::Process => any_holds_back(process, signal),
         };
         if signal != Signal::SIGKILL && actions.is_ignored(signal) && !thread_blocks {
             drop(signals);
-            finish_continue(process, tell_parent);
+            finish_continue(process, continued);
             return Ok(());
         }
         let outcome = match &target {
             Target::Process => signals.pending.add(information, charge),
             Target::Thread(thread) => thread.pending.lock().add(information, charge),
         };
-        outcome.map_err(|_| Errno::EAGAIN)?;
+        if outcome.is_err() {
+            drop(signals);
+            finish_continue(process, continued);
+            return Err(Errno::EAGAIN);
+        }
     }
     if signal == Signal::SIGKILL {
         process.begin_exit(signal.number() as u32);
     } else {
         choose_thread(process, &target, signal);
     }
-    finish_continue(process, tell_parent);
+    finish_continue(process, continued);
     super::source::notify(process);
     Ok(())
 }
@@ -130,6 +133,10 @@ fn apply_job_control(process: &Process, signals: &mut super::shared::ProcessSign
         return false;
     }
     let was = signals.stop;
+    if was != StopState::Running {
+        // Ends in `finish_continue`.
+        process.begin_telling();
+    }
     signals.stop = StopState::Running;
     signals.to_park = 0;
     if signal == Signal::SIGKILL {
@@ -150,7 +157,9 @@ fn finish_continue(process: &Arc<Process>, continued: bool) {
     if continued {
         process.signal_event.wake_all();
         let group_exit = process.signals.lock().group_exit.is_some();
-        if !group_exit {
+        if group_exit {
+            process.end_telling();
+        } else {
             crate::wait::tell_parent_of_stop(
                 process,
                 super::information::ChildEvent::Continued,
