@@ -199,11 +199,31 @@ pub(crate) fn make(
     Ok(Prepared { process, thread: kernel, files: table })
 }
 
+/// Times that all processes are killed: some may have been made in the midst of it.
+const KILL_ROUNDS: u32 = 3;
+
 /// Sends a signal of the host's to the command.
 pub fn signal_command(number: u8) {
     let Some(signal) = Signal::new(number.into()) else { return };
     if let Some(process) = table::process(init::COMMAND) {
         let _ = crate::signal::send::to_process(&process, SignalInformation::from_kernel(signal));
+    }
+}
+
+/// Kills every process, because the command has ended and its files are to be closed. They end a little later, by themselves.
+pub fn kill_all() {
+    for _ in 0..KILL_ROUNDS {
+        let Ok(processes) = table::processes() else { return };
+        let mut living = 0;
+        for process in processes.iter().filter(|process| process.pid() != table::INIT) {
+            let information = SignalInformation::from_kernel(Signal::SIGKILL);
+            if crate::signal::send::to_process(process, information).is_ok() {
+                living += 1;
+            }
+        }
+        if living == 0 {
+            return;
+        }
     }
 }
 

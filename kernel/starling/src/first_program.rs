@@ -10,11 +10,12 @@
 //! while a second thread starts the personality and makes the process, on another processor where there is one.
 //! Who is ready last ([`meet`]) starts the command; nobody waits.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::{host_link, shared_folders};
+use crate::{host_link, root, shared_folders};
 use hostlink::{ExitKind, Link};
 use hostlink_protocol::request::{self, Key, Records};
 use linux::errno::Errno;
@@ -107,18 +108,18 @@ fn parse_user(text: &[u8]) -> (u32, u32) {
 }
 
 /// Why the command can't be started before its program is even looked at.
-struct CannotStart {
+pub(crate) struct CannotStart {
     errno: u16,
-    what: &'static str,
+    what: Cow<'static, str>,
 }
 
 impl CannotStart {
-    fn new(what: &'static str, error: vfs::Error) -> CannotStart {
-        CannotStart { errno: error.errno() as u16, what }
+    pub(crate) fn new(what: impl Into<Cow<'static, str>>, error: vfs::Error) -> CannotStart {
+        CannotStart { errno: error.errno() as u16, what: what.into() }
     }
 
     fn no_memory() -> CannotStart {
-        CannotStart { errno: vfs::Error::OutOfMemory.errno() as u16, what: "memory" }
+        CannotStart::new("memory", vfs::Error::OutOfMemory)
     }
 }
 
@@ -145,7 +146,7 @@ fn conclude(outcome: Result<(), CannotStart>) {
     let Err(reason) = outcome else { return };
     log::error!("cannot start the command: {} (errno {})", reason.what, reason.errno);
     match Link::get() {
-        Some(link) => link.start_failed(reason.errno, reason.what),
+        Some(link) => link.start_failed(reason.errno, &reason.what),
         None => machine::power::power_off(),
     }
 }
@@ -178,7 +179,7 @@ fn place_files() -> Result<(), CannotStart> {
     let volumes = core::mem::take(&mut request.volumes);
     let is_elsewhere = request.root.is_some();
     let (root, mount) = match request.root.take() {
-        Some(wanted) => shared_folders::root(&wanted).map_err(root_error)?,
+        Some(wanted) => root::mount(&wanted)?,
         None => {
             let root = tmpfs::new_instance("tmpfs", DIRECTORY_MODE).map_err(root_error)?;
             let flags = MountFlags::RELATIVE_ACCESS_TIME;
@@ -418,15 +419,16 @@ fn program_started(outcome: Result<(), Errno>) {
     match outcome {
         Ok(()) => link.first_user(),
         Err(errno) => {
-            FAILED.call_once(|| ());
+            ANSWERED.call_once(|| ());
             // The host knows what it asked for, and has words for the number.
             link.start_failed(errno.number(), "");
         }
     }
 }
 
-/// Set when the program could not be executed: the host has been told already, the process's end says nothing new.
-static FAILED: Once<()> = Once::new();
+/// Set when the host has been told already, or is about to be, and the command's end says nothing new: its program could not be executed, or a program ends
+/// the machine.
+static ANSWERED: Once<()> = Once::new();
 
 /// Prints whole lines with a mark in front by which `starling trace locks` finds them.
 struct TraceLines(String);
@@ -448,13 +450,14 @@ struct Ended;
 
 impl linux::process::init::EndOfCommand for Ended {
     fn command_ended(&self, status: u32) {
-        if FAILED.get().is_some() {
+        if ANSWERED.get().is_some() {
             return;
         }
         if machine::boot::info().flag("trace-locks") {
             // What the text has no memory for is not printed.
             let _ = sync::classes::write_calls(&mut TraceLines(String::new()));
         }
+        root::end();
         let signal = (status & 0x7f) as u8;
         let kind = if signal == 0 { ExitKind::Exited((status >> 8) as u8) } else { ExitKind::Killed(signal) };
         match Link::get() {
@@ -466,6 +469,9 @@ impl linux::process::init::EndOfCommand for Ended {
     /// The host hears what reboot(2) says of a container: its first process dies of SIGHUP when it restarts, of SIGINT when it is
     /// halted or turned off. It then ends the machine.
     fn machine_ended(&self, how: MachineEnd) -> ! {
+        // The command is among those that are killed now.
+        ANSWERED.call_once(|| ());
+        root::end();
         let signal = if how == MachineEnd::Restart { Signal::SIGHUP } else { Signal::SIGINT };
         match (Link::get(), how) {
             (Some(link), _) => link.exit(ExitKind::Killed(signal.number())),
@@ -484,6 +490,7 @@ impl hostlink::Control for HostControl {
     }
 
     fn terminate(&self) {
+        root::end();
         machine::power::power_off();
     }
 }

@@ -32,6 +32,7 @@ impl Images {
         make_escaping_name(&images.path("parent.tar"))?;
         make_escaping_link(&images.path("link.tar"))?;
         fs::write(images.path("text"), "no image\n")?;
+        fs::write(images.path("magic"), [&[0; 1080][..], b"\x53\xef", &[0; 1000]].concat())?;
         fs::write(images.path("look.kdb"), "cpus\nregisters\nbacktrace\nthreads\nboxes\n\u{7}\ncontinue\n")?;
         fs::write(images.path("switch.kdb"), "cpu 3\nbacktrace\ncpu 9\ncpu 0\ncontinue\n")?;
         fs::write(images.path("key.kdb"), "enter\nhelp\ncontinue\ncpus\n")?;

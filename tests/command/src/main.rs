@@ -11,6 +11,7 @@
 //! * [`disks`]: disks, and ext4 on them
 //! * [`crash`]: machines that are killed while they write to an ext4
 //! * [`folders`]: directories of the host
+//! * [`root_images`]: file systems in files as the root
 //! * [`faults`]: disks that fail or go away
 //! * [`fio`]: Debian's program that writes to disks in many ways and verifies what it reads
 //! * [`kept_images`]: images in layers, kept by name
@@ -34,6 +35,7 @@ mod images;
 mod kept_images;
 mod kernel_size;
 mod promises;
+mod root_images;
 mod start_up;
 
 use std::process::ExitCode;
@@ -72,10 +74,8 @@ fn main() -> ExitCode {
     if wanted(kernel_size::NAME) {
         count(kernel_size::NAME, kernel_size::check());
     }
-    let folders = folders::CHECKS.iter();
-    for (name, check) in
-        disks::CHECKS.iter().chain(&faults::CHECKS).chain(folders).filter(|(name, _)| long && wanted(name))
-    {
+    let more = faults::CHECKS.iter().chain(&root_images::CHECKS).chain(&folders::CHECKS);
+    for (name, check) in disks::CHECKS.iter().chain(more).filter(|(name, _)| long && wanted(name)) {
         count(name, check());
     }
     if long && wanted(consoles::NAME) {

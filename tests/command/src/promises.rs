@@ -204,6 +204,13 @@ fn refusals(images: &Images) -> Vec<Case> {
             .leaves_alone(images.path("../escaped")),
         refused("a missing image is refused", "none", "No such file or directory"),
         refused("a text is no image", "text", "neither a directory nor"),
+        refused(
+            "a file system of which only the magic number is there is not searched for users",
+            "magic",
+            "give numbers",
+        )
+        .with(&["--user", "nobody"]),
+        refused("an archive is not written", "image.tar", "can be written").with(&["--rw"]),
         bad("no CPUs are refused", &["--cpus", "0"]),
         bad("too little memory is refused", &["--memory", "1"]),
         bad("an unknown option is refused", &["--frobnicate"]),

@@ -28,6 +28,7 @@ pub enum Key {
     /// The host name.
     HostName,
     /// `TAG rw`: the root file system is at the file server of that tag. `TAG ro`: that is only read, and changes are kept in memory.
+    /// `SERIAL rw TYPE` and `SERIAL ro TYPE`: the same of the disk with that serial number, which has a file system of that type on it.
     Root,
     /// `TAG OPTIONS PATH`: what the file server of that tag has is mounted at the path. Options are `ro` or `rw`, then `,loose` if nobody else changes the files.
     Volume,

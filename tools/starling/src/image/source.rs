@@ -9,17 +9,21 @@ use flate2::read::MultiGzDecoder;
 use super::content::Section;
 use super::oci::{Bundle, Choice, Execution, Layout};
 use super::tree::Tree;
-use super::{cpio_reader, default_image, directory, tarball};
+use super::{FileSystem, cpio_reader, default_image, directory, tarball};
 use crate::failure::{Context, Failure, Outcome};
 use crate::progress::Progress;
 use crate::store::{ImageName, Store};
 
-/// As many as tell what an archive is.
-const FIRST_BYTES: usize = 512;
+/// As many as tell what an image is.
+const FIRST_BYTES: usize = 2048;
 
 /// Compression formats that are recognised but not read.
 const OTHER_COMPRESSION: [(&[u8], &str); 4] =
     [(b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"BZh", "bzip2"), (b"\x04\x22\x4d\x18", "lz4")];
+
+/// What is said of a file that is nothing of it.
+const NO_IMAGE: &str =
+    "neither a directory nor a tar or cpio archive nor an ext2, ext3, ext4 or squashfs file system";
 
 /// A root file system, and how its programs are run unless told otherwise.
 #[derive(Debug)]
@@ -28,6 +32,14 @@ pub(crate) struct Image {
     pub(crate) tree: Tree,
     /// What the image says of running it.
     pub(crate) execution: Execution,
+    /// The file system that the image is, if it is one: the machine gets it as a disk, and the tree is empty.
+    pub(crate) file_system: Option<FileSystem>,
+}
+
+impl From<Tree> for Image {
+    fn from(tree: Tree) -> Self {
+        Self { tree, execution: Execution::default(), file_system: None }
+    }
 }
 
 /// What was found where an image was looked for.
@@ -37,6 +49,8 @@ pub(crate) enum Source {
     Tree(Tree),
     /// An image in layers.
     Bundle(Box<Bundle>),
+    /// A file system.
+    FileSystem(FileSystem),
 }
 
 /// The image that the user named, by its place or by its name in the store, or the default image.
@@ -45,7 +59,7 @@ pub(crate) enum Source {
 /// When the image is not there, is no image, or is damaged.
 pub(crate) fn open(image: Option<&Path>, progress: &Progress) -> Outcome<Image> {
     let Some(path) = image else {
-        return Ok(Image { tree: default_image::tree(progress)?, execution: Execution::default() });
+        return default_image::tree(progress).map(Image::from);
     };
     let kept = if path.exists() { None } else { in_store(path)? };
     let source = match kept {
@@ -53,11 +67,14 @@ pub(crate) fn open(image: Option<&Path>, progress: &Progress) -> Outcome<Image> 
         None => source(path, Choice::Only, progress)?,
     };
     match source {
-        Source::Tree(tree) => Ok(Image { tree, execution: Execution::default() }),
+        Source::Tree(tree) => Ok(Image::from(tree)),
+        Source::FileSystem(file_system) => {
+            Ok(Image { file_system: Some(file_system), ..Image::from(Tree::default()) })
+        }
         Source::Bundle(bundle) => {
             progress.say("unpacking the image");
             let tree = bundle.tree().map_err(|failure| about(path, &failure))?;
-            Ok(Image { tree, execution: bundle.execution })
+            Ok(Image { execution: bundle.execution, ..Image::from(tree) })
         }
     }
 }
@@ -104,14 +121,18 @@ pub(super) fn tree(file: File, progress: &Progress) -> Outcome<Tree> {
     match archive(file, Choice::Only, progress)? {
         Source::Tree(tree) => Ok(tree),
         Source::Bundle(bundle) => bundle.tree(),
+        Source::FileSystem(found) => {
+            Err(Failure::ours(format!("a file system ({}), not an archive", found.name())))
+        }
     }
 }
 
-/// What is in an archive, compressed or not.
+/// What a file is: a file system, or an archive, which may be compressed.
 fn archive(file: File, choice: Choice<'_>, progress: &Progress) -> Outcome<Source> {
     let mut whole = Section::whole(file).context(String::new)?;
     let mut start = whole.first_bytes(FIRST_BYTES).context(String::new)?;
-    if start.starts_with(b"\x1f\x8b") {
+    let is_compressed = start.starts_with(b"\x1f\x8b");
+    if is_compressed {
         progress.say("unpacking the image");
         whole = decompress(&whole)?;
         start = whole.first_bytes(FIRST_BYTES).context(String::new)?;
@@ -125,9 +146,19 @@ fn archive(file: File, choice: Choice<'_>, progress: &Progress) -> Outcome<Sourc
             None => tarball::read(&whole).map(Source::Tree),
         };
     }
+    match FileSystem::recognise(&start) {
+        Some(found) if is_compressed => {
+            return Err(Failure::ours(format!(
+                "a file system ({}) compressed with gzip: unpack it first",
+                found.name()
+            )));
+        }
+        Some(found) => return Ok(Source::FileSystem(found)),
+        None => {}
+    }
     match OTHER_COMPRESSION.iter().find(|(magic, _)| start.starts_with(magic)) {
         Some((_, name)) => Err(Failure::ours(format!("compressed with {name}: unpack it first"))),
-        None => Err(Failure::ours("neither a directory nor a tar or cpio archive")),
+        None => Err(Failure::ours(NO_IMAGE)),
     }
 }
 
@@ -159,14 +190,40 @@ mod tests {
 
     #[test]
     fn what_is_no_image_is_refused_in_one_line() {
-        assert_eq!(failure(b"hello"), "image X: neither a directory nor a tar or cpio archive");
-        assert_eq!(failure(b""), "image X: neither a directory nor a tar or cpio archive");
+        assert_eq!(failure(b"hello"), format!("image X: {NO_IMAGE}"));
+        assert_eq!(failure(b""), format!("image X: {NO_IMAGE}"));
         assert_eq!(failure(b"\xfd7zXZ\0rest"), "image X: compressed with xz: unpack it first");
         assert!(failure(b"\x1f\x8bnonsense").starts_with("image X: the archive is damaged"));
         let device = open(Some(Path::new("/dev/zero")), &Progress::silent()).expect_err("no image");
         assert_eq!(device.to_string(), "image /dev/zero: neither a directory nor a regular file");
         let missing = open(Some(Path::new("/nonexistent")), &Progress::silent()).expect_err("is not there");
         assert_eq!(missing.to_string(), "image /nonexistent: No such file or directory");
+    }
+
+    #[test]
+    fn file_system_is_told_from_an_empty_archive() {
+        let mut bytes = vec![0; 10_240];
+        let open = |bytes: &[u8]| {
+            let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+            file.write_all(bytes).expect("room");
+            open(Some(file.path()), &Progress::silent()).expect("an image").file_system
+        };
+        assert_eq!(open(&bytes), None);
+        bytes[1080..1082].copy_from_slice(b"\x53\xef");
+        assert_eq!(open(&bytes), Some(FileSystem::Ext));
+        bytes[..4].copy_from_slice(b"hsqs");
+        assert_eq!(open(&bytes), Some(FileSystem::Squashfs));
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(&bytes).expect("memory");
+        let packed = packer.finish().expect("memory");
+        assert_eq!(
+            failure(&packed),
+            "image X: a file system (squashfs) compressed with gzip: unpack it first"
+        );
+        // What is left of a file system whose superblock has no magic number any more.
+        bytes[..4].copy_from_slice(&[0; 4]);
+        bytes[1081] = 0;
+        assert_eq!(failure(&bytes), format!("image X: {NO_IMAGE}"));
     }
 
     #[test]

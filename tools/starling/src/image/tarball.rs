@@ -18,10 +18,10 @@ const SPARSE_BYTES_MAX: u64 = 1 << 28;
 const MAGIC: std::ops::Range<usize> = 257..262;
 
 /// Whether these first bytes of a file are those of a tar archive. An archive of the oldest kind has no magic number:
-/// its first header is known by its checksum. Two empty blocks are an empty archive.
+/// its first header is known by its checksum. Nothing but zeroes is an empty archive.
 pub(super) fn recognises(start: &[u8]) -> bool {
     let Some(block) = start.get(..512) else { return false };
-    if &block[MAGIC] == b"ustar" || block.iter().all(|byte| *byte == 0) {
+    if &block[MAGIC] == b"ustar" || start.iter().all(|byte| *byte == 0) {
         return true;
     }
     let sum: u32 = block

@@ -40,6 +40,9 @@ const ALLOCATOR_VARIABLE: &str = "GLIBC_TUNABLES";
 const ALLOCATOR: &str =
     "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1:glibc.malloc.mmap_threshold=16777216";
 
+/// The serial number by which the guest knows the disk with its root file system.
+pub(crate) const ROOT_DISK: &str = "starling-root";
+
 /// What the virtual machine is made of.
 #[derive(Debug)]
 pub(crate) struct Configuration<'a> {
@@ -61,6 +64,8 @@ pub(crate) struct Configuration<'a> {
     pub(crate) devices: &'a [String],
     /// Disks to add.
     pub(crate) disks: &'a [Disk],
+    /// The disk with the root file system.
+    pub(crate) root: Option<&'a Disk>,
     /// Directories of the host to share.
     pub(crate) shares: &'a [Share<'a>],
     /// More words for QEMU.
@@ -238,8 +243,8 @@ pub(crate) fn base_arguments(
 }
 
 /// A disk: on PCI, or, if it is virtio's, on a microvm by registers in memory, in the layout of virtio 1.
-fn disk_arguments(disk: &Disk, index: usize, on_pci: bool) -> Vec<OsString> {
-    let mut drive = OsString::from(format!("if=none,id=disk{index},format=raw,discard=unmap,readonly="));
+fn disk_arguments(disk: &Disk, id: &str, on_pci: bool) -> Vec<OsString> {
+    let mut drive = OsString::from(format!("if=none,id={id},format=raw,discard=unmap,readonly="));
     drive.push(if disk.read_only { "on" } else { "off" });
     drive.push(",file=");
     push_path(&mut drive, &disk.file);
@@ -249,7 +254,7 @@ fn disk_arguments(disk: &Disk, index: usize, on_pci: bool) -> Vec<OsString> {
         DiskModel::Virtio if on_pci => "virtio-blk-pci,disable-legacy=on",
         DiskModel::Virtio => "virtio-blk-device",
     };
-    words.extend(["-device".into(), format!("{model},drive=disk{index},serial=disk{index}").into()]);
+    words.extend(["-device".into(), format!("{model},drive={id},serial={id}").into()]);
     words
 }
 
@@ -300,12 +305,14 @@ fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
         words.extend(["-device".into(), device.into()]);
     }
     for (index, disk) in configuration.disks.iter().enumerate() {
-        words.extend(disk_arguments(disk, index, on_pci));
+        words.extend(disk_arguments(disk, &format!("disk{index}"), on_pci));
     }
+    words.extend(configuration.root.map_or_else(Vec::new, |disk| disk_arguments(disk, ROOT_DISK, on_pci)));
     for (index, share) in configuration.shares.iter().enumerate() {
         words.extend(share_arguments(share, index, on_pci));
     }
-    let has_virtio = !configuration.disks.is_empty() || !configuration.shares.is_empty();
+    let disks = configuration.disks.iter().chain(configuration.root);
+    let has_virtio = disks.count() > 0 || !configuration.shares.is_empty();
     if has_virtio && !on_pci {
         words.extend(["-global".into(), "virtio-mmio.force-legacy=false".into()]);
     }

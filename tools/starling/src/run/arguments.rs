@@ -19,16 +19,16 @@ Without COMMAND: an interactive shell. The exit status is the command's (128+n w
 127 when it does not exist. On a terminal, Ctrl-] pressed three times ends the virtual machine."
 )]
 pub(crate) struct RunArguments {
-    /// Root file system: a directory, a .tar, .tar.gz or .cpio archive, an OCI image layout, an archive of docker save, or a name that
-    /// starling image ls lists [default: BusyBox]
+    /// Root file system: a directory, a .tar, .tar.gz or .cpio archive, an OCI image layout, an archive of docker save, an ext2, ext3, ext4 or
+    /// squashfs file system in a file, or a name that starling image ls lists [default: BusyBox]
     pub(crate) image: Option<PathBuf>,
 
     /// Use this directory of the host as the root file system, where it is; what the guest changes is kept in its memory
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "image", value_parser = host_directory)]
     pub(crate) root: Option<PathBuf>,
 
-    /// With --root: the guest changes the directory
-    #[arg(long, requires = "root")]
+    /// With --root: the guest changes the directory; with an image that is an ext4 file system: the image
+    #[arg(long)]
     pub(crate) rw: bool,
 
     /// Show a directory of the host in the guest, which changes it unless :ro says that it may not

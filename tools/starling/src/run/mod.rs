@@ -16,8 +16,10 @@ use crate::failure::{
     STATUS_TIMEOUT,
 };
 use crate::image::oci::Execution;
-use crate::image::{self, Image, Initramfs, RunRequest, Tree, UserId};
-use crate::machine::{Accelerator, Build, Configuration, Kernel, Repository, Share, VirtualMachine};
+use crate::image::{self, FileSystem, Image, Initramfs, RunRequest, Tree, UserId};
+use crate::machine::{
+    Accelerator, Build, Configuration, Kernel, ROOT_DISK, Repository, Share, VirtualMachine,
+};
 use crate::progress::Progress;
 use crate::session::{self, Conclusion, Dialogue, Options, Proxy};
 
@@ -36,9 +38,10 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
     let progress = Progress::new();
     let shares = shares(arguments);
     let image = match &arguments.root {
-        Some(root) => Image { tree: image::accounts(root), execution: Execution::default() },
+        Some(root) => Image::from(image::accounts(root)),
         None => image::open(arguments.image.as_deref(), &progress)?,
     };
+    let root_disk = root_disk(arguments, &image)?;
     let request = request(arguments, &image, terminal)?;
     let nothing = Tree::default();
     let tree = if arguments.root.is_some() { &nothing } else { &image.tree };
@@ -67,10 +70,11 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
         cpus: arguments.cpus.unwrap_or_else(host_processors),
         memory: arguments.memory,
         kernel: &kernel.image,
-        kernel_arguments: &kernel_arguments(arguments),
+        kernel_arguments: &kernel_arguments(arguments, root_disk.is_some()),
         initramfs: &initramfs.file,
         devices: &arguments.device,
         disks: &arguments.disk,
+        root: root_disk.as_ref(),
         shares: &shares,
         more: &arguments.qemu_arg,
         gdb: arguments.gdb,
@@ -120,7 +124,7 @@ fn debugger(arguments: &RunArguments) -> Outcome<Option<Dialogue>> {
 }
 
 /// The kernel command line. The kernel logs only errors unless it is told to log more, to start faster.
-fn kernel_arguments(arguments: &RunArguments) -> Vec<String> {
+fn kernel_arguments(arguments: &RunArguments, has_root_disk: bool) -> Vec<String> {
     let mut words = arguments.kernel_arg.clone();
     if arguments.verbose && !words.iter().any(|word| word.starts_with("log=")) {
         words.insert(0, "log=info".into());
@@ -131,10 +135,37 @@ fn kernel_arguments(arguments: &RunArguments) -> Vec<String> {
     if arguments.debugger.is_some() {
         words.push("debugger=on".into());
     }
-    if !arguments.disk.is_empty() || !shares(arguments).is_empty() {
+    if has_root_disk || !arguments.disk.is_empty() || !shares(arguments).is_empty() {
         words.push("devices=first".into());
     }
     words
+}
+
+/// The disk that the image is, if it is a file system.
+///
+/// # Errors
+/// When the guest is to change what it can't.
+fn root_disk(arguments: &RunArguments, image: &Image) -> Outcome<Option<Disk>> {
+    let can_be_written =
+        arguments.root.is_some() || image.file_system.is_some_and(FileSystem::can_be_written);
+    if arguments.rw && !can_be_written {
+        return Err(Failure::ours(
+            "--rw: only --root and an image that is an ext2, ext3 or ext4 file system can be written",
+        ));
+    }
+    let (Some(_), Some(path)) = (image.file_system, &arguments.image) else { return Ok(None) };
+    // QEMU takes what a relative name has before a colon for a protocol.
+    let file = path.canonicalize().context(|| format!("image {}", path.display()))?;
+    Ok(Some(Disk { file, read_only: !arguments.rw, model: DiskModel::Virtio }))
+}
+
+/// Where the root file system is, if it is not in the initramfs.
+fn root(arguments: &RunArguments, image: &Image) -> Option<String> {
+    let access = if arguments.rw { "rw" } else { "ro" };
+    match image.file_system {
+        Some(file_system) => Some(format!("{ROOT_DISK} {access} {}", file_system.name())),
+        None => arguments.root.as_ref().map(|_| format!("{} {access}", Share::tag(0))),
+    }
 }
 
 /// The directories of the host that the machine is given: first the root, then the volumes.
@@ -183,7 +214,14 @@ fn request(arguments: &RunArguments, image: &Image, terminal: bool) -> Outcome<R
     let execution = &image.execution;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let user = arguments.user.clone().or_else(|| given(&execution.user));
-    let user = user.map_or(Ok(UserId::ROOT), |user| UserId::parse(&user, &image.tree))?;
+    let user = user.map_or(Ok(UserId::ROOT), |user| {
+        UserId::parse(&user, &image.tree).map_err(|failure| match image.file_system {
+            Some(_) => Failure::ours(format!(
+                "user {user}: names are not looked up in an image that is a file system: give numbers"
+            )),
+            None => failure,
+        })
+    })?;
     let directory = arguments.workdir.clone().or_else(|| given(&execution.working_dir));
     let size = || session::terminal_size().unwrap_or(USUAL_TERMINAL);
     Ok(RunRequest {
@@ -193,10 +231,7 @@ fn request(arguments: &RunArguments, image: &Image, terminal: bool) -> Outcome<R
         terminal: terminal.then(size),
         user,
         host_name: arguments.hostname.clone(),
-        root: arguments.root.as_ref().map(|_| {
-            let access = if arguments.rw { "rw" } else { "ro" };
-            format!("{} {access}", Share::tag(0))
-        }),
+        root: root(arguments, image),
         volumes: volumes(arguments),
     })
 }
@@ -280,7 +315,11 @@ fn status(conclusion: Conclusion, arguments: &RunArguments, program: Option<&Vec
                 _ => STATUS_NOT_EXECUTABLE,
             };
             let command = program.map_or("/bin/sh".into(), |word| String::from_utf8_lossy(word));
-            let mut message = if text.is_empty() { command.into_owned() } else { text };
+            let mut message = match (text.strip_prefix("root: "), &arguments.image) {
+                (Some(reason), Some(image)) => format!("image {}: {reason}", image.display()),
+                _ if text.is_empty() => command.into_owned(),
+                _ => text,
+            };
             if message.is_empty() || !message.contains(':') {
                 let reason = std::io::Error::from_raw_os_error(errno.into()).to_string();
                 let _ = write!(message, ": {}", reason.split(" (os error").next().unwrap_or(&reason));

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::{ImageName, Store};
-use crate::failure::{Context, Outcome};
+use crate::failure::{Context, Failure, Outcome};
 use crate::image::oci::{
     Bundle, CONFIGURATION, Choice, Configuration, Descriptor, Digest, Execution, LAYER, Layers, MANIFEST,
     Manifest,
@@ -26,11 +26,17 @@ pub(super) fn build(
     choice: Choice<'_>,
     progress: &Progress,
 ) -> Outcome<Digest> {
-    let source = image::source(source, choice, progress)?;
+    let found = image::source(source, choice, progress)?;
     progress.say("storing the image");
-    let manifest = match source {
+    let manifest = match found {
         Source::Tree(tree) => from_tree(store, &tree)?,
         Source::Bundle(bundle) => from_bundle(store, &bundle)?,
+        Source::FileSystem(found) => {
+            let (path, kind) = (source.display(), found.name());
+            return Err(Failure::ours(format!(
+                "image {path}: a file system ({kind}), not an archive: starling run takes it where it is"
+            )));
+        }
     };
     store.add_image(name, &manifest)
 }
