@@ -167,6 +167,9 @@ pub fn shmat(task: &mut Task, id: i32, address: u64, flags: i32) -> SysResult {
     }
     let segment = SEGMENTS.by_id(id)?;
     segment.permissions().check(&task.credentials, wanted)?;
+    if map.contains(MapFlags::FIXED_NO_REPLACE) && address.checked_add(segment.bytes()).is_none() {
+        return Err(Errno::EINVAL);
+    }
     // Dropped after the mapping has its region, or will never have one.
     let _hold = segment.hold()?;
     let request = MapRequest {
