@@ -21,7 +21,7 @@ pub(crate) const CHECKS: [(&str, Check); 4] = [
 const MACHINES: [(&str, &str); 3] = [("microvm", "1"), ("microvm", "4"), ("q35", "2")];
 const IMAGE_BYTES: u64 = 24 << 20;
 const EXT: [&str; 3] = ["ext2", "ext3", "ext4"];
-const SQUASHFS: [&str; 1] = ["gzip"];
+const SQUASHFS: [&str; 4] = ["gzip", "lz4", "xz", "zstd"];
 
 /// A folder with a tree to make images of.
 fn folder() -> Result<tempfile::TempDir, String> {

@@ -30,7 +30,7 @@ impl FileSystem {
             return Err(Error::NotSquash);
         }
         let superblock = Superblock::parse(&read_bytes(volume, 0, superblock::BYTES)?, device_bytes)?;
-        let store = Store::new(volume, superblock.bytes, superblock.block_bytes)?;
+        let store = Store::new(volume, &superblock)?;
         let mut system = Self { superblock, store, owners: Vec::new() };
         system.owners = tables::owners(&system)?;
         Ok(system)

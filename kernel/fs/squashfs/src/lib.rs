@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `superblock` | where everything is, and which features are known |
 //! | `store` | bytes of the device; blocks of metadata and of data, uncompressed, in caches with a bound |
-//! | `inflate` | the compression that is known, into memory of a given size |
+//! | `inflate` | the compressions that are known, into memory of a given size |
 //! | `cursor` | reading metadata, which goes on from block to block |
 //! | `tables` | owners, fragments, extended attributes |
 //! | `inode`, `directory`, `contents`, `xattr` | the parts of a file |

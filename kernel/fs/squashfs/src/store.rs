@@ -12,7 +12,7 @@ use memory::fallible;
 use sync::SpinLock;
 
 use crate::inflate::Inflater;
-use crate::superblock::u16_at;
+use crate::superblock::{Superblock, u16_at};
 use crate::{Error, Result};
 
 /// Most bytes of a block of metadata, uncompressed.
@@ -117,13 +117,13 @@ pub(crate) fn read_bytes(volume: &Volume, place: u64, length: usize) -> Result<V
 }
 
 impl Store {
-    pub(crate) fn new(volume: &Volume, bytes: u64, block_bytes: u32) -> Result<Self> {
-        let block_bytes = block_bytes as usize;
+    pub(crate) fn new(volume: &Volume, superblock: &Superblock) -> Result<Self> {
+        let block_bytes = superblock.block_bytes as usize;
         Ok(Self {
             volume: volume.clone(),
-            bytes,
+            bytes: superblock.bytes,
             block_bytes,
-            inflater: Inflater::new()?,
+            inflater: Inflater::new(superblock.compression, block_bytes)?,
             metadata: Cache::new("squashfs metadata", METADATA_MAX)?,
             data: Cache::new("squashfs data", (DATA_BYTES_MAX / block_bytes).max(2))?,
         })

@@ -8,8 +8,33 @@ pub(crate) const BYTES: usize = 96;
 const MAGIC: u32 = 0x7371_7368;
 /// What a table's place is if there is none.
 const NONE: u64 = u64::MAX;
-/// The only compression that is known.
-const GZIP: u16 = 1;
+/// How blocks are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compression {
+    Gzip,
+    Lz4,
+    Xz,
+    Zstd,
+}
+
+impl Compression {
+    fn of_number(number: u16) -> Result<Self> {
+        Ok(match number {
+            1 => Self::Gzip,
+            4 => Self::Xz,
+            5 => Self::Lz4,
+            6 => Self::Zstd,
+            number => {
+                let name = match number {
+                    2 => "the compression lzma",
+                    3 => "the compression lzo",
+                    _ => "the compression",
+                };
+                return Err(Error::Unsupported(name, number.into()));
+            }
+        })
+    }
+}
 /// The largest block of a file.
 const BLOCK_LOG_MAX: u16 = 20;
 const BLOCK_LOG_MIN: u16 = 12;
@@ -31,6 +56,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 #[derive(Clone, Debug)]
 pub(crate) struct Superblock {
     pub(crate) inodes: u32,
+    pub(crate) compression: Compression,
     /// Bytes of a file's block: a power of two.
     pub(crate) block_bytes: u32,
     pub(crate) fragments: u32,
@@ -46,18 +72,6 @@ pub(crate) struct Superblock {
     pub(crate) fragment_table: u64,
 }
 
-/// How images name what is not known.
-fn compression_name(number: u16) -> &'static str {
-    match number {
-        2 => "the compression lzma",
-        3 => "the compression lzo",
-        4 => "the compression xz",
-        5 => "the compression lz4",
-        6 => "the compression zstd",
-        _ => "the compression",
-    }
-}
-
 impl Superblock {
     /// # Errors
     /// No image, one of a version or compression that is not known, or one that is larger than the device.
@@ -69,10 +83,7 @@ impl Superblock {
         if major != 4 || minor != 0 {
             return Err(Error::Unsupported("the version of the format", major.into()));
         }
-        let compression = u16_at(bytes, 20);
-        if compression != GZIP {
-            return Err(Error::Unsupported(compression_name(compression), compression.into()));
-        }
+        let compression = Compression::of_number(u16_at(bytes, 20))?;
         let (block_bytes, log) = (u32_at(bytes, 12), u16_at(bytes, 22));
         if !(BLOCK_LOG_MIN..=BLOCK_LOG_MAX).contains(&log) || block_bytes != 1 << log {
             return Err(Error::Corrupted("the size of blocks", block_bytes.into()));
@@ -80,6 +91,7 @@ impl Superblock {
         let table = u64_at(bytes, 56);
         let this = Self {
             inodes: u32_at(bytes, 4),
+            compression,
             block_bytes,
             fragments: u32_at(bytes, 16),
             owners: u16_at(bytes, 26),

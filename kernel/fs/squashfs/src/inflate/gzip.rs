@@ -1,4 +1,4 @@
-//! Uncompressing, into memory whose size is given: what does not fit is damage.
+//! gzip: a zlib stream for each block.
 //!
 //! What the algorithm needs beside its output is allocated once for each use at a time, and kept.
 
@@ -10,7 +10,8 @@ use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 use sync::SpinLock;
 
-use crate::{Error, Result};
+use super::damaged;
+use crate::Result;
 
 /// Kept when nobody uses them.
 const IDLE_MAX: usize = 4;
@@ -21,7 +22,7 @@ pub(crate) struct Inflater {
 }
 
 impl Inflater {
-    pub(crate) fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         Ok(Self { idle: SpinLock::named("idle decompressors", fallible::try_vec(IDLE_MAX)?) })
     }
 
@@ -34,7 +35,7 @@ impl Inflater {
     ///
     /// # Errors
     /// Damage, or more than `out` holds.
-    pub(crate) fn inflate(&self, bytes: &[u8], out: &mut [u8]) -> Result<usize> {
+    pub(super) fn inflate(&self, bytes: &[u8], out: &mut [u8]) -> Result<usize> {
         let idle = self.idle.lock().pop();
         let mut state = match idle {
             Some(state) => state,
@@ -49,6 +50,6 @@ impl Inflater {
             idle.push(state);
         }
         drop(idle);
-        if status == TINFLStatus::Done { Ok(written) } else { Err(Error::Corrupted("compressed bytes", 0)) }
+        if status == TINFLStatus::Done { Ok(written) } else { Err(damaged()) }
     }
 }
