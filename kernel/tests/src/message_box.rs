@@ -259,10 +259,11 @@ fn run_order(rounds: u32, with_window: bool) -> Result<u64, Failure> {
     team.start(ASKER, move || {
         for round in 0..rounds {
             met.meet();
+            // First, so that it is this thread's request that the window opens for.
+            let interrupts = interrupt::disable();
             if with_window {
                 window::arm(BETWEEN_LOOKS, ASKER, Some(later_request_is_there));
             }
-            let interrupts = interrupt::disable();
             sweep.delay_fixed();
             message_box::request(ANSWERER, echo_of([u64::from(round); WORDS]));
             ANSWERS_SEEN.fetch_add(1, SeqCst);
@@ -488,9 +489,12 @@ fn requests_wait_for_taking() -> Outcome {
     team.start(ASKER, move || {
         for round in 0..ROUNDS {
             INTERRUPTS_BEFORE.store(u64::MAX, SeqCst);
-            window::arm(BEFORE_TAKING, ASKER, Some(asker_was_interrupted));
             met.meet();
+            // No other thread's request passes the window.
+            let preemption = preempt::disable();
+            window::arm(BEFORE_TAKING, ASKER, Some(asker_was_interrupted));
             echo(ANSWERER, round, true);
+            drop(preemption);
             met.meet();
             window::disarm();
         }

@@ -2,7 +2,8 @@
 //!
 //! The host may take the processor away for any time, which the clock counts as well. So what is bounded in every flood is the work that softirqs did
 //! in a row while the program was away: each piece of it takes some time by the clock, and what the host takes meanwhile only lessens
-//! their number. If it takes the very time that was the program's, the program is not seen to run, but the softirqs pause: that ends the row, too. With
+//! their number. If it takes the very time that was the program's, the program is not seen to run, but the softirqs pause: that ends the row, too; and for
+//! as long as they paused the next row may last longer, because that time counts as the program's, and it is the others' turn. With
 //! instructions as the clock (`softirq_flood.clock=instructions` says so) the host has no say, and the time itself is bounded.
 
 use super::{HANG_NS, Outcome, Test, check, fail};
@@ -31,24 +32,34 @@ const WORK_NS: u64 = 20_000;
 static FLOODING: AtomicBool = AtomicBool::new(false);
 static SOFTIRQS: AtomicU64 = AtomicU64::new(0);
 
-/// Softirqs since the program was last seen to run, or they last paused; the most of them in a flood; and when the last one ended.
-/// All written on the flooded processor.
+/// Softirqs since the program was last seen to run, or they last paused; how long they had paused by then and have not worked since; what they
+/// worked in a row beyond that at the most; and when the last one ended. All written on the flooded processor.
 static IN_A_ROW: AtomicU64 = AtomicU64::new(0);
-static MOST_IN_A_ROW: AtomicU64 = AtomicU64::new(0);
+static PAUSED_NS: AtomicU64 = AtomicU64::new(0);
+static MOST_WORKED_NS: AtomicU64 = AtomicU64::new(0);
 static LAST_END_NS: AtomicU64 = AtomicU64::new(0);
+
+/// The program runs, or the softirqs have paused.
+fn end_row() {
+    let worked_ns = IN_A_ROW.swap(0, Ordering::Relaxed) * WORK_NS;
+    PAUSED_NS.store(PAUSED_NS.load(Ordering::Relaxed).saturating_sub(worked_ns), Ordering::Relaxed);
+}
 
 fn work() {
     /// No softirq ran for so long: another thread had the processor. Softirqs that follow each other are some microseconds apart.
     const PAUSE_NS: u64 = MILLISECOND_NS;
     let start_ns = time::now_ns();
-    if start_ns - LAST_END_NS.load(Ordering::Relaxed) >= PAUSE_NS {
-        IN_A_ROW.store(0, Ordering::Relaxed);
+    let pause_ns = start_ns - LAST_END_NS.load(Ordering::Relaxed);
+    if pause_ns >= PAUSE_NS {
+        end_row();
+        PAUSED_NS.fetch_add(pause_ns, Ordering::Relaxed);
     }
     while time::now_ns() < start_ns + WORK_NS {
         cpu::relax();
     }
     let in_a_row = IN_A_ROW.fetch_add(1, Ordering::Relaxed) + 1;
-    MOST_IN_A_ROW.fetch_max(in_a_row, Ordering::Relaxed);
+    let beyond_ns = (in_a_row * WORK_NS).saturating_sub(PAUSED_NS.load(Ordering::Relaxed));
+    MOST_WORKED_NS.fetch_max(beyond_ns, Ordering::Relaxed);
     SOFTIRQS.fetch_add(1, Ordering::Relaxed);
     LAST_END_NS.store(time::now_ns(), Ordering::Relaxed);
 }
@@ -82,7 +93,7 @@ fn restless_timer() -> Result<Arc<timer::Timer>, super::Failure> {
 struct Seen {
     /// Its longest time away.
     gap_ns: u64,
-    /// The most that softirqs worked in a row while it was away.
+    /// The most that softirqs worked in a row while it was away, beyond the time that they had left it before.
     worked_ns: u64,
     /// Its share of the time, in percent.
     share: u64,
@@ -107,7 +118,9 @@ fn flood() -> Result<Seen, super::Failure> {
             /// Longer looks from one reading of the clock to the next were spent elsewhere.
             const AWAY_NS: u64 = 10_000;
             IN_A_ROW.store(0, Ordering::Relaxed);
-            MOST_IN_A_ROW.store(0, Ordering::Relaxed);
+            MOST_WORKED_NS.store(0, Ordering::Relaxed);
+            PAUSED_NS.store(0, Ordering::Relaxed);
+            LAST_END_NS.store(time::now_ns(), Ordering::Relaxed);
             FLOODING.store(true, Ordering::Relaxed);
             softirq::raise(Softirq::NetworkReceive);
             started.arm(time::now_ns());
@@ -123,7 +136,7 @@ fn flood() -> Result<Seen, super::Failure> {
                     own.fetch_add(now_ns - last_ns, Ordering::Relaxed);
                 }
                 last_ns = now_ns;
-                IN_A_ROW.store(0, Ordering::Relaxed);
+                end_row();
             }
             FLOODING.store(false, Ordering::Relaxed);
             all.store(last_ns - start_ns, Ordering::Relaxed);
@@ -137,7 +150,7 @@ fn flood() -> Result<Seen, super::Failure> {
     timer.cancel();
     Ok(Seen {
         gap_ns: gap_ns.load(Ordering::Relaxed),
-        worked_ns: MOST_IN_A_ROW.load(Ordering::Relaxed) * WORK_NS,
+        worked_ns: MOST_WORKED_NS.load(Ordering::Relaxed),
         share: own_ns.load(Ordering::Relaxed) * 100 / all_ns.load(Ordering::Relaxed),
         softirqs: SOFTIRQS.load(Ordering::Relaxed) - before,
     })

@@ -34,7 +34,7 @@ mod words;
 
 #[cfg(target_os = "none")]
 pub use entry::{LEAVING, Statistics, enable, initialize, listen, statistics};
-pub use rendezvous::{BARRIER_NS, LEAVE_BEHIND_NS};
+pub use rendezvous::{BARRIER_NS, LEAVE_BEHIND_NS, set_patience_ns};
 #[cfg(target_os = "none")]
 pub use terminal::{run_script, transcript};
 #[cfg(target_os = "none")]
