@@ -12,8 +12,10 @@ use crate::machine::Repository;
 const MACHINES: [(&str, u32); 4] = [("microvm", 1), ("microvm", 2), ("microvm", 4), ("q35", 2)];
 /// And when there is time.
 const LONG_MACHINES: [(&str, u32); 4] = [("q35", 1), ("q35", 4), ("microvm", 8), ("q35", 8)];
-/// How long the tests may take on one machine.
-const LIMIT: Duration = Duration::from_secs(180);
+/// How long the tests may take on one machine before they are taken for hanging. Each of them tells its own hang much sooner.
+const LIMIT: Duration = Duration::from_secs(900);
+/// And how long the step may take, which builds the kernel before if it has changed.
+const STEP_LIMIT: Duration = Duration::from_secs(3600);
 
 /// A flood of garbage on a small machine with RCU's defences, and without them, when it must exhaust memory.
 const FLOODS: [(&str, &str); 2] =
@@ -30,6 +32,15 @@ const STARVATION: [&str; 6] = [
     "test=softirq_flood",
     "--kernel-arg",
     "softirq_flood.clock=instructions",
+];
+/// A short sleep, with instructions as the clock.
+const SLEEPING: [&str; 6] = [
+    "--accel",
+    "icount",
+    "--kernel-arg",
+    "test=timing::short_sleep_is_short",
+    "--kernel-arg",
+    "timing.clock=instructions",
 ];
 /// File systems that are unmounted, with instructions as the clock.
 const UNMOUNTING: [&str; 6] = [
@@ -77,29 +88,33 @@ pub(super) fn steps(repository: &Repository, stress_seconds: Option<u64>) -> Out
     let boot = |&(machine, cpus): &(&str, u32)| {
         let starling = kernel(machine, cpus, LIMIT, &["--kernel-arg", "test=all"]);
         Step::new(format!("kernel tests on {machine} with {cpus} CPUs"), starling, tally::kernel_log)
-            .within(LIMIT * 2)
+            .within(STEP_LIMIT)
     };
     let flood = |&(name, unprotected): &(&str, &str)| {
         let options = ["--memory", "64M", "--kernel-arg", "test=rcu_flood", "--kernel-arg", unprotected];
         Step::new(format!("RCU flood {name}"), kernel("microvm", 2, LIMIT, &options), tally::kernel_log)
-            .within(LIMIT * 2)
+            .within(STEP_LIMIT)
     };
     let mut steps: Vec<Step> =
         MACHINES.iter().chain(more).map(boot).chain(FLOODS.iter().map(flood)).collect();
     let starling = kernel("microvm", 1, LIMIT, &STARVATION);
     steps.push(
-        Step::new("softirqs starve nobody, in instructions", starling, tally::kernel_log).within(LIMIT * 2),
+        Step::new("softirqs starve nobody, in instructions", starling, tally::kernel_log).within(STEP_LIMIT),
+    );
+    let starling = kernel("microvm", 1, LIMIT, &SLEEPING);
+    steps.push(
+        Step::new("short sleeps are short, in instructions", starling, tally::kernel_log).within(STEP_LIMIT),
     );
     let starling = kernel("microvm", 4, LIMIT, &UNMOUNTING);
     steps.push(
         Step::new("unmounting waits for no timer, in instructions", starling, tally::kernel_log)
-            .within(LIMIT * 2),
+            .within(STEP_LIMIT),
     );
     steps.extend(BUGS.map(|(bug, test)| {
         let (bug, test) = (format!("bug={bug}"), format!("test={test}"));
         let starling =
             kernel("microvm", 2, LIMIT, &["--kernel-arg", test.as_str(), "--kernel-arg", bug.as_str()]);
-        Step::new(format!("{test} fails with {bug}"), starling, tally::failing_kernel_log).within(LIMIT * 2)
+        Step::new(format!("{test} fails with {bug}"), starling, tally::failing_kernel_log).within(STEP_LIMIT)
     }));
     if long {
         steps.extend(FULL_CPUS.iter().map(|&cpus| {
@@ -130,7 +145,7 @@ pub(super) fn steps(repository: &Repository, stress_seconds: Option<u64>) -> Out
         let duration = format!("ipc.stress_secs={seconds}");
         let starling = kernel("q35", 8, limit, &["--kernel-arg", STRESS, "--kernel-arg", &duration]);
         let name = format!("messages under stress for {seconds} s");
-        steps.push(Step::new(name, starling, tally::kernel_log).within(limit + LIMIT));
+        steps.push(Step::new(name, starling, tally::kernel_log).within(limit + STEP_LIMIT));
     }
     Ok(steps)
 }

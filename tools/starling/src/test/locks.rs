@@ -10,7 +10,7 @@ use crate::failure::{Context, Outcome};
 use crate::machine::Repository;
 
 /// The checking kernel is slower than the usual one; before it runs, it may have to be built.
-const LIMIT: Duration = Duration::from_secs(1800);
+const LIMIT: Duration = Duration::from_secs(3600);
 /// Numbers of processors for the kernel's own tests.
 const CPUS: [&str; 2] = ["2", "4"];
 /// Programs that take many locks in many ways.
@@ -44,7 +44,7 @@ pub(super) fn steps(repository: &Repository, long: bool) -> Outcome<Vec<Step>> {
     };
     let kernel_tests = |build: &str, cpus: &str, chosen: &str| {
         let mut tests = starling(&["run", "--build", build, "--verbose", "--cpus", cpus]);
-        tests.args(["--timeout", "600", "--kernel-arg", chosen, "--", "/bin/true"]);
+        tests.args(["--timeout", "1200", "--kernel-arg", chosen, "--", "/bin/true"]);
         tests
     };
     let mut steps: Vec<_> = CPUS

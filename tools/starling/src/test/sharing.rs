@@ -9,7 +9,7 @@ use crate::failure::{Context, Outcome};
 use crate::machine::Repository;
 
 /// Recording takes half a minute on an idle machine; before it, a kernel may have to be built.
-const LIMIT: Duration = Duration::from_secs(1800);
+const LIMIT: Duration = Duration::from_secs(3600);
 
 /// The steps of this group.
 ///
