@@ -109,6 +109,14 @@ struct Pollers {
     wakers: IrqSpinLock<Vec<Arc<Entry>>>,
 }
 
+impl Pollers {
+    fn wake(&self) {
+        for entry in self.wakers.lock().iter() {
+            entry.0.wake();
+        }
+    }
+}
+
 struct Entry(Arc<dyn Waker>);
 
 /// A poller's registration; dropping it ends it. It may outlive the wait queue.
@@ -319,12 +327,14 @@ impl WaitQueue {
 
     fn wake_up_to(&self, mut count: usize, mode: WakeMode) {
         let _batch = WakeBatch::begin();
-        if let Some(pollers) = self.pollers.get() {
-            for entry in pollers.wakers.lock().iter() {
-                entry.0.wake();
-            }
+        let known = self.pollers.get();
+        if let Some(pollers) = known {
+            pollers.wake();
         }
         let mut list = self.list.lock();
+        // Once more behind a lock, and so behind what the waker has made true: the first poller that is not seen here registers later, and
+        // checks its condition after that. Taken along, because the queue may be gone when its threads have been woken.
+        let late = if known.is_none() { self.pollers.get().cloned() } else { None };
         let mut node = list.first;
         while !node.is_null() && count > 0 {
             // SAFETY: a linked node is alive, under the lock.
@@ -334,6 +344,10 @@ impl WaitQueue {
                 count -= 1;
             }
             node = next;
+        }
+        drop(list);
+        if let Some(pollers) = late {
+            pollers.wake();
         }
     }
 

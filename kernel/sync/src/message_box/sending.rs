@@ -293,6 +293,8 @@ pub fn serve() {
 
 /// Requests have arrived: the handler of [`Ipi::Call`]. Interrupts are off.
 fn arrival() {
+    // A handler may read under RCU, also on a CPU that idled until now.
+    crate::rcu::idle_exit();
     let this = cpu::current();
     let own = OWN.of(this);
     if own.waiting.load(Ordering::Relaxed) != 0 {
