@@ -2,14 +2,18 @@
 //!
 //! # State
 //! Interests are in a table with numbered places; the ready list holds numbers, so that nothing refers in a circle. A
-//! number is in the list at most once (`queued`), and there is always room for every interest: notification, which may
-//! come from an interrupt, never allocates. The table and the list grow together, to twice their size; what that takes is allocated
+//! number is in the list at most once (`queued`), never that of a removed interest, and there is always room for every
+//! interest: notification, which may come from an interrupt, never allocates. The table and the list grow together, to twice their size; what that takes is allocated
 //! while no lock is held (`Room`).
 //!
 //! # Triggering
 //! A watched file that may have become ready queues its interest. `wait` takes interests off the list, asks each file
 //! what is ready *then*, and reports that. Level-triggered interests go back to the end of the list (they leave it when
-//! they are found not ready); edge-triggered ones leave it; one-shot ones are disarmed.
+//! they are found not ready); edge-triggered ones leave it; one-shot ones are disarmed, unless they were changed while they were
+//! being reported.
+//!
+//! An interest that a collector has taken off the list and not looked at to the end still counts as one that may be ready (`examined`):
+//! others that ask meanwhile wait for the collector instead of finding nothing, which would be wrong where it goes back.
 //!
 //! # Locking
 //! `scan` (sleeping): one collector at a time. `interests` (spinning): the table; files are never dropped under it,
@@ -117,10 +121,19 @@ impl core::hash::Hasher for KeyHasher {
     }
 }
 
+/// The ready list.
+#[derive(Default)]
+struct Ready {
+    list: VecDeque<u32>,
+    /// A collector has taken an interest off the list and looks whether it is ready.
+    examined: bool,
+}
+
 /// What an instance and its interests share.
 pub(super) struct Shared {
     interests: SpinLock<Interests>,
-    ready: IrqSpinLock<VecDeque<u32>>,
+    ready: IrqSpinLock<Ready>,
+    /// How many may be ready; written under the lock of `ready`.
     ready_number: AtomicUsize,
     scan: sched::Mutex<()>,
     waiters: WaitQueue,
@@ -129,17 +142,19 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Changes the ready list and publishes how many may be ready.
+    fn with_ready<R>(&self, change: impl FnOnce(&mut Ready) -> R) -> R {
+        let mut ready = self.ready.lock();
+        let result = change(&mut ready);
+        self.ready_number.store(ready.list.len() + usize::from(ready.examined), Ordering::SeqCst);
+        result
+    }
+
     /// Puts an interest into the ready list. True: somebody was woken for it.
     pub(super) fn enqueue(&self, item: &EpollItem) -> bool {
-        // AcqRel: who finds it queued relies on the poll that will follow.
-        if item.queued.swap(true, Ordering::AcqRel) {
+        // SeqCst: pairs with the store in `take_first`: who finds it queued relies on the look at the file that follows.
+        if item.queued.load(Ordering::SeqCst) || !self.with_ready(|ready| ready.add(item)) {
             return false;
-        }
-        {
-            let mut ready = self.ready.lock();
-            debug_assert!(ready.len() < ready.capacity(), "every interest has room in the ready list");
-            ready.push_back(item.index);
-            self.ready_number.store(ready.len(), Ordering::SeqCst);
         }
         self.watchers.notify(PollEvents::INPUT);
         // SeqCst: pairs with the store of `sleeping` before the sleeper looks at `ready_number`.
@@ -150,15 +165,32 @@ impl Shared {
         false
     }
 
-    fn pop(&self) -> Option<u32> {
-        let mut ready = self.ready.lock();
-        let index = ready.pop_front();
-        self.ready_number.store(ready.len(), Ordering::SeqCst);
-        index
+    /// Takes the first interest off the list to look whether it is ready; `examined` says what came of it. One collector at a time.
+    fn take_first(&self) -> Option<Arc<EpollItem>> {
+        // Nobody removes it, and puts another one in its place, between the list and the table.
+        let interests = self.interests.lock();
+        self.with_ready(|ready| {
+            debug_assert!(!ready.examined, "one interest is examined at a time");
+            let index = ready.list.pop_front()?;
+            let item = interests.places.get(index as usize).cloned().flatten();
+            debug_assert!(item.is_some(), "an interest leaves the ready list before the table");
+            let item = item?;
+            // Cleared before the file is asked: a change after that queues the interest again.
+            item.queued.store(false, Ordering::SeqCst);
+            ready.examined = true;
+            Some(item)
+        })
     }
 
-    fn item(&self, index: u32) -> Option<Arc<EpollItem>> {
-        self.interests.lock().places.get(index as usize)?.clone()
+    /// The look at an interest that was taken off the list is over: it goes back to the end of the list if it is `still` ready, unless it was
+    /// queued or removed meanwhile. Wakes nobody.
+    fn examined(&self, item: &EpollItem, still: bool) {
+        self.with_ready(|ready| {
+            ready.examined = false;
+            if still {
+                ready.add(item);
+            }
+        });
     }
 
     fn has_ready(&self) -> bool {
@@ -169,18 +201,18 @@ impl Shared {
     pub(super) fn remove(&self, item: &Arc<EpollItem>) {
         let removed = {
             let mut interests = self.interests.lock();
-            if item.dead.swap(true, Ordering::AcqRel) {
+            let was_dead = self.with_ready(|ready| {
+                if item.queued.load(Ordering::Relaxed) {
+                    ready.list.retain(|&index| index != item.index);
+                }
+                item.dead.swap(true, Ordering::AcqRel)
+            });
+            if was_dead {
                 return;
             }
             interests.by_key.remove(&item.key);
             interests.free.push(item.index);
-            let removed = interests.places[item.index as usize].take();
-            if item.queued.load(Ordering::Acquire) {
-                let mut ready = self.ready.lock();
-                ready.retain(|&index| index != item.index);
-                self.ready_number.store(ready.len(), Ordering::SeqCst);
-            }
-            removed
+            interests.places[item.index as usize].take()
         };
         drop(removed);
     }
@@ -196,8 +228,8 @@ impl Shared {
         interests.move_to(&mut room.interests);
         {
             let mut ready = self.ready.lock();
-            room.ready.extend(ready.iter().copied());
-            core::mem::swap(&mut *ready, &mut room.ready);
+            room.ready.extend(ready.list.iter().copied());
+            core::mem::swap(&mut ready.list, &mut room.ready);
         }
         drop(interests);
         // What was there before is freed here, without locks.
@@ -249,56 +281,54 @@ impl Shared {
             if count == limit {
                 break;
             }
-            let Some(index) = self.pop() else { break };
-            let Some(item) = self.item(index) else { continue };
-            // Cleared before the file is asked: a change after that queues the interest again.
-            item.queued.store(false, Ordering::SeqCst);
-            let ready = item.ready();
+            let Some(item) = self.take_first() else { break };
+            let (event, generation) = item.setting();
+            let ready = item.ready(&event);
             if ready.is_empty() {
+                self.examined(&item, false);
                 continue;
             }
-            let event = *item.event.lock();
             let report = EpollEvent { events: EpollEvents::from_bits_retain(ready.bits()), data: event.data };
             if let Err(error) = each(report) {
-                self.requeue(&item);
+                self.examined(&item, true);
                 return if count > 0 { Ok(count) } else { Err(error) };
             }
             count += 1;
             if event.events.contains(EpollEvents::ONE_SHOT) {
-                let modes = EpollEvents::ONE_SHOT | EpollEvents::EDGE_TRIGGERED | EpollEvents::WAKE_UP;
-                let mut current = item.event.lock();
-                current.events &= modes | EpollEvents::EXCLUSIVE;
-            } else if !event.events.contains(EpollEvents::EDGE_TRIGGERED) {
-                self.requeue(&item);
+                item.disarm(generation);
             }
+            let modes = EpollEvents::ONE_SHOT | EpollEvents::EDGE_TRIGGERED;
+            self.examined(&item, !event.events.intersects(modes));
         }
         Ok(count)
-    }
-
-    /// Back to the end of the list, unless it was queued or removed meanwhile; wakes nobody.
-    fn requeue(&self, item: &EpollItem) {
-        let _interests = self.interests.lock();
-        if item.dead.load(Ordering::Acquire) || item.queued.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let mut ready = self.ready.lock();
-        ready.push_back(item.index);
-        self.ready_number.store(ready.len(), Ordering::SeqCst);
     }
 
     /// Whether something is ready indeed.
     fn any_ready(&self) -> bool {
         let _one = self.scan.lock_nested(sync::classes::IN_TREE);
         for _ in 0..self.ready_number.load(Ordering::SeqCst) {
-            let Some(index) = self.pop() else { return false };
-            let Some(item) = self.item(index) else { continue };
-            item.queued.store(false, Ordering::SeqCst);
-            if !item.ready().is_empty() {
-                self.requeue(&item);
+            let Some(item) = self.take_first() else { return false };
+            let ready = !item.ready(&item.setting().0).is_empty();
+            self.examined(&item, ready);
+            if ready {
                 return true;
             }
         }
         false
+    }
+}
+
+impl Ready {
+    /// Adds an interest at the end, unless it is in the list, or was removed.
+    fn add(&mut self, item: &EpollItem) -> bool {
+        // Both are written with the list locked.
+        if item.dead.load(Ordering::Relaxed) || item.queued.load(Ordering::Relaxed) {
+            return false;
+        }
+        item.queued.store(true, Ordering::Release);
+        debug_assert!(self.list.len() < self.list.capacity(), "every interest has room in the ready list");
+        self.list.push_back(item.index);
+        true
     }
 }
 
@@ -311,7 +341,7 @@ pub struct Epoll {
 pub fn create_epoll() -> Result<Arc<OpenFile>> {
     let shared = allocation::arc(Shared {
         interests: SpinLock::new(Interests::default()),
-        ready: IrqSpinLock::new(VecDeque::new()),
+        ready: IrqSpinLock::new(Ready::default()),
         ready_number: AtomicUsize::new(0),
         scan: sched::Mutex::named("scan of epoll", ()),
         waiters: WaitQueue::new(),
@@ -377,8 +407,7 @@ impl Epoll {
         if was_exclusive || event.events.contains(EpollEvents::EXCLUSIVE) {
             return Err(Error::Invalid);
         }
-        *item.event.lock() = EpollEvent { events: event.events.with_always(), ..event };
-        item.generation.fetch_add(1, Ordering::AcqRel);
+        item.change(EpollEvent { events: event.events.with_always(), ..event });
         item.arm(file)
     }
 

@@ -56,20 +56,42 @@ pub struct EpollItem {
     pub(super) key: (u32, u64),
     pub(super) index: u32,
     pub(super) event: SpinLock<EpollEvent>,
-    /// In the ready list.
+    /// In the ready list. Written with the list locked.
     pub(super) queued: AtomicBool,
-    /// Removed.
+    /// Removed. Written with the list locked.
     pub(super) dead: AtomicBool,
-    /// Counted up when the interest changes: older registrations are stale.
+    /// Counted up when the interest changes: older registrations are stale. Written with `event` locked.
     pub(super) generation: AtomicU64,
 }
 
 impl EpollItem {
+    /// What is watched, and the generation of that.
+    pub(super) fn setting(&self) -> (EpollEvent, u64) {
+        let event = self.event.lock();
+        (*event, self.generation.load(Ordering::Acquire))
+    }
+
+    /// Changes what is watched.
+    pub(super) fn change(&self, new: EpollEvent) {
+        let mut event = self.event.lock();
+        *event = new;
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Ends a one-shot that was reported, unless it was changed since: then it is armed again.
+    pub(super) fn disarm(&self, generation: u64) {
+        let mut event = self.event.lock();
+        if self.generation.load(Ordering::Acquire) == generation {
+            let modes = EpollEvents::ONE_SHOT | EpollEvents::EDGE_TRIGGERED | EpollEvents::WAKE_UP;
+            event.events &= modes | EpollEvents::EXCLUSIVE;
+        }
+    }
+
     /// What is ready of what is watched.
-    pub(super) fn ready(&self) -> PollEvents {
+    pub(super) fn ready(&self, event: &EpollEvent) -> PollEvents {
         let Some(file) = self.file.upgrade() else { return PollEvents::empty() };
         // Adding or changing an interest adds `ALWAYS`; only a one-shot that was shot lacks it.
-        let interest = self.event.lock().events.poll_events();
+        let interest = event.events.poll_events();
         if interest.is_empty() {
             return PollEvents::empty();
         }
@@ -78,9 +100,8 @@ impl EpollItem {
 
     /// Registers with the file, and queues itself if it is ready already.
     pub(super) fn arm(self: &Arc<Self>, file: &OpenFile) -> Result<()> {
-        let event = *self.event.lock();
+        let (event, generation) = self.setting();
         let watcher: Arc<dyn PollWatcher> = self.clone();
-        let generation = self.generation.load(Ordering::Acquire);
         let exclusive = event.events.contains(EpollEvents::EXCLUSIVE);
         let interest = event.events.poll_events();
         let mut table = PollTable::new(&watcher, generation, interest, exclusive);
