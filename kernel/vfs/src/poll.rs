@@ -335,7 +335,9 @@ pub fn poll(
     let watcher: Arc<dyn PollWatcher> = waiter.clone();
     let mut registering = deadline_ns != Some(0);
     loop {
-        state.fired.store(false, Ordering::Release);
+        // AcqRel: a swap, so that the scan sees what was done before a notification that this takes back. A store could come
+        // after it while the loads of the scan came before.
+        state.fired.swap(false, Ordering::AcqRel);
         let ready = scan(&watcher, generation, requests, registering)?;
         if ready > 0 || deadline_ns == Some(0) {
             state.generation.fetch_add(1, Ordering::AcqRel);
