@@ -88,8 +88,10 @@ impl Pipe {
             self.write_queue.wake_all();
         }
         if last_reader || last_writer {
-            if self.readers.load(Ordering::Acquire) == 0 && self.writers.load(Ordering::Acquire) == 0 {
-                self.with_ring(|ring| ring.clear());
+            let unused = || !self.has_readers() && !self.has_writers();
+            if unused() {
+                // Asked again with the ring locked: who has opened a FIFO meanwhile may have written already.
+                self.with_ring(|ring| unused().then(|| ring.clear()));
             }
             self.pollers
                 .notify(PollEvents::HANG_UP | PollEvents::ERROR | PollEvents::INPUT | PollEvents::OUTPUT);
