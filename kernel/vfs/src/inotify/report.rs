@@ -33,9 +33,13 @@ fn tell(inode: &Inode, mask: EventMask, name: Option<&[u8]>, cookie: u32) {
             Ok(name) => name,
             Err(_) => return,
         };
+        // Of two events at the same time one ends a watch for one.
+        let is_last = wanted.contains(EventMask::ONE_SHOT);
+        if is_last && watch.mask.swap(0, Ordering::AcqRel) == 0 {
+            return;
+        }
         watch.queue.push(Event { watch: watch.descriptor, mask, cookie, name });
-        if wanted.contains(EventMask::ONE_SHOT) {
-            watch.mask.store(0, Ordering::Release);
+        if is_last {
             let ignored = Event { watch: watch.descriptor, mask: EventMask::IGNORED, cookie: 0, name: None };
             watch.queue.push(ignored);
         }

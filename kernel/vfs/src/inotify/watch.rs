@@ -25,7 +25,8 @@ impl Watch {
     }
 }
 
-/// The watches on a file.
+/// The watches on a file. A watch keeps its place in the list, since those who tell them go through it without holding the lock; a new one
+/// gets the place of one that is gone.
 pub struct WatchList {
     watches: SpinLock<Vec<Weak<Watch>>>,
 }
@@ -44,8 +45,14 @@ impl WatchList {
 
     pub(super) fn add(&self, watch: &Arc<Watch>) -> Result<()> {
         let mut watches = self.watches.lock();
-        watches.retain(|known| known.strong_count() > 0);
-        allocation::push(&mut watches, Arc::downgrade(watch))
+        let new = Arc::downgrade(watch);
+        match watches.iter_mut().find(|known| known.strong_count() == 0) {
+            Some(gone) => {
+                *gone = new;
+                Ok(())
+            }
+            None => allocation::push(&mut watches, new),
+        }
     }
 
     /// Calls `each` with every watch, without the lock.
