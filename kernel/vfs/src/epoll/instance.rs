@@ -135,7 +135,8 @@ pub(super) struct Shared {
     ready: IrqSpinLock<Ready>,
     /// How many may be ready; written under the lock of `ready`.
     ready_number: AtomicUsize,
-    scan: sched::Mutex<()>,
+    /// How many scans there were.
+    scan: sched::Mutex<u64>,
     waiters: WaitQueue,
     sleeping: AtomicUsize,
     watchers: PollList,
@@ -275,13 +276,20 @@ impl Shared {
     /// Takes every queued interest once and reports the ready ones through `each`, at most `limit`. An error of `each`
     /// (a fault) puts the interest back and ends the round; it is returned if nothing was reported.
     fn collect(&self, limit: usize, each: &mut dyn FnMut(EpollEvent) -> Result<()>) -> Result<usize> {
-        let _one = self.scan.lock_nested(sync::classes::IN_TREE);
+        let mut scans = self.scan.lock_nested(sync::classes::IN_TREE);
+        *scans += 1;
         let mut count = 0;
         for _ in 0..self.ready_number.load(Ordering::SeqCst) {
             if count == limit {
                 break;
             }
             let Some(item) = self.take_first() else { break };
+            // One that was looked at and went back, or was queued again: the list is shorter than it was, and this is the end of what was
+            // in it.
+            if item.scan.swap(*scans, Ordering::Relaxed) == *scans {
+                self.examined(&item, true);
+                break;
+            }
             let (event, generation) = item.setting();
             let ready = item.ready(&event);
             if ready.is_empty() {
@@ -343,7 +351,7 @@ pub fn create_epoll() -> Result<Arc<OpenFile>> {
         interests: SpinLock::new(Interests::default()),
         ready: IrqSpinLock::new(Ready::default()),
         ready_number: AtomicUsize::new(0),
-        scan: sched::Mutex::named("scan of epoll", ()),
+        scan: sched::Mutex::named("scan of epoll", 0),
         waiters: WaitQueue::new(),
         sleeping: AtomicUsize::new(0),
         watchers: PollList::new(),
@@ -392,6 +400,7 @@ impl Epoll {
             event: SpinLock::new(event),
             queued: AtomicBool::new(false),
             dead: AtomicBool::new(false),
+            scan: AtomicU64::new(0),
             generation: AtomicU64::new(0),
         };
         let item = self.shared.insert(memory, make, key)?;

@@ -60,6 +60,8 @@ pub struct EpollItem {
     pub(super) queued: AtomicBool,
     /// Removed. Written with the list locked.
     pub(super) dead: AtomicBool,
+    /// The last scan that looked at it: who collects looks at each once. Written by who collects.
+    pub(super) scan: AtomicU64,
     /// Counted up when the interest changes: older registrations are stale. Written with `event` locked.
     pub(super) generation: AtomicU64,
 }
