@@ -31,7 +31,7 @@ impl PathContext<'_> {
         Ok((parent, name))
     }
 
-    /// Creates a file in a directory. Takes the directory's lock.
+    /// Creates a file in a directory, where there is none of that name. Takes the directory's lock.
     pub(super) fn create_at(
         &self,
         parent: &Path,
@@ -41,31 +41,58 @@ impl PathContext<'_> {
         special: DeviceNumber,
         target: &[u8],
     ) -> Result<Arc<Dentry>> {
+        match self.find_or_create_at(parent, name, kind, mode, special, target)? {
+            (dentry, true) => Ok(dentry),
+            (_, false) => Err(Error::Exists),
+        }
+    }
+
+    /// What has the name in a directory, or else a new file; and whether it is that. In one step: between a failure to create
+    /// it and a look for it what was there may have been removed.
+    pub(super) fn find_or_create_at(
+        &self,
+        parent: &Path,
+        name: &Name,
+        kind: FileKind,
+        mode: u32,
+        special: DeviceNumber,
+        target: &[u8],
+    ) -> Result<(Arc<Dentry>, bool)> {
         let directory = parent.inode()?;
         let dentry = {
             let _exclusive = directory.lock().write();
-            self.check_new(parent, name)?;
+            if let Some(existing) = self.find_for_new(parent, name)? {
+                return Ok((existing, false));
+            }
             let (group, mode) = inherit(directory, kind, mode, self.credentials);
             let new = NewFile { kind, mode, user: self.credentials.user, group, special, target };
             create_entry(parent, name, &new)?
         };
         inotify::report_child(parent, name.as_bytes(), EventMask::CREATE, kind == FileKind::Directory);
-        Ok(dentry)
+        Ok((dentry, true))
     }
 
     /// Whether a name may be made in a directory whose lock is held.
     fn check_new(&self, parent: &Path, name: &Name) -> Result<()> {
+        match self.find_for_new(parent, name)? {
+            Some(_) => Err(Error::Exists),
+            None => Ok(()),
+        }
+    }
+
+    /// What has a name in a directory whose lock is held; if nothing has, it may be made.
+    fn find_for_new(&self, parent: &Path, name: &Name) -> Result<Option<Arc<Dentry>>> {
         if parent.dentry.is_dead() {
             return Err(Error::NotFound);
         }
-        if find_entry_locked(&parent.dentry, name.as_bytes())?.is_some() {
-            return Err(Error::Exists);
+        if let Some(existing) = find_entry_locked(&parent.dentry, name.as_bytes())? {
+            return Ok(Some(existing));
         }
         if parent.mount.superblock().traits().lookup_only {
             return Err(Error::NotFound);
         }
         parent.mount.writable()?;
-        check_access(parent.inode()?, Access::WRITE | Access::EXECUTE, self.credentials)
+        check_access(parent.inode()?, Access::WRITE | Access::EXECUTE, self.credentials).map(|()| None)
     }
 
     /// `mkdir`.

@@ -115,10 +115,10 @@ impl PathContext<'_> {
     fn create_file(&self, parent: &Path, name: &Name, how: &OpenHow) -> Result<Created> {
         let mode = how.mode & MODE_MASK & !self.umask;
         let prepared = OpenFile::prepare()?;
-        match self.create_at(parent, name, FileKind::Regular, mode, DeviceNumber::default(), &[]) {
-            Ok(dentry) => Ok(Created::New(dentry, prepared)),
-            Err(Error::Exists) => find_entry(&parent.dentry, name.as_bytes()).map(Created::Existed),
-            Err(error) => Err(error),
+        let no_device = DeviceNumber::default();
+        match self.find_or_create_at(parent, name, FileKind::Regular, mode, no_device, &[])? {
+            (dentry, true) => Ok(Created::New(dentry, prepared)),
+            (dentry, false) => Ok(Created::Existed(dentry)),
         }
     }
 
