@@ -4,7 +4,7 @@
  */
 #include "abi.h"
 
-enum { LOOKS = 3000, THREADS = 3, ROUNDS = 2000 };
+enum { TIMES = 3000, THREADS = 3, ROUNDS = 2000 };
 
 static int set, outer;
 static atomic_int missed, twice, stop;
@@ -12,7 +12,7 @@ static atomic_int missed, twice, stop;
 static void *look(void *unused)
 {
     struct epoll_event events[4];
-    for (int i = 0; i < LOOKS; i++) {
+    for (int i = 0; i < TIMES; i++) {
         int found = epoll_wait(set, events, 4, 0);
         if (found < 1)
             atomic_fetch_add(&missed, 1);
