@@ -1,6 +1,7 @@
 /* One epoll set that several threads wait on: what is ready all the time is found by each look, one-shots that are armed again are
  * reported again, and changes of other files mix nothing up.
  * abi: limit 100
+ * abi: long
  */
 #include "abi.h"
 

@@ -1,6 +1,7 @@
 /* Names that come and go while others use them: opening with O_CREAT never finds nothing, a name that is replaced by rename is always
  * there, and a FIFO and a watch lose nothing.
  * abi: limit 100
+ * abi: long
  */
 #include "abi.h"
 #include <sys/inotify.h>
