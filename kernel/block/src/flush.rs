@@ -63,7 +63,8 @@ impl Flushes {
             flush.on_done(move |_, outcome| flushed.flushes.flushed(&flushed, served, outcome))
         });
         match flush {
-            Ok(flush) => {
+            Ok(mut flush) => {
+                flush.submitted_ns = machine::time::now_ns();
                 if let Some(lane) = queue.insert(flush) {
                     queue.run_lane(lane);
                 }

@@ -111,6 +111,7 @@ fn many_flushes_become_two() {
     let slow = SlowDisk::new(limits);
     let queue = Queue::new(slow.clone()).unwrap();
     let ended = Arc::new(AtomicUsize::new(0));
+    let start_ns = machine::time::now_ns();
     for _ in 0..50 {
         let ended = ended.clone();
         let flush = Bio::without_data(Operation::Flush, 0, 0, BioFlags::empty()).unwrap();
@@ -126,6 +127,11 @@ fn many_flushes_become_two() {
     assert_eq!(slow.answer(Ok(())).len(), 1);
     assert_eq!(ended.load(Ordering::Relaxed), 50);
     assert!(slow.answer(Ok(())).is_empty());
+    let taken_ms = (machine::time::now_ns() - start_ns).div_ceil(1_000_000);
+    assert!(
+        queue.statistics().snapshot().time_ms[3] <= 2 * taken_ms,
+        "a flush takes no longer than since it began"
+    );
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(crate) fn has_blocks(inode: &Inode, block_bytes: usize) -> bool {
 }
 
 impl Writer {
-    fn block_bytes(&self) -> u64 {
+    pub(crate) fn block_bytes(&self) -> u64 {
         self.system.geometry.block_bytes as u64
     }
 
@@ -77,7 +77,7 @@ impl Writer {
         Ok(inode)
     }
 
-    fn regular(&self, number: u32) -> Result<Inode> {
+    pub(crate) fn regular(&self, number: u32) -> Result<Inode> {
         let inode = self.system.inode(number)?;
         if inode.kind != Kind::Regular { Err(Error::WrongKind) } else { Ok(inode) }
     }
@@ -148,7 +148,7 @@ impl Writer {
     }
 
     /// Chooses blocks for a part of a hole. They are nobody else's until [`unchoose`](Self::unchoose).
-    fn choose(&self, inode: &Inode, logical: u64, count: u32, privileged: bool) -> Result<Place> {
+    pub(crate) fn choose(&self, inode: &Inode, logical: u64, count: u32, privileged: bool) -> Result<Place> {
         let mut again = true;
         loop {
             let mut handle = self.begin(privileged)?;
@@ -169,13 +169,13 @@ impl Writer {
         }
     }
 
-    fn unchoose(&self, place: Place) {
+    pub(crate) fn unchoose(&self, place: Place) {
         let mut running = self.running.lock();
         running.chosen.remove(&self.system.geometry, place.start, place.count);
         running.chosen_blocks -= u64::from(place.count);
     }
 
-    fn touch(&self, inode: &Inode, end: u64, now: Time) -> Result<Inode> {
+    pub(crate) fn touch(&self, inode: &Inode, end: u64, now: Time) -> Result<Inode> {
         if end <= inode.size && inode.modified == now && inode.changed == now {
             return Ok(inode.clone());
         }
@@ -188,7 +188,14 @@ impl Writer {
         })
     }
 
-    fn mark_written(&self, inode: &Inode, logical: u64, count: u32, end: u64, now: Time) -> Result<Inode> {
+    pub(crate) fn mark_written(
+        &self,
+        inode: &Inode,
+        logical: u64,
+        count: u32,
+        end: u64,
+        now: Time,
+    ) -> Result<Inode> {
         let logical = u32::try_from(logical).map_err(|_| Error::TooLarge)?;
         self.change(true, |handle| {
             let mut inode = handle.inode(inode.number)?;
@@ -200,7 +207,7 @@ impl Writer {
         })
     }
 
-    fn enter(
+    pub(crate) fn enter(
         &self,
         inode: &Inode,
         logical: u64,
@@ -212,6 +219,7 @@ impl Writer {
         self.change(privileged, |handle| {
             let mut inode = handle.inode(inode.number)?;
             handle.take(place)?;
+            handle.entering = place.count.into();
             enter(handle, &mut inode, logical, place.start, place.count, false)?;
             inode.size = inode.size.max(end);
             (inode.modified, inode.changed) = (now, now);
@@ -221,7 +229,7 @@ impl Writer {
     }
 
     /// Sets what is behind the end in the last block to zeros.
-    fn clear_tail(&self, inode: &Inode) -> Result<()> {
+    pub(crate) fn clear_tail(&self, inode: &Inode) -> Result<()> {
         let unit = self.block_bytes();
         let inside = (inode.size % unit) as usize;
         if inside == 0 {

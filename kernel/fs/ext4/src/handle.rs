@@ -44,6 +44,8 @@ pub(crate) struct Handle<'a> {
     pub(crate) orphans: Option<Vec<u32>>,
     /// May use the blocks kept for the superuser.
     pub(crate) privileged: bool,
+    /// Chosen blocks that it takes: they are not free any more, and so need not be kept from it as chosen.
+    pub(crate) entering: u64,
 }
 
 impl Blocks for Handle<'_> {
@@ -72,6 +74,7 @@ impl<'a> Handle<'a> {
             free_inodes: 0,
             orphans: None,
             privileged,
+            entering: 0,
         }
     }
 

@@ -23,6 +23,7 @@ mod bitmap;
 mod blocks;
 mod cache;
 mod contents;
+mod data;
 mod directory;
 mod directory_block;
 mod directory_change;
@@ -52,6 +53,7 @@ mod writer;
 mod xattr;
 mod xattr_change;
 
+pub use data::Destination;
 pub use directory::{Entry, NAME_MAX};
 pub use error::{Error, Result};
 pub use file_system::{FileSystem, Status};

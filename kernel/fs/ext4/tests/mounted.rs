@@ -231,6 +231,78 @@ fn a_full_disk_refuses_writes_and_keeps_what_it_took() {
 }
 
 #[test]
+fn the_space_of_a_removed_file_is_there_at_once() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for options in OPTIONS {
+        let image = Image::make(options, 12 << 20, None);
+        let device = Device::new(&image.bytes());
+        let world = device.mount(false).expect("a sound image");
+        let (context, root) = (world.context(), &world.places.root);
+        let mut fitted = None;
+        for round in 0..4 {
+            let file = world.create(b"/file").expect("space");
+            let mut size = 0;
+            let refused = loop {
+                match write(&file, size, &[size as u8 | 1; 50_000]) {
+                    Ok(number) => size += number as i64,
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(refused, Error::NoSpace);
+            file.sync(false).expect("what was taken has space");
+            let least = *fitted.get_or_insert(size) - 100_000;
+            assert!(size >= least, "round {round}: {size} bytes where there had been {fitted:?}");
+            drop(file);
+            context.unlink(root, b"/file").expect("it is there");
+            sync::rcu::barrier_expedited();
+        }
+        world.unmount();
+        judge(&image, &device.bytes());
+    }
+}
+
+#[test]
+fn truncation_and_write_back_meet() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for options in OPTIONS {
+        let image = Image::make(options, 16 << 20, None);
+        let device = Device::new(&image.bytes());
+        let world = device.mount(false).expect("a sound image");
+        let file = world.create(b"/file").expect("space");
+        let data = vec![5; 600_000];
+        let (cut, done) = (file.clone(), Arc::new(sched::Completion::default()));
+        let ended = done.clone();
+        let body = move || {
+            for round in 0..80 {
+                cut.truncate(round * 4_999 % 500_000).expect("it may be cut");
+                let hole = AllocateMode::PUNCH_HOLE | AllocateMode::KEEP_SIZE;
+                cut.allocate(hole, round * 3_001 % 300_000, 50_000).expect("a hole");
+            }
+            ended.complete();
+        };
+        sched::spawn(sched::Builder::new("cuts"), Box::new(body)).expect("there is memory");
+        for round in 0..40 {
+            write(&file, round * 7919 % 400_000, &data[..200_000]).expect("there is space");
+            file.sync(false).expect("the disk works");
+        }
+        done.wait();
+        write(&file, 100_001, &data).expect("there is space");
+        file.truncate(650_000).expect("it may be cut");
+        file.sync(false).expect("the disk works");
+        let wanted = read(&file, 0, 700_000);
+        assert!(wanted.len() == 650_000 && wanted[100_001..].iter().all(|byte| *byte == 5));
+        drop(file);
+        world.unmount();
+        judge(&image, &device.bytes());
+        let world = device.mount(true).expect("a sound image");
+        let file = world.open(b"/file", OpenFlags::empty()).expect("it was made");
+        assert!(read(&file, 0, 700_000) == wanted);
+        drop(file);
+        world.unmount();
+    }
+}
+
+#[test]
 fn a_range_of_zeroes_reads_as_such_and_has_its_blocks() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for options in [&["-t", "ext4", "-b", "4096"][..], &["-t", "ext4", "-b", "1024"]] {

@@ -59,14 +59,17 @@ pub fn enter(cache: &Arc<FileCache>) -> Result<()> {
     }
 }
 
-/// The next file, and how many there are.
+/// The next file, and how many there are. Those that have gone leave the list on the way: nobody meets them twice.
 fn next() -> Option<(Arc<FileCache>, usize)> {
     let mut caches = CACHES.lock();
-    for _ in 0..caches.known.len() {
-        caches.turn = (caches.turn + 1) % caches.known.len();
-        if let Some(cache) = caches.known[caches.turn].upgrade() {
+    while !caches.known.is_empty() {
+        let turn = caches.turn % caches.known.len();
+        if let Some(cache) = caches.known[turn].upgrade() {
+            caches.turn = turn + 1;
             return Some((cache, caches.known.len()));
         }
+        caches.known.swap_remove(turn);
+        caches.turn = turn;
     }
     None
 }
@@ -90,7 +93,11 @@ fn shrink(wanted: usize) -> usize {
 /// Gives up all clean pages that nobody uses (`/proc/sys/vm/drop_caches`).
 pub fn drop_all() -> usize {
     let mut freed = 0;
-    let files = CACHES.lock().known.len();
+    let files = {
+        let mut caches = CACHES.lock();
+        caches.known.retain(|known| known.strong_count() > 0);
+        caches.known.len()
+    };
     for _ in 0..files {
         let Some((cache, _)) = next() else { break };
         freed += cache.drop_clean(0, u64::MAX, usize::MAX);
@@ -115,4 +122,22 @@ impl Reclaimer for Pages {
 /// Lets memory reclaim take clean pages. Once, at start-up.
 pub(crate) fn initialize() {
     memory::reclaim::register(&PAGES);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_have_gone_leave_the_list() {
+        {
+            let mut caches = CACHES.lock();
+            for _ in 0..1000 {
+                caches.known.push(Weak::new());
+            }
+        }
+        // Others may enter files meanwhile, and theirs stay.
+        while next().is_some_and(|(_, files)| files >= 1000) {}
+        assert!(CACHES.lock().known.len() < 1000);
+    }
 }

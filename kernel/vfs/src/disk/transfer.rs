@@ -42,8 +42,7 @@ pub fn submit(
     mut run: PageRun,
     flags: BioFlags,
 ) {
-    let limits = volume.queue().limits();
-    let most = limits.segments_max.min(limits.sectors_max as usize / PAGE_SECTORS as usize).max(1);
+    let most = pages_max(volume);
     let (mut sector, mut bytes) = (sector, bytes);
     while run.pages() > most {
         let front = run.split(most);
@@ -52,6 +51,12 @@ pub fn submit(
         bytes -= most * PAGE_SIZE;
     }
     submit_one(volume, operation, sector, bytes, run, flags);
+}
+
+/// The pages that one transfer may have.
+pub fn pages_max(volume: &Volume) -> usize {
+    let limits = volume.queue().limits();
+    limits.segments_max.min(limits.sectors_max as usize / PAGE_SECTORS as usize).max(1)
 }
 
 fn submit_one(
@@ -72,7 +77,11 @@ fn submit_one(
     }
 }
 
-fn bio(
+/// A bio for the pages of a run, at most [`pages_max`]; as [`submit`] has it.
+///
+/// # Errors
+/// No memory.
+pub fn bio(
     operation: Operation,
     sector: u64,
     bytes: usize,

@@ -4,6 +4,7 @@
 
 use super::Suite;
 use super::figures::Figures;
+use super::fresh_disk::FreshDisk;
 use super::system::{self, Boot, System};
 use super::{stack_fault, start_up};
 use crate::failure::Outcome;
@@ -66,7 +67,13 @@ impl Campaign<'_> {
         }
         let name = suite.name();
         let samples = if self.boot.accelerator == Accelerator::Icount { &["short"][..] } else { &[] };
-        let output = system::run(&self.boot, system, self.tree, &[samples, &[name.as_str()]].concat())?;
+        let words = [samples, &[name.as_str()]].concat();
+        let output = if suite == Suite::FilesExt4 {
+            let disk = FreshDisk::make()?;
+            system::run_with_disk(&self.boot, system, self.tree, &words, &disk.disk)?
+        } else {
+            system::run(&self.boot, system, self.tree, &words)?
+        };
         figures.add_lines(&system.name, &output.lines)?;
         if let Some(defect) = output.defect() {
             figures.add_failure(format!("{}: {name}: {defect}", system.name));

@@ -65,3 +65,19 @@ pub(crate) fn tree(program: Program, repository: &Repository, progress: &Progres
     tree.insert(name.as_bytes(), node).context(|| "the program's image".into())?;
     Ok(tree)
 }
+
+/// Puts modules for Linux below `/modules`; the benchmark program loads them in the order of their names.
+///
+/// # Errors
+/// When the image has something else in that place.
+pub(crate) fn add_modules(tree: &mut Tree, modules: Vec<(String, Vec<u8>)>) -> Outcome<()> {
+    let doing = || "Linux' modules".to_owned();
+    let directory = Node { attributes: Attributes::root(0o755), kind: Kind::Directory };
+    tree.insert(b"modules", directory).context(doing)?;
+    for (name, bytes) in modules {
+        let kind = Kind::File(tree.add_content(Content::Bytes(bytes)));
+        let node = Node { attributes: Attributes::root(0o644), kind };
+        tree.insert(format!("modules/{name}").as_bytes(), node).context(doing)?;
+    }
+    Ok(())
+}

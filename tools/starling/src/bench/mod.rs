@@ -3,6 +3,7 @@
 //! * [`system`]: what is compared, and one boot of it
 //! * [`linux_kernel`], [`revision`]: where the other kernels come from
 //! * [`guest_image`]: the initramfs with the benchmark program, or that of traces (`user/bench`)
+//! * [`fresh_disk`]: disks for suites that need one
 //! * [`start_up`], [`stack_fault`]: what is measured from outside
 //! * [`campaign`]: all boots of a suite
 //! * [`figures`]: values of many runs, medians and ratios; [`environment`]: where they were taken
@@ -13,6 +14,7 @@ mod campaign;
 mod charts;
 mod environment;
 mod figures;
+mod fresh_disk;
 pub(crate) mod guest_image;
 mod json;
 mod linux_kernel;
@@ -49,6 +51,10 @@ pub(crate) struct BenchArguments {
     /// Suites to run [default: all]
     #[arg(value_enum)]
     suites: Vec<Suite>,
+
+    /// What the suite `files` works on
+    #[arg(long, value_enum, default_value = "memory")]
+    fs: FileSystemKind,
 
     /// Number of processors [default: the host's; with --icount, 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -119,6 +125,18 @@ pub(crate) enum Suite {
     Threads,
     /// The same work on 1, 2, ... processors
     Scale,
+    /// Files on an ext4 on a virtio disk: `files --fs ext4`
+    #[value(skip)]
+    FilesExt4,
+}
+
+/// Where the files of the suite `files` are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FileSystemKind {
+    /// On a file system in memory
+    Memory,
+    /// On an ext4 on a virtio disk, which is the only suite then
+    Ext4,
 }
 
 /// The suites whose instruction counts are recorded.
@@ -127,13 +145,13 @@ const RECORDED: [Suite; 4] = [Suite::Calls, Suite::Process, Suite::Memory, Suite
 impl Suite {
     /// Its name.
     fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+        self.to_possible_value().map_or_else(|| "files-ext4".into(), |value| value.get_name().to_owned())
     }
 
     /// Whether counting instructions on so many processors makes sense for it.
     fn counts_on(self, cpus: u32) -> bool {
         match self {
-            Self::Boot => false,
+            Self::Boot | Self::FilesExt4 => false,
             Self::Scale => cpus > 1,
             _ => cpus == 1,
         }
@@ -178,6 +196,15 @@ impl BenchArguments {
 
     /// The suites that were asked for, or all that make sense.
     fn chosen_suites(&self) -> Outcome<Vec<Suite>> {
+        if self.fs == FileSystemKind::Ext4 {
+            // A disk's time is none of the guest's instructions.
+            let alone = self.suites.iter().all(|suite| *suite == Suite::Files) && !self.counts_instructions();
+            return if alone {
+                Ok(vec![Suite::FilesExt4])
+            } else {
+                Err(Failure::ours("--fs ext4 goes with the suite files alone, and with the clock"))
+            };
+        }
         let cpus = self.processors();
         let fits = |suite: &Suite| !self.counts_instructions() || suite.counts_on(cpus);
         if let Some(suite) = self.suites.iter().find(|suite| !fits(suite)) {
@@ -214,7 +241,10 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Outcome<u8> {
     let suites = arguments.chosen_suites()?;
     arguments.look_ahead(recorded.as_deref())?;
     let (systems, opponent) = systems(arguments, recorded.is_some(), &repository, &progress)?;
-    let tree = guest_image::tree(Program::Bench, &repository, &progress)?;
+    let mut tree = guest_image::tree(Program::Bench, &repository, &progress)?;
+    if suites.contains(&Suite::FilesExt4) && systems.iter().any(|system| system.kind == Kind::Linux) {
+        guest_image::add_modules(&mut tree, linux_kernel::modules(&progress)?)?;
+    }
     let boot = Boot {
         machine: arguments.machine,
         accelerator: accelerator(arguments, &progress)?,

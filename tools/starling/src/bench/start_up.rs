@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::figures::Figures;
-use super::system::{self, Boot, Output, System};
+use super::system::{self, Boot, Load, Output, System};
 use crate::failure::Outcome;
 use crate::image::Tree;
 use crate::progress::Progress;
@@ -42,11 +42,12 @@ pub(super) fn once(
 
 /// Mebibytes with which the benchmark program comes to its end.
 fn smallest_memory(boot: &Boot, system: &System, tree: &Tree) -> Outcome<u64> {
+    let load = Load { tree, suites: &["boot"], disk: None };
     let (mut too_small, mut enough) = (1, boot.memory / MEBIBYTE);
     while enough - too_small > 1 {
         let middle = usize::midpoint(too_small as usize, enough as usize) as u64;
         let smaller = Boot { memory: middle * MEBIBYTE, ..*boot };
-        if system::run_within(&smaller, system, tree, &["boot"], LIMIT)?.defect().is_none() {
+        if system::run_within(&smaller, system, &load, LIMIT)?.defect().is_none() {
             enough = middle;
         } else {
             too_small = middle;

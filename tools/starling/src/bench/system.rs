@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use crate::failure::{Context, Failure, Outcome};
 use crate::image::{Initramfs, Tree};
-use crate::machine::{Accelerator, base_arguments, bound_to_parent, qemu_program};
+use crate::machine::{Accelerator, base_arguments, bound_to_parent, disk_arguments, qemu_program};
 use crate::progress::Progress;
-use crate::run::MachineKind;
+use crate::run::{Disk, MachineKind};
 
 /// A boot that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(1800);
@@ -122,33 +122,47 @@ impl Output {
 /// # Errors
 /// When QEMU cannot be started.
 pub(super) fn run(boot: &Boot, system: &System, tree: &Tree, suites: &[&str]) -> Outcome<Output> {
-    run_within(boot, system, tree, suites, LIMIT)
+    run_within(boot, system, &Load { tree, suites, disk: None }, LIMIT)
+}
+
+/// As [`run`], with a disk.
+///
+/// # Errors
+/// When QEMU cannot be started.
+pub(super) fn run_with_disk(
+    boot: &Boot,
+    system: &System,
+    tree: &Tree,
+    suites: &[&str],
+    disk: &Disk,
+) -> Outcome<Output> {
+    run_within(boot, system, &Load { tree, suites, disk: Some(disk) }, LIMIT)
+}
+
+/// What a machine gets beside its kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load<'a> {
+    /// The image.
+    pub(super) tree: &'a Tree,
+    /// The program's arguments.
+    pub(super) suites: &'a [&'a str],
+    /// A disk, which both get alike.
+    pub(super) disk: Option<&'a Disk>,
 }
 
 /// As [`run`], with a limit of its own.
 ///
 /// # Errors
 /// When QEMU cannot be started.
-pub(super) fn run_within(
-    boot: &Boot,
-    system: &System,
-    tree: &Tree,
-    suites: &[&str],
-    limit: Duration,
-) -> Outcome<Output> {
+pub(super) fn run_within(boot: &Boot, system: &System, load: &Load<'_>, limit: Duration) -> Outcome<Output> {
     match system.kind {
-        Kind::Starling => run_starling(boot, system, tree, suites, limit),
-        Kind::Linux => run_linux(boot, system, tree, suites, limit),
+        Kind::Starling => run_starling(boot, system, load, limit),
+        Kind::Linux => run_linux(boot, system, load, limit),
     }
 }
 
-fn run_starling(
-    boot: &Boot,
-    system: &System,
-    tree: &Tree,
-    suites: &[&str],
-    limit: Duration,
-) -> Outcome<Output> {
+fn run_starling(boot: &Boot, system: &System, load: &Load<'_>, limit: Duration) -> Outcome<Output> {
+    let Load { tree, suites, disk } = *load;
     let image = Initramfs::build(tree, None, &Progress::silent())?;
     rustix::io::fcntl_setfd(&image.file, rustix::io::FdFlags::empty()).context(|| "the image".into())?;
     let program = std::env::current_exe().context(|| "this program".into())?;
@@ -157,6 +171,9 @@ fn run_starling(
     command.args(["--timeout", &limit.as_secs().to_string()]).arg("--kernel").arg(&system.kernel);
     for word in &system.arguments {
         command.args(["--kernel-arg", word]);
+    }
+    if let Some(disk) = disk {
+        command.arg("--disk").arg(&disk.file);
     }
     command.arg(format!("/dev/fd/{}", image.file.as_raw_fd())).args(["--", "/bench"]).args(suites);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -184,7 +201,8 @@ fn moment(trace: &str, name: &str) -> Option<Duration> {
     Some(Duration::from_secs_f64(milliseconds / 1e3))
 }
 
-fn run_linux(boot: &Boot, system: &System, tree: &Tree, suites: &[&str], limit: Duration) -> Outcome<Output> {
+fn run_linux(boot: &Boot, system: &System, load: &Load<'_>, limit: Duration) -> Outcome<Output> {
+    let Load { tree, suites, disk } = *load;
     let image = Initramfs::build(tree, None, &Progress::silent())?;
     rustix::io::fcntl_setfd(&image.file, rustix::io::FdFlags::empty()).context(|| "the image".into())?;
     let qemu = qemu_program()?;
@@ -192,6 +210,9 @@ fn run_linux(boot: &Boot, system: &System, tree: &Tree, suites: &[&str], limit: 
     command.args(base_arguments(boot.machine.options(), boot.accelerator, boot.cpus, boot.memory));
     command.args(["-serial", "stdio", "-kernel"]).arg(&system.kernel);
     command.arg("-initrd").arg(format!("/dev/fd/{}", image.file.as_raw_fd()));
+    if let Some(disk) = disk {
+        command.args(disk_arguments(disk, "disk0", boot.machine == MachineKind::Q35));
+    }
     let mut words: Vec<OsString> = LINUX_ARGUMENTS.split(' ').map(OsString::from).collect();
     words.extend(system.arguments.iter().map(OsString::from));
     words.push("--".into());

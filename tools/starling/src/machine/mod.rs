@@ -9,6 +9,7 @@ mod repository;
 pub(crate) use accelerator::Accelerator;
 pub(crate) use kernel_image::{Build, Kernel, kernel_packages};
 pub(crate) use qemu::{
-    Configuration, ROOT_DISK, Share, VirtualMachine, base_arguments, bound_to_parent, program as qemu_program,
+    Configuration, ROOT_DISK, Share, VirtualMachine, base_arguments, bound_to_parent, disk_arguments,
+    program as qemu_program,
 };
 pub(crate) use repository::Repository;

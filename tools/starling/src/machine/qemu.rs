@@ -243,7 +243,7 @@ pub(crate) fn base_arguments(
 }
 
 /// A disk: on PCI, or, if it is virtio's, on a microvm by registers in memory, in the layout of virtio 1.
-fn disk_arguments(disk: &Disk, id: &str, on_pci: bool) -> Vec<OsString> {
+pub(crate) fn disk_arguments(disk: &Disk, id: &str, on_pci: bool) -> Vec<OsString> {
     let mut drive = OsString::from(format!("if=none,id={id},format=raw,discard=unmap,readonly="));
     drive.push(if disk.read_only { "on" } else { "off" });
     drive.push(",file=");

@@ -21,7 +21,7 @@ const DEPTH: usize = 8;
 
 /// What is done to a file in its turn. Each phase opens it, does its work and closes it, but for the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     /// Makes it, and writes its content if there is any: `lat_fs` calls this creation.
     Create,
     /// Writes its content again.
@@ -32,7 +32,7 @@ enum Phase {
     Unlink,
 }
 
-const PHASES: [(Phase, &str); 4] =
+pub(super) const PHASES: [(Phase, &str); 4] =
     [(Phase::Create, "create"), (Phase::Write, "write"), (Phase::Read, "read"), (Phase::Unlink, "unlink")];
 
 /// Runs the suite.
@@ -46,12 +46,12 @@ pub(crate) fn run() -> io::Result<()> {
         for (phase, name) in PHASES.into_iter().filter(|(phase, _)| kib > 0 || *phase != Phase::Write) {
             let test = format!("{name}_{kib}k");
             SUITE.single(&test, || {
-                life(&test, kib, phase);
+                life(&SUITE, ROOT, &test, kib, phase);
                 Ok(())
             });
         }
     }
-    SUITE.group(["create_10000", "stat_among_10000", "readdir_10000", "unlink_10000"], large_directory);
+    SUITE.group(LARGE_DIRECTORY, || large_directory(&SUITE, ROOT));
     for depth in 1..=DEPTH {
         let test = format!("path_walk_{depth}");
         SUITE.single(&test, || path_walk(&test, depth));
@@ -61,10 +61,10 @@ pub(crate) fn run() -> io::Result<()> {
 }
 
 /// What one phase in the life of a batch of files costs for one file.
-fn life(test: &str, kib: usize, wanted: Phase) {
+pub(super) fn life(suite: &Suite, root: &str, test: &str, kib: usize, wanted: Phase) {
     let mut content = vec![1; kib << 10];
-    let paths: Vec<String> = (0..BATCH).map(|number| format!("{ROOT}/{number}")).collect();
-    SUITE.time_inside(test, |count| {
+    let paths: Vec<String> = (0..BATCH).map(|number| format!("{root}/{number}")).collect();
+    suite.time_inside(test, |count| {
         let mut took = Duration::ZERO;
         let mut files = 0;
         while files < count {
@@ -104,12 +104,17 @@ impl Phase {
     }
 }
 
-fn large_directory() -> io::Result<()> {
-    let directory = format!("{ROOT}/large");
+/// What [`large_directory`] reports.
+pub(super) const LARGE_DIRECTORY: [&str; 4] =
+    ["create_10000", "stat_among_10000", "readdir_10000", "unlink_10000"];
+
+/// Makes a large directory, looks names up in it, lists it, and removes its files.
+pub(super) fn large_directory(suite: &Suite, root: &str) -> io::Result<()> {
+    let directory = format!("{root}/large");
     fs::create_dir(&directory)?;
     let paths: Vec<String> = (0..ENTRIES).map(|number| format!("{directory}/file-{number}")).collect();
     let each = |start: Instant| start.elapsed().div_f64(ENTRIES as f64);
-    SUITE.time_slow(&["create_10000", "unlink_10000"], || {
+    suite.time_slow(&["create_10000", "unlink_10000"], || {
         let start = Instant::now();
         paths.iter().for_each(|path| Phase::Create.apply(path, &mut []));
         let created = each(start);
@@ -119,13 +124,13 @@ fn large_directory() -> io::Result<()> {
     })?;
     paths.iter().for_each(|path| Phase::Create.apply(path, &mut []));
     let mut next = 0;
-    SUITE.time("stat_among_10000", |count| {
+    suite.time("stat_among_10000", |count| {
         for _ in 0..count {
             next = (next + 7919) % paths.len();
             rustix::fs::statat(CWD, &paths[next], AtFlags::empty()).expect("it is there");
         }
     });
-    SUITE.time_inside("readdir_10000", |count| {
+    suite.time_inside("readdir_10000", |count| {
         let start = Instant::now();
         let mut seen = 0;
         while seen < count {

@@ -1,6 +1,7 @@
 //! The suites, a file each.
 
 mod calls;
+mod disk_files;
 mod events;
 mod files;
 mod memory;
@@ -25,6 +26,7 @@ pub(crate) fn run(name: &str) -> io::Result<()> {
             events::run();
         }
         "files" => files::run()?,
+        "files-ext4" => disk_files::run()?,
         "memory" => memory::run(),
         "process" => process::run()?,
         "scale" => scale::run()?,

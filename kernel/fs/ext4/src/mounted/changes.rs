@@ -69,8 +69,9 @@ impl Node {
     }
 
     pub(super) fn create_nameless(&self, directory: &Arc<Inode>, new: &NewFile<'_>) -> Result<Arc<Inode>> {
-        let writer = self.instance.writer()?;
-        let made = writer.create_unnamed(self.file.number, &new_file(new), now()).map_err(error_of)?;
+        let made = self
+            .instance
+            .with_space(|writer| writer.create_unnamed(self.file.number, &new_file(new), now()))?;
         let inode = self.instance.inode(directory, made)?;
         refresh(&inode)?;
         Ok(inode)
@@ -78,8 +79,7 @@ impl Node {
 
     pub(super) fn add_name(&self, directory: &Arc<Inode>, name: &Name, inode: &Arc<Inode>) -> Result<()> {
         let linked = node_of(inode)?.file.number;
-        let writer = self.instance.writer()?;
-        writer.link(self.file.number, name.as_bytes(), linked, now()).map_err(error_of)?;
+        self.instance.with_space(|writer| writer.link(self.file.number, name.as_bytes(), linked, now()))?;
         refresh(directory)?;
         refresh(inode)
     }
@@ -105,7 +105,7 @@ impl Node {
             exchange: rename.flags.contains(RenameFlags::EXCHANGE),
             keep_existing: rename.flags.contains(RenameFlags::NO_REPLACE),
         };
-        self.instance.writer()?.rename(&what, now()).map_err(error_of)?;
+        self.instance.with_space(|writer| writer.rename(&what, now()))?;
         refresh(rename.old_directory)?;
         refresh(rename.new_directory)?;
         refresh(rename.inode)?;
@@ -156,7 +156,7 @@ impl Node {
             cache.truncate(size)?;
         }
         {
-            let _changing = self.file.changing.lock();
+            let _alone = self.file.alone(&self.instance);
             writer.set_size(self.file.number, size, now()).map_err(error_of)?;
         }
         if !shorter {
@@ -167,7 +167,7 @@ impl Node {
 
     /// `fallocate`. The file layer makes the file longer afterwards, if that is wanted.
     pub(super) fn change_blocks(&self, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
-        let writer = self.instance.writer()?;
+        self.instance.writer()?;
         let cache = self.cache.as_ref().ok_or(Error::NoDevice)?;
         if mode.contains(AllocateMode::ZERO_RANGE) && !self.stored()?.has_extents() {
             return Err(Error::NotSupported);
@@ -176,15 +176,16 @@ impl Node {
             cache.punch_hole(offset..offset.saturating_add(length))?;
         }
         let privileged = vfs::credentials::caller_has(vfs::Capabilities::SYS_RESOURCE);
-        let _changing = self.file.changing.lock();
-        if mode.intersects(AllocateMode::PUNCH_HOLE | AllocateMode::ZERO_RANGE) {
-            writer.punch(self.file.number, offset, length, now()).map_err(error_of)?;
-        }
-        if mode.contains(AllocateMode::PUNCH_HOLE) {
-            return Ok(());
-        }
-        // A range of zeroes is a hole whose blocks are there, and not written.
-        let allocated = writer.allocate(self.file.number, offset, length, true, privileged, now());
-        allocated.map(|_| ()).map_err(error_of)
+        self.instance.with_space(|writer| {
+            let _alone = self.file.alone(&self.instance);
+            if mode.intersects(AllocateMode::PUNCH_HOLE | AllocateMode::ZERO_RANGE) {
+                writer.punch(self.file.number, offset, length, now())?;
+            }
+            if mode.contains(AllocateMode::PUNCH_HOLE) {
+                return Ok(());
+            }
+            // A range of zeroes is a hole whose blocks are there, and not written.
+            writer.allocate(self.file.number, offset, length, true, privileged, now()).map(|_| ())
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! The thread that commits, syncing and unmounting.
 //!
-//! Every five seconds the thread deletes what nobody can reach any more and commits what was changed. It ends with the mount.
+//! The thread that enters what was written is started and ended with it. Every five seconds the thread deletes what nobody can reach any more and commits what was changed. It ends with the mount.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::SeqCst;
@@ -16,11 +16,20 @@ use super::instance::{Instance, error_of, now};
 const COMMIT_NS: u64 = 5_000_000_000;
 
 impl Instance {
-    /// Starts the thread.
+    /// Starts the threads of a mount that is written.
     ///
     /// # Errors
     /// No memory.
-    pub(super) fn start_commits(self: &Arc<Self>) -> Result<()> {
+    pub(super) fn start_threads(self: &Arc<Self>) -> Result<()> {
+        self.start_entering()?;
+        let started = self.start_commits();
+        if started.is_err() {
+            self.transfers.close();
+        }
+        started
+    }
+
+    fn start_commits(self: &Arc<Self>) -> Result<()> {
         let instance = self.clone();
         let body = allocation::boxed(move || instance.run_commits())?;
         let mut name = fallible::try_string("commit-")?;
@@ -84,5 +93,6 @@ impl Instance {
         if let Err(error) = ended {
             log::error!("ext4 on {}: not unmounted in order: {error}", self.device.name());
         }
+        self.transfers.close();
     }
 }

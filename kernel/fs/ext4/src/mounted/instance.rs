@@ -22,6 +22,7 @@ use vfs::{DeviceNumber, Error, FileKind, Result, Timestamp, allocation};
 
 use super::node::Node;
 use super::pages::File;
+use super::transfers::Transfers;
 use crate::cache::BlockMap;
 use crate::{FileSystem, Kind, NAME_MAX, Time, Writer};
 
@@ -40,6 +41,7 @@ pub(super) struct Instance {
     gone: SpinLock<Vec<Arc<File>>>,
     /// Blocks that dirty pages will need.
     pub(super) promised: AtomicU64,
+    pub(super) transfers: Transfers,
     /// It was written back for the last time, or is being.
     pub(super) ended: AtomicBool,
     /// Whose claim of the device the thread is to release when it has ended it.
@@ -174,6 +176,7 @@ impl Instance {
             inodes,
             gone: SpinLock::named("deleted files of ext4", Vec::new()),
             promised: AtomicU64::new(0),
+            transfers: Transfers::new(),
             ended: AtomicBool::new(false),
             left: SpinLock::named("end of a mount of ext4", None),
             wait: WaitQueue::new(),
@@ -212,7 +215,7 @@ impl Instance {
             None if self.device.is_read_only() => Err(Error::ReadOnly),
             None => {
                 let mounted = mount_writer(&self.device)?;
-                self.start_commits()?;
+                self.start_threads()?;
                 self.writer.call_once(|| mounted);
                 Ok(())
             }
@@ -233,13 +236,15 @@ impl Instance {
         }
     }
 
-    /// Deletes files that nobody can reach any more.
-    pub(super) fn delete_gone(&self) {
-        let Ok(writer) = self.writer() else { return };
+    /// Deletes files that nobody can reach any more; returns how many. No file of the caller's may be [`alone`](File::alone).
+    pub(super) fn delete_gone(&self) -> usize {
+        let Ok(writer) = self.writer() else { return 0 };
+        let mut deleted = 0;
         loop {
             let next = self.gone.lock().pop();
-            let Some(file) = next else { return };
-            let _changing = file.changing.lock();
+            let Some(file) = next else { return deleted };
+            deleted += 1;
+            let _alone = file.alone(self);
             let number = file.number;
             if let Err(error) = writer.delete(number, now()) {
                 log::warn!("ext4 on {}: inode {number} could not be deleted: {error}", self.device.name());
@@ -247,7 +252,17 @@ impl Instance {
         }
     }
 
+    /// Runs an operation; when it finds no space but there is something to be deleted, once more after that.
+    pub(super) fn with_space<T>(&self, operation: impl Fn(&Writer) -> crate::Result<T>) -> Result<T> {
+        let writer = self.writer()?;
+        match operation(writer) {
+            Err(crate::Error::NoSpace) if self.delete_gone() > 0 => operation(writer).map_err(error_of),
+            other => other.map_err(error_of),
+        }
+    }
+
     fn status(&self) -> crate::Status {
+        self.delete_gone();
         match self.writer.get() {
             None => self.system().status(),
             Some(writer) => {

@@ -59,7 +59,7 @@ impl FileSystemType for Kind {
         })?;
         superblock.set_read_only(read_only);
         if !read_only {
-            instance.start_commits()?;
+            instance.start_threads()?;
         }
         let how = if read_only { "reading" } else { "writing" };
         log::info!("{} on {}: mounted for {how}", self.0, device.name());

@@ -7,6 +7,7 @@
 //! | `node` | an inode's operations |
 //! | `changes` | those that change names and attributes |
 //! | `pages` | a file's pages, to and from the device |
+//! | `transfers` | pages that are being written, and entering them when they are |
 //! | `commits` | the thread that commits, and unmounting |
 
 mod changes;
@@ -15,5 +16,6 @@ mod instance;
 mod kind;
 mod node;
 mod pages;
+mod transfers;
 
 pub use kind::register;

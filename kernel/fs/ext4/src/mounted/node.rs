@@ -170,7 +170,12 @@ impl InodeOperations for Node {
             SetAttribute::Replace => crate::SetAttribute::Replace,
         };
         let now = super::instance::now();
-        let stored = self.instance.writer()?.set_attribute(self.file.number, name, value, how, now);
+        let stored = match self.instance.writer()?.set_attribute(self.file.number, name, value, how, now) {
+            Err(crate::Error::NoSpace) if self.instance.delete_gone() > 0 => {
+                self.instance.writer()?.set_attribute(self.file.number, name, value, how, now)
+            }
+            other => other,
+        };
         let stored = stored.map_err(error_of_attribute)?;
         inode.changed().set(super::instance::stamp(stored.changed));
         Ok(())

@@ -5,8 +5,8 @@
 //! a time. Promises are counted for the file system and for each file; a page that is written or given up returns its own.
 //!
 //! # Locking
-//! [`File::changing`] is held over changes of the file's blocks: write-back, truncation, allocation, holes. It comes after the inode's lock and
-//! before all of the file system's own.
+//! [`File::changing`] is held while transfers of the file's pages begin; truncation, allocation and holes hold it and wait until those have ended
+//! ([`File::alone`]). It comes after the inode's lock and before all of the file system's own.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -15,10 +15,11 @@ use block::{BioFlags, Operation, SECTOR_BYTES};
 use machine::address::PAGE_SIZE;
 use memory::fallible;
 use memory::file_cache::{CacheError, FileRepresentative, PageRun};
-use vfs::disk::transfer::{error_of as error_of_device, submit};
+use vfs::disk::transfer::{error_of as error_of_device, pages_max, submit};
 
 use super::instance::{Instance, now, time_of};
-use crate::Error;
+use super::transfers::Part;
+use crate::{Error, Time, Writer};
 
 /// A regular file, as its node and its pages know it.
 pub(super) struct File {
@@ -29,6 +30,8 @@ pub(super) struct File {
     /// Nobody can reach it any more: what is still dirty is not written, its inode may be another file's soon. Set before it waits to be
     /// deleted, looked at with `changing` held.
     pub(super) gone: AtomicBool,
+    /// Transfers of its pages to the disk.
+    pub(super) under_way: AtomicU64,
 }
 
 impl File {
@@ -38,6 +41,7 @@ impl File {
             changing: sched::Mutex::named("blocks of a file of ext4", ()),
             promised: AtomicU64::new(0),
             gone: AtomicBool::new(false),
+            under_way: AtomicU64::new(0),
         }
     }
 }
@@ -48,7 +52,7 @@ pub(super) struct Pages {
     pub(super) file: Arc<File>,
 }
 
-fn error_of(error: &Error) -> CacheError {
+pub(super) fn error_of(error: &Error) -> CacheError {
     match error {
         Error::Device(error) => error_of_device(*error),
         Error::OutOfMemory => CacheError::OutOfMemory,
@@ -113,23 +117,79 @@ impl Pages {
         (PAGE_SIZE / self.instance.system().block_bytes()).max(1) as u64
     }
 
-    fn write_out(&self, pages: &PageRun) -> Result<(), Error> {
+    /// Begins to write the pages of a run, from their frames. What is left of the run on an error was not begun.
+    fn begin_write(&self, run: &mut PageRun) -> Result<(), Error> {
         let writer = self.instance.writer().map_err(|_| Error::ReadOnly)?;
-        let start = pages.first() * PAGE_SIZE as u64;
-        let end = (start + (pages.pages() * PAGE_SIZE) as u64).min(pages.cache().size());
-        if start >= end {
-            return Ok(());
-        }
-        let mut bytes = fallible::try_vec_of(0, (end - start) as usize)?;
-        for (frame, part) in pages.frames().iter().zip(bytes.chunks_mut(PAGE_SIZE)) {
-            frame.read(0, part);
-        }
-        let modified = self.instance.known(self.file.number).map(|inode| time_of(inode.modified().get()));
+        let known = self.instance.known(self.file.number);
+        let modified = known.map_or_else(now, |inode| time_of(inode.modified().get()));
+        let unit = self.instance.system().block_bytes();
         let _changing = self.file.changing.lock();
         if self.file.gone.load(Relaxed) {
             return Ok(());
         }
-        writer.write(self.file.number, start, &bytes, true, modified.unwrap_or_else(now))?;
+        while run.pages() > 0 {
+            let size = run.cache().size();
+            let start = run.first() * PAGE_SIZE as u64;
+            if start >= size {
+                return Ok(());
+            }
+            if unit > PAGE_SIZE || !self.begin_part(writer, run, size, modified)? {
+                self.write_page(writer, run, size, modified)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to write the first pages of a run, as far as their blocks are neighbours. False: not even those of one page are.
+    fn begin_part(
+        &self,
+        writer: &Writer,
+        run: &mut PageRun,
+        size: u64,
+        modified: Time,
+    ) -> Result<bool, Error> {
+        let number = self.file.number;
+        let unit = self.instance.system().block_bytes();
+        let blocks_per_page = PAGE_SIZE / unit;
+        let start = run.first() * PAGE_SIZE as u64;
+        if writer.has_old_end(number, start)? {
+            self.file.await_transfers(&self.instance);
+            writer.clear_old_end(number, start)?;
+        }
+        let pages = run.pages().min(pages_max(self.instance.device.volume()));
+        let bytes = ((pages * PAGE_SIZE) as u64).min(size - start) as usize;
+        let wanted = bytes.div_ceil(unit);
+        let mut destination = writer.destination(number, start / unit as u64, wanted as u32, true)?;
+        let found = destination.blocks() as usize;
+        let whole = if found == wanted { bytes.div_ceil(PAGE_SIZE) } else { found / blocks_per_page };
+        let blocks = wanted.min(whole * blocks_per_page);
+        if blocks == 0 || writer.shorten(&mut destination, blocks as u32).is_err() {
+            writer.give_up(&destination);
+            return Ok(false);
+        }
+        let part = Part {
+            run: run.split(whole),
+            destination,
+            bytes: blocks * unit,
+            end: size.min(start + (blocks * unit) as u64),
+            modified,
+        };
+        // Its blocks are chosen: they count by themselves.
+        self.return_promise(whole as u64);
+        self.instance.begin_transfer(&self.file, part);
+        Ok(true)
+    }
+
+    /// Writes the first page of a run through a copy, and waits for it: its blocks are not neighbours, or larger than pages.
+    #[inline(never)]
+    fn write_page(&self, writer: &Writer, run: &mut PageRun, size: u64, modified: Time) -> Result<(), Error> {
+        self.file.await_transfers(&self.instance);
+        let start = run.first() * PAGE_SIZE as u64;
+        let mut bytes = fallible::try_vec_of(0, (size - start).min(PAGE_SIZE as u64) as usize)?;
+        run.frames()[0].read(0, &mut bytes);
+        writer.write(self.file.number, start, &bytes, true, modified)?;
+        self.return_promise(1);
+        run.split(1).complete(Ok(()));
         Ok(())
     }
 
@@ -143,7 +203,15 @@ impl Pages {
         self.instance.promised.fetch_sub(returned, Relaxed);
     }
 
+    /// Promises a page what it will need. What was removed is space only when it has been deleted, so that is done before there is none.
     fn promise(&self, page: u64) -> Result<(), Error> {
+        match self.promise_now(page) {
+            Err(Error::NoSpace) if self.instance.delete_gone() > 0 => self.promise_now(page),
+            other => other,
+        }
+    }
+
+    fn promise_now(&self, page: u64) -> Result<(), Error> {
         let writer = self.instance.writer().map_err(|_| Error::ReadOnly)?;
         if writer.is_read_only() {
             return Err(Error::ReadOnly);
@@ -179,10 +247,10 @@ impl FileRepresentative for Pages {
         }
     }
 
-    fn write_back(&self, pages: PageRun) {
-        let written = self.write_out(&pages);
+    fn write_back(&self, mut pages: PageRun) {
+        let begun = self.begin_write(&mut pages);
         self.return_promise(pages.pages() as u64);
-        pages.complete(written.map_err(|error| error_of(&error)));
+        pages.complete(begun.map_err(|error| error_of(&error)));
     }
 
     fn prepare_write(&self, page: u64) -> Result<(), CacheError> {
