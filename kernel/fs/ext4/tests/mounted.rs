@@ -231,6 +231,7 @@ fn a_full_disk_refuses_writes_and_keeps_what_it_took() {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn the_space_of_a_removed_file_is_there_at_once() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for options in OPTIONS {
@@ -262,6 +263,7 @@ fn the_space_of_a_removed_file_is_there_at_once() {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn truncation_and_write_back_meet() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for options in OPTIONS {
