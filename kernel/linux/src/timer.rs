@@ -4,8 +4,10 @@
 //! earliest moment at which the process can have used that much (all its threads running), then looks at the CPU time and either expires
 //! or arms itself again. The block of timers is allocated on first use: most processes never have one.
 //!
-//! Locking: `inner` is taken by the callback too (softirq context); it is never held while a kernel timer is cancelled
-//! or a signal is sent.
+//! Locking: `inner` is never held while a kernel timer is cancelled or a signal is sent. A timer's `setting` is held while its kernel
+//! timer is armed or cancelled and while its signal is sent, by the callback too (softirq context): so who has set a timer to something else
+//! knows that the old setting arms nothing and sends nothing any more, and may change what the signal does. Order: `setting`, then a process's
+//! locks.
 
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
@@ -85,10 +87,29 @@ struct ProcessTimer {
     kernel: sync::Once<Arc<Timer>>,
 }
 
+/// What a number of a POSIX timer stands for.
+#[derive(Clone, Default)]
+enum Place {
+    #[default]
+    Free,
+    /// A thread is making a timer.
+    Reserved,
+    Timer(Arc<ProcessTimer>),
+}
+
+impl Place {
+    fn timer(&self) -> Option<&Arc<ProcessTimer>> {
+        match self {
+            Place::Timer(timer) => Some(timer),
+            Place::Free | Place::Reserved => None,
+        }
+    }
+}
+
 #[derive(Default)]
 struct Inner {
     intervals: [Option<Arc<ProcessTimer>>; INTERVAL_TIMERS],
-    timers: Vec<Option<Arc<ProcessTimer>>>,
+    timers: Vec<Place>,
     /// Watches RLIMIT_CPU, once that was set.
     processor_limit: Option<Arc<ProcessTimer>>,
 }
@@ -108,8 +129,8 @@ impl ProcessTimers {
     pub fn cancel_all(&self) {
         let inner = self.inner.lock().take();
         if let Some(inner) = inner {
-            let all = inner.intervals.iter().chain(&inner.timers).flatten().chain(&inner.processor_limit);
-            for timer in all {
+            let posix = inner.timers.iter().filter_map(Place::timer);
+            for timer in inner.intervals.iter().flatten().chain(posix).chain(&inner.processor_limit) {
                 timer.delete();
             }
         }
@@ -118,7 +139,7 @@ impl ProcessTimers {
     /// Forgets the POSIX timers (execve); interval timers stay.
     pub fn cancel_posix(&self) {
         let timers = self.inner.lock().as_mut().map(|inner| core::mem::take(&mut inner.timers));
-        for timer in timers.iter().flatten().flatten() {
+        for timer in timers.iter().flatten().filter_map(Place::timer) {
             timer.delete();
         }
     }
@@ -212,7 +233,6 @@ impl ProcessTimer {
         let mut setting = self.setting.lock();
         setting.expiry_ns = None;
         setting.deleted = true;
-        drop(setting);
         if let Some(kernel) = self.kernel.get() {
             kernel.cancel();
         }
@@ -220,78 +240,77 @@ impl ProcessTimer {
 
     /// The kernel timer's callback.
     fn fire(&self) {
+        // Held to the end, for the last reference must not go under the lock.
+        let Some(process) = self.process.upgrade() else { return };
         let now = self.now();
         let mut setting = self.setting.lock();
         let Some(expiry) = setting.expiry_ns.filter(|_| !setting.deleted) else { return };
         if now < expiry {
-            drop(setting);
             return self.arm(expiry);
         }
         if self.notice == Notice::ProcessorLimit {
-            drop(setting);
-            return self.enforce_processor_limit(now);
+            setting.expiry_ns = self.enforce_processor_limit(&process, now);
+            return setting.expiry_ns.into_iter().for_each(|next| self.arm(next));
         }
         let missed = advance(&mut setting, expiry, now);
-        let missed = missed.min(i32::MAX as u64) as u32;
-        let next = setting.expiry_ns;
-        drop(setting);
-        if let Some(next) = next {
+        if let Some(next) = setting.expiry_ns {
             self.arm(next);
         }
-        self.notify(missed);
+        self.notify(&process, missed.min(i32::MAX as u64) as u32);
     }
 
-    /// At the hard limit the process is killed; at the soft one, and every second after, it is told.
-    fn enforce_processor_limit(&self, used_ns: u64) {
-        let Some(process) = self.process.upgrade() else { return };
+    /// At the hard limit the process is killed; at the soft one, and every second after, it is told. Returns when it is looked at next.
+    fn enforce_processor_limit(&self, process: &Arc<Process>, used_ns: u64) -> Option<u64> {
         let limit = process.limit_pair(Resource::Cpu as usize);
         let reached = |seconds: u64| seconds != INFINITY && used_ns >= seconds.saturating_mul(NANOSECONDS);
         if reached(limit.maximum) {
-            let _ = send::to_process(&process, SignalInformation::from_kernel(Signal::SIGKILL));
-            return;
+            let _ = send::to_process(process, SignalInformation::from_kernel(Signal::SIGKILL));
+            return None;
         }
         if reached(limit.current) {
-            let _ = send::to_process(&process, SignalInformation::from_kernel(Signal::SIGXCPU));
+            let _ = send::to_process(process, SignalInformation::from_kernel(Signal::SIGXCPU));
             let raised = ResourceLimit { current: limit.current + 1, ..limit };
             process.set_limit(Resource::Cpu as usize, raised);
         }
-        self.set(processor_expiry(&process), 0);
+        processor_expiry(process)
     }
 
     /// Sends the timer's signal; one that is still pending stands for this expiry too.
-    fn notify(&self, overrun: u32) {
-        let Some(process) = self.process.upgrade() else { return };
+    fn notify(&self, process: &Arc<Process>, overrun: u32) {
         match self.notice {
             Notice::None | Notice::ProcessorLimit => {}
             Notice::Plain(signal) => {
-                let _ = send::to_process(&process, SignalInformation::from_kernel(signal));
+                let _ = send::to_process(process, SignalInformation::from_kernel(signal));
             }
             Notice::Process { signal, value } => {
                 let information = SignalInformation::timer(signal, self.id, overrun, value);
-                let _ = send::timer_to(&process, None, information);
+                let _ = send::timer_to(process, None, information);
             }
             Notice::Thread { signal, value, tid } => {
-                let thread = table::thread(tid).filter(|thread| Arc::ptr_eq(thread.process(), &process));
+                let thread = table::thread(tid).filter(|thread| Arc::ptr_eq(thread.process(), process));
                 if let Some(thread) = thread {
                     let information = SignalInformation::timer(signal, self.id, overrun, value);
-                    let _ = send::timer_to(&process, Some(&thread), information);
+                    let _ = send::timer_to(process, Some(&thread), information);
                 }
             }
         }
     }
 
-    /// Sets it; returns the former time to expiry and interval.
-    fn set(&self, expiry_ns: Option<u64>, interval_ns: u64) -> (u64, u64) {
-        if let Some(kernel) = self.kernel.get() {
-            kernel.cancel();
-        }
+    /// Sets it to expire when `expiry_of` says, given what it counts now; returns the former time to expiry and interval.
+    fn set(&self, expiry_of: impl FnOnce(u64) -> Option<u64>, interval_ns: u64) -> (u64, u64) {
         let now = self.now();
+        let expiry_ns = expiry_of(now);
         let mut setting = self.setting.lock();
         let old = remaining(&setting, now);
+        if setting.deleted {
+            return old;
+        }
         setting.expiry_ns = expiry_ns;
         setting.interval_ns = if interval_ns > 0 { interval_ns.max(INTERVAL_MIN_NS) } else { 0 };
         setting.overrun = 0;
-        drop(setting);
+        if let Some(kernel) = self.kernel.get() {
+            kernel.cancel();
+        }
         if let Some(expiry) = expiry_ns {
             self.arm(expiry);
         }
@@ -329,7 +348,7 @@ pub(crate) fn watch_processor_limit(process: &Arc<Process>) -> Result<(), Errno>
             process.timers.with(|inner| Ok(inner.processor_limit.get_or_insert(fresh).clone()))?
         }
     };
-    timer.set(expiry, 0);
+    timer.set(|_| expiry, 0);
     Ok(())
 }
 
@@ -346,7 +365,7 @@ fn note_overrun(process: &Process, information: &SignalInformation) {
     let (id, overrun) = (information.fields[0] as u32, (information.fields[0] >> 32) as u32);
     let timer = {
         let inner = process.timers.inner.lock();
-        inner.as_ref().and_then(|inner| inner.timers.get(id as usize).cloned().flatten())
+        inner.as_ref().and_then(|inner| inner.timers.get(id as usize)?.timer().cloned())
     };
     if let Some(timer) = timer {
         timer.setting.lock().overrun = overrun;
@@ -434,7 +453,7 @@ fn set_interval(task: &Task, which: u32, value: u64, interval: u64) -> Result<(u
         return Ok((0, 0));
     }
     let timer = interval_timer(task, which)?;
-    Ok(timer.set((value > 0).then(|| timer.now().saturating_add(value)), interval))
+    Ok(timer.set(|now| (value > 0).then(|| now.saturating_add(value)), interval))
 }
 
 /// Sends SIGALRM after some seconds.
@@ -478,36 +497,61 @@ pub fn timer_create(task: &mut Task, clock: i32, event: u64, out: u64) -> SysRes
         clock => clock,
     };
     clock.now(task)?;
-    let process = task.process().clone();
-    let id = process.timers.with(|inner| {
-        if let Some(free) = inner.timers.iter().position(Option::is_none) {
-            return Ok(free);
-        }
-        if inner.timers.len() >= TIMERS_MAX {
-            return Err(Errno::EAGAIN);
-        }
-        memory::fallible::try_push(&mut inner.timers, None).map_err(|_| Errno::EAGAIN)?;
-        Ok(inner.timers.len() - 1)
-    })?;
-    let notice = notice_of(task, event, id as u32)?;
-    let timer = ProcessTimer::new(id as u32, &process, Counted::Clock(clock), notice)?;
-    UserPointer::<u32>::new(out).write(&(id as u32))?;
-    process.timers.with(|inner| {
-        // Another thread may have made a timer in the same place; its number is then taken.
-        match inner.timers.get_mut(id) {
-            Some(place @ None) => {
-                *place = Some(timer);
-                Ok(0)
+    let place = ReservedTimer::reserve(task.process())?;
+    let id = place.id as u32;
+    let notice = notice_of(task, event, id)?;
+    let timer = ProcessTimer::new(id, task.process(), Counted::Clock(clock), notice)?;
+    UserPointer::<u32>::new(out).write(&id)?;
+    place.fill(timer);
+    Ok(0)
+}
+
+/// The number of a timer that is being made; free again when dropped.
+struct ReservedTimer {
+    process: Arc<Process>,
+    id: usize,
+}
+
+impl ReservedTimer {
+    fn reserve(process: &Arc<Process>) -> Result<ReservedTimer, Errno> {
+        let id = process.timers.with(|inner| {
+            if let Some(free) = inner.timers.iter().position(|place| matches!(place, Place::Free)) {
+                inner.timers[free] = Place::Reserved;
+                return Ok(free);
             }
-            _ => Err(Errno::EAGAIN),
+            if inner.timers.len() >= TIMERS_MAX {
+                return Err(Errno::EAGAIN);
+            }
+            memory::fallible::try_push(&mut inner.timers, Place::Reserved).map_err(|_| Errno::EAGAIN)?;
+            Ok(inner.timers.len() - 1)
+        })?;
+        Ok(ReservedTimer { process: process.clone(), id })
+    }
+
+    fn fill(self, timer: Arc<ProcessTimer>) {
+        self.put(Place::Timer(timer));
+    }
+
+    fn put(&self, new: Place) {
+        let mut inner = self.process.timers.inner.lock();
+        let place = inner.as_mut().and_then(|inner| inner.timers.get_mut(self.id));
+        if let Some(place @ Place::Reserved) = place {
+            *place = new;
         }
-    })
+    }
+}
+
+impl Drop for ReservedTimer {
+    fn drop(&mut self) {
+        // Does nothing to a place that was filled.
+        self.put(Place::Free);
+    }
 }
 
 fn posix_timer(task: &Task, id: i32) -> Result<Arc<ProcessTimer>, Errno> {
     let inner = task.process().timers.inner.lock();
     let timers = inner.as_ref().map(|inner| &inner.timers).ok_or(Errno::EINVAL)?;
-    usize::try_from(id).ok().and_then(|id| timers.get(id)).and_then(Clone::clone).ok_or(Errno::EINVAL)
+    usize::try_from(id).ok().and_then(|id| timers.get(id)?.timer().cloned()).ok_or(Errno::EINVAL)
 }
 
 fn to_spec((value, interval): (u64, u64)) -> IntervalTimerSpec {
@@ -521,12 +565,12 @@ pub fn timer_settime(task: &mut Task, id: i32, flags: u32, new: u64, old: u64) -
     let value = wanted.value.to_ns().ok_or(Errno::EINVAL)?;
     let interval = wanted.interval.to_ns().ok_or(Errno::EINVAL)?;
     let timer = posix_timer(task, id)?;
-    let expiry = match value {
+    let expiry_of = |now: u64| match value {
         0 => None,
         value if flags & ABSOLUTE != 0 => Some(value),
-        value => Some(timer.now().saturating_add(value)),
+        value => Some(now.saturating_add(value)),
     };
-    let before = timer.set(expiry, interval);
+    let before = timer.set(expiry_of, interval);
     UserPointer::<IntervalTimerSpec>::new(old).write_if_given(&to_spec(before))?;
     Ok(0)
 }
@@ -545,13 +589,14 @@ pub fn timer_getoverrun(task: &mut Task, id: i32) -> SysResult {
 
 /// Removes a POSIX timer.
 pub fn timer_delete(task: &mut Task, id: i32) -> SysResult {
-    let timer = posix_timer(task, id)?;
-    timer.delete();
-    let mut inner = task.process().timers.inner.lock();
-    let place = inner.as_mut().and_then(|inner| inner.timers.get_mut(id as usize));
-    let removed = place.and_then(Option::take);
-    drop(inner);
-    drop(removed);
+    let removed = {
+        let mut inner = task.process().timers.inner.lock();
+        let place = inner.as_mut().and_then(|inner| inner.timers.get_mut(usize::try_from(id).ok()?));
+        place.filter(|place| place.timer().is_some()).map(core::mem::take)
+    };
+    // Of two threads that delete it one finds it.
+    let removed = removed.ok_or(Errno::EINVAL)?;
+    removed.timer().into_iter().for_each(|timer| timer.delete());
     Ok(0)
 }
 

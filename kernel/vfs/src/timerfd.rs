@@ -5,6 +5,9 @@
 //! at least one expiry waits to be read). An interval is not re-armed while nobody reads: the expiries in between are
 //! counted from the clock when somebody looks. So an unread timer costs nothing, however short its interval.
 //!
+//! The kernel timer is armed and cancelled with the state locked: it always runs to what the state says, also when one thread reads the timer
+//! while another sets it. Its callback takes the state's lock, but with none of the timer's own held.
+//!
 //! Real-time clocks are converted when the timer is set; setting the clock calls [`clock_was_set`], which moves the
 //! absolute ones and cancels those that asked for it.
 
@@ -70,6 +73,13 @@ impl State {
                 self.next_ns += (missed + 1) * self.interval_ns;
             }
         }
+    }
+
+    /// What is left.
+    fn setting_at(&mut self, now: u64) -> TimerSetting {
+        self.advance(now);
+        let value_ns = if self.next_ns == 0 { 0 } else { self.next_ns - now };
+        TimerSetting { value_ns, interval_ns: self.interval_ns }
     }
 }
 
@@ -148,7 +158,6 @@ impl TimerFile {
     /// `timerfd_settime`; returns the old setting.
     pub fn set(&self, new: TimerSetting, absolute: bool, cancel_on_set: bool) -> TimerSetting {
         let now = now_ns();
-        let old = self.get_at(now);
         let next = if new.value_ns == 0 {
             0
         } else if !absolute {
@@ -159,18 +168,17 @@ impl TimerFile {
                 TimerClock::RealTime => new.value_ns.saturating_sub(real_time_base_ns()).max(1),
             }
         };
+        let mut state = self.shared.state.lock();
+        let old = state.setting_at(now);
+        *state = State {
+            next_ns: next,
+            interval_ns: new.interval_ns,
+            ticks: 0,
+            absolute,
+            cancel_on_set: cancel_on_set && absolute && self.clock == TimerClock::RealTime,
+            cancelled: false,
+        };
         self.timer.cancel();
-        {
-            let mut state = self.shared.state.lock();
-            *state = State {
-                next_ns: next,
-                interval_ns: new.interval_ns,
-                ticks: 0,
-                absolute,
-                cancel_on_set: cancel_on_set && absolute && self.clock == TimerClock::RealTime,
-                cancelled: false,
-            };
-        }
         if next != 0 {
             self.timer.arm(next);
         }
@@ -179,52 +187,36 @@ impl TimerFile {
 
     /// `timerfd_gettime`: what is left.
     pub fn get(&self) -> TimerSetting {
-        self.get_at(now_ns())
-    }
-
-    fn get_at(&self, now: u64) -> TimerSetting {
-        let mut state = self.shared.state.lock();
-        state.advance(now);
-        let value_ns = if state.next_ns == 0 { 0 } else { state.next_ns - now };
-        TimerSetting { value_ns, interval_ns: state.interval_ns }
+        self.shared.state.lock().setting_at(now_ns())
     }
 
     fn clock_was_set(&self, moved_ns: i64) {
-        let next = {
+        {
             let mut state = self.shared.state.lock();
             if state.cancel_on_set {
                 state.cancelled = true;
             }
             if state.absolute && state.next_ns != 0 {
                 state.next_ns = state.next_ns.saturating_add_signed(-moved_ns).max(1);
-                state.next_ns
-            } else {
-                0
+                self.timer.arm(state.next_ns);
             }
-        };
-        if next != 0 {
-            self.timer.cancel();
-            self.timer.arm(next);
         }
         self.shared.expired();
     }
 
     /// Takes the expiries; arms the kernel timer for the next one.
     fn take(&self) -> Result<Option<u64>> {
-        let (ticks, next) = {
-            let mut state = self.shared.state.lock();
-            if core::mem::take(&mut state.cancelled) {
-                return Err(Error::Cancelled);
-            }
-            state.advance(now_ns());
-            let ticks = core::mem::take(&mut state.ticks);
-            (ticks, state.next_ns)
-        };
+        let mut state = self.shared.state.lock();
+        if core::mem::take(&mut state.cancelled) {
+            return Err(Error::Cancelled);
+        }
+        state.advance(now_ns());
+        let ticks = core::mem::take(&mut state.ticks);
         if ticks == 0 {
             return Ok(None);
         }
-        if next != 0 {
-            self.timer.arm(next);
+        if state.next_ns != 0 {
+            self.timer.arm(state.next_ns);
         }
         Ok(Some(ticks))
     }
