@@ -99,7 +99,7 @@ fn finish_thread(process: &Arc<Process>, thread: &Arc<Thread>, exit_code: u32) {
         *process.last_credentials.lock() = thread.credentials();
     }
     let (last, status, completed_stop) = leave(process, thread);
-    table::remove_thread(tid);
+    table::remove_thread(tid, thread);
     if let Some(signal) = completed_stop {
         crate::wait::tell_parent_of_stop(process, ChildEvent::Stopped, signal);
     }

@@ -484,9 +484,9 @@ fn publish(task: &Task, request: &Request, thread: &Arc<Thread>) -> Result<(), E
         return Ok(());
     }
     memory::fallible::try_push(&mut process.threads.lock(), thread.clone()).map_err(|_| Errno::ENOMEM)?;
-    if !process.group().add(process, || !deliver::is_pending(task)).inspect_err(|_| unlist(process))? {
+    if let Err(errno) = join_group(task, process) {
         unlist(process);
-        return Err(Errno::ERESTARTNOINTR);
+        return Err(errno);
     }
     if let Err(errno) = adopt(process) {
         process.group().remove(process);
@@ -497,6 +497,25 @@ fn publish(task: &Task, request: &Request, thread: &Arc<Thread>) -> Result<(), E
     crate::oom::share_fate(task.process(), process);
     table::insert_thread(thread);
     Ok(())
+}
+
+/// Makes a new process a member of the caller's group, in which the caller may be for a moment only: another process can be moving it.
+/// With a signal pending the fork starts again after it.
+fn join_group(task: &Task, process: &Arc<Process>) -> Result<(), Errno> {
+    loop {
+        let group = task.process().group();
+        if !Arc::ptr_eq(&group, &process.group()) {
+            process.replace_group(group.clone());
+        }
+        let stays = || task.process().look_at_group(|current| core::ptr::eq(current, &*group));
+        // While the caller is in the group nobody dissolves it.
+        if group.add(process, || stays() && !deliver::is_pending(task))? {
+            return Ok(());
+        }
+        if stays() {
+            return Err(Errno::ERESTARTNOINTR);
+        }
+    }
 }
 
 /// Breaks the cycle between a process that never was and its thread.

@@ -8,9 +8,9 @@ use vfs::Capabilities;
 
 use crate::abi::{SystemInformation, UnameNames};
 use crate::errno::{Errno, SysResult};
-use crate::process::group::{ProcessGroup, Session};
+use crate::process::group::{MOVES, ProcessGroup, Session};
 use crate::process::process::Process;
-use crate::process::table;
+use crate::process::table::{self, Pid};
 use crate::task::Task;
 use crate::user_pointer::{UserPointer, read_bytes};
 
@@ -67,8 +67,9 @@ pub fn getsid(task: &mut Task, pid: i32) -> SysResult {
 pub fn setsid(task: &mut Task) -> SysResult {
     let process = task.process().clone();
     let pid = process.pid();
+    let _moves = MOVES.lock();
     let old = process.group();
-    if old.id() == pid || table::group(pid).is_some() {
+    if old.id() == pid || existing_group(pid).is_some() {
         return Err(Errno::EPERM);
     }
     let group = ProcessGroup::new(pid, Session::new(pid)?)?;
@@ -87,6 +88,8 @@ pub fn setpgid(task: &mut Task, pid: i32, group: i32) -> SysResult {
     }
     let me = task.process();
     let process = target(task, pid)?;
+    // The process may be about to make the same call, or to leave the session.
+    let _moves = MOVES.lock();
     let is_me = Arc::ptr_eq(&process, me);
     if !is_me {
         let is_child = process.parent().is_some_and(|parent| Arc::ptr_eq(&parent, me));
@@ -108,16 +111,24 @@ pub fn setpgid(task: &mut Task, pid: i32, group: i32) -> SysResult {
     if wanted == old.id() {
         return Ok(0);
     }
-    let new = match table::group(wanted) {
+    let new = match existing_group(wanted) {
         Some(existing) if existing.session().id() == old.session().id() => existing,
         Some(_) => return Err(Errno::EPERM),
         None if wanted == process.pid() => ProcessGroup::new(wanted, old.session().clone())?,
         None => return Err(Errno::EPERM),
     };
-    new.add(&process, || true)?;
+    if !new.add(&process, || true)? {
+        // Its last member has been waited for since.
+        return Err(Errno::EPERM);
+    }
     process.replace_group(new);
     old.remove(&process);
     Ok(0)
+}
+
+/// The group with this number, if it has members.
+fn existing_group(id: Pid) -> Option<Arc<ProcessGroup>> {
+    table::group(id).filter(|group| !group.is_dissolved())
 }
 
 static NODE: SpinLock<String> = SpinLock::named("host name", String::new());

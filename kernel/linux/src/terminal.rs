@@ -126,7 +126,7 @@ impl JobControl for Control {
     }
 
     fn is_orphaned(&self, group: GroupId) -> bool {
-        table::group(group.0).is_none_or(|group| group.is_orphaned(None))
+        table::group(group.0).is_none_or(|group| group.is_orphaned())
     }
 
     fn is_blocked_or_ignored(&self, signal: TtySignal) -> bool {

@@ -66,8 +66,9 @@ pub fn bequeath(process: &Arc<Process>) {
     for orphan in orphans {
         let end = loop {
             let mut kinship = orphan.kinship.lock();
-            if kinship.parent.is_none() {
-                // Nobody wanted it, and it has been buried since.
+            // Who ends unwanted at this time is taken off the list of its old parent, which is empty by now. The heir gets none
+            // that nobody would take off its list.
+            if orphan.state() == State::Dead {
                 break None;
             }
             let mut children = heir.children.lock();
@@ -112,7 +113,8 @@ pub fn bequeath(process: &Arc<Process>) {
     }
 }
 
-/// A group that nobody outside can continue any more and that has stopped members gets SIGHUP and SIGCONT.
+/// A group that nobody outside can continue any more and that has stopped members gets SIGHUP and SIGCONT. The process that ends has
+/// no thread any more, and so holds none.
 #[inline(never)]
 pub fn release_orphaned_groups(process: &Arc<Process>, children: &[Arc<Process>]) {
     let own = process.group();
@@ -122,21 +124,21 @@ pub fn release_orphaned_groups(process: &Arc<Process>, children: &[Arc<Process>]
         group.id() != own.id() && group.session().id() == own.session().id()
     });
     if held {
-        release_if_orphaned(&own, Some(process));
+        release_if_orphaned(&own);
     }
     for child in children {
         let group = child.group();
         if group.id() != own.id() && group.session().id() == own.session().id() {
-            release_if_orphaned(&group, Some(process));
+            release_if_orphaned(&group);
         }
     }
 }
 
-fn release_if_orphaned(group: &Arc<super::group::ProcessGroup>, except: Option<&Process>) {
+fn release_if_orphaned(group: &Arc<super::group::ProcessGroup>) {
     let stopped = group.any_member(|member| {
         matches!(member.signals.lock().stop, crate::signal::shared::StopState::Stopped(_))
     });
-    if !stopped || !group.is_orphaned(except) {
+    if !stopped || !group.is_orphaned() {
         return;
     }
     group.any_member(|member| {

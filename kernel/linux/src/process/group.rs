@@ -5,7 +5,11 @@
 //!
 //! Locking: `members` is held while signals are sent to the group and while fork adds a child; so a signal to the group either
 //! reaches the child or is pending in the parent before the child is added (fork then starts again). A process's own `group`
-//! pointer changes only with the locks of both groups' lists taken one after the other, never nested.
+//! pointer changes only with the locks of both groups' lists taken one after the other, never nested, and only by who holds
+//! [`MOVES`]: a shell and its child often move the child to the same group at the same time, and that must be one group.
+//!
+//! A group that has lost its last member is *dissolved*: nobody joins it any more, and the process with its number may make another one
+//! before this one has left the table.
 //!
 //! A process notes at which place of its group's list it is, so that it leaves without a search, however many members there are. The note
 //! is written under the list's lock. Who is in two lists for a moment has only one note: what is not at its place is searched for.
@@ -53,13 +57,23 @@ impl Session {
 pub struct ProcessGroup {
     id: Pid,
     session: Arc<Session>,
-    members: SpinLock<Vec<Weak<Process>>>,
+    members: SpinLock<Members>,
+}
+
+/// Held by who looks what group a process is in, or whether there is a group, and moves the process then (setpgid, setsid).
+pub(crate) static MOVES: sched::Mutex<()> = sched::Mutex::named("moves between process groups", ());
+
+struct Members {
+    list: Vec<Weak<Process>>,
+    /// The last one has left.
+    dissolved: bool,
 }
 
 impl ProcessGroup {
     /// A new group without members.
     pub fn new(id: Pid, session: Arc<Session>) -> Result<Arc<ProcessGroup>, Errno> {
-        let group = ProcessGroup { id, session, members: SpinLock::new(Vec::new()) };
+        let members = Members { list: Vec::new(), dissolved: false };
+        let group = ProcessGroup { id, session, members: SpinLock::new(members) };
         let group = memory::fallible::try_arc(group).map_err(|_| Errno::ENOMEM)?;
         Ok(group)
     }
@@ -74,20 +88,26 @@ impl ProcessGroup {
         &self.session
     }
 
-    /// Adds a member if `permitted` says so under the list's lock. A group that gets its first member becomes findable.
+    /// Whether its last member has left: then it is no group any more, though a look-up may still have found it.
+    pub fn is_dissolved(&self) -> bool {
+        self.members.lock().dissolved
+    }
+
+    /// Adds a member if `permitted` says so under the list's lock, unless the group is dissolved. A group that gets its first member
+    /// becomes findable.
     pub fn add(
         self: &Arc<Self>,
         process: &Arc<Process>,
         permitted: impl FnOnce() -> bool,
     ) -> Result<bool, Errno> {
         let mut members = self.members.lock();
-        memory::fallible::try_reserve(&mut members, 1).map_err(|_| Errno::ENOMEM)?;
-        if !permitted() {
+        memory::fallible::try_reserve(&mut members.list, 1).map_err(|_| Errno::ENOMEM)?;
+        if members.dissolved || !permitted() {
             return Ok(false);
         }
-        let first = members.is_empty();
-        process.note_place_in_group(members.len());
-        members.push(Arc::downgrade(process));
+        let first = members.list.is_empty();
+        process.note_place_in_group(members.list.len());
+        members.list.push(Arc::downgrade(process));
         drop(members);
         if first {
             if self.session.groups.fetch_add(1, Ordering::AcqRel) == 0 {
@@ -101,21 +121,22 @@ impl ProcessGroup {
     /// Takes a member out; the last one takes the group out of the table, and the last group its session.
     pub fn remove(&self, process: &Process) {
         let mut members = self.members.lock();
-        let before = members.len();
-        take_out(&mut members, process);
-        let last = before > 0 && members.is_empty();
+        let before = members.list.len();
+        take_out(&mut members.list, process);
+        let last = before > 0 && members.list.is_empty();
+        members.dissolved |= last;
         drop(members);
         if last {
-            table::remove_group(self.id);
+            table::remove_group(self);
             if self.session.groups.fetch_sub(1, Ordering::AcqRel) == 1 {
-                table::remove_session(self.session.id);
+                table::remove_session(&self.session);
             }
         }
     }
 
     /// Calls `visit` for each member under the list's lock.
     pub fn for_each(&self, mut visit: impl FnMut(&Arc<Process>)) {
-        for member in self.members.lock().iter().filter_map(Weak::upgrade) {
+        for member in self.members.lock().list.iter().filter_map(Weak::upgrade) {
             visit(&member);
         }
     }
@@ -127,8 +148,8 @@ impl ProcessGroup {
     pub fn members(&self) -> Result<Vec<Arc<Process>>, Errno> {
         let mut found = Vec::new();
         let members = self.members.lock();
-        memory::fallible::try_reserve(&mut found, members.len()).map_err(|_| Errno::ENOMEM)?;
-        found.extend(members.iter().filter_map(Weak::upgrade));
+        memory::fallible::try_reserve(&mut found, members.list.len()).map_err(|_| Errno::ENOMEM)?;
+        found.extend(members.list.iter().filter_map(Weak::upgrade));
         Ok(found)
     }
 
@@ -151,19 +172,21 @@ impl ProcessGroup {
     /// The member with the lowest number from `from` on.
     fn next_member(&self, from: Pid) -> Option<Arc<Process>> {
         let members = self.members.lock();
-        let later = members.iter().filter_map(Weak::upgrade).filter(|member| member.pid() >= from);
+        let later = members.list.iter().filter_map(Weak::upgrade).filter(|member| member.pid() >= from);
         later.min_by_key(|member| member.pid())
     }
 
     /// Whether no member has a parent in another group of the same session: then nobody would continue a stopped member.
-    /// `except` is leaving: it counts neither as a member nor as a parent.
-    pub fn is_orphaned(&self, except: Option<&Process>) -> bool {
+    /// Who has no thread any more counts neither as a member nor as a parent: of two that end at the same time, at least the later one sees
+    /// that the other does not hold the group either.
+    pub fn is_orphaned(&self) -> bool {
         !self.any_member(|member| {
-            if except.is_some_and(|process| core::ptr::eq(process, &**member)) || member.is_zombie() {
+            if member.thread_count() == 0 {
                 return false;
             }
             let Some(parent) = member.parent() else { return false };
-            if parent.pid() == table::INIT || except.is_some_and(|process| core::ptr::eq(process, &*parent)) {
+            // Process 1 has no thread either.
+            if parent.thread_count() == 0 {
                 return false;
             }
             let group = parent.group();

@@ -57,6 +57,15 @@ fn replace<T: Send + Sync + 'static>(
     drop(numbers::change(pid, |bearers, _, _| slot(bearers).replace(new)));
 }
 
+/// Takes a bearer of one kind off its number, unless somebody else bears the number as this by now.
+fn remove<T: Send + Sync + 'static>(pid: Pid, slot: impl FnOnce(&Bearers) -> &ArcSlot<T>, old: &T) {
+    drop(numbers::change(pid, |bearers, _, _| {
+        let slot = slot(bearers);
+        let is_borne = slot.peek(&rcu::read()).is_some_and(|bearer| core::ptr::eq(bearer, old));
+        is_borne.then(|| slot.replace(None))
+    }));
+}
+
 /// A number nobody else bears; it is free again when dropped unless [`ReservedPid::keep`] was called.
 #[derive(Debug)]
 pub struct ReservedPid(Pid);
@@ -121,9 +130,10 @@ pub fn insert_session(session: &Arc<Session>) {
     replace(session.id(), |bearers| &bearers.session, Some(session));
 }
 
-/// The thread is no more. Without locks held, as the others that remove.
-pub fn remove_thread(tid: Pid) {
-    replace(tid, |bearers| &bearers.thread, None);
+/// The thread is no more. Without locks held, as the others that remove. If it was the leader, a thread that executes a program may
+/// have its number by now: who executes waits until it is alone in its process, not until the others' numbers are free.
+pub fn remove_thread(tid: Pid, thread: &Thread) {
+    remove(tid, |bearers| &bearers.thread, thread);
     THREADS.decrement();
 }
 
@@ -132,14 +142,14 @@ pub fn remove_process(pid: Pid) {
     replace(pid, |bearers| &bearers.process, None);
 }
 
-/// The last member left the group.
-pub fn remove_group(id: Pid) {
-    replace(id, |bearers| &bearers.group, None);
+/// The last member left the group; the process with its number may have made a new one meanwhile.
+pub fn remove_group(group: &ProcessGroup) {
+    remove(group.id(), |bearers| &bearers.group, group);
 }
 
 /// The last group left the session.
-pub fn remove_session(id: Pid) {
-    replace(id, |bearers| &bearers.session, None);
+pub fn remove_session(session: &Session) {
+    remove(session.id(), |bearers| &bearers.session, session);
 }
 
 /// execve by a thread that is not the leader: it takes over the leader's number.

@@ -14,6 +14,7 @@ use super::send;
 use super::set::{Signal, SignalSet};
 use crate::abi::{AlternateStack, SignalActionWords, SignalInfoWords, Timespec};
 use crate::errno::{Errno, SysResult};
+use crate::process::group::ProcessGroup;
 use crate::process::process::Process;
 use crate::process::table;
 use crate::process::thread::Thread;
@@ -226,13 +227,22 @@ fn kill_each(
     signal: Option<Signal>,
 ) -> SysResult {
     let mut outcome = Err(Errno::ESRCH);
-    for target in targets {
-        let sent = kill_one(task, &target, signal);
-        if outcome != Ok(0) {
-            outcome = sent.map(|()| 0);
-        }
-    }
+    targets.into_iter().for_each(|target| note_sent(&mut outcome, kill_one(task, &target, signal)));
     outcome
+}
+
+/// Sends to each member of a group. The list stays locked: a child that a member forks meanwhile is either in it or not made before the
+/// member has taken the signal.
+fn kill_members(task: &Task, group: &ProcessGroup, signal: Option<Signal>) -> SysResult {
+    let mut outcome = Err(Errno::ESRCH);
+    group.for_each(|target| note_sent(&mut outcome, kill_one(task, target, signal)));
+    outcome
+}
+
+fn note_sent(outcome: &mut SysResult, sent: Result<(), Errno>) {
+    if *outcome != Ok(0) {
+        *outcome = sent.map(|()| 0);
+    }
 }
 
 fn optional_signal(number: i32) -> Result<Option<Signal>, Errno> {
@@ -248,12 +258,12 @@ pub fn kill(task: &mut Task, pid: i32, number: i32) -> SysResult {
             let target = table::process_of(pid as u32).ok_or(Errno::ESRCH)?;
             kill_one(task, &target, signal).map(|()| 0)
         }
-        0 => kill_each(task, task.process().group().members()?, signal),
+        0 => kill_members(task, &task.process().group(), signal),
         -1 => kill_all(task, signal),
         i32::MIN => Err(Errno::ESRCH),
         _ => {
             let group = table::group(pid.unsigned_abs()).ok_or(Errno::ESRCH)?;
-            kill_each(task, group.members()?, signal)
+            kill_members(task, &group, signal)
         }
     }
 }

@@ -142,7 +142,7 @@ fn default_action(task: &mut Task, information: &SignalInformation) -> bool {
 /// Begins a group stop. A stop signal from a terminal has no effect on an orphaned group.
 fn begin_stop(task: &Task, signal: Signal) {
     let process = task.process();
-    if signal != Signal::SIGSTOP && process.group().is_orphaned(None) {
+    if signal != Signal::SIGSTOP && process.group().is_orphaned() {
         return;
     }
     let mut signals = process.signals.lock();
