@@ -264,9 +264,6 @@ fn create(task: &mut Task, request: &Request) -> SysResult {
     let thread = child.thread.clone();
     let pidfd = crate::pidfd::PreparedPidfd::new(task, request.flags.contains(CloneFlags::PIDFD), &thread)?;
     let new_thread = prepare_kernel_thread(task, request, child)?;
-    if request.flags.contains(CloneFlags::PARENT_SETTID) {
-        UserPointer::<u32>::new(request.parent_tid).write(&pid)?;
-    }
     pidfd.write_number(request.pidfd)?;
     let completion = match request.flags.contains(CloneFlags::VFORK) {
         true => Some(memory::fallible::try_arc(Completion::new()).map_err(|_| Errno::ENOMEM)?),
@@ -278,6 +275,10 @@ fn create(task: &mut Task, request: &Request) -> SysResult {
     thread.set_kernel_thread(new_thread.thread().clone());
     publish(task, request, &thread)?;
     reserved.keep();
+    // Another thread that reads the number finds who bears it. As on Linux, a bad address is no reason to make no child.
+    if request.flags.contains(CloneFlags::PARENT_SETTID) {
+        let _ = UserPointer::<u32>::new(request.parent_tid).write(&pid);
+    }
     pidfd.install(task);
     drop(thread);
     new_thread.start();
