@@ -321,7 +321,6 @@ fn install(task: &mut Task, new: Prepared) {
     drop(current().set_address_space(Some(new.space.clone())));
     drop(process.replace_address_space(Some(new.space.clone())));
     drop(core::mem::replace(&mut task.address_space, new.space));
-    crate::exit::release_vfork(&process);
     let old = core::mem::replace(&mut *process.executable.lock(), new.executable);
     drop(old);
 
@@ -340,6 +339,8 @@ fn install(task: &mut Task, new: Prepared) {
     task.paused = None;
     task.user = UserContext::new(new.entry, new.sp);
     current().with_user_state(|state| state.reset());
+    // Last, so that a parent that waited for the memory finds the new program, under its name and without what closes on exec.
+    crate::exit::release_vfork(&process);
 }
 
 /// What a program may share with other processes but not over execve: descriptors and dispositions.
