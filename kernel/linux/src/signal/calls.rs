@@ -154,8 +154,10 @@ fn wait_for(task: &mut Task, set: SignalSet, deadline: Option<u64>) -> Result<Si
     task.set_blocked(before);
     task.thread.awaited.store(0, core::sync::atomic::Ordering::Relaxed);
     if taken.is_some() {
-        if !deliver::is_pending(task) {
-            current().set_attention(false);
+        // Cleared before the look, so that what comes after the look keeps its attention.
+        current().set_attention(false);
+        if deliver::is_pending(task) {
+            current().set_attention(true);
         }
         return taken.ok_or(Errno::EAGAIN);
     }
