@@ -74,7 +74,7 @@ pub(crate) fn report_fatal_signal(task: &Task, information: &SignalInformation) 
 /// The end of the running thread.
 #[inline(never)]
 pub(crate) fn end_thread(mut task: Box<Task>) {
-    task.thread.exiting.store(true, Ordering::Relaxed);
+    crate::signal::deliver::retire(&task.thread);
     release_user_memory(&mut task);
     let Task { thread, address_space, files, file_system, exit_code, .. } = *task;
     let process = thread.process().clone();
@@ -125,7 +125,7 @@ fn thread_abandoned(kernel: sched::ThreadRef, died: &sync::arc_table::OwnerDied)
     let process = thread.process().clone();
     process.begin_exit(Signal::SIGSEGV.number().into());
     ::ipc::end_abandoned(::ipc::ThreadId::from_bits(thread.ipc_id.load(Ordering::Relaxed)));
-    thread.exiting.store(true, Ordering::Relaxed);
+    crate::signal::deliver::retire(&thread);
     let (files, file_system, charge) = {
         let mut shared = thread.shared.lock();
         (shared.files.take(), shared.file_system.take(), shared.charge.take())
@@ -155,12 +155,7 @@ fn leave(process: &Process, thread: &Arc<Thread>) -> (bool, Option<u32>, Option<
     let last = threads.is_empty();
     drop(threads);
     thread.pending.lock().discard(crate::signal::set::SignalSet::ALL);
-    let completed = match signals.stop {
-        StopState::Stopping(signal) if !last => {
-            crate::signal::deliver::note_parked(process, &mut signals, signal)
-        }
-        _ => None,
-    };
+    let completed = if last { None } else { crate::signal::deliver::note_parked(&mut signals, thread) };
     (last, signals.group_exit, completed)
 }
 

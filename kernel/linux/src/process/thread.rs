@@ -49,6 +49,8 @@ pub struct Thread {
     pub(crate) killed: AtomicBool,
     pub(crate) exiting: AtomicBool,
     pub(crate) stopped: AtomicBool,
+    /// The round of stops in which it was counted as parked last; see `signal::shared`.
+    pub(crate) parked_in: AtomicU32,
     /// Children start as ordinary threads (SCHED_RESET_ON_FORK).
     pub(crate) resets_on_fork: AtomicBool,
     /// Its number for messages, 0 if it has none; written by the thread.
@@ -79,6 +81,7 @@ impl Thread {
             killed: AtomicBool::new(false),
             exiting: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            parked_in: AtomicU32::new(0),
             resets_on_fork: AtomicBool::new(false),
             ipc_id: AtomicU64::new(0),
             asked: crate::pager::Asked::default(),

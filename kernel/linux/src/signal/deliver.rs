@@ -14,7 +14,9 @@ use super::information::{ChildEvent, SignalInformation};
 use super::set::{DefaultAction, Signal, SignalSet};
 use super::shared::StopState;
 use crate::errno::{Errno, SysResult};
+use crate::process::process::Process;
 use crate::process::table;
+use crate::process::thread::Thread;
 use crate::task::{Pause, Task};
 
 /// Bytes of the `syscall` instruction, to which a restarted call goes back.
@@ -35,7 +37,7 @@ pub fn before_user_mode(task: &mut Task, mut restart: Option<Errno>) -> Result<(
         if park_if_stopped(task) {
             continue;
         }
-        let Some(information) = take(task) else { break };
+        let Some((information, round)) = take(task) else { break };
         let signal = information.signal;
         crate::timer::signal_taken(task.process(), &information);
         let action = task.process().actions().take_for_delivery(signal);
@@ -48,7 +50,7 @@ pub fn before_user_mode(task: &mut Task, mut restart: Option<Errno>) -> Result<(
             // Further signals interrupt the handler's first instruction.
             continue;
         }
-        if signal == Signal::SIGKILL || default_action(task, &information) {
+        if signal == Signal::SIGKILL || default_action(task, &information, round) {
             return Err(MustExit);
         }
     }
@@ -62,13 +64,14 @@ pub fn before_user_mode(task: &mut Task, mut restart: Option<Errno>) -> Result<(
     Ok(())
 }
 
-/// Takes the next signal this thread can take.
-fn take(task: &Task) -> Option<SignalInformation> {
+/// Takes the next signal this thread can take; and says in which round of stops that was.
+fn take(task: &Task) -> Option<(SignalInformation, u32)> {
     let process = task.process();
     let mut signals = process.signals.lock();
     let blocked = task.thread.blocked();
     let taken = task.thread.pending.lock().take(blocked);
-    taken.or_else(|| signals.pending.take(blocked))
+    let taken = taken.or_else(|| signals.pending.take(blocked))?;
+    Some((taken, signals.round))
 }
 
 /// Whether a signal waits that this thread can take, or it shall end.
@@ -116,13 +119,13 @@ fn repeat(task: &mut Task, number: u64) {
 
 /// Applies the default action; returns whether the thread must end.
 #[inline(never)]
-fn default_action(task: &mut Task, information: &SignalInformation) -> bool {
+fn default_action(task: &mut Task, information: &SignalInformation, round: u32) -> bool {
     const CORE_DUMPED: u32 = 0x80;
     let signal = information.signal;
     match signal.default_action() {
         DefaultAction::Ignore | DefaultAction::Continue => false,
         DefaultAction::Stop => {
-            begin_stop(task, signal);
+            begin_stop(task, signal, round);
             false
         }
         action => {
@@ -139,15 +142,15 @@ fn default_action(task: &mut Task, information: &SignalInformation) -> bool {
     }
 }
 
-/// Begins a group stop. A stop signal from a terminal has no effect on an orphaned group.
-fn begin_stop(task: &Task, signal: Signal) {
+/// Begins a group stop for a signal that was taken in this round. A stop signal from a terminal has no effect on an orphaned group.
+fn begin_stop(task: &Task, signal: Signal, round: u32) {
     let process = task.process();
     if signal != Signal::SIGSTOP && process.group().is_orphaned() {
         return;
     }
     let mut signals = process.signals.lock();
-    // A SIGCONT or SIGKILL sent since has priority over the stop.
-    if signals.group_exit.is_some() || signals.pending.set().contains(Signal::SIGCONT) {
+    // A SIGCONT or SIGKILL sent since has priority over the stop, also when it is ignored, or another thread has taken it.
+    if signals.group_exit.is_some() || signals.round != round {
         return;
     }
     if signals.stop == StopState::Running {
@@ -164,47 +167,66 @@ fn begin_stop(task: &Task, signal: Signal) {
 /// Parks the thread while its process is stopped; returns whether it was.
 fn park_if_stopped(task: &mut Task) -> bool {
     let process = task.process().clone();
-    let completed = {
+    let (completed, round) = {
         let mut signals = process.signals.lock();
-        match signals.stop {
-            StopState::Running => return false,
-            StopState::Stopped(_) => {
-                task.thread.stopped.store(true, Ordering::Relaxed);
-                None
-            }
-            StopState::Stopping(signal) => {
-                // Before a parent can learn of the stop and look.
-                task.thread.stopped.store(true, Ordering::Relaxed);
-                note_parked(&process, &mut signals, signal)
-            }
+        if signals.stop == StopState::Running {
+            return false;
         }
+        // Before a parent can learn of the stop and look.
+        task.thread.stopped.store(true, Ordering::Relaxed);
+        (note_parked(&mut signals, &task.thread), signals.round)
     };
     if let Some(signal) = completed {
         crate::wait::tell_parent_of_stop(&process, ChildEvent::Stopped, signal);
     }
     let thread = task.thread.clone();
-    // Signals other than SIGCONT and SIGKILL wait until the process continues; those two end the stop when sent.
-    process
-        .signal_event
-        .wait_until(|| thread.is_killed() || process.signals.lock().stop == StopState::Running);
+    // Signals other than SIGCONT and SIGKILL wait until the process continues; those two end the stop when sent. When this thread gets to
+    // run, the next stop may have begun: then it parks again, and is counted there.
+    process.signal_event.wait_until(|| thread.is_killed() || process.signals.lock().round != round);
     task.thread.stopped.store(false, Ordering::Relaxed);
     true
 }
 
-/// One thread less to park; the signal if that completes the stop: the caller tells the parent.
-pub(crate) fn note_parked(
-    process: &crate::process::process::Process,
-    signals: &mut super::shared::ProcessSignals,
-    signal: Signal,
-) -> Option<Signal> {
+/// If a stop has begun: one thread less to park, unless it was counted before; the signal if that completes the stop: the caller
+/// tells the parent.
+pub(crate) fn note_parked(signals: &mut super::shared::ProcessSignals, thread: &Thread) -> Option<Signal> {
+    let StopState::Stopping(signal) = signals.stop else { return None };
+    // Relaxed: written and read under the lock of `signals`.
+    if thread.parked_in.swap(signals.round, Ordering::Relaxed) == signals.round {
+        return None;
+    }
     signals.to_park = signals.to_park.saturating_sub(1);
     if signals.to_park > 0 {
         return None;
     }
-    process.begin_telling();
+    thread.process().begin_telling();
     signals.stop = StopState::Stopped(signal);
     signals.stop_unreported = true;
     Some(signal)
+}
+
+/// Tells the threads that can take one of these signals, which are pending for the process.
+fn tell_others(process: &Process, pending: SignalSet) {
+    for thread in process.threads.lock().iter() {
+        if !(pending & !thread.blocked()).is_empty() {
+            thread.interrupt();
+        }
+    }
+}
+
+/// The thread takes no signal any more, for it ends; what it was chosen to take is for the others.
+pub(crate) fn retire(thread: &Thread) {
+    let process = thread.process();
+    let pending = {
+        let signals = process.signals.lock();
+        // Under the lock of the list, where senders choose: who has chosen this thread before has left the signal pending before.
+        let threads = process.threads.lock();
+        thread.exiting.store(true, Ordering::Relaxed);
+        if threads.len() > 1 { signals.pending.set() } else { SignalSet::EMPTY }
+    };
+    if !pending.is_empty() {
+        tell_others(process, pending);
+    }
 }
 
 impl Task {
@@ -228,13 +250,8 @@ impl Task {
             return;
         }
         let pending = process.signals.lock().pending.set() & closed;
-        if pending.is_empty() {
-            return;
-        }
-        for thread in process.threads.lock().iter() {
-            if !(pending & !thread.blocked()).is_empty() {
-                thread.interrupt();
-            }
+        if !pending.is_empty() {
+            tell_others(process, pending);
         }
     }
 

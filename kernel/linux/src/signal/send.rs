@@ -138,6 +138,7 @@ fn apply_job_control(process: &Process, signals: &mut super::shared::ProcessSign
         process.begin_telling();
     }
     signals.stop = StopState::Running;
+    signals.round = signals.round.wrapping_add(1).max(1);
     signals.to_park = 0;
     if signal == Signal::SIGKILL {
         return was != StopState::Running;

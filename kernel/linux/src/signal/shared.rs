@@ -3,6 +3,10 @@
 //! Job control. A stop signal makes the first thread that takes it begin a *group stop*: it counts the threads, each of which
 //! parks when it next returns to user mode; the last to park completes the stop and tells the parent. SIGCONT or SIGKILL ends it
 //! when sent, not when delivered. Everything here is guarded by the process's `signals` lock.
+//!
+//! A SIGCONT can come between any two steps of this, and another stop signal soon after it. Each SIGCONT (and SIGKILL) therefore begins a
+//! new *round*. A thread that has taken a stop signal begins a stop only in the round in which it took it; a parked thread
+//! waits for its round's end, not for the process to run, which it may miss; and who leaves counts only if it has not parked in this round.
 
 use super::pending::Pending;
 use super::set::Signal;
@@ -24,6 +28,8 @@ pub struct ProcessSignals {
     pub pending: Pending,
     /// Job control.
     pub stop: StopState,
+    /// Counts the signals that end a stop. Starts at 1: a thread that never parked names round 0.
+    pub round: u32,
     /// How many threads have not parked yet in a stop that began.
     pub to_park: usize,
     /// The stop has not been reported by a wait yet.
@@ -42,6 +48,7 @@ impl ProcessSignals {
         ProcessSignals {
             pending: Pending::new(),
             stop: StopState::Running,
+            round: 1,
             to_park: 0,
             stop_unreported: false,
             continue_unreported: false,
