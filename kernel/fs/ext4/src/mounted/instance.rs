@@ -41,7 +41,7 @@ pub(super) struct Instance {
     gone: SpinLock<Vec<Arc<File>>>,
     /// Blocks that dirty pages will need.
     pub(super) promised: AtomicU64,
-    pub(super) transfers: Transfers,
+    pub(super) transfers: Arc<Transfers>,
     /// It was written back for the last time, or is being.
     pub(super) ended: AtomicBool,
     /// Whose claim of the device the thread is to release when it has ended it.
@@ -176,7 +176,7 @@ impl Instance {
             inodes,
             gone: SpinLock::named("deleted files of ext4", Vec::new()),
             promised: AtomicU64::new(0),
-            transfers: Transfers::new(),
+            transfers: allocation::arc(Transfers::new())?,
             ended: AtomicBool::new(false),
             left: SpinLock::named("end of a mount of ext4", None),
             wait: WaitQueue::new(),

@@ -53,28 +53,35 @@ struct Transfer {
 
 /// Counts a transfer, and gives its destination up if it was not entered.
 struct UnderWay {
-    instance: Arc<Instance>,
+    /// `None` only at the end of its drop.
+    instance: Option<Arc<Instance>>,
     file: Arc<File>,
     destination: Option<Destination>,
 }
 
 impl UnderWay {
+    fn instance(&self) -> &Arc<Instance> {
+        self.instance.as_ref().expect("it is there until the drop")
+    }
+
     fn writer(&self) -> Result<&Writer, Error> {
-        self.instance.writer().map_err(|_| Error::ReadOnly)
+        self.instance().writer().map_err(|_| Error::ReadOnly)
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
         if let Some(destination) = self.destination.take()
-            && let Ok(writer) = self.instance.writer()
+            && let Ok(writer) = self.writer()
         {
             writer.give_up(&destination);
         }
-        let transfers = &self.instance.transfers;
+        let transfers = self.instance().transfers.clone();
         if self.file.under_way.fetch_sub(1, SeqCst) == 1 {
             transfers.ended.wake_all();
         }
+        // Before the count: the thread keeps the mount until nothing is under way, so that no completion is the last to have it.
+        self.instance = None;
         if transfers.under_way.fetch_sub(1, SeqCst) == 1 && transfers.closed.load(SeqCst) {
             transfers.wait.wake_all();
         }
@@ -152,7 +159,8 @@ impl Instance {
         let Part { run, destination, bytes, end, modified } = part;
         file.under_way.fetch_add(1, SeqCst);
         self.transfers.under_way.fetch_add(1, SeqCst);
-        let mark = UnderWay { instance: self.clone(), file: file.clone(), destination: Some(destination) };
+        let mark =
+            UnderWay { instance: Some(self.clone()), file: file.clone(), destination: Some(destination) };
         // After the count: the thread has either seen that, or is waited for no more.
         let open = if self.transfers.closed.load(SeqCst) { Err(Error::ReadOnly) } else { mark.writer() };
         let is_entered = match open.and_then(|writer| writer.needs_no_entry(&destination, end, modified)) {
@@ -211,8 +219,8 @@ impl Transfer {
         if is_entered {
             return self.end(outcome.map_err(error_of_device));
         }
-        let instance = self.mark.instance.clone();
-        instance.transfers.hand_over(self);
+        let transfers = self.mark.instance().transfers.clone();
+        transfers.hand_over(self);
     }
 
     /// Enters it and those of the rest that are its neighbours; returns what is left of the rest.
