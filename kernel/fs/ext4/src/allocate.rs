@@ -29,7 +29,8 @@ impl Handle<'_> {
     pub(crate) fn choose(&self, goal: u64, wanted: u32) -> Result<Place> {
         let geometry = self.geometry();
         let kept = if self.privileged { 0 } else { geometry.reserved_blocks() };
-        let chosen = self.running.chosen_blocks.saturating_sub(self.entering);
+        let chosen =
+            self.running.chosen_blocks.saturating_sub(self.entering.map_or(0, |place| place.count.into()));
         let available = self.free_blocks_now().saturating_sub(kept + chosen);
         let wanted = wanted.min(RUN_MAX).min(u32::try_from(available).unwrap_or(u32::MAX));
         if wanted == 0 {

@@ -38,6 +38,13 @@ pub(crate) fn has_blocks(inode: &Inode, block_bytes: usize) -> bool {
     }
 }
 
+/// The times of a file of which data was written at that time, perhaps a while ago: times that were set since stay.
+fn note_written(inode: &mut Inode, now: Time) {
+    if now > inode.changed {
+        (inode.modified, inode.changed) = (now, now);
+    }
+}
+
 impl Writer {
     pub(crate) fn block_bytes(&self) -> u64 {
         self.system.geometry.block_bytes as u64
@@ -138,7 +145,9 @@ impl Writer {
                 let written = cut(count).and_then(|data| self.system.cache.write_run(place.start, data));
                 let entered =
                     written.and_then(|()| self.enter(&inode, at, place, covered(count), privileged, now));
-                self.unchoose(place);
+                if entered.is_err() {
+                    self.unchoose(place);
+                }
                 inode = entered?;
                 count
             };
@@ -147,7 +156,7 @@ impl Writer {
         Ok(inode)
     }
 
-    /// Chooses blocks for a part of a hole. They are nobody else's until [`unchoose`](Self::unchoose).
+    /// Chooses blocks for a part of a hole. They are nobody else's until they are entered or [`unchoose`](Self::unchoose)d.
     pub(crate) fn choose(&self, inode: &Inode, logical: u64, count: u32, privileged: bool) -> Result<Place> {
         let mut again = true;
         loop {
@@ -170,19 +179,17 @@ impl Writer {
     }
 
     pub(crate) fn unchoose(&self, place: Place) {
-        let mut running = self.running.lock();
-        running.chosen.remove(&self.system.geometry, place.start, place.count);
-        running.chosen_blocks -= u64::from(place.count);
+        self.running.lock().unchoose(&self.system.geometry, place);
     }
 
     pub(crate) fn touch(&self, inode: &Inode, end: u64, now: Time) -> Result<Inode> {
-        if end <= inode.size && inode.modified == now && inode.changed == now {
+        if end <= inode.size && now <= inode.changed {
             return Ok(inode.clone());
         }
         self.change(true, |handle| {
             let mut inode = handle.inode(inode.number)?;
             inode.size = inode.size.max(end);
-            (inode.modified, inode.changed) = (now, now);
+            note_written(&mut inode, now);
             handle.store(&inode)?;
             Ok(inode)
         })
@@ -201,7 +208,7 @@ impl Writer {
             let mut inode = handle.inode(inode.number)?;
             extent_tree::mark_written(handle, &mut inode, logical, count)?;
             inode.size = inode.size.max(end);
-            (inode.modified, inode.changed) = (now, now);
+            note_written(&mut inode, now);
             handle.store(&inode)?;
             Ok(inode)
         })
@@ -219,10 +226,10 @@ impl Writer {
         self.change(privileged, |handle| {
             let mut inode = handle.inode(inode.number)?;
             handle.take(place)?;
-            handle.entering = place.count.into();
+            handle.entering = Some(place);
             enter(handle, &mut inode, logical, place.start, place.count, false)?;
             inode.size = inode.size.max(end);
-            (inode.modified, inode.changed) = (now, now);
+            note_written(&mut inode, now);
             handle.store(&inode)?;
             Ok(inode)
         })

@@ -10,7 +10,7 @@
 //! Whoever asks for destinations of a file keeps its blocks from being freed or allocated by others until all are entered or given up; entering itself
 //! needs no lock, in any order.
 
-use crate::allocate::Place;
+use crate::allocate::{Place, RUN_MAX};
 use crate::inode::{Inode, Time};
 use crate::map::map;
 use crate::map_change::size_max;
@@ -56,6 +56,7 @@ impl Destination {
             && next.now == Now::Chosen
             && self.logical + self.blocks() == next.logical
             && self.start + self.blocks() == next.start
+            && self.count + next.count <= RUN_MAX
             && group_of(self.start) == group_of(next.start);
         if joins {
             self.count += next.count;
@@ -162,7 +163,9 @@ impl Writer {
             Now::Unwritten => self.mark_written(&inode, logical, count, end, now),
             Now::Chosen => self.enter(&inode, logical, destination.place(), end, true, now),
         };
-        self.give_up(destination);
+        if entered.is_err() {
+            self.give_up(destination);
+        }
         entered.map(|_| ())
     }
 

@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 use memory::fallible;
 use sched::MutexGuard;
 
+use crate::allocate::Place;
 use crate::blocks::Blocks;
 use crate::cache::{BlockBytes, BlockMap};
 use crate::file_system::FileSystem;
@@ -44,8 +45,9 @@ pub(crate) struct Handle<'a> {
     pub(crate) orphans: Option<Vec<u32>>,
     /// May use the blocks kept for the superuser.
     pub(crate) privileged: bool,
-    /// Chosen blocks that it takes: they are not free any more, and so need not be kept from it as chosen.
-    pub(crate) entering: u64,
+    /// Chosen blocks that it takes: they are not free any more, and so need not be kept from it as chosen. From the moment it is published
+    /// they are the file's, and no longer chosen.
+    pub(crate) entering: Option<Place>,
 }
 
 impl Blocks for Handle<'_> {
@@ -74,7 +76,7 @@ impl<'a> Handle<'a> {
             free_inodes: 0,
             orphans: None,
             privileged,
-            entering: 0,
+            entering: None,
         }
     }
 
@@ -178,6 +180,9 @@ impl<'a> Handle<'a> {
             running.closed.blocks.insert(block, bytes);
         }
         running.free_blocks = running.free_blocks.saturating_add_signed(self.free_blocks);
+        if let Some(place) = self.entering {
+            running.unchoose(&system.geometry, place);
+        }
         running.free_inodes = running.free_inodes.saturating_add_signed(self.free_inodes as i32);
         for (group, free) in self.group_free {
             if let Some(known) = running.group_free.get_mut(group as usize) {

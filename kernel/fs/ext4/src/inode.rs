@@ -60,7 +60,7 @@ impl Kind {
 }
 
 /// A point in time: seconds since 1970 and nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
     /// Seconds since 1970.
     pub seconds: i64,

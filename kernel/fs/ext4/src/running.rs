@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use memory::fallible;
 
+use crate::allocate::Place;
 use crate::cache::{BlockBytes, BlockMap};
 use crate::geometry::Geometry;
 use crate::{Error, Result};
@@ -84,6 +85,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Chosen blocks are that no longer: they are a file's by now, or anybody's again.
+    pub(crate) fn unchoose(&mut self, geometry: &Geometry, place: Place) {
+        self.chosen.remove(geometry, place.start, place.count);
+        self.chosen_blocks -= u64::from(place.count);
+    }
+
     /// Whether there is nothing to commit.
     pub(crate) fn is_empty(&self) -> bool {
         self.closed.blocks.is_empty() && self.closed.revoked.is_empty()

@@ -300,6 +300,8 @@ fn become_single(task: &mut Task) -> Result<(), Errno> {
             }
         }
     }
+    // Those that are parked in a stop notice only then.
+    process.signal_event.wake_all();
     process.thread_event.wait_until(|| process.thread_count() == 1);
     process.signals.lock().executing = false;
     if task.thread.is_killed() {

@@ -6,7 +6,7 @@
 //! Locking: `members` is held while signals are sent to the group and while fork adds a child; so a signal to the group either
 //! reaches the child or is pending in the parent before the child is added (fork then starts again). A process's own `group`
 //! pointer changes only with the locks of both groups' lists taken one after the other, never nested, and only by who holds
-//! [`MOVES`]: a shell and its child often move the child to the same group at the same time, and that must be one group.
+//! `MOVES`: a shell and its child often move the child to the same group at the same time, and that must be one group.
 //!
 //! A group that has lost its last member is *dissolved*: nobody joins it any more, and the process with its number may make another one
 //! before this one has left the table.

@@ -269,9 +269,15 @@ impl Process {
 
     /// The signal has been sent.
     pub(crate) fn end_telling(&self) {
-        // Release: pairs with the Acquire in `is_telling`.
-        self.telling.fetch_sub(1, Ordering::Release);
-        if let Some(parent) = self.parent() {
+        let parent = {
+            // Whoever takes the child from now on waits for this lock before the parent is forgotten: those who have found the change in the
+            // making are woken in any case.
+            let kinship = self.kinship.lock();
+            // Release: pairs with the Acquire in `is_telling`.
+            self.telling.fetch_sub(1, Ordering::Release);
+            kinship.parent.clone()
+        };
+        if let Some(parent) = parent {
             parent.child_event.wake_all();
         }
     }

@@ -50,7 +50,12 @@ pub fn before_user_mode(task: &mut Task, mut restart: Option<Errno>) -> Result<(
             // Further signals interrupt the handler's first instruction.
             continue;
         }
-        if signal == Signal::SIGKILL || default_action(task, &information, round) {
+        if signal == Signal::SIGKILL {
+            // Its sender does this too, but perhaps later, and the status is that of who does it first.
+            task.process().begin_exit(signal.number().into());
+            return Err(MustExit);
+        }
+        if default_action(task, &information, round) {
             return Err(MustExit);
         }
     }
@@ -222,7 +227,11 @@ pub(crate) fn retire(thread: &Thread) {
         // Under the lock of the list, where senders choose: who has chosen this thread before has left the signal pending before.
         let threads = process.threads.lock();
         thread.exiting.store(true, Ordering::Relaxed);
-        if threads.len() > 1 { signals.pending.set() } else { SignalSet::EMPTY }
+        if threads.len() > 1 && signals.group_exit.is_none() {
+            signals.pending.set()
+        } else {
+            SignalSet::EMPTY
+        }
     };
     if !pending.is_empty() {
         tell_others(process, pending);

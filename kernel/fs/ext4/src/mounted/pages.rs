@@ -232,8 +232,9 @@ impl Pages {
         if needed > free {
             return Err(Error::NoSpace);
         }
-        self.file.promised.fetch_add(count, Relaxed);
+        // The sum first: who returns a promise of the file takes it from the sum.
         self.instance.promised.fetch_add(count, Relaxed);
+        self.file.promised.fetch_add(count, Relaxed);
         Ok(())
     }
 }
@@ -249,7 +250,10 @@ impl FileRepresentative for Pages {
 
     fn write_back(&self, mut pages: PageRun) {
         let begun = self.begin_write(&mut pages);
-        self.return_promise(pages.pages() as u64);
+        // Without memory the pages stay dirty, and keep theirs.
+        if !matches!(begun, Err(Error::OutOfMemory)) {
+            self.return_promise(pages.pages() as u64);
+        }
         pages.complete(begun.map_err(|error| error_of(&error)));
     }
 

@@ -186,6 +186,8 @@ impl Instance {
     /// # Errors
     /// No memory.
     pub(super) fn start_entering(self: &Arc<Self>) -> vfs::Result<()> {
+        // It may have been closed by an attempt to remount that failed.
+        self.transfers.closed.store(false, SeqCst);
         let instance = self.clone();
         let body = allocation::boxed(move || instance.enter_written())?;
         let mut name = fallible::try_string("written-")?;
