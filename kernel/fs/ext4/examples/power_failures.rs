@@ -70,12 +70,14 @@ fn parse(log: &[u8]) -> Result<Vec<Event<'_>>, String> {
         at += length;
         match place.checked_sub(MARKS_AT as usize) {
             None => events.push(Event::Write { at: place, bytes, durable: flags & FLAG_DURABLE != 0 }),
+            // Marks that lie beside each other may come as one write.
             Some(behind) => {
-                let writer = behind / MARK_BYTES as usize;
-                let one_more = number(bytes, 0).filter(|records| number(bytes, 1) == Some(*records));
-                let records =
-                    one_more.and_then(|records| records.checked_sub(1)).ok_or("a mark is damaged")?;
-                events.push(Event::Mark { writer, records });
+                for (index, mark) in bytes.chunks_exact(MARK_BYTES as usize).enumerate() {
+                    let one_more = number(mark, 0).filter(|records| number(mark, 1) == Some(*records));
+                    let records =
+                        one_more.and_then(|records| records.checked_sub(1)).ok_or("a mark is damaged")?;
+                    events.push(Event::Mark { writer: behind / MARK_BYTES as usize + index, records });
+                }
             }
         }
     }
