@@ -203,6 +203,20 @@ fn names_last_when_their_directory_was_synced() {
     judge(&image, &device.bytes());
 }
 
+/// Writes until the disk is full, and syncs. Returns how many bytes it took.
+fn fill_disk(file: &Arc<OpenFile>) -> i64 {
+    let mut size = 0;
+    let refused = loop {
+        match write(file, size, &[size as u8 | 1; 50_000]) {
+            Ok(number) => size += number as i64,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, Error::NoSpace);
+    file.sync(false).expect("what was taken has space");
+    size
+}
+
 #[test]
 fn a_full_disk_refuses_writes_and_keeps_what_it_took() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -210,15 +224,7 @@ fn a_full_disk_refuses_writes_and_keeps_what_it_took() {
     let device = Device::new(&image.bytes());
     let world = device.mount(false).expect("a sound image");
     let file = world.create(b"/file").expect("space");
-    let mut size = 0;
-    let refused = loop {
-        match write(&file, size, &[size as u8 | 1; 50_000]) {
-            Ok(number) => size += number as i64,
-            Err(error) => break error,
-        }
-    };
-    assert_eq!(refused, Error::NoSpace);
-    file.sync(false).expect("what was taken has space");
+    fill_disk(&file);
     let ahead = world.create(b"/ahead");
     if let Ok(ahead) = ahead {
         assert_eq!(ahead.allocate(AllocateMode::empty(), 0, 3 << 20), Err(Error::NoSpace));
@@ -231,7 +237,7 @@ fn a_full_disk_refuses_writes_and_keeps_what_it_took() {
 }
 
 #[test]
-#[ignore = "takes long"]
+#[ignore = "takes seconds: a step of ./starling test --long"]
 fn the_space_of_a_removed_file_is_there_at_once() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for options in OPTIONS {
@@ -242,15 +248,7 @@ fn the_space_of_a_removed_file_is_there_at_once() {
         let mut fitted = None;
         for round in 0..4 {
             let file = world.create(b"/file").expect("space");
-            let mut size = 0;
-            let refused = loop {
-                match write(&file, size, &[size as u8 | 1; 50_000]) {
-                    Ok(number) => size += number as i64,
-                    Err(error) => break error,
-                }
-            };
-            assert_eq!(refused, Error::NoSpace);
-            file.sync(false).expect("what was taken has space");
+            let size = fill_disk(&file);
             let least = *fitted.get_or_insert(size) - 100_000;
             assert!(size >= least, "round {round}: {size} bytes where there had been {fitted:?}");
             drop(file);
@@ -263,7 +261,7 @@ fn the_space_of_a_removed_file_is_there_at_once() {
 }
 
 #[test]
-#[ignore = "takes long"]
+#[ignore = "takes seconds: a step of ./starling test --long"]
 fn truncation_and_write_back_meet() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for options in OPTIONS {
