@@ -61,11 +61,19 @@ pub(super) fn note(this: CpuId, waiting: u64, bytes: u64) {
     }
 }
 
-/// Only so much waits on this CPU any more. The caller cannot migrate.
-pub(super) fn relent(this: CpuId, waiting: u64, bytes: u64) {
-    if OVERLOADED.contains(this, Ordering::Relaxed) && !is_too_much(2 * waiting, 2 * bytes) {
+/// Only so much waits on this CPU any more. Returns whether it is overloaded all the same. The caller cannot migrate.
+pub(super) fn relent(this: CpuId, waiting: u64, bytes: u64) -> bool {
+    let overloaded = is_overloaded(this);
+    if overloaded && !is_too_much(2 * waiting, 2 * bytes) {
         OVERLOADED.remove(this, Ordering::Relaxed);
+        return false;
     }
+    overloaded
+}
+
+/// Whether who makes garbage on this CPU is slowed down.
+pub(super) fn is_overloaded(this: CpuId) -> bool {
+    OVERLOADED.contains(this, Ordering::Relaxed)
 }
 
 /// Waits until this CPU is not overloaded, if the caller may sleep. One load when no CPU is.
@@ -107,15 +115,13 @@ mod tests {
         let this = cpu::current();
         let most = 2 * parameters::high_mark();
         note(this, most, 0);
-        assert!(!OVERLOADED.contains(this, Ordering::Relaxed));
+        assert!(!is_overloaded(this));
         note(this, most + 1, 0);
-        assert!(OVERLOADED.contains(this, Ordering::Relaxed));
-        relent(this, most / 2 + 1, 0);
-        assert!(OVERLOADED.contains(this, Ordering::Relaxed));
-        relent(this, most / 2, 0);
-        assert!(!OVERLOADED.contains(this, Ordering::Relaxed));
+        assert!(is_overloaded(this));
+        assert!(relent(this, most / 2 + 1, 0) && is_overloaded(this));
+        assert!(!relent(this, most / 2, 0) && !is_overloaded(this));
         note(this, 1, bytes_limit() + 1);
-        assert!(OVERLOADED.contains(this, Ordering::Relaxed));
-        relent(this, 0, 0);
+        assert!(is_overloaded(this));
+        assert!(!relent(this, 0, 0));
     }
 }

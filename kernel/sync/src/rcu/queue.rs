@@ -307,11 +307,13 @@ fn run_done(local: &Local, kind: Kind, limit: u64, is_enough: impl Fn(u64) -> bo
     }
 }
 
-/// Fewer callbacks wait than before.
+/// Fewer callbacks wait than before. A few large ones can be too much: as long as somebody may be slowed down for them it is a flood, so that this
+/// is called until nobody is.
 #[cold]
 fn ebb(local: &Local, waiting: u64) {
-    pressure::relent(cpu::current(), waiting, local.bytes.load(Ordering::Relaxed));
-    if waiting < parameters::low_mark() {
+    let this = cpu::current();
+    let is_overloaded = pressure::relent(this, waiting, local.bytes.load(Ordering::Relaxed));
+    if waiting < parameters::low_mark() && !is_overloaded {
         local.flooded.store(false, Ordering::Relaxed);
     }
 }
@@ -538,5 +540,28 @@ pub(super) mod tests {
         drop(section);
         run_all();
         assert_eq!(counts(this, Kind::Bh).bytes, 0);
+    }
+
+    #[test]
+    fn a_few_large_objects_slow_nobody_down_once_they_are_gone() {
+        /// The default limit is a little less than two chunks and one of them, and less than half of it one chunk and one.
+        struct Large([u8; 512 << 10]);
+        let section = preempt::disable();
+        let this = cpu::current();
+        for _ in 0..=2 * CHUNK {
+            let large = RcuBox::try_new_with(|| Large([1; 512 << 10])).unwrap();
+            assert_eq!(large.0[0], 1);
+            large.defer_drop_bh();
+        }
+        assert!(pressure::is_overloaded(this));
+        let local = &LOCAL.this()[Kind::Bh as usize];
+        while local.waiting() > 0 {
+            grace_period::wait_in_section_for_test(Kind::Bh);
+            advance(local, Kind::Bh);
+            run_done(local, Kind::Bh, CHUNK, |_| false);
+        }
+        assert!(!pressure::is_overloaded(this), "nothing waits");
+        assert!(!counts(this, Kind::Bh).flooded);
+        drop(section);
     }
 }
