@@ -72,10 +72,8 @@ pub(super) fn steps(repository: &Repository, long: bool) -> Outcome<Vec<Step>> {
         Step::new("locks per call", starling(&["trace", "locks", "--check"]), tally::closing_line)
             .within(LIMIT),
     );
-    if long {
-        // The kernel of the step before.
-        let tests = kernel_tests("counted", "2", "test=lock_stat");
-        steps.push(Step::new("statistics of locks", tests, tally::kernel_log).within(LIMIT));
-    }
+    // The kernel of the step before.
+    let tests = kernel_tests("counted", "2", "test=lock_stat");
+    steps.push(Step::new("statistics of locks", tests, tally::kernel_log).within(LIMIT));
     Ok(steps)
 }
