@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use machine::cpu::{self, CpuId};
 use machine::time;
-use sync::{IrqSpinLock, PerCpuCounter};
+use sync::{PerCpuCounter, SeqLock};
 
 use crate::cpu::Cpu;
 use crate::softirq;
@@ -84,8 +84,8 @@ const LOAD_PERIOD_NS: u64 = 5_000_000_000;
 const LOAD_DECAY: [u64; 3] = [1884, 2014, 2037];
 
 static NEXT_SAMPLE_NS: AtomicU64 = AtomicU64::new(LOAD_PERIOD_NS);
-/// Taken under the lock of a run queue, too, which interrupts take.
-static LOAD: IrqSpinLock<[u64; 3]> = IrqSpinLock::named("load averages", [0; 3]);
+/// Written now and then by who switches, read by anybody, all three of the same moment. Taken under the lock of a run queue, too, which interrupts take.
+static LOAD: SeqLock<[u64; 3]> = SeqLock::new([0; 3]);
 
 /// Takes the samples of the load that are due. Called at switches: while there is none, nothing runs and the load is what it was.
 #[inline(always)]
@@ -106,17 +106,18 @@ fn take_samples(now_ns: u64) {
         return;
     }
     let active = u64::from(runnable() + uninterruptible()) * LOAD_ONE;
-    let mut load = LOAD.lock();
-    for (load, decay) in load.iter_mut().zip(LOAD_DECAY) {
-        for _ in 0..missed.min(CATCH_UP_MAX) {
-            *load = *load * decay / LOAD_ONE;
+    LOAD.update(|averages| {
+        for (load, decay) in averages.iter_mut().zip(LOAD_DECAY) {
+            for _ in 0..missed.min(CATCH_UP_MAX) {
+                *load = *load * decay / LOAD_ONE;
+            }
+            *load = (*load * decay + active * (LOAD_ONE - decay)) / LOAD_ONE;
         }
-        *load = (*load * decay + active * (LOAD_ONE - decay)) / LOAD_ONE;
-    }
+    });
 }
 
 /// The load averages over 1, 5 and 15 minutes, in units of 1/2^[`LOAD_SHIFT`].
 pub fn load_averages() -> [u64; 3] {
     sample_load(time::now_ns());
-    *LOAD.lock()
+    LOAD.read()
 }

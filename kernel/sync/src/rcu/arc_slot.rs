@@ -4,8 +4,7 @@
 //! its read section is alive until the section ends, and a reader that wants to keep it raises a count that is not zero: no look-up fails
 //! because the last reference is just going, and none has to be tried again.
 //!
-//! The value may hence be dropped by a callback of RCU, in softirq context: its `Drop` must not sleep. [`super::RcuArcSlot`] is for objects whose
-//! memory alone has to wait.
+//! The value may hence be dropped by a callback of RCU, in softirq context: its `Drop` must not sleep.
 
 use alloc::sync::Arc;
 use core::mem::ManuallyDrop;

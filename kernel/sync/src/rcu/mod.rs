@@ -8,7 +8,7 @@
 //! | `callback`, `segments`, `queue` | what waits for that, per CPU, without allocating; floods |
 //! | `bulk` | many drops in one callback |
 //! | `pressure` | slowing who makes garbage too fast |
-//! | `pointer`, `arc_slot`, `counted` | a pointer that readers follow while writers replace what it points to; reference counts |
+//! | `pointer`, `arc_slot` | a pointer that readers follow while writers replace what it points to; a reference that they can take |
 //! | `stall`, `statistics`, `trace`, `report` | what can be seen of all this |
 //! | [`parameters`] | what the command line decides |
 //!
@@ -19,7 +19,6 @@
 mod arc_slot;
 mod bulk;
 mod callback;
-mod counted;
 #[cfg(test)]
 mod counts_drop;
 mod flavour;
@@ -40,7 +39,6 @@ mod tree;
 pub use arc_slot::{ArcSlot, Replaced};
 pub use bulk::{Deferred, drop_later, try_drop_later};
 pub use callback::{RcuBox, call};
-pub use counted::{RcuArc, RcuArcSlot};
 pub use flavour::{Bh, Classic, Flavour, Kind, RcuBhGuard, RcuReadGuard, read, read_bh};
 pub use grace_period::{
     WaitHook, completed, force, idle_enter, idle_exit, quiescent, set_wait_hook, softirq_exit, stalls,

@@ -54,7 +54,7 @@ pub struct Mount {
     writers: Count,
     pub(super) attachment: rcu::Pointer<Attachment>,
     children: rcu::Pointer<ChildMounts>,
-    /// Changes `children`; an interrupt-safe lock only because it is never held for long.
+    /// Who changes `children` holds it.
     children_lock: sched::Mutex<()>,
     pub(super) namespace: AtomicU64,
     pub(super) propagation: SpinLock<Propagation>,
