@@ -41,6 +41,10 @@ pub struct FaultyDisk {
     /// From then on all fail.
     fail_all: AtomicBool,
     failure: SpinLock<Error>,
+    /// Reads with this sector fail; `u64::MAX`: none do.
+    unreadable: AtomicU64,
+    /// Flushes that fail from now on.
+    failing_flushes: AtomicU64,
 }
 
 impl FaultyDisk {
@@ -58,6 +62,8 @@ impl FaultyDisk {
             fail_in: AtomicU64::new(0),
             fail_all: AtomicBool::new(false),
             failure: SpinLock::new(Error::Io),
+            unreadable: AtomicU64::new(u64::MAX),
+            failing_flushes: AtomicU64::new(0),
         })
     }
 
@@ -83,6 +89,16 @@ impl FaultyDisk {
         self.fail_in.store(count, Relaxed);
     }
 
+    /// Reads that touch this sector fail from now on.
+    pub fn fail_reads_of(&self, sector: u64) {
+        self.unreadable.store(sector, Relaxed);
+    }
+
+    /// The next `count` flushes fail.
+    pub fn fail_flushes(&self, count: u64) {
+        self.failing_flushes.store(count, Relaxed);
+    }
+
     /// The contents as a whole, everything written included.
     pub fn contents(&self) -> Result<Vec<u8>> {
         let bytes =
@@ -92,7 +108,17 @@ impl FaultyDisk {
         Ok(contents)
     }
 
-    fn fails(&self) -> bool {
+    fn fails(&self, request: &Request) -> bool {
+        let sectors = request.sector()..request.sector() + request.sectors();
+        let fewer = |count: u64| count.checked_sub(1);
+        let is_chosen = match request.operation() {
+            Operation::Read => sectors.contains(&self.unreadable.load(Relaxed)),
+            Operation::Flush => self.failing_flushes.fetch_update(Relaxed, Relaxed, fewer).is_ok(),
+            _ => false,
+        };
+        if is_chosen {
+            return true;
+        }
         let before = self.fail_in.load(Relaxed);
         if before == 0 {
             return false;
@@ -133,7 +159,7 @@ impl Driver for FaultyDisk {
     }
 
     fn submit(&self, _cpu: usize, mut request: Request) -> core::result::Result<(), Request> {
-        if self.fails() {
+        if self.fails(&request) {
             let error = *self.failure.lock();
             request.complete(Err(error));
             return Ok(());

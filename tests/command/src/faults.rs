@@ -1,4 +1,4 @@
-//! Disks that fail under an ext4: QEMU's driver `blkdebug` fails reads and writes of chosen sectors, and a disk is pulled out
+//! Disks that fail under an ext4: QEMU's driver `blkdebug` fails reads and writes of chosen sectors, and flushes, and a disk is pulled out
 //! in the midst of writes. Programs see the error, the machine goes on, and another disk never notices.
 //!
 //! Each machine has two disks: `/m` is on the one that fails, `/n` on the other. Afterwards the image is sound, once its journal is replayed.
@@ -13,20 +13,27 @@ use crate::disks::{Check, e2fsck, said, successful, text};
 use crate::images;
 
 /// What is promised.
-pub(crate) const CHECKS: [(&str, Check); 4] = [
+pub(crate) const CHECKS: [(&str, Check); 6] = [
     ("a write that fails is an error of fsync, and no more", || faulty(&FAILING_WRITE)),
     ("a read that fails is an error of read, and no more", || faulty(&FAILING_READ)),
+    ("a directory that can't be read is an error of what lies in it", || faulty(&FAILING_DIRECTORY)),
+    ("a flush that fails is an error of fsync, and the last commit", || faulty(&FAILING_FLUSH)),
     ("a journal that can't be written makes the file system one for reading", || faulty(&FAILING_JOURNAL)),
     ("a disk is pulled out while programs write to it", pulled_out),
 ];
 
-/// Transfers of a block of a file, as `debugfs` knows it, fail.
-struct Failing {
-    /// `read` or `write`.
-    kind: &'static str,
-    file: &'static str,
-    /// Which of its blocks.
-    index: usize,
+/// What fails.
+enum Failing {
+    /// Transfers of a block of a file, as `debugfs` knows it.
+    Block {
+        /// `read` or `write`.
+        kind: &'static str,
+        file: &'static str,
+        /// Which of its blocks.
+        index: usize,
+    },
+    /// All flushes but the first ones: so many.
+    Flushes(u32),
 }
 
 struct Fault {
@@ -44,19 +51,33 @@ const AFTER: &str =
     "; echo fine > /n/file && sync -f /n/file && cat /n/file; cd /; umount /m; umount /n; echo end";
 
 const FAILING_WRITE: Fault = Fault {
-    failing: Failing { kind: "write", file: "/victim", index: 5 },
+    failing: Failing::Block { kind: "write", file: "/victim", index: 5 },
     script: "dd if=/dev/zero of=victim bs=4k count=16 conv=notrunc,fsync 2>&1 | grep -o 'Input/output error'; \
         dd if=/dev/zero of=other bs=4k count=16 conv=fsync 2>/dev/null && echo other; mv other another && sync && ls another",
     printed: "Input/output error\nother\nanother\nfine\nend\n",
 };
 const FAILING_READ: Fault = Fault {
-    failing: Failing { kind: "read", file: "/victim", index: 5 },
+    failing: Failing::Block { kind: "read", file: "/victim", index: 5 },
     script: "cat victim 2>&1 >/dev/null | grep -o 'Input/output error'; head -c 4096 victim | wc -c; cat folder/inside; \
         echo new > new && cat new",
     printed: "Input/output error\n4096\ninside\nnew\nfine\nend\n",
 };
+const FAILING_DIRECTORY: Fault = Fault {
+    failing: Failing::Block { kind: "read", file: "/folder", index: 0 },
+    script: "for name in inside other; do cat folder/$name 2>&1 | grep -o 'Input/output error'; done; \
+        echo x 2>&1 > folder/new | grep -o 'Input/output error'; \
+        wc -c < victim; echo new > new && cat new",
+    printed: "Input/output error\nInput/output error\nInput/output error\n65536\nnew\nfine\nend\n",
+};
+/// Mounting takes some flushes, each `fsync` one or two.
+const FAILING_FLUSH: Fault = Fault {
+    failing: Failing::Flushes(40),
+    script: "i=0; while dd if=/dev/zero of=victim bs=4k count=16 conv=notrunc,fsync 2> /tmp/why; do i=$((i+1)); [ $i -lt 100 ] || break; done; \
+        [ $i -gt 5 ] && grep -o 'Input/output error' /tmp/why; echo x 2>&1 > more | grep -o 'Read-only file system'; cat folder/inside",
+    printed: "Input/output error\nRead-only file system\ninside\nfine\nend\n",
+};
 const FAILING_JOURNAL: Fault = Fault {
-    failing: Failing { kind: "write", file: "<8>", index: 40 },
+    failing: Failing::Block { kind: "write", file: "<8>", index: 40 },
     script: "for i in $(seq 100); do echo $i > file$i && sync -f file$i || break; done 2>/dev/null; [ $i -lt 100 ] && echo stopped; \
         echo x 2>&1 > more | grep -o 'Read-only file system'; touch more 2>&1 | grep -o 'Read-only file system'; cat folder/inside",
     printed: "stopped\nRead-only file system\nRead-only file system\ninside\nfine\nend\n",
@@ -109,10 +130,27 @@ impl Place {
 
     /// Settings of `blkdebug`.
     fn rules(&self, failing: &Failing) -> Result<String, String> {
-        let (kind, sector) = (failing.kind, self.sector(failing.file, failing.index)?);
-        Ok(format!(
-            ",inject-error.0.event=none,inject-error.0.iotype={kind},inject-error.0.sector={sector},inject-error.0.errno=5"
-        ))
+        match *failing {
+            Failing::Block { kind, file, index } => {
+                let sector = self.sector(file, index)?;
+                Ok(format!(
+                    ",inject-error.0.event=none,inject-error.0.iotype={kind},inject-error.0.sector={sector},inject-error.0.errno=5"
+                ))
+            }
+            // Each flush leads from one state to the next.
+            Failing::Flushes(sound) => {
+                let steps = (1..=sound).map(|state| {
+                    let (rule, next) = (format!(",set-state.{}", state - 1), state + 1);
+                    format!("{rule}.event=flush_to_disk{rule}.state={state}{rule}.new_state={next}")
+                });
+                let rule = ",inject-error.0";
+                let error = format!(
+                    "{rule}.event=flush_to_disk{rule}.iotype=flush{rule}.state={}{rule}.errno=5",
+                    sound + 1
+                );
+                Ok(steps.collect::<String>() + &error)
+            }
+        }
     }
 }
 

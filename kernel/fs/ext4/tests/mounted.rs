@@ -364,3 +364,77 @@ fn a_mount_for_reading_becomes_one_for_writing_and_back() {
         judge(&image, &device.bytes());
     }
 }
+
+#[test]
+fn a_flush_that_fails_is_told_once_to_each_who_has_the_file_open() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for options in OPTIONS {
+        let image = Image::make(options, 16 << 20, None);
+        let device = Device::new(&image.bytes());
+        let world = device.mount(false).expect("a sound image");
+        let one = world.create(b"/file").expect("space");
+        let two = world.open(b"/file", OpenFlags::READ_WRITE).expect("it was made");
+        assert_eq!(write(&one, 0, &[1; 9_000]), Ok(9_000));
+        assert_eq!((one.sync(false), two.sync(false)), (Ok(()), Ok(())));
+        // Nothing is to be committed: the flush is all that there is to do.
+        device.faults.fail_flushes(1);
+        assert_eq!(one.sync(true), Err(Error::Io));
+        assert_eq!(two.sync(true), Err(Error::Io), "its data may be lost, too");
+        assert_eq!((one.sync(true), two.sync(true)), (Ok(()), Ok(())), "each is told once");
+        let late = world.open(b"/file", OpenFlags::empty()).expect("it was made");
+        assert_eq!(late.sync(true), Ok(()), "everybody has been told");
+        // A commit whose flush fails is the last one.
+        assert_eq!(write(&one, 9_000, &[2; 9_000]), Ok(9_000));
+        device.faults.fail_flushes(1);
+        assert_eq!(one.sync(false), Err(Error::Io));
+        assert_eq!(two.sync(false), Err(Error::Io));
+        assert_eq!(two.sync(false), Err(Error::ReadOnly));
+        assert_eq!(world.create(b"/more").err(), Some(Error::ReadOnly));
+        assert!(read(&late, 0, 9_000) == [1; 9_000]);
+        drop((one, two, late));
+        world.unmount();
+    }
+}
+
+#[test]
+fn what_lies_in_a_directory_that_cannot_be_read_is_an_error_and_not_missing() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for options in OPTIONS {
+        let image = Image::make(options, 16 << 20, None);
+        let device = Device::new(&image.bytes());
+        let world = device.mount(false).expect("a sound image");
+        world.context().make_directory(&world.places.root, b"/d", 0o755).expect("space");
+        drop(world.create(b"/d/inside").expect("space"));
+        world.unmount();
+        image.set_bytes(&device.bytes());
+        let block = image
+            .run("debugfs", &["-R", "blocks /d"])
+            .split_whitespace()
+            .next()
+            .and_then(|word| word.parse().ok());
+        let block: u64 = block.expect("a directory has a block");
+        drop(device);
+        let block_bytes = if options.contains(&"4096") { 4096 } else { 1024 };
+        let sound = image.bytes();
+        for damaged in [false, true] {
+            let mut bytes = sound.clone();
+            if damaged {
+                // Its first entry's length: no entries are left, with or without a checksum.
+                bytes[block as usize * block_bytes + 4] ^= 0x55;
+            }
+            let device = Device::new(&bytes);
+            if !damaged {
+                device.faults.fail_reads_of(block * block_bytes as u64 / 512);
+            }
+            for read_only in [true, false] {
+                let world = device.mount(read_only).expect("what is damaged is not looked at yet");
+                for _ in 0..2 {
+                    assert_eq!(world.open(b"/d/inside", OpenFlags::empty()).err(), Some(Error::Io));
+                    assert_eq!(world.open(b"/d/other", OpenFlags::empty()).err(), Some(Error::Io));
+                }
+                world.open(b"/d", OpenFlags::DIRECTORY).expect("its inode is sound");
+                world.unmount();
+            }
+        }
+    }
+}

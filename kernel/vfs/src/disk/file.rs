@@ -307,6 +307,10 @@ impl FileOperations for DiskFile {
             None => Ok(()),
         };
         if let Some(errors) = self.cache.write_errors() {
+            // What is lost with a flush was everybody's who has the file open.
+            if committed == Err(Error::Io) {
+                errors.note(CacheError::InputOutput);
+            }
             errors.check(&self.seen)?;
         }
         // Any other error of the transfers is among those that were told above, to whom it was new.
