@@ -16,7 +16,7 @@ const LONG_LIMIT: Duration = Duration::from_secs(2 * 3600);
 /// Inputs that each parser gets.
 const HOSTILE_INPUTS: u32 = 1_000_000;
 /// Packages with parsers of what may be hostile; their tests have the word in their names.
-const PARSERS: [&str; 4] = ["hostlink-protocol", "linux", "tmpfs", "starling-tool"];
+const PARSERS: [&str; 5] = ["hostlink-protocol", "linux", "tmpfs", "starling-tool", "block"];
 /// Packages with models, and where in them.
 const MODELS: [(&str, &[&str]); 3] = [
     (
