@@ -55,7 +55,7 @@ fn on_host(directory: &Path, script: &str) -> Result<String, String> {
 fn in_guest(machine: (&str, &str, &str), folder: &Path, script: &str) -> Result<String, String> {
     let (kind, cpus, how) = machine;
     let output = starling()
-        .args(["--machine", kind, "--cpus", cpus, "--timeout", "280"])
+        .args(["--machine", kind, "--cpus", cpus, "--timeout", "1200"])
         .args(["--volume", &format!("{}:/m{how}", folder.display())])
         .args(["--", "sh", "-c", script])
         .output()
@@ -144,11 +144,11 @@ fn root() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(text)?;
     on_host(
         folder.path(),
-        "mkdir -p bin etc dev proc sys tmp; cp $(command -v busybox) bin/; ln -s busybox bin/sh; echo box > etc/name",
+        "mkdir -p bin etc dev proc sys tmp; cp /bin/busybox bin/; ln -s busybox bin/sh; echo box > etc/name",
     )?;
     let run = |options: &[&str], script: &str| {
         starling()
-            .args(["--cpus", "2", "--timeout", "100", "--root"])
+            .args(["--cpus", "2", "--timeout", "280", "--root"])
             .arg(folder.path())
             .args(options)
             .args(["--", "/bin/sh", "-c", script])

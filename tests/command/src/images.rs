@@ -79,9 +79,9 @@ pub(crate) fn make_folder_with_lspci(root: &Path) -> io::Result<()> {
     add_program(root, "lspci")
 }
 
-/// Copies a program of the host, found as the shell finds it, and its libraries into an image.
+/// Copies a program of the host, found as root's shell finds it, and its libraries into an image.
 pub(crate) fn add_program(root: &Path, name: &str) -> io::Result<()> {
-    let program = output("sh", &["-c", "command -v \"$0\"", name])?;
+    let program = output("sh", &["-c", "PATH=$PATH:/usr/sbin:/sbin; command -v \"$0\"", name])?;
     let program = program.trim();
     let place = root.join("bin").join(name);
     fs::remove_file(&place).or_else(|error| match error.kind() {

@@ -13,6 +13,7 @@
 //! * [`folders`]: directories of the host
 //! * [`root_images`]: file systems in files as the root
 //! * [`faults`]: disks that fail or go away
+//! * [`debian`]: Debian's programs for disks and file systems
 //! * [`fio`]: Debian's program that writes to disks in many ways and verifies what it reads
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
@@ -26,6 +27,7 @@ mod balloon;
 mod case;
 mod consoles;
 mod crash;
+mod debian;
 mod devices;
 mod disks;
 mod faults;
@@ -73,6 +75,9 @@ fn main() -> ExitCode {
     }
     if wanted(kernel_size::NAME) {
         count(kernel_size::NAME, kernel_size::check());
+    }
+    if wanted(debian::NAME) {
+        count(debian::NAME, debian::check(long));
     }
     let more = faults::CHECKS.iter().chain(&root_images::CHECKS).chain(&folders::CHECKS);
     for (name, check) in disks::CHECKS.iter().chain(more).filter(|(name, _)| long && wanted(name)) {
