@@ -2,21 +2,18 @@
 //!
 //! A thread that has something in the keeping of its CPU (a control block that only that CPU writes) binds itself for the time. While
 //! it is bound its affinity counts for nothing: it is woken, queued and run where it is. A change of affinity takes effect when
-//! it ends. Binding costs one store, and so does its end.
+//! it ends. Binding costs one store; its end costs one, and a look at whether the affinity has changed.
 //!
 //! `Thread::bound` is written by the thread itself, so it never changes while others place the thread: it then sleeps or waits in
-//! a queue.
+//! a queue. That is also why binding needs no CPU number, and may be interrupted at any instruction: until the store the thread may be
+//! moved, from the store on it stays on the CPU that executed it, which is [`Thread::cpu`].
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
-use machine::cpu::{self, CpuId, CpuSet};
 use machine::preempt;
 
 use crate::thread::{Current, Thread, current};
-
-/// The bond does not end with the guard.
-const FOR_GOOD: u32 = 1 << 31;
 
 /// The calling thread stays on its CPU while this lives.
 #[must_use]
@@ -25,60 +22,53 @@ pub struct Bound {
 }
 
 impl Thread {
-    /// The CPU that it is bound to.
+    /// Whether it stays on its CPU, whatever its affinity says.
     #[inline(always)]
-    pub fn bound_cpu(&self) -> Option<CpuId> {
-        match self.bound.load(Ordering::Relaxed) & !FOR_GOOD {
-            0 => None,
-            cpu => Some(CpuId::from_index(cpu as usize - 1)),
-        }
+    pub(crate) fn is_bound(&self) -> bool {
+        self.bound.load(Ordering::Relaxed) || self.is_bound_for_good()
     }
-}
 
-impl Thread {
     /// Whether it stays on its CPU until it ends.
+    #[inline(always)]
     pub fn is_bound_for_good(&self) -> bool {
-        self.bound.load(Ordering::Relaxed) & FOR_GOOD != 0
+        self.bound_for_good.load(Ordering::Relaxed)
     }
 }
 
 impl Current {
     /// Binds the thread to the CPU that it is on. Does not nest.
-    #[inline]
+    #[inline(always)]
     pub fn bind(&self) -> Bound {
-        self.bind_with(0);
+        debug_assert!(!self.bound.load(Ordering::Relaxed), "bonds do not nest");
+        self.bound.store(true, Ordering::Relaxed);
         Bound { not_send: PhantomData }
     }
 
     /// Binds the thread to the CPU that it is on, until it ends.
     pub fn bind_for_good(&self) {
-        self.bind_with(FOR_GOOD);
-    }
-
-    #[inline(always)]
-    fn bind_with(&self, flag: u32) {
-        let _here = preempt::disable();
-        let before = self.bound.load(Ordering::Relaxed);
-        if before & FOR_GOOD == 0 {
-            self.bound.store(flag | (cpu::current().index() as u32 + 1), Ordering::Relaxed);
-        }
+        self.bound_for_good.store(true, Ordering::Relaxed);
     }
 }
 
 impl Drop for Bound {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         let thread = current();
-        let bound = thread.bound.load(Ordering::Relaxed);
-        debug_assert!(bound != 0, "a bond ends once");
-        if bound & FOR_GOOD != 0 {
-            return;
+        debug_assert!(thread.bound.load(Ordering::Relaxed), "a bond ends once");
+        thread.bound.store(false, Ordering::Relaxed);
+        if thread.affinity_changed.load(Ordering::Relaxed) {
+            obey_affinity(&thread);
         }
-        let here = CpuSet::only(CpuId::from_index(bound as usize - 1));
-        thread.bound.store(0, Ordering::Relaxed);
-        if !thread.affinity().contains(here.iter().next().expect("the set has a member")) {
-            // Its affinity has changed meanwhile: it moves as soon as it can.
-            preempt::set_need_resched(true);
-        }
+    }
+}
+
+/// The affinity may have changed while the thread was bound: it moves as soon as it can.
+#[cold]
+#[inline(never)]
+fn obey_affinity(thread: &Thread) {
+    // Before the look: a change that comes later says so again.
+    thread.affinity_changed.store(false, Ordering::SeqCst);
+    if !thread.is_bound() && !thread.affinity().contains(thread.cpu()) {
+        preempt::set_need_resched(true);
     }
 }

@@ -122,8 +122,8 @@ pub(crate) fn enqueue(thread: &Thread, reason: Activation, synchronous: bool) ->
 /// The CPU that the thread is bound to; else the CPUs of its affinity that are online; all online ones if there is none such. A hosted
 /// machine that wakes a thread of another one leaves it there.
 pub(crate) fn allowed_cpus(thread: &Thread) -> CpuSet {
-    if let Some(cpu) = thread.bound_cpu() {
-        return CpuSet::only(cpu);
+    if thread.is_bound() {
+        return CpuSet::only(thread.cpu());
     }
     let online = cpu::online_beside(thread.cpu());
     let allowed = thread.affinity().intersection(online);

@@ -76,8 +76,12 @@ pub struct Thread {
     next_abandoned: AtomicPtr<Thread>,
     pub(crate) entity: Entity,
     affinity: AtomicCpuSet,
-    /// 1 + the CPU that it stays on whatever its affinity says, 0 for none; see `bound`. Written by the thread itself.
-    pub(crate) bound: AtomicU32,
+    /// It stays on its CPU whatever its affinity says; see `bound`. Written by the thread itself.
+    pub(crate) bound: AtomicBool,
+    /// Likewise, until it ends. Written once, by the thread itself.
+    pub(crate) bound_for_good: AtomicBool,
+    /// `affinity` has changed since the thread looked at this. Set after the change by who makes it, taken back by the thread.
+    pub(crate) affinity_changed: AtomicBool,
     /// User registers at the top of the stack; null for kernel threads. Set at creation.
     user_state: *mut UserState,
     /// 1 + the CPU that had the user registers last, 0 for none. Written by that CPU.
@@ -204,7 +208,9 @@ impl Builder {
             next_abandoned: AtomicPtr::new(core::ptr::null_mut()),
             entity: Entity::new(self.policy, self.nice),
             affinity: AtomicCpuSet::new(self.affinity),
-            bound: AtomicU32::new(0),
+            bound: AtomicBool::new(false),
+            bound_for_good: AtomicBool::new(false),
+            affinity_changed: AtomicBool::new(false),
             user_state,
             registers_cpu: AtomicU32::new(0),
             space: SpaceSlot::new(self.address_space),
@@ -318,7 +324,9 @@ impl Thread {
             next_abandoned: AtomicPtr::new(core::ptr::null_mut()),
             entity: Entity::new(Policy::Normal, Nice::default()),
             affinity: AtomicCpuSet::new(affinity),
-            bound: AtomicU32::new(0),
+            bound: AtomicBool::new(false),
+            bound_for_good: AtomicBool::new(false),
+            affinity_changed: AtomicBool::new(false),
             user_state: core::ptr::null_mut(),
             registers_cpu: AtomicU32::new(0),
             space: SpaceSlot::new(None),
@@ -437,6 +445,7 @@ impl Thread {
     /// the thread where it can run.
     pub fn set_affinity(&self, cpus: CpuSet) {
         self.affinity.store(cpus, Ordering::SeqCst);
+        self.affinity_changed.store(true, Ordering::SeqCst);
         crate::balance::enforce_affinity(self);
     }
 

@@ -57,6 +57,41 @@ fn affinity_is_honoured_before_it_returns() {
 }
 
 #[test]
+fn a_bound_thread_obeys_its_affinity_when_the_bond_ends() {
+    let machine = boot(3);
+    let stage = Arc::new(AtomicU32::new(0));
+    let thread = {
+        let stage = stage.clone();
+        spawn("bound", move || {
+            let bond = current().bind();
+            let here = cpu::current();
+            stage.store(1, Ordering::Relaxed);
+            while stage.load(Ordering::Relaxed) == 1 {
+                yield_now();
+                assert_eq!(cpu::current(), here, "it stays where it runs");
+            }
+            crate::timer::sleep_until(machine::time::now_ns() + 10_000).unwrap();
+            assert_eq!(cpu::current(), here, "it wakes where it slept");
+            drop(bond);
+            drop(machine::preempt::disable());
+            assert_ne!(cpu::current(), here, "it moves as soon as it may");
+            stage.store(3, Ordering::Relaxed);
+        })
+    };
+    eventually(|| stage.load(Ordering::Relaxed) == 1);
+    let home = thread.cpu();
+    let elsewhere = machine.cpus().iter().find(|&cpu| cpu != home).expect("the machine has three");
+    thread.set_affinity(CpuSet::only(elsewhere));
+    assert_eq!(thread.cpu(), home);
+    stage.store(2, Ordering::Relaxed);
+    eventually(|| {
+        machine::hosted::advance(10_000);
+        stage.load(Ordering::Relaxed) == 3
+    });
+    assert_eq!(thread.cpu(), elsewhere);
+}
+
+#[test]
 fn thread_can_move_itself() {
     let machine = boot(3);
     let done = Arc::new(AtomicU32::new(0));
