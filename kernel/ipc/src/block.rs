@@ -5,6 +5,9 @@
 //!
 //! - Only the owner writes, with interrupts off: that is a [`LocalBlock`], which exists only as long as an interrupt guard and only on the
 //!   owner.
+//! - Nobody but its own thread asks for a block (and, once that will never run again, who ends its number), so a block stays where it is
+//!   during an operation. Its thread makes sure of the owner once, when the operation begins: that is an [`OwnBlock`], which lives as long as
+//!   the thread is bound.
 //! - Others read atomically: [`RemoteBlock`].
 //! - One exception: the links of a waiting sender belong to the CPU that owns the *receiver*, from the offer until the sender is taken out of
 //!   the queue. That right is [`QueueLinks`], which only a [`LocalBlock`] of the receiver gives out (`queue`).
@@ -17,7 +20,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use machine::cpu::{self, CpuId};
 use machine::interrupt::InterruptGuard;
-use sched::{HandOver, ThreadRef};
+use sched::{Bound, HandOver, ThreadRef, current};
 use sync::rcu;
 
 use crate::defects;
@@ -34,12 +37,15 @@ pub(crate) const OPEN_TO_ALL: u32 = 1;
 /// Partitioned.
 pub(crate) const PARTITIONED: u32 = 2;
 
+/// `owner` of a block that never had a thread.
+const NO_OWNER: u32 = u32::MAX;
+
 /// See the theory of this file. Four cache lines, by who writes and who reads them.
 #[repr(C, align(256))]
 pub(crate) struct ControlBlock {
     /// Version of the number above [`ALIVE`]. Written by the registry.
     life: AtomicU32,
-    /// 1 + the owner. Written by the owner, to hand the block over; by the registry while there is no thread.
+    /// The owner, [`NO_OWNER`] before the first. Written by the owner, to hand the block over; by the registry while there is no thread.
     owner: AtomicU32,
     state: AtomicU32,
     /// Flags of the thread.
@@ -91,7 +97,7 @@ impl ControlBlock {
         let zero = || AtomicU32::new(0);
         Self {
             life: zero(),
-            owner: zero(),
+            owner: AtomicU32::new(NO_OWNER),
             state: zero(),
             flags: zero(),
             partner: AtomicU64::new(0),
@@ -148,7 +154,7 @@ impl RemoteBlock {
     #[inline(always)]
     pub(crate) fn owner(self) -> Option<CpuId> {
         let owner = self.block.owner.load(Ordering::Relaxed);
-        (owner != 0).then(|| CpuId::from_index(owner as usize - 1))
+        (owner != NO_OWNER).then(|| CpuId::from_index(owner as usize))
     }
 
     #[inline(always)]
@@ -195,18 +201,66 @@ impl RemoteBlock {
     /// The block as its owner sees it; `None` on other CPUs.
     #[inline(always)]
     pub(crate) fn local(self, _off: &InterruptGuard) -> Option<LocalBlock<'_>> {
-        let local = LocalBlock { remote: self, _off: core::marker::PhantomData };
+        self.is_here().then_some(LocalBlock { remote: self, _off: core::marker::PhantomData })
+    }
+
+    /// Whether this CPU is the owner.
+    #[inline(always)]
+    pub(crate) fn is_here(self) -> bool {
         if cfg!(feature = "local-only") {
-            return Some(local);
+            return true;
         }
-        let here = cpu::current().index() as u32 + 1;
-        (self.block.owner.load(Ordering::Relaxed) == here).then_some(local)
+        let here = cpu::current().index() as u32;
+        self.block.owner.load(Ordering::Relaxed) == here
+    }
+
+    /// The block as its own thread sees it in an operation. For that thread only, on the owner.
+    #[inline(always)]
+    pub(crate) fn own<'bond>(self, _bond: &'bond Bond, _off: &InterruptGuard) -> OwnBlock<'bond> {
+        debug_assert!(self.is_here(), "a thread fetches its block before it begins an operation");
+        OwnBlock { remote: self, _bond: core::marker::PhantomData }
     }
 
     /// Calls the closure with the thread. Interrupts are off or a read section is open.
+    #[inline(always)]
     pub(crate) fn with_thread<R>(self, act: impl FnOnce(&ThreadRef) -> R) -> Option<R> {
         let section = rcu::read();
         self.block.thread.read(&section).map(act)
+    }
+}
+
+/// The calling thread is bound to its CPU while this lives. Where there is one CPU only, nothing needs to be done for that.
+pub(crate) struct Bond {
+    _bound: Option<Bound>,
+}
+
+impl Bond {
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Self { _bound: (!cfg!(feature = "local-only")).then(|| current().bind()) }
+    }
+}
+
+/// The calling thread's block during an operation: this CPU owns it.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnBlock<'bond> {
+    remote: RemoteBlock,
+    _bond: core::marker::PhantomData<&'bond Bond>,
+}
+
+impl OwnBlock<'_> {
+    pub(crate) fn remote(self) -> RemoteBlock {
+        self.remote
+    }
+
+    pub(crate) fn state(self) -> State {
+        self.remote.state()
+    }
+
+    #[inline(always)]
+    pub(crate) fn local(self, _off: &InterruptGuard) -> LocalBlock<'_> {
+        debug_assert!(self.remote.is_here(), "a thread in an operation is on the CPU that owns its block");
+        LocalBlock { remote: self.remote, _off: core::marker::PhantomData }
     }
 }
 
@@ -225,6 +279,12 @@ pub(crate) struct LocalBlock<'off> {
 }
 
 impl LocalBlock<'_> {
+    /// The same again, for who wants it by value: in registers.
+    #[inline(always)]
+    pub(crate) fn again(&self) -> LocalBlock<'_> {
+        LocalBlock { remote: self.remote, _off: core::marker::PhantomData }
+    }
+
     pub(crate) fn remote(&self) -> RemoteBlock {
         self.remote
     }
@@ -248,7 +308,7 @@ impl LocalBlock<'_> {
 
     /// Gives the block to another CPU; nothing of it may be written here any more.
     pub(crate) fn hand_over(self, to: CpuId) {
-        self.block().owner.store(to.index() as u32 + 1, Ordering::Release);
+        self.block().owner.store(to.index() as u32, Ordering::Release);
     }
 
     pub(crate) fn set_users(&self, caller: &Caller) {
@@ -291,14 +351,14 @@ impl LocalBlock<'_> {
         }
     }
 
-    /// Takes a waiting sender's message.
+    /// Takes a waiting sender's message; `id` is its number.
     #[inline(always)]
-    pub(crate) fn take_message(&self, sender: RemoteBlock) {
+    pub(crate) fn take_message(&self, sender: RemoteBlock, id: ThreadId) {
         let incoming = &self.block().incoming;
         for (place, word) in incoming.words.iter().zip(sender.outgoing()) {
             place.store(word, Ordering::Relaxed);
         }
-        incoming.source.store(sender.id().to_bits(), Ordering::Relaxed);
+        incoming.source.store(id.to_bits(), Ordering::Relaxed);
     }
 
     /// What was received last.
@@ -326,7 +386,8 @@ impl LocalBlock<'_> {
     }
 
     /// Begins to receive.
-    pub(crate) fn begin_receiving(&self, from: ThreadId) {
+    #[inline(never)]
+    pub(crate) fn begin_receiving(self, from: ThreadId) {
         self.set_expected(from);
         self.set_state(State::receiving().with_remote(self.state().is_remote()));
         self.abort_if_orphaned();
@@ -338,8 +399,10 @@ impl LocalBlock<'_> {
     fn abort_if_orphaned(&self) {
         let expected = self.remote.expected();
         if expected != ThreadId::ANYBODY {
-            // Pairs with the fence in `registry::end`.
-            fence(Ordering::SeqCst);
+            if !cfg!(feature = "local-only") {
+                // Pairs with the fence in `registry::end`.
+                fence(Ordering::SeqCst);
+            }
             if !registry::exists(expected) {
                 self.set_state(self.state().failed(Error::ReceiveAborted));
             }
@@ -402,7 +465,7 @@ pub(crate) mod life {
         block.users.store(users, Ordering::Relaxed);
         block.flags.store(flags, Ordering::Relaxed);
         block.thread.replace(Some(thread));
-        block.owner.store(cpu::current().index() as u32 + 1, Ordering::Relaxed);
+        block.owner.store(cpu::current().index() as u32, Ordering::Relaxed);
         // Release: pairs with the Acquire in `RemoteBlock::id`.
         block.life.store(version << 1 | ALIVE, Ordering::Release);
         ThreadId::new(remote.index, version)

@@ -22,7 +22,7 @@ pub(crate) fn handle(request: Request, asking: CpuId, off: &InterruptGuard) -> R
                 return Response::NotExistent;
             };
             match target.local(off) {
-                Some(local) => deliver(&local, sender, receiver, may_wait, true, Waking::Now),
+                Some(local) => offer(local, sender, sender.id(), receiver, may_wait, true),
                 None => Response::Moved,
             }
         }
@@ -51,30 +51,48 @@ pub(crate) fn handle(request: Request, asking: CpuId, off: &InterruptGuard) -> R
     }
 }
 
-/// Gives a sender's message to a receiver if it waits for it; else queues the sender, if it may wait. The receiver's existence is checked here,
-/// where it cannot end meanwhile.
-#[inline(always)]
-pub(crate) fn deliver(
-    receiver: &LocalBlock<'_>,
+/// [`deliver`] to a receiver that may have ended: where its block is, it cannot meanwhile.
+#[inline(never)]
+pub(crate) fn offer(
+    receiver: LocalBlock<'_>,
     sender: RemoteBlock,
+    id: ThreadId,
     to: ThreadId,
     may_wait: bool,
     remote: bool,
-    waking: Waking<'_>,
 ) -> Response {
     if !receiver.remote().is(to) {
         return Response::NotExistent;
     }
-    if receiver.accepts(sender.id()) {
-        receiver.take_message(sender);
+    deliver(receiver, sender, id, may_wait, remote, Waking::Now)
+}
+
+/// Gives a sender's message to a receiver if it waits for it; else queues the sender, if it may wait. `id` is the sender's number.
+#[inline(always)]
+pub(crate) fn deliver(
+    receiver: LocalBlock<'_>,
+    sender: RemoteBlock,
+    id: ThreadId,
+    may_wait: bool,
+    remote: bool,
+    waking: Waking<'_>,
+) -> Response {
+    if receiver.accepts(id) {
+        receiver.take_message(sender, id);
         receiver.set_state(receiver.state().delivered().with_remote(remote));
         receiver.wake(waking);
         return Response::Done;
     }
+    refuse(receiver, sender, may_wait)
+}
+
+/// The receiver does not wait for the sender: that one waits, if it may.
+#[inline(never)]
+fn refuse(receiver: LocalBlock<'_>, sender: RemoteBlock, may_wait: bool) -> Response {
     if !may_wait {
         return Response::NotDone;
     }
-    queue::push(receiver, sender);
+    queue::push(&receiver, sender);
     Response::Pending
 }
 

@@ -7,7 +7,8 @@
 //!
 //! | module | what it decides |
 //! |---|---|
-//! | [`endpoint`] | the operation: sending, receiving, the step between them, the end of a thread |
+//! | [`endpoint`] | the operation: its halves and the step between them, the end of a thread |
+//! | `sending`, `receiving` | the halves |
 //! | [`state`] | the states and their transitions, pure |
 //! | `block` | control blocks, and who may touch what of them |
 //! | `queue` | the order of senders that wait for one receiver |
@@ -33,7 +34,9 @@ mod id;
 mod mail;
 pub mod operation;
 mod queue;
+mod receiving;
 mod registry;
+mod sending;
 pub mod state;
 pub mod statistics;
 #[cfg(test)]

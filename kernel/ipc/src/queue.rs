@@ -131,12 +131,15 @@ pub(crate) fn remove(receiver: &LocalBlock<'_>, sender: RemoteBlock) {
 /// The first sender from whom the receiver would take a message now.
 #[inline(always)]
 pub(crate) fn first(receiver: &LocalBlock<'_>, from: ThreadId) -> Option<RemoteBlock> {
-    if receiver.queue().is_empty() {
-        return None;
-    }
+    if receiver.queue().is_empty() { None } else { first_of_some(receiver.again(), from) }
+}
+
+/// [`first`] of a queue that is not empty.
+#[inline(never)]
+fn first_of_some(receiver: LocalBlock<'_>, from: ThreadId) -> Option<RemoteBlock> {
     if from != ThreadId::ANYBODY {
         let sender = registry::block(from.index())?;
-        return (sender.is(from) && holds(receiver, sender)).then_some(sender);
+        return (sender.is(from) && holds(&receiver, sender)).then_some(sender);
     }
-    Some(queued(receiver, get(&receiver.queue().first)).0)
+    Some(queued(&receiver, get(&receiver.queue().first)).0)
 }

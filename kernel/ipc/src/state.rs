@@ -131,7 +131,10 @@ impl State {
 
     /// Why the operation failed, if it is done and did.
     pub fn error(self) -> Option<Error> {
-        Error::from_code((self.0 >> CODE_SHIFT) as u8)
+        match (self.0 >> CODE_SHIFT) as u8 {
+            0 => None,
+            code => Error::from_code(code),
+        }
     }
 
     /// Whether a sleeping thread has something to do.
