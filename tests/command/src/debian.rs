@@ -77,6 +77,7 @@ say probed; blkid -p -o export ${part}1 | sort
 say lsblk; lsblk -nrbo NAME,MAJ:MIN,SIZE,RO,TYPE $disk | sed 's/ [0-9]*:[0-9]* / /'
 status 0 mount -t ext4 UUID=01234567-89ab-4cde-8f01-23456789abcd /m
 status 0 mount LABEL=second /n
+status 32 mount ${part}1 /m
 say mount; mount | grep -e ' /m ' -e ' /n '
 say findmnt; findmnt -nro SOURCE,TARGET,FSTYPE /m; findmnt -nro TARGET -S LABEL=second
 say mounted; lsblk -nro MOUNTPOINT ${part}1 ${part}2

@@ -13,7 +13,7 @@ use memory::buffer::{Sink, Source};
 use vfs::credentials::Credentials;
 use vfs::file::OpenFile;
 use vfs::flags::{AllocateMode, LookupFlags, MountFlags, OpenFlags, RenameFlags};
-use vfs::mount::{Mount, MountNamespace};
+use vfs::mount::{Mount, MountNamespace, MountSource};
 use vfs::superblock::{Superblock, find_file_system, mount_device};
 use vfs::tree::OpenHow;
 use vfs::walk::{PathContext, Places};
@@ -437,4 +437,33 @@ fn what_lies_in_a_directory_that_cannot_be_read_is_an_error_and_not_missing() {
             }
         }
     }
+}
+
+#[test]
+fn a_device_is_mounted_once_in_one_place_and_again_in_another() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = Image::make(&["-t", "ext4"], 16 << 20, None);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound image");
+    let root = &world.places.root;
+    let mount = |path: &vfs::mount::Path| {
+        let file_system = find_file_system(b"ext4")?;
+        let what = MountSource::Device {
+            file_system,
+            device: &device.disk.device,
+            source: b"/dev/tsta",
+            options: b"",
+        };
+        world.places.namespace.mount(what, path, MountFlags::empty())
+    };
+    assert_eq!(mount(root), Err(Error::Busy), "it is what is mounted there");
+    world.context().make_directory(root, b"/d", 0o755).expect("space");
+    let directory = world.open(b"/d", OpenFlags::DIRECTORY).expect("it was made");
+    let place = directory.path().expect("it has a place in the tree");
+    assert_eq!(mount(place), Ok(()));
+    assert_eq!(mount(place), Err(Error::Busy));
+    drop(directory);
+    let d = world.open(b"/d/d", OpenFlags::DIRECTORY).expect("it is there in both places");
+    drop(d);
+    world.unmount();
 }

@@ -73,6 +73,13 @@ impl MountNamespace {
             MountSource::Device { file_system, device, source, options } => {
                 let read_only = flags.contains(MountFlags::READ_ONLY);
                 let superblock = mount_device(file_system, device, read_only, options)?;
+                // What is mounted there already is not mounted on itself; a bind may do that.
+                let place = target.clone().onto_mounts();
+                if Arc::ptr_eq(place.mount.superblock(), &superblock)
+                    && Arc::ptr_eq(&place.dentry, place.mount.root())
+                {
+                    return Err(Error::Busy);
+                }
                 self.mount_superblock(superblock, source, target, flags)
             }
             MountSource::Bind { source, recursive } => self.bind(source, target, recursive),
