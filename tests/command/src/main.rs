@@ -13,6 +13,7 @@
 //! * [`folders`]: directories of the host
 //! * [`root_images`]: file systems in files as the root
 //! * [`faults`]: disks that fail or go away
+//! * [`damaged`]: damaged images in a running machine
 //! * [`debian`]: Debian's programs for disks and file systems
 //! * [`fio`]: Debian's program that writes to disks in many ways and verifies what it reads
 //! * [`kept_images`]: images in layers, kept by name
@@ -27,6 +28,7 @@ mod balloon;
 mod case;
 mod consoles;
 mod crash;
+mod damaged;
 mod debian;
 mod devices;
 mod disks;
@@ -79,7 +81,8 @@ fn main() -> ExitCode {
     if wanted(debian::NAME) {
         count(debian::NAME, debian::check(long));
     }
-    let more = faults::CHECKS.iter().chain(&root_images::CHECKS).chain(&folders::CHECKS);
+    let more =
+        faults::CHECKS.iter().chain(&root_images::CHECKS).chain(&folders::CHECKS).chain(&damaged::CHECKS);
     for (name, check) in disks::CHECKS.iter().chain(more).filter(|(name, _)| long && wanted(name)) {
         count(name, check());
     }
