@@ -13,10 +13,11 @@ use core::sync::atomic::{
 use ::ipc::{Caller, Endpoint, Error, Failure, Operation, Options, Received, ThreadId, Timeout};
 use ::machine::cpu::{self, CpuId};
 use ::machine::time;
-use ::sched::timer;
+use ::sched::{RunState, ThreadRef, timer};
+use ::sync::Once;
 
 use super::kit::{Meeting, Sweep, Team, delay};
-use super::{Outcome, Test, check};
+use super::{HANG_NS, Outcome, Test, check};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "ipc::test_ipc_pingpong_call", run: test_ipc_pingpong_call },
@@ -188,67 +189,139 @@ fn other() -> Option<CpuId> {
     cpu::online().iter().nth(1)
 }
 
+/// What the sender and the receiver of a race know of each other, for the rounds in which one of them must be first.
+#[derive(Default)]
+struct Pair {
+    sender: Once<ThreadRef>,
+    receiver: Once<ThreadRef>,
+    /// Sends that have failed, in the rounds that say so.
+    failed: AtomicU32,
+}
+
+impl Pair {
+    /// Waits until the thread of that place sleeps: in its operation, because it has come to the meeting of the round.
+    fn await_sleep(thread: &Once<ThreadRef>) {
+        spin_until(|| thread.get().is_some_and(|thread| thread.state() == RunState::Sleeping));
+    }
+
+    fn note_failure(&self) {
+        self.failed.fetch_add(1, SeqCst);
+    }
+
+    fn await_failure(&self) {
+        spin_until(|| self.failed.load(SeqCst) > 0);
+    }
+}
+
+/// Spins until the condition holds. Gives up when the test hangs: then it fails for another reason.
+fn spin_until(condition: impl Fn() -> bool) {
+    let limit = time::now_ns() + HANG_NS / 2;
+    while !condition() && time::now_ns() < limit {
+        cpu::relax();
+    }
+}
+
+/// One round of a race, as one of the two sees it.
+struct Turn<'a> {
+    partner: ThreadId,
+    number: u32,
+    pair: &'a Pair,
+}
+
+impl Turn<'_> {
+    /// In this round the send fails for sure, because the receiver comes only then.
+    fn is_too_early(&self) -> bool {
+        self.number == 0
+    }
+
+    /// In this round the send succeeds for sure, because the partner waits for it.
+    fn is_expected(&self) -> bool {
+        self.number == 1
+    }
+}
+
+/// Rounds of a race.
+const ROUNDS: u32 = SWEEP.rounds * SWEEPS;
+
 /// Rounds of a sender and a receiver on two CPUs that leave a meeting together. Each says what it achieved in a round; the sums must
-/// be the same.
+/// be the same. Returns how many messages were sent in [`ROUNDS`]; None where there is only one CPU.
 fn race(
-    send: impl Fn(&mut Endpoint, ThreadId, u32) -> bool + Send + 'static,
-    receive: impl Fn(&mut Endpoint, ThreadId, u32) -> bool + Send + 'static,
-) -> Outcome {
-    let Some(there) = other() else { return Ok(()) };
+    send: impl Fn(&mut Endpoint, &Turn<'_>) -> bool + Send + 'static,
+    receive: impl Fn(&mut Endpoint, &Turn<'_>) -> bool + Send + 'static,
+) -> core::result::Result<Option<u32>, super::Failure> {
+    let Some(there) = other() else { return Ok(None) };
     let meeting = Arc::new(Meeting::new(2));
     let (sent, received) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let (sender, receiver) = (Address::default(), Address::default());
+    let pair = Arc::new(Pair::default());
     let mut team = Team::new();
     let (meet, count, own, partner) = (meeting.clone(), sent.clone(), sender.clone(), receiver.clone());
-    team.start(CpuId::from_index(0), move || {
+    let ours = pair.clone();
+    let thread = team.start(CpuId::from_index(0), move || {
         let mut me = endpoint();
         own.publish(&me);
-        let to = partner.get();
-        for round in 0..SWEEP.rounds * SWEEPS {
+        let partner = partner.get();
+        for number in 0..ROUNDS {
             meet.meet();
-            count.fetch_add(u32::from(send(&mut me, to, round)), SeqCst);
+            let sent = send(&mut me, &Turn { partner, number, pair: &ours });
+            count.fetch_add(u32::from(sent), SeqCst);
         }
         meet.meet();
     })?;
-    let count = received.clone();
-    team.start(there, move || {
+    pair.sender.call_once(|| thread);
+    let (count, ours) = (received.clone(), pair.clone());
+    let thread = team.start(there, move || {
         let mut me = endpoint();
         receiver.publish(&me);
-        let from = sender.get();
-        for round in 0..SWEEP.rounds * SWEEPS {
+        let partner = sender.get();
+        for number in 0..ROUNDS {
             meeting.meet();
-            count.fetch_add(u32::from(receive(&mut me, from, round)), SeqCst);
+            let received = receive(&mut me, &Turn { partner, number, pair: &ours });
+            count.fetch_add(u32::from(received), SeqCst);
         }
         meeting.meet();
     })?;
+    pair.receiver.call_once(|| thread);
     team.join()?;
     let (sent, received) = (sent.load(SeqCst), received.load(SeqCst));
     check!(sent == received, "{sent} messages sent, {received} received");
+    Ok(Some(sent))
+}
+
+/// A race with time-outs must have both outcomes, or its sweep met nothing.
+fn both_outcomes(sent: Option<u32>) -> Outcome {
+    let Some(sent) = sent else { return Ok(()) };
+    log::info!("{sent} messages of {ROUNDS} were sent");
+    check!(
+        (1..ROUNDS).contains(&sent),
+        "{sent} messages of {ROUNDS} were sent: the others' case did not occur"
+    );
     Ok(())
 }
 
 fn test_ipc_send() -> Outcome {
     for sender_swept in [false, true] {
-        race(
-            move |me, to, round| {
+        let sent = race(
+            move |me, turn| {
                 if sender_swept {
-                    SWEEP.delay_swept(round)
+                    SWEEP.delay_swept(turn.number)
                 } else {
                     SWEEP.delay_fixed()
                 }
-                operate(me, &Operation::send(to, [u64::from(round); 3], NEVER)).is_ok()
+                operate(me, &Operation::send(turn.partner, [u64::from(turn.number); 3], NEVER)).is_ok()
             },
-            move |me, from, round| {
+            move |me, turn| {
                 if sender_swept {
                     SWEEP.delay_fixed()
                 } else {
-                    SWEEP.delay_swept(round)
+                    SWEEP.delay_swept(turn.number)
                 }
-                let from = (round % 2 == 0).then_some(from);
+                let from = (turn.number % 2 == 0).then_some(turn.partner);
                 let received = operate(me, &Operation::receive(from, NEVER));
-                received.is_ok_and(|received| received.message == [u64::from(round); 3])
+                received.is_ok_and(|received| received.message == [u64::from(turn.number); 3])
             },
         )?;
+        check!(sent.is_none_or(|sent| sent == ROUNDS), "{sent:?} messages of {ROUNDS} were sent");
     }
     Ok(())
 }
@@ -257,40 +330,66 @@ fn test_ipc_send() -> Outcome {
 const UNCOUNTED: u64 = u64::MAX;
 
 fn test_ipc_noblock_send() -> Outcome {
-    race(
-        |me, to, round| {
-            SWEEP.delay_swept(round);
-            if operate(me, &Operation::send(to, [1; 3], ZERO)).is_ok() {
+    let sent = race(
+        |me, turn| {
+            if turn.is_expected() {
+                Pair::await_sleep(&turn.pair.receiver);
+            } else {
+                SWEEP.delay_swept(turn.number);
+            }
+            if operate(me, &Operation::send(turn.partner, [1; 3], ZERO)).is_ok() {
                 return true;
             }
-            let _freed = operate(me, &Operation::send(to, [UNCOUNTED; 3], NEVER));
+            turn.pair.note_failure();
+            let _freed = operate(me, &Operation::send(turn.partner, [UNCOUNTED; 3], NEVER));
             false
         },
-        |me, from, _round| {
-            SWEEP.delay_fixed();
-            let received = operate(me, &Operation::receive(Some(from), NEVER));
+        |me, turn| {
+            if turn.is_too_early() {
+                turn.pair.await_failure();
+            } else {
+                SWEEP.delay_fixed();
+            }
+            let received = operate(me, &Operation::receive(Some(turn.partner), NEVER));
             received.is_ok_and(|received| received.message[0] != UNCOUNTED)
         },
-    )
+    )?;
+    both_outcomes(sent)
 }
 
 fn test_ipc_timeout_send() -> Outcome {
     /// The send's time-out, in place of the fixed delay.
     const TIMEOUT_NS: u64 = 150_000;
-    race(
-        |me, to, _round| operate(me, &Operation::send(to, [1; 3], Timeout::After(TIMEOUT_NS))).is_ok(),
-        |me, from, round| {
-            let begin = time::now_ns();
-            let wait_ns = 2 * TIMEOUT_NS * u64::from(round % SWEEP.rounds) / u64::from(SWEEP.rounds);
-            while time::now_ns() < begin + wait_ns {
-                cpu::relax();
+    let sent = race(
+        |me, turn| {
+            let timeout_ns = if turn.is_expected() { HANG_NS / 2 } else { TIMEOUT_NS };
+            let sent = operate(me, &Operation::send(turn.partner, [1; 3], Timeout::After(timeout_ns)));
+            if failed_with(&sent, Error::SendTimeout) {
+                turn.pair.note_failure();
             }
-            operate(me, &Operation::receive(Some(from), ZERO)).is_ok()
+            sent.is_ok()
         },
-    )
+        |me, turn| {
+            if turn.is_too_early() {
+                turn.pair.await_failure();
+            } else if turn.is_expected() {
+                Pair::await_sleep(&turn.pair.sender);
+            } else {
+                let wait_ns =
+                    2 * TIMEOUT_NS * u64::from(turn.number % SWEEP.rounds) / u64::from(SWEEP.rounds);
+                let end_ns = time::now_ns() + wait_ns;
+                while time::now_ns() < end_ns {
+                    cpu::relax();
+                }
+            }
+            operate(me, &Operation::receive(Some(turn.partner), ZERO)).is_ok()
+        },
+    )?;
+    both_outcomes(sent)
 }
 
-/// A helper on the sender's CPU cancels the send while a receiver on the other CPU comes for it.
+/// A helper on the sender's CPU cancels the send while a receiver on the other CPU comes for it. In the first round the receiver comes
+/// when the send is cancelled, in the second the helper when the message is taken.
 fn test_ipc_cancel() -> Outcome {
     const ROUNDS: u32 = 120;
     let Some(there) = other() else { return Ok(()) };
@@ -331,19 +430,29 @@ fn test_ipc_cancel() -> Outcome {
                 pause();
                 continue;
             }
-            delay(SWEEP.swept(done) * 4);
+            let mut timeout = ZERO;
+            match done {
+                0 => spin_until(|| end[0].load(SeqCst) != 0),
+                1 => timeout = Timeout::After(HANG_NS / 2),
+                _ => delay(SWEEP.swept(done) * 4),
+            }
             done += 1;
-            let received = operate(&mut me, &Operation::receive(Some(from), ZERO)).is_ok();
+            let received = operate(&mut me, &Operation::receive(Some(from), timeout)).is_ok();
             end[1].store(1 + u32::from(received), SeqCst);
         }
     })?;
-    let mismatches = Arc::new(AtomicU32::new(0));
-    let count = mismatches.clone();
+    let (mismatches, taken) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (count, success) = (mismatches.clone(), taken.clone());
     team.start(here, move || {
         let victim = sender.get();
-        for _ in 0..ROUNDS {
+        for number in 0..ROUNDS {
             round.fetch_add(1, SeqCst);
             pause();
+            if number == 1 {
+                while ends[1].load(SeqCst) == 0 {
+                    pause();
+                }
+            }
             SWEEP.delay_fixed();
             while ends[0].load(SeqCst) == 0 {
                 let _ = ::ipc::cancel(victim, &Caller::KERNEL, None);
@@ -354,12 +463,18 @@ fn test_ipc_cancel() -> Outcome {
             }
             let outcomes = [ends[0].swap(0, SeqCst), ends[1].swap(0, SeqCst)];
             count.fetch_add(u32::from(outcomes[0] != outcomes[1]), SeqCst);
+            success.fetch_add(outcomes[0] - 1, SeqCst);
         }
         stop.store(true, SeqCst);
     })?;
     team.join()?;
-    let mismatches = mismatches.load(SeqCst);
+    let (mismatches, taken) = (mismatches.load(SeqCst), taken.load(SeqCst));
     check!(mismatches == 0, "{mismatches} messages were taken and cancelled, or neither");
+    log::info!("{taken} messages of {ROUNDS} were taken before they were cancelled");
+    check!(
+        (1..ROUNDS).contains(&taken),
+        "{taken} messages of {ROUNDS} were taken: the others' case did not occur"
+    );
     Ok(())
 }
 
@@ -466,7 +581,7 @@ fn test_ipc_kill() -> Outcome {
             left.fetch_add(u32::from(failed_with(&result, Error::SendCanceled)), SeqCst);
         })?);
     }
-    while threads.iter().any(|thread| thread.state() != ::sched::RunState::Sleeping) {
+    while threads.iter().any(|thread| thread.state() != RunState::Sleeping) {
         let _ = timer::sleep_until(time::now_ns() + 100_000);
     }
     threads[4].set_attention(true);
