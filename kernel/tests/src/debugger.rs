@@ -26,6 +26,10 @@ use super::{Failure, Outcome, Test, check, fail};
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "debugger::test_msg_dbg", run: || repeated(test_msg_dbg) },
     Test { name: "debugger::test_dbg_breakpoints", run: || repeated(test_dbg_breakpoints) },
+    Test {
+        name: "debugger::a_hardware_breakpoint_stops_all",
+        run: || repeated(hardware_breakpoint_stops_all),
+    },
     Test { name: "debugger::entry_on_any_cpu_stops_all", run: entry_on_any_cpu_stops_all },
     Test { name: "debugger::entry_on_all_cpus_at_once_leaves_nobody_behind", run: entry_on_all_at_once },
     Test { name: "debugger::a_cpu_with_interrupts_off_comes_by_force", run: || repeated(masked_cpu_comes) },
@@ -65,7 +69,10 @@ fn repeated(test: fn() -> Outcome) -> Outcome {
 }
 
 /// Runs a test with the debugger on and a script in place of the serial port. Returns what has happened since.
-fn scripted(lines: &'static [&'static str], test: impl FnOnce() -> Outcome) -> Result<Statistics, Failure> {
+pub(super) fn scripted(
+    lines: &'static [&'static str],
+    test: impl FnOnce() -> Outcome,
+) -> Result<Statistics, Failure> {
     let before = debugger::statistics();
     debugger::run_script(Some(lines));
     // A busy host may have stopped a processor for longer than anybody at the keyboard would wait for it.
@@ -93,7 +100,7 @@ fn scripted(lines: &'static [&'static str], test: impl FnOnce() -> Outcome) -> R
 }
 
 /// Whether the debugger has said all of that, in any order.
-fn said(what: &[&str]) -> Outcome {
+pub(super) fn said(what: &[&str]) -> Outcome {
     debugger::transcript(|text| match what.iter().find(|what| !text.contains(**what)) {
         Some(missing) => fail!("{missing:?} was not said, but: {}", &text[..text.len().min(150)]),
         None => Ok(()),
@@ -206,6 +213,34 @@ fn test_dbg_breakpoints() -> Outcome {
         check!(hits == [by_reader, by_writer], "{access:?}: {hits:?} hits, not {by_reader} and {by_writer}");
         check!(happened.sessions == 0, "{access:?}: counting stopped everybody");
         check!(happened.local == by_reader + by_writer, "{access:?}: {} handled locally", happened.local);
+    }
+    Ok(())
+}
+
+/// One that is not only counted stops all processors, whichever hits it. It is set and taken away in the dialogue. (With Fiasco's bug, for
+/// which breakpoint instructions alone were requests, nobody else comes, and there is no session.)
+fn hardware_breakpoint_stops_all() -> Outcome {
+    let watch: &'static str =
+        Box::leak(alloc::format!("watch {:x}", (&raw const WATCHED) as u64).into_boxed_str());
+    let script: &'static [&'static str] =
+        Box::leak(Box::new([watch, "continue", "cpus", "unwatch 0", "continue"]));
+    for cpu in cpu::online().iter() {
+        let happened = scripted(script, || {
+            run_on(CpuId::BOOT, machine_debugger::breakpoint)?;
+            run_on(cpu, || WATCHED.store(1, Relaxed))?;
+            debugger::transcript(|text| {
+                check!(!text.contains("left behind"), "a CPU did not come to {cpu}: {}", &text[..150]);
+                Ok(())
+            })?;
+            said(&["(Watch)"])?;
+            // It is gone from all of them.
+            run_on(cpu, || WATCHED.store(2, Relaxed))
+        })?;
+        check!(
+            happened.sessions == 2,
+            "{} sessions, not one to set it and one for its hit",
+            happened.sessions
+        );
     }
     Ok(())
 }

@@ -6,21 +6,22 @@
 //!   of sender and receiver must differ, or the test would not notice.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use ::ipc::defects::{BEFORE_REQUEST, SENDER_WOKEN, inject_defects};
 use ::ipc::{Endpoint, Error, Operation, ThreadId, Timeout};
 use ::machine::cpu::{self, CpuId};
 use ::machine::{interrupt, time};
 use ::sched::{RunState, ThreadRef, timer};
-use ::sync::message_box::{self, Kind, Request, WORDS};
+use ::sync::message_box::{self, BETWEEN_LOOKS, Kind, Request, WORDS};
 
+use super::debugger::{said, scripted};
 use super::ipc::{Address, NEVER, Result, ZERO, endpoint, failed_with, operate};
 use super::kit::{Team, window};
 use super::{Failure, HANG_NS, Outcome, Test, check, fail};
 
 pub(crate) const TESTS: &[Test] = &[
-    Test { name: "ipc_races::test_ipc_msg_dbg", run: || comes_while_sending(Incoming::Debugger) },
+    Test { name: "ipc_races::test_ipc_msg_dbg", run: debugger_comes_while_sending },
     Test { name: "ipc_races::test_ipc_msg_pgfault", run: || comes_while_sending(Incoming::PageFault) },
     Test { name: "ipc_races::test_ipc_msg_send", run: || comes_while_sending(Incoming::Send) },
     Test { name: "ipc_races::test_ipc_msg_cancel", run: || comes_while_sending(Incoming::Cancel) },
@@ -121,19 +122,30 @@ enum Incoming {
     Received,
 }
 
-/// Requests that the stand-ins for the debugger and the page-fault handler have seen.
-static STANDINS: AtomicU32 = AtomicU32::new(0);
+/// Rounds of each case.
+const ROUNDS: u32 = 20;
 
-fn note(_sender: CpuId, words: [u64; WORDS]) -> [u64; WORDS] {
-    STANDINS.fetch_add(1, SeqCst);
-    // Looking for blocks that are not there must work in a handler, and must not ask anybody.
-    assert!(::ipc::cpu_of(ThreadId::from_bits(1 << 32 | 30_000)).is_none(), "there is no such thread");
-    words
+/// A number of no thread.
+const NO_THREAD: u64 = 1 << 32 | 30_000;
+/// What a number that was looked up in a handler answers if it is nobody's.
+const NOBODY: u64 = u64::MAX;
+/// The answers to the last request: where its sender's thread lives, and one that does not exist.
+static LOOKED_UP: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Looks up control blocks, those that are there and others: that must work in a handler, and must not ask anybody. The kernel has no
+/// handler of its own for these requests, for nobody has to ask: blocks are found without the one who owns them.
+fn look_up(_sender: CpuId, words: [u64; WORDS]) -> [u64; WORDS] {
+    words.map(|bits| ::ipc::cpu_of(ThreadId::from_bits(bits)).map_or(NOBODY, |cpu| cpu.index() as u64))
 }
 
 /// A request of CPU 0 waits in its box for CPU 1.
 fn sent_by_a() -> bool {
     message_box::state_of(A, B).is_some()
+}
+
+/// CPU 0 handles the request of CPU 1, or has answered it: then CPU 1 was in the debugger meanwhile.
+fn handled_by_a() -> bool {
+    message_box::in_handler(A) || message_box::state_of(B, A).is_none()
 }
 
 /// The thread that sends has seen another window open than the one it waits for.
@@ -154,94 +166,112 @@ fn provoke(team: &mut Team, to: ThreadId) -> core::result::Result<Done, Failure>
     Ok(done)
 }
 
+/// The debugger stops all CPUs. The one that handles the request for it has a send under way: it has not taken the answer to that.
+fn debugger_comes_while_sending() -> Outcome {
+    if !there_are_two() {
+        return Ok(());
+    }
+    for _ in 0..ROUNDS {
+        let happened = scripted(&["boxes", "continue"], || {
+            comes_once(Incoming::Debugger)?;
+            said(&["enter_debugger->0", "  waits handles"])
+        })?;
+        check!(happened.sessions == 1, "{} sessions", happened.sessions);
+    }
+    Ok(())
+}
+
 fn comes_while_sending(incoming: Incoming) -> Outcome {
     if !there_are_two() {
         return Ok(());
     }
-    const ROUNDS: u32 = 20;
-    for _ in 0..ROUNDS {
-        let mut team = Team::new();
-        // Who is on CPU 0 as the partner of what comes, and who on CPU 1 lets it come.
-        let (partner, actor) = (Address::default(), Address::default());
-        let before = STANDINS.load(SeqCst);
-        SEES_ANOTHER.store(false, SeqCst);
-        let on_a = partner.clone();
-        let acted = Arc::new(AtomicBool::new(false));
-        let over = acted.clone();
-        let partner_done = match incoming {
-            Incoming::Send => {
-                let (thread, done) =
-                    start(&mut team, A, &partner, |me| operate(me, &Operation::receive(None, NEVER)))?;
-                on_a.get();
-                await_sleep(&thread)?;
-                Some(done)
-            }
-            Incoming::Cancel => {
-                // It does not receive, so that the actor is queued, and stays until that is over.
-                start(&mut team, A, &partner, move |me| {
-                    let limit = time::now_ns() + HANG_NS;
-                    while !over.load(SeqCst) && time::now_ns() < limit {
-                        pause();
-                    }
-                    operate(me, &Operation::receive(None, ZERO))
-                })?;
-                None
-            }
-            _ => None,
-        };
-        let queued = incoming == Incoming::Received;
-        let (actor_done, sender_done) = if queued {
-            let is_queued = Arc::new(AtomicBool::new(false));
-            let told = is_queued.clone();
-            let (_, done) = start(&mut team, B, &actor, move |me| {
+    (0..ROUNDS).try_for_each(|_| comes_once(incoming))
+}
+
+fn comes_once(incoming: Incoming) -> Outcome {
+    let mut team = Team::new();
+    // Who is on CPU 0 as the partner of what comes, and who on CPU 1 lets it come.
+    let (partner, actor) = (Address::default(), Address::default());
+    LOOKED_UP.iter().for_each(|answer| answer.store(0, SeqCst));
+    SEES_ANOTHER.store(false, SeqCst);
+    let on_a = partner.clone();
+    let acted = Arc::new(AtomicBool::new(false));
+    let over = acted.clone();
+    let partner_done = match incoming {
+        Incoming::Send => {
+            let (thread, done) =
+                start(&mut team, A, &partner, |me| operate(me, &Operation::receive(None, NEVER)))?;
+            on_a.get();
+            await_sleep(&thread)?;
+            Some(done)
+        }
+        Incoming::Cancel => {
+            // It does not receive, so that the actor is queued, and stays until that is over.
+            start(&mut team, A, &partner, move |me| {
                 let limit = time::now_ns() + HANG_NS;
-                while !told.load(SeqCst) && time::now_ns() < limit {
+                while !over.load(SeqCst) && time::now_ns() < limit {
                     pause();
                 }
-                // Taking the message of the queued sender ends in a wakeup request.
-                window::arm(BEFORE_REQUEST, B, Some(sent_by_a));
-                operate(me, &Operation::receive(Some(on_a.get()), ZERO))
+                operate(me, &Operation::receive(None, ZERO))
             })?;
-            let to = actor.get();
-            let (sender, sent) =
-                start(&mut team, A, &partner, move |me| operate(me, &Operation::send(to, [1; 3], NEVER)))?;
-            partner.get();
-            await_sleep(&sender)?;
-            is_queued.store(true, SeqCst);
-            (done, Some(sent))
-        } else {
-            let (_, done) = start(&mut team, B, &actor, move |me| {
-                let result = act(me, incoming, on_a);
-                acted.store(true, SeqCst);
-                result
-            })?;
-            (done, None)
-        };
-        let provoked = provoke(&mut team, actor.get())?.get()?;
-        check!(failed_with(&provoked, Error::SendTimeout), "the send under way ended with {provoked:?}");
-        let acted = actor_done.get()?;
-        match incoming {
-            Incoming::Debugger | Incoming::PageFault => {
-                check!(STANDINS.load(SeqCst) == before + 1, "it did not come");
-            }
-            Incoming::Send => {
-                check!(acted.is_ok(), "the send that came ended with {acted:?}");
-                let received = partner_done.map(|done| done.get()).transpose()?;
-                check!(received.is_some_and(|result| result.is_ok()), "its receiver got nothing");
-            }
-            Incoming::Cancel => {
-                check!(failed_with(&acted, Error::SendTimeout), "the cancelled send ended with {acted:?}");
-            }
-            Incoming::Received => {
-                let sent = sender_done.map(|done| done.get()).transpose()?;
-                let both = acted.is_ok() && sent.is_some_and(|sent| sent.is_ok());
-                check!(both, "received with {acted:?}, sent with {sent:?}");
-            }
+            None
         }
-        window::disarm();
-        team.join()?;
+        _ => None,
+    };
+    let queued = incoming == Incoming::Received;
+    let (actor_done, sender_done) = if queued {
+        let is_queued = Arc::new(AtomicBool::new(false));
+        let told = is_queued.clone();
+        let (_, done) = start(&mut team, B, &actor, move |me| {
+            let limit = time::now_ns() + HANG_NS;
+            while !told.load(SeqCst) && time::now_ns() < limit {
+                pause();
+            }
+            // Taking the message of the queued sender ends in a wakeup request.
+            window::arm(BEFORE_REQUEST, B, Some(sent_by_a));
+            operate(me, &Operation::receive(Some(on_a.get()), ZERO))
+        })?;
+        let to = actor.get();
+        let (sender, sent) =
+            start(&mut team, A, &partner, move |me| operate(me, &Operation::send(to, [1; 3], NEVER)))?;
+        partner.get();
+        await_sleep(&sender)?;
+        is_queued.store(true, SeqCst);
+        (done, Some(sent))
+    } else {
+        let (_, done) = start(&mut team, B, &actor, move |me| {
+            let result = act(me, incoming, on_a);
+            acted.store(true, SeqCst);
+            result
+        })?;
+        (done, None)
+    };
+    let provoked = provoke(&mut team, actor.get())?.get()?;
+    check!(failed_with(&provoked, Error::SendTimeout), "the send under way ended with {provoked:?}");
+    let acted = actor_done.get()?;
+    match incoming {
+        // Its script tells what it saw.
+        Incoming::Debugger => {}
+        Incoming::PageFault => {
+            let answers = [0, 1].map(|index: usize| LOOKED_UP[index].load(SeqCst));
+            check!(answers == [B.index() as u64, NOBODY], "the threads were said to live on {answers:x?}");
+        }
+        Incoming::Send => {
+            check!(acted.is_ok(), "the send that came ended with {acted:?}");
+            let received = partner_done.map(|done| done.get()).transpose()?;
+            check!(received.is_some_and(|result| result.is_ok()), "its receiver got nothing");
+        }
+        Incoming::Cancel => {
+            check!(failed_with(&acted, Error::SendTimeout), "the cancelled send ended with {acted:?}");
+        }
+        Incoming::Received => {
+            let sent = sender_done.map(|done| done.get()).transpose()?;
+            let both = acted.is_ok() && sent.is_some_and(|sent| sent.is_ok());
+            check!(both, "received with {acted:?}, sent with {sent:?}");
+        }
     }
-    Ok(())
+    window::disarm();
+    team.join()
 }
 
 /// What the thread on CPU 1 does that leads to a request to CPU 0.
@@ -250,12 +280,22 @@ fn act(me: &mut Endpoint, incoming: Incoming, partner: Address) -> Result {
         Incoming::Debugger | Incoming::PageFault => {
             let kind =
                 if incoming == Incoming::Debugger { Kind::EnterDebugger } else { Kind::ResolvePageFault };
-            message_box::set_handler(kind, note);
+            if incoming == Incoming::PageFault {
+                message_box::set_handler(kind, look_up);
+            }
+            let mut words = [0; WORDS];
+            words[0] = me.id().to_bits();
+            words[1] = NO_THREAD;
             window::arm(BEFORE_REQUEST, B, Some(sent_by_a));
             let interrupts = interrupt::disable();
             ::machine::time_window!(BEFORE_REQUEST);
-            message_box::request(A, Request { kind, words: [0; WORDS] });
+            if incoming == Incoming::Debugger {
+                // CPU 0 gets no answer before it handles this, which lasts until the end of the session.
+                window::arm(BETWEEN_LOOKS, B, Some(handled_by_a));
+            }
+            let answer = message_box::request(A, Request { kind, words });
             drop(interrupts);
+            LOOKED_UP.iter().zip(answer).for_each(|(place, answer)| place.store(answer, SeqCst));
             operate(me, &Operation::receive(None, ZERO))
         }
         Incoming::Send => {
