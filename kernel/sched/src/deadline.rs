@@ -12,7 +12,7 @@ use machine::{preempt, time};
 use sync::{PerCpu, per_cpu, rcu};
 
 use crate::cpu::Cpu;
-use crate::{balance, dispatch, timer};
+use crate::{balance, dispatch, rcu_driver, timer};
 
 const NEVER: u64 = u64::MAX;
 
@@ -46,6 +46,7 @@ pub(crate) fn interrupt() {
     ARMED.this().store(NEVER, Ordering::Relaxed);
     let now_ns = time::now_ns();
     timer::expire(now_ns);
+    rcu_driver::look_for_stalls(now_ns);
     end_slice(now_ns);
     dispatch::note_quiescence();
     arm();

@@ -1,5 +1,6 @@
 //! What moves RCU forward: while a CPU has callbacks, its [`Softirq::Rcu`] runs every `PERIOD_NS`, and after
-//! `PATIENCE` rounds without progress urges the grace period. A CPU without callbacks does nothing.
+//! `PATIENCE` rounds without progress urges the grace period. A CPU without callbacks does nothing, but for the report of grace periods
+//! that have lasted too long, which its clock's interrupt looks for.
 //!
 //! Callbacks that take longer than a softirq may, or all of them with `rcu.cb=kthread`, are run by the CPU's thread `rcuc/N`, an ordinary
 //! thread: it can be preempted between two chunks of callbacks, and takes no more of the CPU than a program. If it falls behind, producers
@@ -36,6 +37,8 @@ struct Driver {
     thread: AtomicPtr<Thread>,
     /// Whether there are callbacks for the thread. Set by the CPU's softirq, cleared by the thread.
     has_work: AtomicBool,
+    /// Whether a grace period has lasted too long. Set by the CPU's clock, cleared by its softirq.
+    sees_stall: AtomicBool,
 }
 
 static DRIVERS: PerCpu<Driver> = per_cpu!(Driver {
@@ -43,6 +46,7 @@ static DRIVERS: PerCpu<Driver> = per_cpu!(Driver {
     rounds: AtomicU32::new(0),
     thread: AtomicPtr::new(core::ptr::null_mut()),
     has_work: AtomicBool::new(false),
+    sees_stall: AtomicBool::new(false),
 });
 
 /// Connects RCU with softirqs and threads. Once, at start-up.
@@ -62,8 +66,21 @@ pub(crate) fn initialize() {
     rcu::set_may_wait_hook(may_wait);
 }
 
+/// Has this CPU's softirq report a grace period that has lasted too long. In the handler of the clock's interrupt.
+#[inline]
+pub(crate) fn look_for_stalls(now_ns: u64) {
+    if rcu::stall_is_due(now_ns) {
+        DRIVERS.of(cpu::current()).sees_stall.store(true, Ordering::Relaxed);
+        softirq::raise(Softirq::Rcu);
+    }
+}
+
 fn run() {
     let driver = DRIVERS.of(cpu::current());
+    if driver.sees_stall.load(Ordering::Relaxed) {
+        driver.sees_stall.store(false, Ordering::Relaxed);
+        report_stalls();
+    }
     let rest = rcu::serve();
     match rest {
         Rest::More => softirq::raise(Softirq::Rcu),
@@ -75,7 +92,6 @@ fn run() {
         return;
     }
     if rest == Rest::Nothing && driver.rounds.fetch_add(1, Ordering::Relaxed) >= PATIENCE {
-        report_stalls();
         rcu::force();
     }
     if driver.timer.is_idle() {
@@ -136,10 +152,12 @@ fn sleep_until_done(done: &dyn Fn() -> bool) {
     }
 }
 
-/// Says which CPUs hold up grace periods that have lasted too long.
+/// Says which CPUs hold up grace periods that have lasted too long, and asks them where they are.
+#[cold]
 fn report_stalls() {
+    let now_ns = time::now_ns();
     for kind in rcu::Kind::ALL {
-        if let Some(stall) = rcu::find_stall(kind, time::now_ns()) {
+        if let Some(stall) = rcu::find_stall(kind, now_ns) {
             log::error!(
                 "rcu: {} grace period {} has lasted {} ms; it waits for CPUs {:?}",
                 kind.name(),
@@ -149,6 +167,8 @@ fn report_stalls() {
             );
         }
     }
+    // The interrupt that they get has them print.
+    rcu::force();
 }
 
 /// Prints where this CPU is, if it was asked to because it holds up a grace period. In the handler of an interrupt.

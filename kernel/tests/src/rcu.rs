@@ -3,12 +3,14 @@
 
 use super::kit::{Random, join, on, sleep_ns, spawn};
 use super::{HANG_NS, Outcome, Test, check, fail};
-use ::sched::{Builder, Policy, timer};
+use ::sched::{Builder, Completion, Policy, timer};
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use machine::cpu::{self, CpuId, CpuSet};
+use machine::log_ring::{self, Cursor};
 use machine::{boot, preempt, time};
 use sync::rcu::{self, Bh, Classic, Flavour, Kind, Pointer, RcuBox, parameters};
 
@@ -19,6 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "rcu::grace_periods_end_while_others_idle", run: grace_periods_end_while_others_idle },
     Test { name: "rcu::grace_periods_end_while_others_spin", run: grace_periods_end_while_others_spin },
     Test { name: "rcu::stall_is_reported", run: stall_is_reported },
+    Test { name: "rcu::stall_of_a_waiting_thread_is_reported", run: stall_of_a_waiting_thread_is_reported },
     Test { name: "rcu::policies_compared", run: policies_compared },
 ];
 
@@ -291,49 +294,131 @@ fn grace_periods_end_while_others_spin() -> Outcome {
     threads.iter().try_for_each(|(_, done)| join(done))
 }
 
-/// A CPU stays in a read section beyond the time-out: that is reported, with what it does.
-fn stall_is_reported() -> Outcome {
+/// A CPU that stays in a read section until it is let go.
+struct Holdout {
+    cpu: CpuId,
+    leave: Arc<AtomicBool>,
+    done: Arc<Completion>,
+    /// Where the log ended before it went in.
+    log: Cursor,
+    hang_ns: u64,
+}
+
+/// Where a holdout stands: what its backtrace must name.
+#[inline(never)]
+fn stay_in_read_section(inside: &AtomicBool, leave: &AtomicBool) {
+    let guard = rcu::read();
+    inside.store(true, Ordering::Relaxed);
+    while !leave.load(Ordering::Relaxed) {
+        cpu::relax();
+    }
+    drop(guard);
+}
+
+impl Holdout {
+    /// On a CPU other than the boot processor; None where there is no other one.
+    fn start() -> Result<Option<Holdout>, super::Failure> {
+        let mut others = cpu::online().iter().filter(|&cpu| cpu != CpuId::BOOT);
+        let Some(cpu) = others.next() else { return Ok(None) };
+        let hang_ns = time::now_ns() + HANG_NS;
+        let (leave, entered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (told, inside, log) = (leave.clone(), entered.clone(), log_ring::end());
+        let (_thread, done) = spawn(on(CpuSet::only(cpu)), move || {
+            stay_in_read_section(&inside, &told);
+        })?;
+        while !entered.load(Ordering::Relaxed) && time::now_ns() < hang_ns {
+            sleep_ns(1_000_000);
+        }
+        Ok(Some(Holdout { cpu, leave, done, log, hang_ns }))
+    }
+
+    /// Waits for the report and for the backtrace of the CPU, which prints it when the interrupt reaches it.
+    fn is_reported(&self) -> Outcome {
+        let (mut reported, mut shown) = (false, false);
+        while !(reported && shown) && time::now_ns() < self.hang_ns {
+            sleep_ns(1_000_000);
+            (reported, shown) = self.search_log()?;
+        }
+        check!(reported, "nobody reported the stall of {}", self.cpu);
+        check!(shown, "{} was reported, and did not print where it stays", self.cpu);
+        Ok(())
+    }
+
+    /// Whether the log has the report since the CPU went in, and its backtrace.
+    fn search_log(&self) -> Result<(bool, bool), super::Failure> {
+        let Ok(mut text) = memory::fallible::try_vec_of(0_u8, log_ring::TEXT_MAX) else {
+            fail!("no memory for a line")
+        };
+        let (mut cursor, mut reported, mut shown) = (self.log, false, false);
+        let (report, stack) = (
+            format!("it waits for CPUs {:?}", CpuSet::only(self.cpu)),
+            format!("rcu: CPU {} runs", self.cpu),
+        );
+        while let Some(record) = log_ring::read(&mut cursor, &mut text) {
+            let text = core::str::from_utf8(&text[..record.length]).unwrap_or("");
+            reported |= text.contains(&report);
+            shown |= text.contains(&stack) && text.contains("stay_in_read_section");
+        }
+        Ok((reported, shown))
+    }
+
+    fn let_go(self) -> Outcome {
+        self.leave.store(true, Ordering::Relaxed);
+        join(&self.done)
+    }
+}
+
+/// Does something while grace periods are reported early.
+fn with_early_reports(body: impl FnOnce() -> Outcome) -> Outcome {
     const TIMEOUT_MS: u64 = 100;
-    let mut others = cpu::online().iter().filter(|&cpu| cpu != CpuId::BOOT);
-    let Some(other) = others.next() else { return Ok(()) };
+    // What was queued before ends here, so that no CPU has callbacks but those of the test.
+    rcu::barrier();
     let usual_ms = parameters::stall_ns() / 1_000_000;
     parameters::set_stall_ms(TIMEOUT_MS);
-    let before = rcu::stalls(Kind::Classic);
-    let (stop, entered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (leave, inside) = (stop.clone(), entered.clone());
-    let (_thread, done) = spawn(on(CpuSet::only(other)), move || {
-        let guard = rcu::read();
-        inside.store(true, Ordering::Relaxed);
-        while !leave.load(Ordering::Relaxed) {
-            cpu::relax();
-        }
-        drop(guard);
-    })?;
-    let hang_ns = time::now_ns() + HANG_NS;
-    while !entered.load(Ordering::Relaxed) && time::now_ns() < hang_ns {
-        sleep_ns(1_000_000);
-    }
-    let ran = Arc::new(AtomicBool::new(false));
-    let flag = ran.clone();
-    // From a CPU that is not held up.
-    let (_poster, posted) = spawn(on(CpuSet::only(CpuId::BOOT)), move || {
-        rcu::call(Box::new(move || flag.store(true, Ordering::Relaxed)));
-    })?;
-    join(&posted)?;
-    while rcu::stalls(Kind::Classic) == before && time::now_ns() < hang_ns {
-        sleep_ns(1_000_000);
-    }
-    // The holdout prints when the interrupt reaches it.
-    sleep_ns(20_000_000);
-    let (reported, ran_early) = (rcu::stalls(Kind::Classic) > before, ran.load(Ordering::Relaxed));
-    stop.store(true, Ordering::Relaxed);
-    join(&done)?;
+    let outcome = body();
     parameters::set_stall_ms(usual_ms);
     rcu::barrier();
-    check!(reported, "nobody reported the stall");
-    check!(!ran_early, "the callback ran under the reader");
-    check!(ran.load(Ordering::Relaxed), "the callback never ran");
-    Ok(())
+    outcome
+}
+
+/// A callback that tells that it ran.
+fn telling_callback() -> (Arc<AtomicBool>, impl FnOnce() + Send + 'static) {
+    let ran = Arc::new(AtomicBool::new(false));
+    let flag = ran.clone();
+    (ran, move || rcu::call(Box::new(move || flag.store(true, Ordering::Relaxed))))
+}
+
+/// A CPU stays in a read section beyond the time-out, and another one has a callback: that is reported, with what the CPU does.
+fn stall_is_reported() -> Outcome {
+    let (ran, post) = telling_callback();
+    with_early_reports(|| {
+        let before = rcu::stalls(Kind::Classic);
+        let Some(holdout) = Holdout::start()? else { return Ok(()) };
+        // From a CPU that is not held up.
+        let (_poster, posted) = spawn(on(CpuSet::only(CpuId::BOOT)), post)?;
+        join(&posted)?;
+        let reported = holdout.is_reported();
+        let ran_early = ran.load(Ordering::Relaxed);
+        holdout.let_go()?;
+        reported?;
+        check!(rcu::stalls(Kind::Classic) > before, "the stall was not counted");
+        check!(!ran_early, "the callback ran under the reader");
+        rcu::barrier();
+        check!(ran.load(Ordering::Relaxed), "the callback never ran");
+        Ok(())
+    })
+}
+
+/// The same when nobody has a callback, and a thread waits for the grace period.
+fn stall_of_a_waiting_thread_is_reported() -> Outcome {
+    with_early_reports(|| {
+        let Some(holdout) = Holdout::start()? else { return Ok(()) };
+        let (_waiter, waited) = spawn(on(CpuSet::only(CpuId::BOOT)), rcu::synchronize)?;
+        let reported = holdout.is_reported();
+        holdout.let_go()?;
+        reported?;
+        join(&waited)
+    })
 }
 
 /// The three policies with 20,000 callbacks, and how long a real-time thread has to wait meanwhile.

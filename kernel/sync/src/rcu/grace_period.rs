@@ -208,10 +208,18 @@ impl Domain {
         [&self.forced, &self.hurried, &self.stalls].map(|count| count.load(Ordering::Relaxed))
     }
 
+    /// Whether the running grace period has lasted too long. One load when none is running.
+    #[inline]
+    pub(super) fn stall_is_due(&self, now_ns: u64) -> bool {
+        self.is_active()
+            && now_ns >= self.next_stall_ns.load(Ordering::Relaxed)
+            && parameters::stall_ns() != 0
+    }
+
     /// Claims the report of a grace period that has lasted too long; returns its age.
     pub(super) fn claim_stall(&self, now_ns: u64) -> Option<u64> {
         let (due_ns, timeout_ns) = (self.next_stall_ns.load(Ordering::Relaxed), parameters::stall_ns());
-        if !self.is_active() || timeout_ns == 0 || now_ns < due_ns {
+        if !self.stall_is_due(now_ns) || now_ns < due_ns {
             return None;
         }
         self.next_stall_ns

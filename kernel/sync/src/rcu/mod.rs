@@ -52,5 +52,5 @@ pub use queue::{
     serve_in_thread, set_request_hook,
 };
 pub use report::write_report;
-pub use stall::{Stall, find_stall, wants_own_stack};
+pub use stall::{Stall, find_stall, stall_is_due, wants_own_stack};
 pub use statistics::{WINDOW_NS, batches, grace_periods, softirqs_ran, windows};

@@ -1,8 +1,12 @@
 //! Grace periods that do not end: who holds them up.
 //!
-//! The driver of callbacks looks at the running grace periods. One that is older than `rcu.stall_timeout` is reported, and again
-//! each time that it has become as much older. The reporter prints which CPUs have not been quiescent; each of them prints its own
-//! backtrace when the interrupt reaches it, where [`wants_own_stack`] tells it to.
+//! Each CPU looks at the running grace periods when its clock interrupts it ([`stall_is_due`]). One that is older than
+//! `rcu.stall_timeout` is reported, and again each time that it has become as much older: by whoever sees it first, outside of all
+//! sections, so not by the CPU that holds it up, and whether anybody has callbacks or waits in a thread. A thread that waits does so by the
+//! clock. While no CPU's clock interrupts, nobody waits.
+//!
+//! The reporter prints which CPUs have not been quiescent; each of them prints its own
+//! backtrace when the interrupt reaches it, where [`wants_own_stack`] tells it to. One that keeps interrupts off does not.
 
 use core::sync::atomic::Ordering;
 
@@ -26,6 +30,12 @@ pub struct Stall {
 
 /// CPUs that shall print where they are.
 static WANTED: AtomicCpuSet = AtomicCpuSet::new(CpuSet::EMPTY);
+
+/// Whether a grace period is to be reported. Cheap: for every interrupt of a clock.
+#[inline]
+pub fn stall_is_due(now_ns: u64) -> bool {
+    Kind::ALL.iter().any(|&kind| domain(kind).stall_is_due(now_ns))
+}
 
 /// The grace period of that flavour, if it is to be reported now, by the caller. Its holdouts, without the caller's CPU, are asked for their
 /// backtraces with their next interrupt; [`super::force`] sends them one.
