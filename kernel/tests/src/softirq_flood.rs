@@ -12,7 +12,7 @@ use ::sched::{Builder, Completion, softirq_budget, timer};
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use machine::cpu::{self, CpuSet};
+use machine::cpu::{self, CpuId, CpuSet};
 use machine::{boot, time};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -98,6 +98,8 @@ struct Seen {
     /// Its share of the time, in percent.
     share: u64,
     softirqs: u64,
+    /// How often softirqs had used up their quota.
+    refusals: u64,
 }
 
 /// Floods a processor and watches from there.
@@ -110,8 +112,10 @@ fn flood() -> Result<Seen, super::Failure> {
     let done = Arc::new(Completion::new());
     let (gap, own, signal, started) = (gap_ns.clone(), own_ns.clone(), done.clone(), timer.clone());
     let before = SOFTIRQS.load(Ordering::Relaxed);
-    let target = cpu::online().iter().last().map_or(CpuSet::ALL, CpuSet::only);
-    let builder = Builder { affinity: target, ..Builder::new("program") };
+    let flooded = cpu::online().iter().last().unwrap_or(CpuId::BOOT);
+    let refused = || softirq::refusals(flooded);
+    let refused_before = refused();
+    let builder = Builder { affinity: CpuSet::only(flooded), ..Builder::new("program") };
     let watcher = ::sched::spawn(
         builder,
         Box::new(move || {
@@ -153,13 +157,19 @@ fn flood() -> Result<Seen, super::Failure> {
         worked_ns: MOST_WORKED_NS.load(Ordering::Relaxed),
         share: own_ns.load(Ordering::Relaxed) * 100 / all_ns.load(Ordering::Relaxed),
         softirqs: SOFTIRQS.load(Ordering::Relaxed) - before,
+        refusals: refused() - refused_before,
     })
+}
+
+/// Whether instructions are the clock, so that the host has no say.
+fn counts_instructions() -> bool {
+    boot::info().option("softirq_flood.clock") == Some("instructions")
 }
 
 fn program_is_never_away_for_20_ms() -> Outcome {
     const LIMIT_NS: u64 = 20 * MILLISECOND_NS;
     const FLOODS: usize = 10;
-    let counts_instructions = boot::info().option("softirq_flood.clock") == Some("instructions");
+    let counts_instructions = counts_instructions();
     for flood_number in 0..FLOODS {
         let seen = flood()?;
         check!(seen.softirqs > SOFTIRQS_MIN, "{} softirqs are no flood", seen.softirqs);
@@ -184,7 +194,7 @@ fn program_is_never_away_for_20_ms() -> Outcome {
     Ok(())
 }
 
-/// The flood with and without a quota, for comparison.
+/// The flood with and without a quota: with it softirqs are refused, and with instructions as the clock the program has more of the time.
 fn quota_bounds_what_interrupts_take() -> Outcome {
     let usual = softirq_budget::quota_percent();
     let with = flood()?;
@@ -193,11 +203,23 @@ fn quota_bounds_what_interrupts_take() -> Outcome {
     softirq_budget::set_quota_percent(usual);
     let without = without?;
     log::info!(
-        "program under the flood: with a quota {} % of the time, away {} us; without {} %, {} us",
+        "program under the flood: with a quota {} % of the time, away {} us, {} refusals; without {} %, {} us, {} refusals",
         with.share,
         with.gap_ns / 1_000,
+        with.refusals,
         without.share,
-        without.gap_ns / 1_000
+        without.gap_ns / 1_000,
+        without.refusals
     );
+    check!(without.refusals == 0, "{} softirqs were refused without a quota", without.refusals);
+    if counts_instructions() {
+        check!(with.refusals > 0, "none of {} softirqs was refused", with.softirqs);
+        check!(
+            with.share > without.share,
+            "the program had {} % of the time with a quota, {} % without",
+            with.share,
+            without.share
+        );
+    }
     Ok(())
 }
