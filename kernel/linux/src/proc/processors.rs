@@ -217,8 +217,9 @@ fn requests(out: &mut Text) {
         (
             "IPC",
             "Messages between threads",
-            &[Kind::IpcSend, Kind::IpcWakeup, Kind::IpcCancel, Kind::ResolvePageFault],
+            &[Kind::IpcSend, Kind::IpcWakeup, Kind::IpcCancel, Kind::IpcAdopt, Kind::ResolvePageFault],
         ),
+        ("DBG", "Entries into the kernel debugger", &[Kind::EnterDebugger]),
     ];
     for (label, name, kinds) in rows {
         let _ = write!(out, "{label:>3}:");
