@@ -23,7 +23,7 @@ use ::sync::message_box::{self, Kind, Request, WORDS};
 
 use super::ipc::{Address, NEVER, ZERO, endpoint, operate};
 use super::kit::Team;
-use super::{Failure, Outcome, Test};
+use super::{Failure, Outcome, Test, check};
 
 pub(crate) const TESTS: &[Test] = &[Test { name: "ipc_costs::table", run: table }];
 
@@ -31,15 +31,17 @@ const ROUNDS: usize = 3_000;
 const A: CpuId = CpuId::from_index(0);
 const B: CpuId = CpuId::from_index(1);
 
-/// Mean, median and best of what was measured.
-fn print(name: &str, mut cycles: Vec<u64>) {
+/// Prints mean, median and best of what was measured in all rounds.
+fn print(name: &str, mut cycles: Vec<u64>) -> Outcome {
+    check!(cycles.len() == ROUNDS, "{name}: {} round trips of {ROUNDS}", cycles.len());
     cycles.sort_unstable();
-    let mean = cycles.iter().sum::<u64>() / cycles.len().max(1) as u64;
-    let (best, median) = (cycles.first().copied().unwrap_or(0), cycles.get(cycles.len() / 2).copied());
+    let mean = cycles.iter().sum::<u64>() / ROUNDS as u64;
+    let (best, median) = (cycles[0], cycles[ROUNDS / 2]);
+    check!(best > 0, "{name}: a round trip took no time");
     ::machine::console::print(format_args!(
-        "ipc_costs {name:<14} mean {mean:>9} median {:>9} best {best:>9} cycles\n",
-        median.unwrap_or(0)
+        "ipc_costs {name:<14} mean {mean:>9} median {median:>9} best {best:>9} cycles\n"
     ));
+    Ok(())
 }
 
 /// Round trips of a client with a server; stops early when told.
@@ -141,18 +143,17 @@ fn two_requests() -> Result<Vec<u64>, Failure> {
 }
 
 fn table() -> Outcome {
-    print("local", play(A, A)?);
-    print("local, queues", wait_queues()?);
+    print("local", play(A, A)?)?;
+    print("local, queues", wait_queues()?)?;
     if cpu::online().count() < 2 || cfg!(feature = "local-ipc") {
         return Ok(());
     }
-    print("expected", two_requests()?);
-    print("cross", play(A, B)?);
+    print("expected", two_requests()?)?;
+    print("cross", play(A, B)?)?;
     let stop = Arc::new(AtomicBool::new(false));
     let load = rounds(B, B, stop.clone(), usize::MAX)?;
     let loaded = play(A, B);
     stop.store(true, SeqCst);
     load.end()?;
-    print("cross, loaded", loaded?);
-    Ok(())
+    print("cross, loaded", loaded?)
 }

@@ -14,7 +14,7 @@
 
 use alloc::sync::Arc;
 use core::sync::atomic::{
-    AtomicBool, AtomicU64,
+    AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
@@ -26,7 +26,7 @@ use ::sync::CachePadded;
 use ::sync::message_box::{self, Kind, Request, WORDS};
 
 use super::kit::Team;
-use super::{Failure, Outcome, Test};
+use super::{Failure, Outcome, Test, check};
 
 pub(crate) const TESTS: &[Test] = &[Test { name: "message_box_costs::table", run: table }];
 
@@ -39,8 +39,15 @@ const LINES: usize = 64;
 
 type Lines = [CachePadded<AtomicU64>; LINES];
 
+/// The rows, in the order in which they are printed.
+const ROWS: [&str; 12] = ["e2s", "e2m", "m2s", "m2m", "s2m", "if", "send", "ii", "ff1", "ff2", "msg", "wake"];
+/// Rows printed so far.
+static PRINTED: AtomicUsize = AtomicUsize::new(0);
+
 /// Prints one row.
 fn print(name: &str, cycles: u64) {
+    let row = PRINTED.fetch_add(1, Relaxed);
+    assert!(ROWS.get(row) == Some(&name), "row {row} is not {name}");
     ::machine::console::print(format_args!("message_box_costs {name:<5} {cycles:>8} cycles\n"));
 }
 
@@ -270,12 +277,15 @@ fn table() -> Outcome {
         return Ok(());
     }
     let mut team = Team::new();
+    PRINTED.store(0, Relaxed);
     let outcome = Arc::new(::sync::SpinLock::new(Ok(())));
     let report = outcome.clone();
     team.start(A, move || *report.lock() = rows())?;
     team.join()?;
-    let mut outcome = outcome.lock();
-    core::mem::replace(&mut *outcome, Ok(()))
+    core::mem::replace(&mut *outcome.lock(), Ok(()))?;
+    let printed = PRINTED.load(Relaxed);
+    check!(printed == ROWS.len(), "{printed} rows of {} were printed", ROWS.len());
+    Ok(())
 }
 
 fn rows() -> Outcome {

@@ -1,7 +1,7 @@
 /* Families of forks: a chain of generations whose parents leave, and processes that fork, store and leave in any order. Each knows
  * what its memory must contain and looks.
  *
- * Arguments: generations of the chain, rounds of each of the sixteen processes.
+ * Arguments: generations of the chain, rounds of each of the sixteen processes, and seconds for which these go on at the least.
  * abi: limit 60
  * abi: args 1000 60
  * abi: long-args 10000 40000
@@ -10,6 +10,7 @@
  */
 #include "abi.h"
 #include <sys/prctl.h>
+#include <time.h>
 
 #define SIZE (5L << 20)
 #define PAGES (SIZE / 4096)
@@ -68,11 +69,19 @@ static void chain(long generations)
     SHOW(failed);
 }
 
-/* A process of a family: stores, forks, throws pages away; its children do the same for a while, and leave before or after it. */
-static int live(unsigned long seed, long rounds, int depth)
+static time_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec;
+}
+
+/* A process of a family: stores, forks, throws pages away; its children do the same for a while, and leave before or after it. It does
+ * all its rounds, and goes on until the end has come. */
+static int live(unsigned long seed, long rounds, time_t end, int depth)
 {
     int children = 0, bad = 0;
-    for (long round = 0; round < rounds; round++) {
+    for (long round = 0; round < rounds || now() < end; round++) {
         unsigned long page = next(&seed) % PAGES;
         switch (next(&seed) % 4) {
         case 0:
@@ -88,7 +97,7 @@ static int live(unsigned long seed, long rounds, int depth)
                 break;
             pid_t child = fork();
             if (child == 0)
-                _exit(live(seed + 1, 1 + (long)(next(&seed) % 8), depth + 1));
+                _exit(live(seed + 1, 1 + (long)(next(&seed) % 8), 0, depth + 1));
             children += child > 0;
             /* One in two is waited for at once; the others live beside this one. */
             if (child > 0 && next(&seed) % 2) {
@@ -114,11 +123,11 @@ static int live(unsigned long seed, long rounds, int depth)
     return bad != 0;
 }
 
-static void families(long rounds)
+static void families(long rounds, time_t end)
 {
     for (int family = 0; family < FAMILIES; family++)
         if (fork() == 0)
-            _exit(live((unsigned long)family * 1000003, rounds, 0));
+            _exit(live((unsigned long)family * 1000003, rounds, end, 0));
     long bad = 0, ended = 0;
     for (int status; wait(&status) > 0; ended++)
         bad += status != 0;
@@ -131,12 +140,13 @@ int main(int argc, char **argv)
 {
     long generations = argc > 1 ? atol(argv[1]) : 1000;
     long rounds = argc > 2 ? atol(argv[2]) : 60;
+    time_t end = argc > 3 ? now() + atol(argv[3]) : 0;
     area = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     expected = mmap(NULL, PAGES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     for (long page = 0; page < PAGES; page++)
         store((unsigned long)page, (unsigned char)(page * 13 + 1));
     chain(generations);
-    families(rounds);
+    families(rounds, end);
     return 0;
 }

@@ -19,6 +19,8 @@ usage: abi-tests [OPTIONS] [FILTER...]
                      ./starling run DIR -- /abi/bin/NAME
   --starling PATH    the command to run (default: ./starling at the top of the project)
   --repeat N         run every chosen case N times
+  --seconds N        have the chosen cases go on for N seconds in Starling: they get the
+                     number as another argument, which must not change what they print
 A FILTER chooses the cases whose name contains it; =NAME chooses exactly one, and runs it
 with all the numbers of CPUs given.";
 
@@ -36,6 +38,7 @@ pub(crate) struct Arguments {
     pub(crate) image_only: Option<PathBuf>,
     pub(crate) starling: Option<PathBuf>,
     pub(crate) repeat: u32,
+    pub(crate) seconds: Option<u32>,
     filters: Vec<String>,
 }
 
@@ -57,6 +60,9 @@ impl Arguments {
                 "--image-only" => parsed.image_only = Some(PathBuf::from(value()?)),
                 "--starling" => parsed.starling = Some(PathBuf::from(value()?)),
                 "--repeat" => parsed.repeat = value()?.parse().map_err(|_| "--repeat needs a number")?,
+                "--seconds" => {
+                    parsed.seconds = Some(value()?.parse().map_err(|_| "--seconds needs a number")?);
+                }
                 _ if word.starts_with("--") => return Err(format!("unknown option {word}")),
                 _ => parsed.filters.push(word),
             }

@@ -101,6 +101,10 @@ fn run(arguments: &Arguments) -> Result<Tally, String> {
         }
         return Ok(tally);
     }
+    let chosen = match arguments.seconds {
+        Some(seconds) => image::prolong(&place, chosen, seconds)?,
+        None => chosen,
+    };
     let sizes: BTreeSet<u32> = chosen.iter().flat_map(|case| arguments.cpus(case)).collect();
     for cpus in sizes {
         let here: Vec<_> =

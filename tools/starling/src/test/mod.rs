@@ -30,7 +30,7 @@ pub(crate) struct TestArguments {
     #[arg(long)]
     long: bool,
 
-    /// How long messages between threads are stressed with --long
+    /// How long messages between threads, and the tree of forks, are stressed with --long
     #[arg(long, value_name = "SECONDS", default_value_t = 1200)]
     stress_seconds: u64,
 
@@ -48,14 +48,15 @@ pub(crate) struct TestArguments {
 /// When a step cannot be started, or no step is chosen.
 pub(crate) fn test(arguments: &TestArguments) -> Outcome<u8> {
     let repository = Repository::find()?;
+    let stress_seconds = arguments.long.then_some(arguments.stress_seconds);
     let groups = [
         source::steps(&repository)?,
         hosted::steps(&repository, arguments.long),
-        kernel::steps(&repository, arguments.long.then_some(arguments.stress_seconds))?,
+        kernel::steps(&repository, stress_seconds)?,
         locks::steps(&repository, arguments.long)?,
         instructions::steps(&repository)?,
         sharing::steps(&repository)?,
-        programs::steps(&repository, arguments.long),
+        programs::steps(&repository, stress_seconds),
     ];
     let chosen = |step: &Step| {
         arguments.filter.is_empty() || arguments.filter.iter().any(|word| step.name.contains(word.as_str()))

@@ -28,8 +28,12 @@ const THREADED: [&str; 9] = [
 /// How often they are run, each time on a new machine: what loses one wake-up in a thousand hangs in one of these.
 const REPETITIONS: u32 = 100;
 
-/// The steps of this group.
-pub(super) fn steps(repository: &Repository, long: bool) -> Vec<Step> {
+/// Processors that fork at a time, for so long as messages are stressed.
+const FORKING_CPUS: u32 = 8;
+
+/// The steps of this group; with the long ones, whose tree of forks goes on for so many seconds, if a number is given.
+pub(super) fn steps(repository: &Repository, stress_seconds: Option<u64>) -> Vec<Step> {
+    let long = stress_seconds.is_some();
     let step = |name: &str, package: &str| {
         let mut tests = repository.cargo("run");
         tests.args(["--quiet", "--package", package, "--"]);
@@ -44,6 +48,7 @@ pub(super) fn steps(repository: &Repository, long: bool) -> Vec<Step> {
         steps.push(repetitions(repository));
         steps.extend(ENEMIES.map(|machine| enemies(repository, machine)));
     }
+    steps.extend(stress_seconds.map(|seconds| fork_tree(repository, seconds)));
     steps
 }
 
@@ -54,6 +59,15 @@ fn repetitions(repository: &Repository) -> Step {
     tests.args(["--repeat", &REPETITIONS.to_string()]).args(THREADED);
     Step::new(format!("programs with threads {REPETITIONS} times"), tests, tally::closing_line)
         .within(LONG_LIMIT)
+}
+
+/// Families of processes that fork, store and leave, for a long time: each must find in its memory what it has stored.
+fn fork_tree(repository: &Repository, seconds: u64) -> Step {
+    let mut tests = repository.cargo("run");
+    tests.args(["--quiet", "--package", "abi-tests", "--", "--machine", "q35"]);
+    tests.args(["--cpus", &FORKING_CPUS.to_string(), "--seconds", &seconds.to_string(), "=fork_tree"]);
+    let name = format!("fork tree for {seconds} s with {FORKING_CPUS} CPUs");
+    Step::new(name, tests, tally::closing_line).within(LONG_LIMIT + Duration::from_secs(seconds))
 }
 
 /// Hostile programs on a machine that the other campaigns do not use; as root and as nobody, with new seeds every time.
