@@ -51,7 +51,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    fn new(ports: u32) -> Result<Self, memory::OutOfMemory> {
+    pub(super) fn new(ports: u32) -> Result<Self, memory::OutOfMemory> {
         let queues = || {
             let mut queues = fallible::try_vec(ports as usize)?;
             queues.extend((0..ports).map(|_| WaitQueue::new()));

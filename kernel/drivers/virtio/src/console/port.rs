@@ -5,7 +5,9 @@
 //! of which is free again when the device has given it back. Nothing is allocated for a transfer.
 //!
 //! # Waiting
-//! The device's interrupt wakes who waits, straight; there is no thread between. It is asked for an interrupt for a transmit buffer only when somebody finds no room.
+//! The device's interrupt wakes who waits, straight; there is no thread between. It is asked for an interrupt for a transmit buffer only when somebody finds no room, and
+//! until so much room was seen as was missed: a writer with less to write neither refuses the interrupts that another one waits for, nor takes back what would have
+//! caused them without waking it.
 //!
 //! # Locking
 //! One spin lock for each direction, held while bytes are copied, a few kilobytes at most.
@@ -22,7 +24,7 @@ use sched::WaitQueue;
 use sync::SpinLock;
 
 use super::device::Events;
-use crate::ring::{Piece, Ring, Trouble};
+use crate::ring::{Piece, Ring, RingMemory, Trouble};
 use crate::transport::Notifier;
 
 /// Bytes of a buffer.
@@ -31,17 +33,17 @@ const BUFFER_BYTES: usize = 4096;
 pub(super) const BUFFERS: u16 = 8;
 
 /// One direction of a port: buffers by their numbers.
-pub(super) struct Direction {
-    ring: Ring<u16, Buffer>,
+pub(super) struct Direction<M: RingMemory = Buffer> {
+    ring: Ring<u16, M>,
     notifier: Notifier,
     buffers: u16,
     /// The memory of all buffers, once there is a port.
     memory: Option<Buffer>,
 }
 
-impl Direction {
+impl<M: RingMemory> Direction<M> {
     /// With a ring of so many descriptors.
-    pub(super) fn new(ring: Ring<u16, Buffer>, notifier: Notifier, size: u16) -> Self {
+    pub(super) fn new(ring: Ring<u16, M>, notifier: Notifier, size: u16) -> Self {
         Self { ring, notifier, buffers: size.min(BUFFERS), memory: None }
     }
 
@@ -62,24 +64,26 @@ impl Direction {
     }
 }
 
-struct Receive {
-    direction: Direction,
+struct Receive<M: RingMemory> {
+    direction: Direction<M>,
     /// The buffer that is read out: its number, from where, and to where.
     current: Option<(u16, usize, usize)>,
 }
 
-struct Transmit {
-    direction: Direction,
+struct Transmit<M: RingMemory> {
+    direction: Direction<M>,
     free: Vec<u16>,
+    /// So many must be free before interrupts are refused again, because somebody waits for them. 0: nobody does.
+    missed: usize,
 }
 
 /// See the theory of this file.
-pub(super) struct Port {
+pub(super) struct Port<M: RingMemory = Buffer> {
     pub(super) id: u32,
     /// The device's, with the queues of those who wait.
     events: Arc<Events>,
-    receive: SpinLock<Receive>,
-    transmit: SpinLock<Transmit>,
+    receive: SpinLock<Receive<M>>,
+    transmit: SpinLock<Transmit<M>>,
     /// There is such a port now.
     is_there: AtomicBool,
     /// Somebody has it open on the host.
@@ -92,20 +96,20 @@ pub(super) struct Port {
     pub(super) name: SpinLock<String>,
 }
 
-impl Port {
+impl<M: RingMemory> Port<M> {
     /// A port that is not there yet.
     pub(super) fn new(
         id: u32,
         events: Arc<Events>,
-        receive: Direction,
-        transmit: Direction,
+        receive: Direction<M>,
+        transmit: Direction<M>,
     ) -> Result<Self, OutOfMemory> {
         let free = fallible::try_vec(transmit.buffers.into())?;
         Ok(Self {
             id,
             events,
             receive: SpinLock::named("virtio port in", Receive { direction: receive, current: None }),
-            transmit: SpinLock::named("virtio port out", Transmit { direction: transmit, free }),
+            transmit: SpinLock::named("virtio port out", Transmit { direction: transmit, free, missed: 0 }),
             is_there: AtomicBool::new(false),
             is_connected: AtomicBool::new(false),
             is_open: AtomicBool::new(false),
@@ -134,7 +138,7 @@ impl Port {
                 direction.ring.want_interrupt();
             }
             let mut transmit = self.transmit.lock();
-            let Transmit { direction, free } = &mut *transmit;
+            let Transmit { direction, free, .. } = &mut *transmit;
             direction.memory = Some(transmitted);
             free.extend(0..direction.buffers);
         }
@@ -194,7 +198,7 @@ impl Port {
     }
 
     /// Finds the next bytes that have come.
-    fn look(&self, receive: &mut Receive) -> bool {
+    fn look(&self, receive: &mut Receive<M>) -> bool {
         while receive.current.is_none() && !self.is_gone.load(Ordering::Acquire) {
             match receive.direction.ring.take() {
                 Ok(Some((number, bytes))) if bytes > 0 => receive.current = Some((number, 0, bytes as usize)),
@@ -211,7 +215,7 @@ impl Port {
         receive.current.is_some()
     }
 
-    fn give_back(&self, receive: &mut Receive, number: u16) {
+    fn give_back(&self, receive: &mut Receive<M>, number: u16) {
         receive.direction.give(number, None);
         if receive.direction.ring.publish() {
             receive.direction.notifier.notify();
@@ -245,16 +249,21 @@ impl Port {
     }
 
     /// Takes back what the device has sent. Has it interrupt for more if there is not so much room.
-    fn reclaim(&self, transmit: &mut Transmit, wanted: usize) {
-        let Transmit { direction, free } = transmit;
+    fn reclaim(&self, transmit: &mut Transmit<M>, wanted: usize) {
+        let Transmit { direction, free, missed } = transmit;
         if self.is_gone.load(Ordering::Acquire) {
             return;
         }
         loop {
             match direction.ring.take() {
                 Ok(Some((number, _))) => free.push(number),
-                Ok(None) if free.len() >= wanted || !direction.ring.want_interrupt() => break,
-                Ok(None) => {}
+                Ok(None) if free.len() >= wanted => break,
+                Ok(None) => {
+                    *missed = wanted.max(*missed);
+                    if !direction.ring.want_interrupt() {
+                        break;
+                    }
+                }
                 Err(trouble) => return self.report(trouble),
             }
         }
@@ -269,15 +278,32 @@ impl Port {
 
     /// Writes all the pieces, one after the other, or nothing if there is no room for all.
     pub(super) fn try_write_all(&self, pieces: &[&[u8]]) -> bool {
-        let total: usize = pieces.iter().map(|piece| piece.len()).sum();
         let mut transmit = self.transmit.lock();
-        transmit.direction.ring.refuse_interrupts();
+        if transmit.missed == 0 {
+            transmit.direction.ring.refuse_interrupts();
+        }
+        let total: usize = pieces.iter().map(|piece| piece.len()).sum();
         let wanted = total.div_ceil(BUFFER_BYTES);
         self.reclaim(&mut transmit, wanted);
+        // What was taken back now may be what the interrupt was to tell of: this comes in its place.
+        let is_seen = transmit.missed > 0 && transmit.free.len() >= transmit.missed;
+        if is_seen {
+            transmit.missed = 0;
+        }
+        let is_written = self.fill(&mut transmit, pieces, wanted);
+        drop(transmit);
+        if is_seen {
+            self.room_queue().wake_all();
+        }
+        is_written
+    }
+
+    /// Gives the device the pieces in so many buffers, if there are as many.
+    fn fill(&self, transmit: &mut Transmit<M>, pieces: &[&[u8]], wanted: usize) -> bool {
         if transmit.free.len() < wanted || self.is_gone.load(Ordering::Acquire) {
             return false;
         }
-        let Transmit { direction, free } = &mut *transmit;
+        let Transmit { direction, free, .. } = transmit;
         let mut filling: Option<(u16, usize)> = None;
         for piece in pieces {
             let mut rest = *piece;
@@ -314,5 +340,105 @@ impl Port {
                 self.give_back(&mut receive, number);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::Options;
+    use crate::ring::tests::Shared;
+    use core::sync::atomic::AtomicU32;
+    use device::mmio::Window;
+    use sched::{Registration, Waker};
+
+    /// Where the ring says that it lies.
+    const RING_AT: u64 = 0x10_0000;
+
+    /// A port whose device does nothing, has all of its transmit buffers, and knows only one way to refuse interrupts.
+    struct Fixture {
+        port: Port<Shared>,
+        ring: Shared,
+        used: usize,
+        returned: u16,
+        woken: Arc<Count>,
+        _registration: Registration,
+    }
+
+    #[derive(Default)]
+    struct Count(AtomicU32);
+
+    impl Waker for Count {
+        fn wake(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn filled() -> Fixture {
+        let options = Options { size: BUFFERS, packed: false, event_index: false };
+        let bytes = Ring::<u16, Shared>::bytes(options);
+        let notifier = Notifier::new(Window::fake(64), 0, 0, true);
+        let direction = |memory: Shared| {
+            Direction::new(Ring::new(memory, options, None).unwrap(), notifier, options.size)
+        };
+        let ring = Shared::new(RING_AT, bytes);
+        let addresses = Ring::<u16, Shared>::addresses(options, PhysAddr::new(RING_AT));
+        let incoming = Shared::new(2 * RING_AT, bytes);
+        let events = Arc::new(Events::new(1).unwrap());
+        let port = Port::new(0, events, direction(incoming), direction(ring.clone())).unwrap();
+        assert!(port.appear().unwrap());
+        let woken = Arc::new(Count::default());
+        let registration = port.room_queue().register(woken.clone());
+        for _ in 0..BUFFERS {
+            assert!(port.try_write_all(&[b"full"]));
+        }
+        let used = (addresses.device.as_u64() - RING_AT) as usize;
+        Fixture { port, ring, used, returned: 0, woken, _registration: registration }
+    }
+
+    impl Fixture {
+        /// The device gives back the buffer that it had first.
+        fn give_back(&mut self) {
+            let entry = self.used + 4 + 8 * usize::from(self.returned % BUFFERS);
+            let available = 16 * usize::from(BUFFERS);
+            let head = self.ring.read_u16(available + 4 + 2 * usize::from(self.returned % BUFFERS));
+            self.ring.write_u32(entry, head.into());
+            self.ring.write_u32(entry + 4, 0);
+            self.returned += 1;
+            self.ring.write_u16(self.used + 2, self.returned);
+        }
+
+        fn interrupts(&self) -> bool {
+            self.ring.read_u16(16 * usize::from(BUFFERS)) == 0
+        }
+
+        fn woken(&self) -> u32 {
+            self.woken.0.load(Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn writer_leaves_another_one_its_interrupt() {
+        let mut fixture = filled();
+        assert!(!fixture.interrupts(), "nobody waits");
+        assert_eq!(fixture.port.room(2 * BUFFER_BYTES), 0, "one waits for two buffers");
+        assert!(fixture.interrupts());
+        fixture.give_back();
+        assert!(fixture.port.try_write_all(&[b"small"]), "another one needs but one");
+        assert!(fixture.interrupts(), "the first one still waits");
+        assert_eq!(fixture.woken(), 0);
+    }
+
+    #[test]
+    fn writer_that_finds_what_another_one_waits_for_wakes_it() {
+        let mut fixture = filled();
+        assert_eq!(fixture.port.room(2 * BUFFER_BYTES), 0);
+        fixture.give_back();
+        fixture.give_back();
+        fixture.give_back();
+        assert!(fixture.port.try_write_all(&[b"small"]));
+        assert_eq!(fixture.woken(), 1, "the interrupt may not come any more");
+        assert!(fixture.port.try_write_all(&[b"small"]));
+        assert!(!fixture.interrupts(), "nobody waits any more");
     }
 }

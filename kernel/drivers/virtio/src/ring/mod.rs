@@ -19,7 +19,7 @@ mod queue;
 mod slots;
 mod split;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use memory::{Area, Piece, RingMemory};
 pub use packed::Packed;

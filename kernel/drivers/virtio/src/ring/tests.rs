@@ -14,13 +14,13 @@ use super::*;
 
 /// Memory that both sides see, at an address of its own.
 #[derive(Clone)]
-struct Shared {
+pub(crate) struct Shared {
     at: u64,
     bytes: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Shared {
-    fn new(at: u64, bytes: usize) -> Self {
+    pub(crate) fn new(at: u64, bytes: usize) -> Self {
         Self { at, bytes: Arc::new(Mutex::new(vec![0; bytes])) }
     }
 
