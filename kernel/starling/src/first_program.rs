@@ -281,7 +281,7 @@ fn meet(lay_down: impl FnOnce(&mut Meeting)) -> Result<(), CannotStart> {
             process.give(file.clone()).map_err(|_| CannotStart::no_memory())?;
         }
     }
-    if virtio::is_named() || boot::info().option("devices") == Some("first") {
+    if devices_come_first() {
         look_for_devices();
         boot::trace("devices");
         process.start();
@@ -292,8 +292,15 @@ fn meet(lay_down: impl FnOnce(&mut Meeting)) -> Result<(), CannotStart> {
     Ok(())
 }
 
+/// Whether the machine is meant to have its devices from the first program on: because it is told so, or told of devices
+/// beyond the one that the host link moves to.
+fn devices_come_first() -> bool {
+    boot::info().option("devices") == Some("first") || virtio::count_named() > usize::from(host_link::moves())
+}
+
 /// Finds the devices that are on no bus, and those on PCI where ACPI tells of any.
 pub(crate) fn look_for_devices() {
+    host_link::move_when_found();
     virtio::initialize();
     nvme::initialize();
     if boot::has_firmware_tables() {
@@ -301,10 +308,10 @@ pub(crate) fn look_for_devices() {
     }
 }
 
-/// Has devices looked for where ACPI tells of them, beside the first program and after it: ports of PCI Express have to hear of
+/// Has devices looked for where ACPI or the command line tells of them, beside the first program and after it: ports of PCI Express have to hear of
 /// events whether somebody looks at them or not.
 fn find_devices() {
-    if !boot::has_firmware_tables() {
+    if !boot::has_firmware_tables() && virtio::count_named() == 0 {
         return;
     }
     let mut builder = sched::Builder::new("devices");

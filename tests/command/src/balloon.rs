@@ -24,7 +24,7 @@ fn text(error: impl ToString) -> String {
 }
 
 /// What QEMU answers to a command.
-fn ask(monitor: &Path, command: &str) -> Result<String, String> {
+pub(crate) fn ask(monitor: &Path, command: &str) -> Result<String, String> {
     const PROMPT: &[u8] = b"(qemu) ";
     let mut stream = UnixStream::connect(monitor).map_err(text)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;

@@ -126,6 +126,11 @@ impl Case {
         self
     }
 
+    /// What exactly must be on standard error.
+    pub(crate) fn errors_are(self, bytes: &[u8]) -> Self {
+        self.errors(Expected::Exactly(bytes.to_vec()))
+    }
+
     /// What must not appear on the host.
     pub(crate) fn leaves_alone(mut self, path: PathBuf) -> Self {
         self.untouched = Some(path);

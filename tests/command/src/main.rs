@@ -19,6 +19,7 @@
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
 //! * [`kernel_size`]: the size of what QEMU loads
+//! * [`streams`]: what carries the command's streams
 //! * [`start_up`]: the time until the command's first instruction
 //!
 //! `command-tests [--long] [WORD...]` runs the cases whose names contain one of the words, or all.
@@ -41,6 +42,7 @@ mod kernel_size;
 mod promises;
 mod root_images;
 mod start_up;
+mod streams;
 
 use std::process::ExitCode;
 
@@ -69,7 +71,8 @@ fn main() -> ExitCode {
         }
     };
     let more = if long { promises::long_cases() } else { Vec::new() };
-    for case in promises::cases(&images).into_iter().chain(more).filter(|case| wanted(&case.name)) {
+    let short = promises::cases(&images).into_iter().chain(streams::cases());
+    for case in short.chain(more).filter(|case| wanted(&case.name)) {
         count(&case.name, case.run());
     }
     if wanted(kept_images::NAME) {
@@ -80,6 +83,9 @@ fn main() -> ExitCode {
     }
     if wanted(debian::NAME) {
         count(debian::NAME, debian::check(long));
+    }
+    for (name, check) in streams::CHECKS.iter().filter(|(name, _)| long && wanted(name)) {
+        count(name, check());
     }
     let more =
         faults::CHECKS.iter().chain(&root_images::CHECKS).chain(&folders::CHECKS).chain(&damaged::CHECKS);

@@ -1,6 +1,6 @@
 //! A stand-in for QEMU that speaks the host link protocol, so that `starling run` is tested without a virtual machine.
 //!
-//! It is started as QEMU would be: the link is standard input and output, the log is the path in `-chardev`, and the run
+//! It is started as QEMU would be: the link is standard input and output, or later the descriptor of a socket in `-chardev`, the log is the path in `-chardev`, and the run
 //! request is at the end of the file in `-initrd`. What it plays is told by the first argument of the command in the request:
 //!
 //! | command | plays |
@@ -20,11 +20,13 @@
 //! | `die` | QEMU ends with a complaint |
 //! | `window` | tells the terminal's size until the first byte is typed |
 //! | `trace` | a boot trace |
+//! | `move` | moves the link to the second stream, then `cat`, or `panic` on the first one |
 #![forbid(unsafe_code)]
 
+use std::collections::VecDeque;
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
-use std::process::ExitCode;
+use std::process::{ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 
 use hostlink_protocol::request::{Key, Records};
 use hostlink_protocol::{
@@ -36,15 +38,24 @@ use hostlink_protocol::{
 type Received = (u8, Vec<u8>);
 
 /// The guest's end of the link.
+#[derive(Default)]
 struct Link {
     deframer: Deframer,
     arrived: Vec<u8>,
+    /// The second stream, by way of two processes that inherit its descriptor.
+    second: Option<(ChildStdin, ChildStdout)>,
+    /// Frames that came in the first stream before the host had moved.
+    earlier: VecDeque<Received>,
 }
 
 impl Link {
     fn send(&self, frame: GuestFrame<'_>) -> io::Result<()> {
         let mut bytes = [0; MAX_FRAME];
         let length = frame.encode(&mut bytes).map_err(io::Error::other)?;
+        if let Some((out, _)) = &self.second {
+            let mut out = out;
+            return out.write_all(&bytes[..length]);
+        }
         let mut out = io::stdout();
         out.write_all(&bytes[..length])?;
         out.flush()
@@ -60,6 +71,9 @@ impl Link {
 
     /// The next frame from the host; an error when it has closed the link.
     fn receive(&mut self) -> io::Result<Received> {
+        if let Some(frame) = self.earlier.pop_front() {
+            return Ok(frame);
+        }
         loop {
             let (taken, frame) = self.deframer.feed(&self.arrived).map_err(io::Error::other)?;
             let frame = frame.map(|(kind, payload)| (kind, payload.to_vec()));
@@ -68,7 +82,10 @@ impl Link {
                 return Ok(frame);
             }
             let mut buffer = [0; 4096];
-            let count = io::stdin().read(&mut buffer)?;
+            let count = match &mut self.second {
+                Some((_, input)) => input.read(&mut buffer)?,
+                None => io::stdin().read(&mut buffer)?,
+            };
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -96,7 +113,7 @@ fn play() -> io::Result<ExitCode> {
     let words: Vec<String> =
         request.iter().filter(|(key, _)| *key == Key::Argument).map(|(_, value)| value.clone()).collect();
     writeln!(log, "the kernel log")?;
-    let mut link = Link { deframer: Deframer::new(), arrived: Vec::new() };
+    let mut link = Link::default();
     let word = |index: usize| words.get(index).map_or("", String::as_str);
     if word(0) == "silent" {
         link.receive()?;
@@ -107,6 +124,10 @@ fn play() -> io::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     link.send(GuestFrame::Hello { version: VERSION, nanoseconds: 5_000_000 })?;
+    if word(0) == "move" {
+        let port = arguments.iter().find_map(|value| value.strip_prefix("socket,id=port,fd="));
+        link = moved(link, port.unwrap_or_default())?;
+    }
     command(&mut link, &mut log, &words, &request)?;
     // The host ends the virtual machine; until then it does not go away.
     loop {
@@ -153,7 +174,12 @@ fn command(
             }
             link.exit(exited(0))
         }
-        "cat" => cat(link),
+        "move" if word(1) == "panic" => {
+            writeln!(log, "kernel panic: all is lost")?;
+            Link::default().send(GuestFrame::Bug(b"kernel panic: all is lost"))?;
+            std::process::exit(0);
+        }
+        "cat" | "move" => cat(link),
         "greedy" => greedy(link),
         "signals" => signals(link, true),
         "deaf" => signals(link, false),
@@ -199,6 +225,36 @@ fn cat(link: &mut Link) -> io::Result<()> {
     }
 }
 
+/// Moves the link to the second stream. What is sent there is there before the first one has told of it.
+fn moved(mut first: Link, descriptor: &str) -> io::Result<Link> {
+    if descriptor.is_empty() {
+        first.send(GuestFrame::Moved)?;
+        return Ok(first);
+    }
+    // Everything else that is inherited is closed, so that the host sees the end of what the stand-in has open.
+    let cat = |redirection: &str| {
+        let closed = "exec 2>/dev/null; for fd in 3 4 5 6 7 8 9; do";
+        let keep = format!("[ $fd = {descriptor} ] || eval \"exec $fd>&-\"; done");
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!("{closed} {keep}; exec cat {redirection}&{descriptor} {descriptor}>&-"));
+        shell
+    };
+    let writer = cat(">").stdin(Stdio::piped()).spawn()?;
+    let reader = cat("<").stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let second = Option::zip(writer.stdin, reader.stdout);
+    let mut second = Link { second, ..Link::default() };
+    first.text("one\n")?;
+    second.text("three\n")?;
+    first.text("two\n")?;
+    first.send(GuestFrame::Moved)?;
+    loop {
+        match first.receive()? {
+            (HostFrame::MOVED, _) => return Ok(second),
+            frame => second.earlier.push_back(frame),
+        }
+    }
+}
+
 /// Counts what comes without new credit. A signal from the host marks the moment to tell.
 fn greedy(link: &mut Link) -> io::Result<()> {
     let mut total = 0;
@@ -235,7 +291,7 @@ fn signals(link: &mut Link, obedient: bool) -> io::Result<()> {
 /// Writes for ever from one thread while another waits for the news that nobody reads.
 fn yes(link: &mut Link) -> io::Result<()> {
     std::thread::spawn(|| {
-        let writer = Link { deframer: Deframer::new(), arrived: Vec::new() };
+        let writer = Link::default();
         while writer.send(GuestFrame::Stdout(&[b'y'; MAX_PAYLOAD])).is_ok() {}
     });
     loop {

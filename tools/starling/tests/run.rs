@@ -98,6 +98,35 @@ fn input_arrives_whole_within_its_credit() {
 }
 
 #[test]
+fn link_moves_without_losing_or_swapping_frames() {
+    let bytes: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+    let mut child = starling(&[], &["move"]).stdin(Stdio::piped()).spawn().expect("starling starts");
+    let mut input = child.stdin.take().expect("piped");
+    let sent = bytes.clone();
+    let writer = std::thread::spawn(move || input.write_all(&sent).expect("taken"));
+    let output = child.wait_with_output().expect("ends");
+    writer.join().expect("all was taken");
+    assert_eq!(output.status.code(), Some(0));
+    let expected = [&b"one\ntwo\nthree\n"[..], &bytes].concat();
+    assert!(output.stdout == expected, "the first stream, then the second");
+}
+
+#[test]
+fn panic_is_heard_after_the_link_has_moved() {
+    let output = run(&[], &["move", "panic"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(text(&output.stdout), "one\ntwo\nthree\n");
+    assert!(text(&output.stderr).contains("all is lost"));
+}
+
+#[test]
+fn link_that_may_not_move_is_our_fault() {
+    let output = run(&["--link", "serial"], &["move"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).ends_with("starling: the guest has moved the host link to nowhere\n"));
+}
+
+#[test]
 fn no_more_than_the_credit_is_sent() {
     let mut child = starling(&[], &["greedy"]).stdin(Stdio::piped()).spawn().expect("starling starts");
     let mut input = child.stdin.take().expect("piped");

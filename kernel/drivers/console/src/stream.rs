@@ -4,10 +4,12 @@
 //! host end is closed is a broken pipe. Bytes arrive exactly as written.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
-use hostlink::{Link, Output, SendError};
+use hostlink::{Link, OUTPUT_BYTES_MAX, Output, SendError};
 use memory::buffer::{Sink, Source};
+use memory::fallible;
 use sched::{Registration, Waker};
 use vfs::attributes::FileKind;
 use vfs::file::{FileFeatures, FileOperations, OpenFile};
@@ -17,6 +19,25 @@ use vfs::{Error, Result, allocation};
 
 /// Bytes moved between user memory and the link at a time: they lie on the kernel stack.
 const CHUNK_BYTES: usize = 512;
+/// The same where more is wanted: these do not.
+const LARGE_CHUNK_BYTES: usize = OUTPUT_BYTES_MAX;
+
+/// What bytes pass through: allocated if so many are wanted that it pays, and if there is memory.
+struct Chunk {
+    small: [u8; CHUNK_BYTES],
+    large: Option<Vec<u8>>,
+}
+
+impl Chunk {
+    fn for_bytes(wanted: usize) -> Self {
+        let allocate = || fallible::try_vec_of(0, wanted.min(LARGE_CHUNK_BYTES)).ok();
+        Self { small: [0; CHUNK_BYTES], large: if wanted > CHUNK_BYTES { allocate() } else { None } }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        self.large.as_deref_mut().unwrap_or(&mut self.small)
+    }
+}
 
 /// Which stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,8 +127,9 @@ impl FileOperations for StreamFile {
         if self.stream != Stream::Input {
             return Err(Error::BadDescriptor);
         }
-        let mut chunk = [0; CHUNK_BYTES];
-        let wanted = sink.remaining().min(CHUNK_BYTES);
+        let mut chunk = Chunk::for_bytes(sink.remaining());
+        let chunk = chunk.bytes();
+        let wanted = sink.remaining().min(chunk.len());
         if wanted == 0 {
             return Ok(0);
         }
@@ -125,9 +147,10 @@ impl FileOperations for StreamFile {
 
     fn write(&self, file: &OpenFile, _position: &mut u64, source: &mut Source<'_>) -> Result<usize> {
         let mut total = 0;
+        let mut chunk = Chunk::for_bytes(source.remaining());
+        let chunk = chunk.bytes();
         while !source.is_empty() {
-            let mut chunk = [0; CHUNK_BYTES];
-            let count = match source.read(&mut chunk) {
+            let count = match source.read(chunk) {
                 Ok(count) => count,
                 Err(_) if total > 0 => break,
                 Err(_) => return Err(Error::BadAddress),

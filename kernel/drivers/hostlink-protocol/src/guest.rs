@@ -53,6 +53,8 @@ pub enum GuestFrame<'a> {
         /// Nanoseconds since the kernel was entered.
         nanoseconds: u64,
     },
+    /// The last frame in this stream; the next ones come in the other one, and the host is to send there too.
+    Moved,
 }
 
 impl<'a> GuestFrame<'a> {
@@ -76,6 +78,8 @@ impl<'a> GuestFrame<'a> {
     pub const BOOT_TRACE: u8 = 0x09;
     /// Kind byte of [`GuestFrame::FirstUser`].
     pub const FIRST_USER: u8 = 0x0a;
+    /// Kind byte of [`GuestFrame::Moved`].
+    pub const MOVED: u8 = 0x0b;
 
     /// The frame of `kind` with this payload.
     ///
@@ -104,6 +108,7 @@ impl<'a> GuestFrame<'a> {
             Self::BUG => Self::Bug(fields.remainder()),
             Self::BOOT_TRACE => Self::BootTrace(BootRecords::decode(fields.remainder())?),
             Self::FIRST_USER => Self::FirstUser { nanoseconds: fields.u64()? },
+            Self::MOVED => Self::Moved,
             _ => return Err(FrameError::UnknownKind(kind)),
         };
         fields.finish(frame)
@@ -123,6 +128,7 @@ impl<'a> GuestFrame<'a> {
             Self::Bug(_) => Self::BUG,
             Self::BootTrace(_) => Self::BOOT_TRACE,
             Self::FirstUser { .. } => Self::FIRST_USER,
+            Self::Moved => Self::MOVED,
         }
     }
 
@@ -153,6 +159,7 @@ impl<'a> GuestFrame<'a> {
             }
             Self::BootTrace(records) => frame.put(records.as_bytes())?,
             Self::FirstUser { nanoseconds } => frame.put(&nanoseconds.to_le_bytes())?,
+            Self::Moved => {}
         }
         frame.finish()
     }
@@ -190,6 +197,7 @@ mod tests {
             GuestFrame::Bug(b"page fault"),
             GuestFrame::BootTrace(BootRecords::decode(&records[..length]).expect("one record")),
             GuestFrame::FirstUser { nanoseconds: 12_345_678 },
+            GuestFrame::Moved,
         ] {
             round_trip(frame);
         }
@@ -202,6 +210,7 @@ mod tests {
         assert_eq!(GuestFrame::decode(0x06, &[0, 1, 2]), Err(FrameError::WrongLength(0x06)));
         assert_eq!(GuestFrame::decode(0x06, &[2, 1]), Err(FrameError::BadValue(0x06)));
         assert_eq!(GuestFrame::decode(0x05, &[0x82, 1, 0, 0, 0]), Err(FrameError::BadValue(0x05)));
+        assert_eq!(GuestFrame::decode(0x0b, b"x"), Err(FrameError::WrongLength(0x0b)));
         assert_eq!(GuestFrame::decode(0x09, &[1, 2, 3]), Err(FrameError::WrongLength(0x09)));
     }
 

@@ -27,6 +27,8 @@ pub enum HostFrame<'a> {
     /// with `EPIPE` and raise `SIGPIPE`, as on a pipe whose reader has gone. The value is the kind byte of the
     /// guest frame that no longer arrives anywhere ([`crate::GuestFrame::STDOUT`] or [`crate::GuestFrame::STDERR`]).
     OutputClosed(u8),
+    /// The last frame in this stream, in answer to the guest's; the next ones come in the other one.
+    Moved,
 }
 
 impl<'a> HostFrame<'a> {
@@ -44,6 +46,8 @@ impl<'a> HostFrame<'a> {
     pub const TERMINATE: u8 = 0x86;
     /// Kind byte of [`HostFrame::OutputClosed`].
     pub const OUTPUT_CLOSED: u8 = 0x87;
+    /// Kind byte of [`HostFrame::Moved`].
+    pub const MOVED: u8 = 0x88;
 
     /// The frame of `kind` with this payload.
     ///
@@ -67,6 +71,7 @@ impl<'a> HostFrame<'a> {
                 }
                 _ => return Err(FrameError::BadValue(kind)),
             },
+            Self::MOVED => Self::Moved,
             _ => return Err(FrameError::UnknownKind(kind)),
         };
         fields.finish(frame)
@@ -83,6 +88,7 @@ impl<'a> HostFrame<'a> {
             Self::Signal(_) => Self::SIGNAL,
             Self::Terminate => Self::TERMINATE,
             Self::OutputClosed(_) => Self::OUTPUT_CLOSED,
+            Self::Moved => Self::MOVED,
         }
     }
 
@@ -95,7 +101,7 @@ impl<'a> HostFrame<'a> {
         let mut frame = Writer::new(self.kind(), out);
         match *self {
             Self::Stdin(bytes) | Self::TtyInput(bytes) => frame.put(bytes)?,
-            Self::StdinEof | Self::Terminate => {}
+            Self::StdinEof | Self::Terminate | Self::Moved => {}
             Self::Window { rows, columns } => {
                 frame.put(&rows.to_le_bytes())?;
                 frame.put(&columns.to_le_bytes())?;
@@ -121,6 +127,7 @@ mod tests {
             HostFrame::Signal(15),
             HostFrame::Terminate,
             HostFrame::OutputClosed(2),
+            HostFrame::Moved,
         ] {
             let mut bytes = [0; MAX_FRAME];
             let length = frame.encode(&mut bytes).expect("the frame fits");
@@ -138,6 +145,7 @@ mod tests {
         assert_eq!(HostFrame::decode(0x85, &[0]), Err(FrameError::BadValue(0x85)));
         assert_eq!(HostFrame::decode(0x85, &[65]), Err(FrameError::BadValue(0x85)));
         assert_eq!(HostFrame::decode(0x87, &[4]), Err(FrameError::BadValue(0x87)));
+        assert_eq!(HostFrame::decode(0x88, b"x"), Err(FrameError::WrongLength(0x88)));
         assert_eq!(HostFrame::decode(0x01, b""), Err(FrameError::UnknownKind(0x01)));
     }
 }

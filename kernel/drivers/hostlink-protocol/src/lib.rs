@@ -1,6 +1,6 @@
 //! The host link protocol: what `starling run` on the host and the kernel say to each other.
 //!
-//! One reliable byte stream with backpressure in both directions carries *frames*: a kind byte, the payload's
+//! A reliable byte stream with backpressure in both directions carries *frames*: a kind byte, the payload's
 //! length as a 16-bit little-endian number, and the payload (at most [`MAX_PAYLOAD`] bytes). The book's page
 //! `hostlink.md` tells the whole story; this crate is the only place that knows the bytes, so both sides agree.
 //!
@@ -33,6 +33,9 @@ pub const VERSION: u16 = 1;
 
 /// Bytes of a frame before its payload: kind and length.
 pub const HEADER_BYTES: usize = 3;
+
+/// What a port of a virtio console is called to which the link can move from the serial port.
+pub const PORT_NAME: &str = "starling.link";
 
 /// The longest payload of a frame. One page, so that a frame never needs a large buffer on either side.
 pub const MAX_PAYLOAD: usize = 4096;

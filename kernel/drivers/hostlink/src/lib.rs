@@ -4,7 +4,16 @@
 //! [`Link`] sits on a [`Transport`], such as a serial port. Frames leave whole: each is queued in one piece or not at all. Input arrives in a
 //! thread of the link, which takes frames apart and hands them on: standard input goes into a buffer that readers empty,
 //! the terminal's input and window size to the registered [`Terminal`], signals and the wish to end to the registered
-//! [`Control`]. The host sends only as much input as it was allowed to; the link allows more when input is consumed.
+//! [`Control`].
+//!
+//! # Moving
+//! A link begins on a transport that is there from the start ([`FirstTransport`]: a serial port) and moves to a faster one
+//! when that is found ([`Link::move_to`]). Each side says in the first stream that it has moved, and reads that one up to
+//! there before it reads the second, so no frame is lost and none overtakes another. The first stays open: it has the
+//! reports of panics, and everything else again, should the second one go away.
+//! What was under way there is lost then; so the command's output is closed and its input ends.
+//!
+//! The host sends only as much input as it was allowed to; the link allows more when input is consumed.
 #![cfg_attr(target_os = "none", no_std)]
 #![forbid(unsafe_code)]
 
@@ -16,8 +25,8 @@ mod receiver;
 mod transport;
 
 pub use hostlink_protocol::ExitKind;
-pub use link::{Link, Output, SendError};
-pub use transport::Transport;
+pub use link::{Link, OUTPUT_BYTES_MAX, Output, SendError};
+pub use transport::{FirstTransport, Queues, SecondTransport, Transport};
 
 /// The terminal that the host's terminal is connected to.
 pub trait Terminal: Send + Sync {

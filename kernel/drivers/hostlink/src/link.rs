@@ -1,10 +1,14 @@
 //! The sending side, and the link as a whole.
 //!
 //! A sender waits, interruptibly, until the port has room for its whole frame. There is one exception to whole frames:
-//! the report of a bug in a panic is pushed out after whatever the port had queued, and the host takes what comes.
+//! the report of a bug in a panic is pushed out after whatever the first port had queued, and the host takes what comes.
+//!
+//! Senders look anew for the port each time that they try, so those that waited while the link moved go on with the other one.
+//! One that has looked just before may still write to the first: until that is retired its bytes come before the word that the
+//! link has moved, after that they are refused, and it looks again.
 
 use crate::input::Input;
-use crate::{Control, Terminal, Transport, receiver};
+use crate::{Control, FirstTransport, Queues, SecondTransport, Terminal, Transport, receiver};
 use alloc::boxed::Box;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +21,8 @@ use sync::Once;
 
 /// Longest small frame: those that are encoded on the stack.
 const SMALL_FRAME_BYTES: usize = 64;
+/// Output that is best sent at a time: a frame of it takes one page.
+pub const OUTPUT_BYTES_MAX: usize = MAX_PAYLOAD - HEADER_BYTES;
 /// Longest text of the frames that carry one; the log has all of it.
 const TEXT_BYTES_MAX: usize = 512;
 
@@ -54,7 +60,12 @@ pub enum SendError {
 
 /// The link to the host.
 pub struct Link {
-    port: &'static dyn Transport,
+    first: &'static dyn FirstTransport,
+    queues: Queues,
+    /// Where it has moved to.
+    second: Once<Box<dyn SecondTransport>>,
+    /// That one is there no more. Set once by the receiver.
+    lost: AtomicBool,
     pub(crate) input: Input,
     terminal: Once<&'static dyn Terminal>,
     control: Once<&'static dyn Control>,
@@ -70,25 +81,32 @@ impl Link {
         LINK.get()
     }
 
-    /// Starts the link over a port: says hello and begins to receive.
+    /// Starts the link over a port, which wakes these queues: says hello and begins to receive.
     ///
     /// # Errors
     /// When there is no memory for its buffers and its thread.
-    pub fn start(port: &'static dyn Transport) -> Result<&'static Link, OutOfMemory> {
-        let input = Input::new()?;
-        let link = LINK.call_once(|| Link {
-            port,
-            input,
-            terminal: Once::new(),
-            control: Once::new(),
-            closed: [const { AtomicBool::new(false) }; 2],
-        });
+    pub fn start(first: &'static dyn FirstTransport, queues: Queues) -> Result<&'static Link, OutOfMemory> {
+        let made = Self::new(first, queues)?;
+        let link = LINK.call_once(|| made);
         // The ring is empty, so there is room for the first frame.
         let _ =
             link.send_small(&GuestFrame::Hello { version: VERSION, nanoseconds: machine::time::now_ns() });
         machine::panic::set_hook(report_bug);
         sched::spawn(Builder::new("hostlink"), Box::new(move || receiver::run(link)))?;
         Ok(link)
+    }
+
+    fn new(first: &'static dyn FirstTransport, queues: Queues) -> Result<Link, OutOfMemory> {
+        Ok(Link {
+            first,
+            queues,
+            second: Once::new(),
+            lost: AtomicBool::new(false),
+            input: Input::new()?,
+            terminal: Once::new(),
+            control: Once::new(),
+            closed: [const { AtomicBool::new(false) }; 2],
+        })
     }
 
     /// Registers the terminal. Only the first one counts.
@@ -111,13 +129,62 @@ impl Link {
         self.control.get().copied()
     }
 
-    pub(crate) fn port(&self) -> &'static dyn Transport {
-        self.port
+    /// Who is told of room and of input.
+    pub fn queues(&self) -> Queues {
+        self.queues
+    }
+
+    /// Moves the link. Only the first time counts.
+    pub fn move_to(&self, second: Box<dyn SecondTransport>) {
+        if self.second.get().is_some() {
+            return;
+        }
+        self.second.call_once(|| second);
+        if let Ok(last) = header(GuestFrame::MOVED, 0) {
+            self.first.retire(&last);
+        }
+        // It may have gone before the first one was retired, and nobody would take that back.
+        if self.lost.load(Ordering::Acquire) {
+            self.first.resume();
+        }
+        self.queues.room.wake_all();
+    }
+
+    pub(crate) fn first(&self) -> &dyn Transport {
+        self.first
+    }
+
+    pub(crate) fn second(&self) -> Option<&dyn Transport> {
+        self.second.get().map(|second| &**second as &dyn Transport)
+    }
+
+    /// The second transport has gone, and [`Link::lose_second`] is to be called.
+    pub(crate) fn has_lost_second(&self) -> bool {
+        !self.lost.load(Ordering::Relaxed) && self.second.get().is_some_and(|second| second.is_gone())
+    }
+
+    /// Goes back to the first transport. What was under way is lost, so the command's streams end.
+    pub(crate) fn lose_second(&self) {
+        log::error!("the console that carries the host link is gone");
+        self.closed.iter().for_each(|closed| closed.store(true, Ordering::Relaxed));
+        // Release: pairs with the Acquire in `port`: who writes to the first one again finds outputs closed.
+        self.lost.store(true, Ordering::Release);
+        self.first.resume();
+        self.input.end();
+        self.queues.room.wake_all();
+    }
+
+    /// Where frames are to be sent now.
+    fn port(&self) -> &dyn Transport {
+        match self.second() {
+            Some(second) if !self.lost.load(Ordering::Acquire) => second,
+            _ => self.first,
+        }
     }
 
     fn wake_receiver(&self) {
         self.input.set_attention();
-        self.port.data_queue().wake_all();
+        self.queues.data.wake_all();
     }
 
     /// The terminal can take input again that it refused before.
@@ -133,8 +200,8 @@ impl Link {
         if self.is_closed(output) {
             return Err(SendError::Closed);
         }
-        let room = self.port.transmit_room().saturating_sub(HEADER_BYTES);
-        let length = bytes.len().min(room).min(MAX_PAYLOAD);
+        let room = self.port().transmit_room().saturating_sub(HEADER_BYTES);
+        let length = bytes.len().min(room).min(OUTPUT_BYTES_MAX);
         if length == 0 && !bytes.is_empty() {
             return Err(SendError::WouldBlock);
         }
@@ -155,13 +222,13 @@ impl Link {
                 result => return result,
             }
             let ready = || self.can_write(output);
-            self.port.room_queue().wait_interruptible(ready).map_err(|_| SendError::Interrupted)?;
+            self.queues.room.wait_interruptible(ready).map_err(|_| SendError::Interrupted)?;
         }
     }
 
     /// Whether [`Link::try_write`] would take bytes, or say that the output is closed.
     pub fn can_write(&self, output: Output) -> bool {
-        self.is_closed(output) || self.port.transmit_room() > HEADER_BYTES
+        self.is_closed(output) || self.port().transmit_room() > HEADER_BYTES
     }
 
     /// Whether nobody on the host reads this output any more.
@@ -179,12 +246,12 @@ impl Link {
             GuestFrame::STDERR => self.closed[1].store(true, Ordering::Relaxed),
             _ => {}
         }
-        self.port.room_queue().wake_all();
+        self.queues.room.wake_all();
     }
 
     /// Woken when output can be written again.
     pub fn output_queue(&self) -> &WaitQueue {
-        self.port.room_queue()
+        self.queues.room
     }
 
     /// Takes bytes of the standard input; 0 at its end, None if there are none now.
@@ -256,30 +323,33 @@ impl Link {
 
     /// Waits until everything sent has left.
     pub fn flush(&self) {
-        self.port.room_queue().wait_until(|| self.port.is_drained());
+        self.queues.room.wait_until(|| {
+            self.first.is_drained()
+                && self.second.get().is_none_or(|second| second.is_gone() || second.is_drained())
+        });
     }
 
     fn try_send(&self, kind: u8, payload: &[u8]) -> bool {
-        header(kind, payload.len()).is_ok_and(|header| self.port.try_write_all(&[&header, payload]))
+        header(kind, payload.len()).is_ok_and(|header| self.port().try_write_all(&[&header, payload]))
     }
 
     fn send_waiting(&self, kind: u8, payload: &[u8]) {
         while !self.try_send(kind, payload) {
             let needed = HEADER_BYTES + payload.len();
-            self.port.room_queue().wait_until(|| self.port.transmit_room() >= needed);
+            self.queues.room.wait_until(|| self.port().transmit_room() >= needed);
         }
     }
 
     fn send_small(&self, frame: &GuestFrame<'_>) -> Result<bool, FrameError> {
         let mut bytes = [0; SMALL_FRAME_BYTES];
         let length = frame.encode(&mut bytes)?;
-        Ok(self.port.try_write_all(&[&bytes[..length]]))
+        Ok(self.port().try_write_all(&[&bytes[..length]]))
     }
 
     fn send_small_waiting(&self, frame: &GuestFrame<'_>) {
         // A frame that can't be encoded is a mistake that waiting does not mend.
         while let Ok(false) = self.send_small(frame) {
-            self.port.room_queue().wait_until(|| self.port.transmit_room() >= SMALL_FRAME_BYTES);
+            self.queues.room.wait_until(|| self.port().transmit_room() >= SMALL_FRAME_BYTES);
         }
     }
 }
@@ -289,13 +359,128 @@ fn report_bug(what: &str) {
     let Some(link) = Link::get() else { return };
     let text = &what.as_bytes()[..what.len().min(TEXT_BYTES_MAX)];
     if let Ok(header) = header(GuestFrame::BUG, text.len()) {
-        link.port.write_in_panic(&header);
-        link.port.write_in_panic(text);
+        link.first.write_in_panic(&header);
+        link.first.write_in_panic(text);
     }
 }
 
 impl fmt::Debug for Link {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Link")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use std::sync::Mutex;
+
+    /// Takes everything, until it is retired.
+    #[derive(Default)]
+    struct Fake {
+        sent: Mutex<Vec<u8>>,
+        retired: AtomicBool,
+        gone: AtomicBool,
+    }
+
+    impl Fake {
+        fn leak() -> &'static Fake {
+            Box::leak(Box::default())
+        }
+
+        fn take(&self) -> Vec<u8> {
+            core::mem::take(&mut *self.sent.lock().unwrap())
+        }
+    }
+
+    impl Transport for &'static Fake {
+        fn try_write_all(&self, pieces: &[&[u8]]) -> bool {
+            let takes = self.transmit_room() > 0;
+            if takes {
+                self.sent.lock().unwrap().extend(pieces.concat());
+            }
+            takes
+        }
+
+        fn transmit_room(&self) -> usize {
+            let refuses = self.retired.load(Ordering::Relaxed) || self.gone.load(Ordering::Relaxed);
+            if refuses { 0 } else { 10_000 }
+        }
+
+        fn is_drained(&self) -> bool {
+            !self.gone.load(Ordering::Relaxed)
+        }
+
+        fn read(&self, _target: &mut [u8]) -> usize {
+            0
+        }
+
+        fn has_data(&self) -> bool {
+            false
+        }
+    }
+
+    impl FirstTransport for &'static Fake {
+        fn retire(&self, last: &[u8]) {
+            self.sent.lock().unwrap().extend(last);
+            self.retired.store(true, Ordering::Relaxed);
+        }
+
+        fn resume(&self) {
+            self.retired.store(false, Ordering::Relaxed);
+        }
+
+        fn write_in_panic(&self, bytes: &[u8]) {
+            self.sent.lock().unwrap().extend(bytes);
+        }
+    }
+
+    impl SecondTransport for &'static Fake {
+        fn is_gone(&self) -> bool {
+            self.gone.load(Ordering::Relaxed)
+        }
+    }
+
+    fn link() -> (Link, &'static Fake, &'static Fake) {
+        static QUEUE: WaitQueue = WaitQueue::new();
+        let (first, second) = (Fake::leak(), Fake::leak());
+        let boxed: &'static &'static Fake = Box::leak(Box::new(first));
+        let link = Link::new(boxed, Queues { room: &QUEUE, data: &QUEUE }).unwrap();
+        (link, first, second)
+    }
+
+    #[test]
+    fn frames_follow_the_link_to_its_second_transport() {
+        let (link, first, second) = link();
+        assert_eq!(link.write(Output::Stdout, b"a"), Ok(1));
+        link.move_to(Box::new(second));
+        assert_eq!(link.write(Output::Stderr, b"b"), Ok(1));
+        assert_eq!(first.take(), [GuestFrame::STDOUT, 1, 0, b'a', GuestFrame::MOVED, 0, 0]);
+        assert_eq!(second.take(), [GuestFrame::STDERR, 1, 0, b'b']);
+        link.move_to(Box::new(Fake::leak()));
+        assert_eq!((first.take().len(), link.has_lost_second()), (0, false), "it moves once");
+    }
+
+    #[test]
+    fn streams_end_with_the_second_transport_and_the_status_takes_the_first() {
+        let (link, first, second) = link();
+        link.move_to(Box::new(second));
+        second.gone.store(true, Ordering::Relaxed);
+        assert!(link.has_lost_second());
+        link.lose_second();
+        assert!(!link.has_lost_second());
+        first.take();
+        assert_eq!(link.write(Output::Stdout, b"a"), Err(SendError::Closed));
+        assert_eq!(link.try_read(&mut [0]), Some(0), "the end of the input");
+        link.exit(ExitKind::Exited(3));
+        assert_eq!(first.take(), [GuestFrame::EXIT, 2, 0, 0, 3]);
+    }
+
+    #[test]
+    fn output_takes_a_page_with_its_header() {
+        let (link, first, _) = link();
+        assert_eq!(link.write(Output::Stdout, &[0; 5000]), Ok(OUTPUT_BYTES_MAX));
+        assert_eq!(first.take().len(), 4096);
     }
 }

@@ -1,14 +1,17 @@
 //! The receiving thread: bytes from the port, frames from bytes, and each frame to whom it concerns.
 //!
 //! Terminal input that the terminal does not take, and orders that come before anybody is in charge, are kept: the
-//! thread looks at them again when it is woken for it.
+//! thread looks at them again when it is woken for it. When the host says that it has moved, the thread goes on with the second
+//! transport.
 
+use crate::Transport;
 use crate::link::Link;
 use alloc::boxed::Box;
 use hostlink_protocol::{Channel, Deframer, HostFrame};
 
-/// Bytes taken from the port at a time.
+/// Bytes taken from the first port at a time, and from the second.
 const PIECE_BYTES: usize = 128;
+const LARGE_PIECE_BYTES: usize = 4096;
 /// Terminal input offered at a time.
 const OFFER_BYTES: usize = 128;
 
@@ -19,6 +22,8 @@ struct Pending {
     /// Bit n - 1: signal n.
     signals: u64,
     terminate: bool,
+    /// The host has moved; for this thread itself.
+    moved: bool,
 }
 
 /// The thread's body; never returns while the stream makes sense.
@@ -28,26 +33,56 @@ pub(crate) fn run(link: &'static Link) {
         return;
     };
     let mut pending = Pending::default();
+    let mut small = [0; PIECE_BYTES];
+    if !receive_from(link, link.first(), &mut deframer, &mut small, &mut pending) {
+        return;
+    }
+    let Some(second) = link.second() else { return log::error!("the host has moved without being told to") };
+    match memory::fallible::try_vec_of(0, LARGE_PIECE_BYTES) {
+        Ok(mut large) => receive_from(link, second, &mut deframer, &mut large, &mut pending),
+        Err(_) => receive_from(link, second, &mut deframer, &mut small, &mut pending),
+    };
+}
+
+/// Receives until the host has moved; false when the stream makes no sense any more.
+fn receive_from(
+    link: &Link,
+    port: &dyn Transport,
+    deframer: &mut Box<Deframer>,
+    piece: &mut [u8],
+    pending: &mut Pending,
+) -> bool {
     loop {
         // Nobody signals this thread, so the wait is never interrupted; it is of the interruptible kind because a
         // thread that waits for its host is idle, not busy.
         let _ = link
-            .port()
-            .data_queue()
-            .wait_interruptible(|| link.port().has_data() || link.input.take_attention());
-        if !receive(link, &mut deframer, &mut pending) {
+            .queues()
+            .data
+            .wait_interruptible(|| port.has_data() || link.has_lost_second() || link.input.take_attention());
+        if !receive(link, port, deframer, piece, pending) {
             log::error!("the host link lost its frame boundaries; no more input");
-            return;
+            return false;
         }
-        hand_over(link, &mut pending);
+        if link.has_lost_second() {
+            link.lose_second();
+        }
+        hand_over(link, pending);
+        if core::mem::take(&mut pending.moved) {
+            return true;
+        }
     }
 }
 
 /// Takes all bytes that are there. False when the stream makes no sense any more.
-fn receive(link: &Link, deframer: &mut Box<Deframer>, pending: &mut Pending) -> bool {
-    let mut piece = [0; PIECE_BYTES];
-    loop {
-        let count = link.port().read(&mut piece);
+fn receive(
+    link: &Link,
+    port: &dyn Transport,
+    deframer: &mut Box<Deframer>,
+    piece: &mut [u8],
+    pending: &mut Pending,
+) -> bool {
+    while !pending.moved {
+        let count = port.read(piece);
         if count == 0 {
             return true;
         }
@@ -62,6 +97,7 @@ fn receive(link: &Link, deframer: &mut Box<Deframer>, pending: &mut Pending) -> 
             }
         }
     }
+    true
 }
 
 fn dispatch(link: &Link, frame: &HostFrame<'_>, pending: &mut Pending) {
@@ -82,6 +118,10 @@ fn dispatch(link: &Link, frame: &HostFrame<'_>, pending: &mut Pending) {
         }
         HostFrame::Terminate => {
             pending.terminate = true;
+            true
+        }
+        HostFrame::Moved => {
+            pending.moved = true;
             true
         }
         HostFrame::OutputClosed(kind) => {

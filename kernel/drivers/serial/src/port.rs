@@ -14,12 +14,14 @@ use machine::interrupt;
 use machine::uart::{PORTS_MAX, Register, Uart};
 use memory::OutOfMemory;
 use sched::WaitQueue;
-use sync::{IrqSpinLock, Once};
+use sync::{IrqSpinLock, IrqSpinLockGuard, Once};
 
 /// Depth of a 16550's FIFOs.
 const FIFO_BYTES: usize = 16;
 /// Capacity of the transmit ring: a few of the longest messages that writers want to put in whole.
 const TRANSMIT_BYTES: usize = 16 * 1024;
+/// So much more has room in it for the last bytes before the port is retired.
+const LAST_BYTES_MAX: usize = 16;
 /// Capacity of the receive ring: one page, which at the speed of these ports is plenty between two runs of a reader.
 const RECEIVE_BYTES: usize = 4096;
 /// Waiting writers are woken when there is this much room, and when the ring is empty.
@@ -75,6 +77,15 @@ struct State {
     enabled: Events,
     /// A writer moves bytes to the FIFO and will see what others queue.
     pushing: bool,
+    /// Writers are to write elsewhere.
+    retired: bool,
+}
+
+impl State {
+    /// Room for bytes that are not the last ones.
+    fn room(&self) -> usize {
+        self.transmit.room().saturating_sub(LAST_BYTES_MAX)
+    }
 }
 
 /// Why a port can't be used.
@@ -122,10 +133,11 @@ fn handle_interrupt(index: usize) {
 impl<R: Registers> Port<R> {
     pub(crate) fn new(registers: R) -> Result<Port<R>, OutOfMemory> {
         let state = State {
-            transmit: Ring::new(TRANSMIT_BYTES)?,
+            transmit: Ring::new(TRANSMIT_BYTES + LAST_BYTES_MAX)?,
             receive: Ring::new(RECEIVE_BYTES)?,
             enabled: Events::empty(),
             pushing: false,
+            retired: false,
         };
         Ok(Port { registers, state: IrqSpinLock::new(state), room: WaitQueue::new(), data: WaitQueue::new() })
     }
@@ -160,13 +172,34 @@ impl<R: Registers> Port<R> {
     }
 
     /// Queues all the pieces for transmission, one after the other with nothing in between, or none of them: false if
-    /// there is no room for all. Does not wait.
+    /// there is no room for all, or the port is retired. Does not wait.
     pub fn try_write_all(&self, pieces: &[&[u8]]) -> bool {
         let total: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let mut state = self.state.lock();
-        if state.transmit.room() < total {
+        let state = self.state.lock();
+        if state.retired || state.room() < total {
             return false;
         }
+        self.queue(state, pieces);
+        true
+    }
+
+    /// Queues the last bytes, for which there is always room; from now on others are refused. Only who writes in a panic is not.
+    pub fn retire(&self, last: &[u8]) {
+        assert!(last.len() <= LAST_BYTES_MAX, "room is kept for so many");
+        let mut state = self.state.lock();
+        if !state.retired {
+            state.retired = true;
+            self.queue(state, &[last]);
+        }
+    }
+
+    /// The port takes bytes again.
+    pub fn resume(&self) {
+        self.state.lock().retired = false;
+        self.room.wake_all();
+    }
+
+    fn queue(&self, mut state: IrqSpinLockGuard<'_, State>, pieces: &[&[u8]]) {
         for piece in pieces {
             let taken = state.transmit.push(piece);
             debug_assert_eq!(taken, piece.len(), "room was checked");
@@ -178,12 +211,12 @@ impl<R: Registers> Port<R> {
         if idle {
             self.push_out();
         }
-        true
     }
 
     /// How many bytes can be queued now.
     pub fn transmit_room(&self) -> usize {
-        self.state.lock().transmit.room()
+        let state = self.state.lock();
+        if state.retired { 0 } else { state.room() }
     }
 
     /// Whether everything queued has left.
@@ -256,7 +289,7 @@ impl<R: Registers> Port<R> {
     pub(crate) fn interrupt(&self) {
         let mut received = false;
         let mut state = self.state.lock();
-        let room_before = state.transmit.room();
+        let room_before = state.room();
         for round in 0.. {
             let cause = self.registers.read(Register::InterruptCause);
             if cause & NO_CAUSE != 0 {
@@ -272,7 +305,7 @@ impl<R: Registers> Port<R> {
                 self.push_burst(&mut state);
             }
         }
-        let room = state.transmit.room();
+        let room = state.room();
         drop(state);
         if received {
             self.data.wake_all();

@@ -127,3 +127,24 @@ fn panic_output_follows_what_was_queued() {
     port.write_in_panic(b"last words");
     fake.with(|wire| assert_eq!(wire.sent, b"queued last words"));
 }
+
+#[test]
+fn retired_port_has_room_for_the_last_bytes_only() {
+    let (fake, port) = open();
+    fake.with(|wire| wire.stuck = true);
+    let room = port.transmit_room();
+    assert!(port.try_write_all(&[&std::vec![1; room]]));
+    port.retire(b"last");
+    port.retire(b"not again");
+    fake.with(|wire| wire.stuck = false);
+    while !port.is_drained() {
+        port.interrupt();
+    }
+    assert_eq!(port.transmit_room(), 0);
+    assert!(!port.try_write_all(&[b"x"]));
+    port.write_in_panic(b"!");
+    fake.with(|wire| assert_eq!(&wire.sent[room..], b"last!"));
+    port.resume();
+    assert!(port.try_write_all(&[b"on"]));
+    fake.with(|wire| assert_eq!(&wire.sent[room..], b"last!on"));
+}

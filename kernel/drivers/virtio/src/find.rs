@@ -51,9 +51,9 @@ pub fn register(mixer: entropy::Mixer) {
     balloon::register();
 }
 
-/// Whether the command line names devices: then the machine is meant to have them from its first program on.
-pub fn is_named() -> bool {
-    boot::info().command_line.contains("virtio_mmio.device=")
+/// How many devices the command line names.
+pub fn count_named() -> usize {
+    boot::info().command_line.matches("virtio_mmio.device=").count()
 }
 
 /// Looks for devices on no bus, and has those on PCI found when PCI is looked at. Once; sleeps, and so does whoever comes meanwhile.

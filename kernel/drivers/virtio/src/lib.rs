@@ -35,5 +35,6 @@ mod signal;
 mod start;
 pub mod transport;
 
+pub use console::{KeptPort, keep_port};
 pub use entropy::Mixer;
-pub use find::{initialize, is_named, register};
+pub use find::{count_named, initialize, register};

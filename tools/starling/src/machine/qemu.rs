@@ -1,8 +1,9 @@
-//! QEMU: its command line, and the process with its three connections.
+//! QEMU: its command line, and the process with its connections.
 //!
 //! | connection | QEMU's end | carries |
 //! |---|---|---|
-//! | link | standard input and output | the host link (COM2) |
+//! | first link | standard input and output | the host link from the start (COM2) |
+//! | second link | a socket | the host link, when the guest has found the virtio console that has this port |
 //! | log | a pipe; with a debugger a socket | the kernel log (COM1), and the debugger's dialogue |
 //! | complaints | standard error | what QEMU itself has to say |
 //!
@@ -21,12 +22,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
+use hostlink_protocol::PORT_NAME;
 use rustix::io::FdFlags;
 use rustix::pipe::PipeFlags;
 
 use super::accelerator::Accelerator;
 use crate::failure::{Context, Failure, Outcome};
-use crate::run::{Disk, DiskModel, MachineKind};
+use crate::run::{Disk, DiskModel, LinkKind, MachineKind};
 
 /// Names another QEMU than the one in the search path.
 const QEMU_VARIABLE: &str = "STARLING_QEMU";
@@ -43,6 +45,21 @@ const ALLOCATOR: &str =
 /// The serial number by which the guest knows the disk with its root file system.
 pub(crate) const ROOT_DISK: &str = "starling-root";
 
+/// The port of a virtio console to which the link moves. Nothing else is plugged into the console, and it comes behind all that the
+/// user wants, so it is not in the way of the user's.
+fn port_arguments(port: i32, on_pci: bool) -> Vec<String> {
+    let console = if on_pci { "virtio-serial-pci,disable-legacy=on" } else { "virtio-serial-device" };
+    let words = [
+        "-chardev".into(),
+        format!("socket,id=port,fd={port}"),
+        "-device".into(),
+        format!("{console},id=link,max_ports=2"),
+        "-device".into(),
+        format!("virtserialport,id={PORT_NAME},bus=link.0,nr=1,chardev=port,name={PORT_NAME}"),
+    ];
+    words.into()
+}
+
 /// What the virtual machine is made of.
 #[derive(Debug)]
 pub(crate) struct Configuration<'a> {
@@ -52,6 +69,8 @@ pub(crate) struct Configuration<'a> {
     pub(crate) accelerator: Accelerator,
     /// Number of processors.
     pub(crate) cpus: u32,
+    /// What carries the guest's streams.
+    pub(crate) link: LinkKind,
     /// Bytes of memory, whole mebibytes.
     pub(crate) memory: u64,
     /// The kernel's ELF file.
@@ -100,8 +119,8 @@ pub(crate) struct VirtualMachine {
     child: Child,
     /// When it was started.
     pub(crate) started: Instant,
-    /// The host link.
-    pub(crate) link: UnixStream,
+    /// What carries the host link: the serial port, and the port of a virtio console if there is one.
+    pub(crate) links: Vec<UnixStream>,
     /// The kernel log. With a debugger, what is written there is for it.
     pub(crate) log: File,
     /// QEMU's own messages.
@@ -136,6 +155,8 @@ impl VirtualMachine {
             check_sharing(&qemu)?;
         }
         let (link, qemu_link) = UnixStream::pair().context(doing)?;
+        let (port, qemu_port) = UnixStream::pair().context(doing)?;
+        let qemu_port = OwnedFd::from(qemu_port);
         let (log, qemu_log): (OwnedFd, OwnedFd) = if configuration.debugger {
             let (ours, theirs) = UnixStream::pair().context(doing)?;
             (ours.into(), theirs.into())
@@ -143,22 +164,30 @@ impl VirtualMachine {
             rustix::pipe::pipe_with(PipeFlags::CLOEXEC).context(doing)?
         };
         let mut command = bound_to_parent(&qemu);
-        command.args(arguments(configuration, qemu_log.as_raw_fd()));
+        command.args(arguments(configuration, qemu_log.as_raw_fd(), qemu_port.as_raw_fd()));
         // The terminal's signals are for us: QEMU must not see them.
         command.process_group(0);
         command.stdin(Stdio::from(OwnedFd::from(qemu_link.try_clone().context(doing)?)));
         command.stdout(Stdio::from(OwnedFd::from(qemu_link)));
         command.stderr(Stdio::piped());
         let started = Instant::now();
-        let mut child = inherit(&[&qemu_log, configuration.initramfs], || command.spawn()).context(doing)?;
-        drop(qemu_log);
+        let mut descriptors = vec![&qemu_log, configuration.initramfs];
+        let mut links = vec![link];
+        if configuration.link == LinkKind::Virtio {
+            descriptors.push(&qemu_port);
+            links.push(port);
+        }
+        let mut child = inherit(&descriptors, || command.spawn()).context(doing)?;
+        drop((qemu_log, qemu_port));
         // `command` holds QEMU's end of the link: while it is open, the end of QEMU would not be seen.
         drop(command);
-        link.set_nonblocking(true).context(doing)?;
+        for link in &links {
+            link.set_nonblocking(true).context(doing)?;
+        }
         rustix::io::ioctl_fionbio(&log, true).context(doing)?;
         let complaints = child.stderr.take().ok_or_else(|| Failure::ours("QEMU has no standard error"))?;
         rustix::io::ioctl_fionbio(&complaints, true).context(doing)?;
-        Ok(Self { child, started, link, log: log.into(), complaints })
+        Ok(Self { child, started, links, log: log.into(), complaints })
     }
 
     /// Ends QEMU, unless it has ended by itself, and waits until it is gone.
@@ -279,8 +308,8 @@ fn share_arguments(share: &Share<'_>, index: usize, on_pci: bool) -> Vec<OsStrin
 }
 
 /// QEMU's command line.
-fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
-    let Configuration { machine, accelerator, cpus, memory, .. } = *configuration;
+fn arguments(configuration: &Configuration<'_>, log: i32, port: i32) -> Vec<OsString> {
+    let Configuration { machine, accelerator, cpus, memory, link, .. } = *configuration;
     let on_pci = machine == MachineKind::Q35;
     let has_devices = !configuration.devices.is_empty()
         || configuration.disks.iter().any(|disk| disk.model == DiskModel::Nvme);
@@ -312,11 +341,14 @@ fn arguments(configuration: &Configuration<'_>, log: i32) -> Vec<OsString> {
         words.extend(share_arguments(share, index, on_pci));
     }
     let disks = configuration.disks.iter().chain(configuration.root);
-    let has_virtio = disks.count() > 0 || !configuration.shares.is_empty();
+    let has_virtio = disks.count() > 0 || !configuration.shares.is_empty() || link == LinkKind::Virtio;
     if has_virtio && !on_pci {
         words.extend(["-global".into(), "virtio-mmio.force-legacy=false".into()]);
     }
     words.extend(configuration.more.iter().map(OsString::from));
+    if link == LinkKind::Virtio {
+        words.extend(port_arguments(port, on_pci).into_iter().map(OsString::from));
+    }
     words.extend(["-kernel".into(), configuration.kernel.as_os_str().to_owned()]);
     if !configuration.kernel_arguments.is_empty() {
         words.extend(["-append".into(), configuration.kernel_arguments.join(" ").into()]);

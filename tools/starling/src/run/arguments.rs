@@ -51,6 +51,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum, default_value = "microvm")]
     pub(crate) machine: MachineKind,
 
+    /// What carries the command's streams: a port of a virtio console, or the serial port alone, which is a hundred times slower
+    #[arg(long, value_enum, default_value = "virtio")]
+    pub(crate) link: LinkKind,
+
     /// What executes the guest's instructions; auto takes KVM if it runs a guest at speed
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) accel: AcceleratorChoice,
@@ -260,6 +264,15 @@ impl MachineKind {
             Self::Microvm => "-machine microvm,acpi=off,pic=on,pit=on,rtc=on,pcie=off,usb=off,isa-serial=on",
         }
     }
+}
+
+/// The devices that carry the command's streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LinkKind {
+    /// The serial port at first, then a port of a virtio console
+    Virtio,
+    /// The serial port
+    Serial,
 }
 
 /// What the user wants to execute the guest's instructions.

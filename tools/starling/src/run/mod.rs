@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-pub(crate) use arguments::{AcceleratorChoice, Disk, DiskModel, MachineKind, RunArguments, Volume};
+pub(crate) use arguments::{AcceleratorChoice, Disk, DiskModel, LinkKind, MachineKind, RunArguments, Volume};
 use hostlink_protocol::ExitKind;
 pub(crate) use quantity::memory as memory_size;
 
@@ -68,6 +68,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
         machine: arguments.machine,
         accelerator,
         cpus: arguments.cpus.unwrap_or_else(host_processors),
+        link: arguments.link,
         memory: arguments.memory,
         kernel: &kernel.image,
         kernel_arguments: &kernel_arguments(arguments, root_disk.is_some()),
@@ -137,6 +138,9 @@ fn kernel_arguments(arguments: &RunArguments, has_root_disk: bool) -> Vec<String
     }
     if has_root_disk || !arguments.disk.is_empty() || !shares(arguments).is_empty() {
         words.push("devices=first".into());
+    }
+    if arguments.link == LinkKind::Virtio {
+        words.push("link=virtio".into());
     }
     words
 }

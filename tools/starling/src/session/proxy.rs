@@ -6,18 +6,17 @@
 //! 2. *running*: frames are carried out, input is sent within the guest's credit, signals are passed on.
 //! 3. *concluded*: it is known how the session ends. The virtual machine is ended, and what has arrived is written out.
 //!
-//! QEMU writes each byte of the link by itself. To be woken once for many of them, the loop leaves the link alone for
-//! [`GATHER`] while a frame is incomplete.
+//! The link begins on the guest's serial port, of which QEMU writes each byte by itself: to be woken once for many of them, the
+//! loop leaves the stream alone for a moment while a frame is incomplete. When the guest says so, the link moves to the
+//! port of a virtio console, which is not read before. The serial port is, to the end: reports of panics come there.
 //!
-//! Backpressure: when [`Output`] is full the link is not read, so QEMU stops taking bytes from the guest's UART and the
+//! Backpressure: when [`Output`] is full the link is not read, so QEMU stops taking bytes from the guest and the
 //! guest's writers sleep.
 
-use std::collections::VecDeque;
-use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use hostlink_protocol::{Channel, Deframer, ExitKind, GuestFrame, HostFrame, MAX_FRAME, VERSION};
+use hostlink_protocol::{Channel, ExitKind, GuestFrame, HostFrame, VERSION};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGHUP, SIGKILL, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
@@ -29,6 +28,7 @@ use super::log::{self, Drained, Log};
 use super::output::{Output, Stream};
 use super::signals::Signals;
 use super::terminal::{self, RawTerminal};
+use super::wire::Wire;
 use crate::failure::{Context, Outcome};
 use crate::machine::VirtualMachine;
 
@@ -38,8 +38,6 @@ const TO_GUEST_FULL: usize = 1 << 16;
 const PATIENCE: u32 = 3;
 /// How often to look whether a session in the background of its terminal has come to the foreground.
 const BACKGROUND_INTERVAL: Duration = Duration::from_millis(250);
-/// How long bytes of an unfinished frame are left to gather.
-const GATHER: Duration = Duration::from_micros(300);
 /// After a report that begins with this, the kernel does nothing more.
 const PANIC: &[u8] = b"kernel panic";
 /// How long the log may go on after a panic, QEMU after it has closed the link, and readers after the timeout.
@@ -89,13 +87,14 @@ pub(crate) struct End {
 /// A session in progress.
 pub(crate) struct Proxy {
     machine: VirtualMachine,
-    link_open: bool,
+    /// What carries the link: first the serial port, then, if there is one, the console's.
+    wires: Vec<Wire>,
+    /// Which of them frames are sent on: the guest has moved there.
+    current: usize,
     log_open: bool,
     complaints_open: bool,
     complaints: Vec<u8>,
     options: Options,
-    deframer: Box<Deframer>,
-    to_guest: VecDeque<u8>,
     standard_output: Output,
     standard_error: Output,
     input: Input,
@@ -104,8 +103,6 @@ pub(crate) struct Proxy {
     raw: Option<RawTerminal>,
     greeted: bool,
     interruptions: u32,
-    /// The link is left alone until then.
-    gathering: Option<Instant>,
     /// How the session ends at that time, unless it ends before.
     verdict: Option<(Instant, Conclusion)>,
     trace: BootTrace,
@@ -117,7 +114,7 @@ pub(crate) struct Proxy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Signals,
-    Link,
+    Link(usize),
     Log,
     Complaints,
     Input,
@@ -129,18 +126,22 @@ impl Proxy {
     ///
     /// # Errors
     /// When the host's terminal or signals cannot be set up.
-    pub(crate) fn run(machine: VirtualMachine, options: Options, dialogue: Option<Dialogue>) -> Outcome<End> {
+    pub(crate) fn run(
+        mut machine: VirtualMachine,
+        options: Options,
+        dialogue: Option<Dialogue>,
+    ) -> Outcome<End> {
         let signals = Signals::take_over(options.terminal)?;
         let raw = if options.terminal && options.input { Some(RawTerminal::enter()?) } else { None };
         let channel = if options.terminal { Channel::TtyInput } else { Channel::Stdin };
+        let wires = machine.links.drain(..).enumerate().map(|(index, link)| Wire::new(link, index == 0));
         let mut proxy = Self {
-            link_open: true,
+            wires: wires.collect(),
+            current: 0,
             log_open: true,
             complaints_open: true,
             complaints: Vec::new(),
             options,
-            deframer: Box::default(),
-            to_guest: VecDeque::new(),
             standard_output: Output::new(Stream::Out),
             standard_error: Output::new(Stream::Error),
             input: Input::new(channel, options.input),
@@ -149,7 +150,6 @@ impl Proxy {
             raw,
             greeted: false,
             interruptions: 0,
-            gathering: None,
             verdict: None,
             trace: BootTrace::default(),
             dialogue,
@@ -173,7 +173,7 @@ impl Proxy {
         for (source, flags) in self.wait()? {
             match source {
                 Source::Signals => self.signals.take().into_iter().for_each(|signal| self.signal(signal)),
-                Source::Link => self.exchange(flags),
+                Source::Link(index) => self.exchange(index, flags),
                 Source::Log => self.talk(flags),
                 Source::Complaints => self.read_complaints(),
                 Source::Input => self.read_input(),
@@ -183,7 +183,7 @@ impl Proxy {
         if self.options.timeout.is_some_and(|timeout| self.machine.started.elapsed() >= timeout) {
             self.time_out();
         }
-        self.gathering.take_if(|end| Instant::now() >= *end);
+        self.wires.iter_mut().for_each(Wire::look_again);
         if let Some((_, conclusion)) = self.verdict.take_if(|(deadline, _)| Instant::now() >= *deadline) {
             self.conclude(conclusion);
         }
@@ -194,9 +194,12 @@ impl Proxy {
     fn wait(&self) -> Outcome<Vec<(Source, PollFlags)>> {
         let running = self.conclusion.is_none();
         let mut wanted = vec![want(Source::Signals, self.signals.arrivals().as_fd(), PollFlags::IN)];
-        let link = self.link_interest();
-        if running && self.link_open && !link.is_empty() {
-            wanted.push(want(Source::Link, self.machine.link.as_fd(), link));
+        let full = self.standard_output.is_full() || self.standard_error.is_full();
+        for (index, wire) in self.wires.iter().enumerate().filter(|_| running) {
+            let interest = wire.interest(!full && index <= self.current);
+            if !interest.is_empty() {
+                wanted.push(want(Source::Link(index), wire.descriptor(), interest));
+            }
         }
         if self.log_open {
             let mut interest = PollFlags::empty();
@@ -210,7 +213,11 @@ impl Proxy {
             wanted.push(want(Source::Complaints, self.machine.complaints.as_fd(), PollFlags::IN));
         }
         let mut background = false;
-        if running && self.greeted && self.input.is_wanted() && self.to_guest.len() < TO_GUEST_FULL {
+        if running
+            && self.greeted
+            && self.input.is_wanted()
+            && self.wires[self.current].waiting() < TO_GUEST_FULL
+        {
             background = self.input.would_stop();
             if !background {
                 wanted.push(want(Source::Input, rustix::stdio::stdin(), PollFlags::IN));
@@ -234,22 +241,15 @@ impl Proxy {
         Ok(ready.filter(|(_, flags)| !flags.is_empty()).collect())
     }
 
-    fn link_interest(&self) -> PollFlags {
-        let mut interest = PollFlags::empty();
-        let full = self.standard_output.is_full() || self.standard_error.is_full();
-        interest.set(PollFlags::IN, !full && self.gathering.is_none());
-        interest.set(PollFlags::OUT, !self.to_guest.is_empty());
-        interest
-    }
-
     /// How long to wait at most.
     fn time_limit(&self, background: bool) -> Option<Duration> {
         let timeout =
             self.options.timeout.map(|timeout| timeout.saturating_sub(self.machine.started.elapsed()));
-        let deadlines = [self.gathering, self.verdict.as_ref().map(|(deadline, _)| *deadline)];
+        let gathering = self.wires.iter().map(Wire::gathering);
+        let deadlines = gathering.chain([self.verdict.as_ref().map(|(deadline, _)| *deadline)]);
         let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
         let limits = deadlines.map(|deadline| deadline.map(left));
-        limits.into_iter().chain([timeout, background.then_some(BACKGROUND_INTERVAL)]).flatten().min()
+        limits.chain([timeout, background.then_some(BACKGROUND_INTERVAL)]).flatten().min()
     }
 
     /// Ends the session. The first conclusion counts.
@@ -282,40 +282,28 @@ impl Proxy {
     }
 
     /// Reads from and writes to the link.
-    fn exchange(&mut self, flags: PollFlags) {
+    fn exchange(&mut self, index: usize, flags: PollFlags) {
         if flags.intersects(PollFlags::OUT) {
-            self.send_waiting();
+            self.wires[index].send_waiting();
         }
         if flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
-            match log::drain(&mut &self.machine.link) {
-                Drained::Bytes(bytes) => self.receive(&bytes),
-                Drained::Nothing => {}
-                Drained::End => self.link_ended(),
+            let bytes = self.wires[index].read();
+            self.receive(index, &bytes);
+            if self.has_ended() {
+                self.link_ended();
             }
         }
     }
 
-    fn send_waiting(&mut self) {
-        let (front, _) = self.to_guest.as_slices();
-        match (&self.machine.link).write(front) {
-            Ok(count) => drop(self.to_guest.drain(..count)),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            // That QEMU has gone is seen when reading, after all that it had to say.
-            Err(_) => self.to_guest.clear(),
-        }
-    }
-
     fn send(&mut self, frame: HostFrame<'_>) {
-        let mut bytes = [0; MAX_FRAME];
-        match frame.encode(&mut bytes) {
-            Ok(length) => self.to_guest.extend(&bytes[..length]),
-            Err(error) => self.conclude(Conclusion::Broken(format!("host link: {error}"))),
+        if let Err(error) = self.wires[self.current].send(frame) {
+            self.conclude(Conclusion::Broken(format!("host link: {error}")));
         }
     }
 
     /// Takes bytes from the guest apart and carries out the frames in them.
-    fn receive(&mut self, mut bytes: &[u8]) {
-        let mut deframer = std::mem::take(&mut self.deframer);
+    fn receive(&mut self, index: usize, mut bytes: &[u8]) {
+        let mut deframer = self.wires[index].take_deframer();
         while !bytes.is_empty() && self.conclusion.is_none() {
             match deframer.feed(bytes) {
                 Ok((taken, frame)) => {
@@ -330,8 +318,22 @@ impl Proxy {
                 Err(error) => self.broken_protocol(error),
             }
         }
-        self.gathering = deframer.is_inside_frame().then(|| Instant::now() + GATHER);
-        self.deframer = deframer;
+        self.wires[index].put_deframer(deframer);
+    }
+
+    /// QEMU has closed all that the guest has used.
+    fn has_ended(&self) -> bool {
+        !self.wires[..=self.current].iter().any(Wire::is_open)
+    }
+
+    /// The guest sends on the other stream from now on, and looks for frames there when it has read that the host does so too.
+    fn follow(&mut self) {
+        if self.current + 1 < self.wires.len() {
+            self.send(HostFrame::Moved);
+            self.current += 1;
+        } else {
+            self.conclude(Conclusion::Broken("the guest has moved the host link to nowhere".into()));
+        }
     }
 
     fn broken_protocol(&mut self, error: hostlink_protocol::FrameError) {
@@ -364,6 +366,7 @@ impl Proxy {
             GuestFrame::Bug(text) => self.bug(text),
             GuestFrame::BootTrace(records) => self.trace.records(records),
             GuestFrame::FirstUser { nanoseconds } => self.trace.first_user(nanoseconds),
+            GuestFrame::Moved => self.follow(),
         }
     }
 
@@ -378,7 +381,6 @@ impl Proxy {
 
     /// QEMU has closed the link: it is about to end. The end of its messages is the end of the process.
     fn link_ended(&mut self) {
-        self.link_open = false;
         let lost = Conclusion::Broken("the virtual machine has closed the host link".into());
         self.verdict.get_or_insert((Instant::now() + GRACE, lost));
         if !self.complaints_open {
@@ -433,7 +435,7 @@ impl Proxy {
             Drained::Nothing => {}
             Drained::End => {
                 self.complaints_open = false;
-                if !self.link_open && self.conclusion.is_none() {
+                if self.has_ended() && self.conclusion.is_none() {
                     self.ended();
                 }
             }

@@ -19,11 +19,11 @@ use device::signal::Signal;
 use machine::address::PhysAddr;
 use memory::fallible;
 use sched::{Completion, Mutex, WaitQueue};
-use sync::SpinLock;
+use sync::{Once, SpinLock};
 
 use super::control::{self, Message, event};
 use super::port::{BUFFERS, Direction, Port};
-use super::{file, terminal};
+use super::{file, kept, terminal};
 use crate::ring::{Piece, Ring};
 use crate::start;
 use crate::transport::{Connection, Handlers, Notifier, Transport};
@@ -48,6 +48,8 @@ pub(super) struct Events {
     /// The device's thread.
     signal: Signal,
     broken: AtomicBool,
+    /// Those that are woken for the port that the kernel keeps.
+    kept: Once<kept::Queues>,
 }
 
 impl Events {
@@ -62,15 +64,20 @@ impl Events {
             room: queues()?,
             signal: Signal::default(),
             broken: AtomicBool::new(false),
+            kept: Once::new(),
         })
     }
 
+    fn kept(&self, port: u32) -> Option<&kept::Queues> {
+        self.kept.get().filter(|kept| kept.port == port)
+    }
+
     pub(super) fn data(&self, port: u32) -> &WaitQueue {
-        &self.data[port as usize]
+        self.kept(port).map_or_else(|| &self.data[port as usize], |kept| kept.data)
     }
 
     pub(super) fn room(&self, port: u32) -> &WaitQueue {
-        &self.room[port as usize]
+        self.kept(port).map_or_else(|| &self.room[port as usize], |kept| kept.room)
     }
 
     /// The device is to be stopped.
@@ -98,13 +105,14 @@ fn port_of(queue: usize) -> Option<(usize, bool)> {
 impl Handlers for Events {
     fn queue(&self, index: usize) {
         match port_of(index) {
-            Some((port, true)) => {
-                self.data.get(port).inspect(|queue| queue.wake_all());
-                self.signal.raise();
-            }
-            Some((port, false)) => {
-                self.room.get(port).inspect(|queue| queue.wake_all());
-                self.signal.raise();
+            Some((port, _)) if port >= self.data.len() => {}
+            Some((port, comes_in)) => {
+                let queue = if comes_in { self.data(port as u32) } else { self.room(port as u32) };
+                queue.wake_all();
+                // The device's thread serves terminals.
+                if self.kept(port as u32).is_none() {
+                    self.signal.raise();
+                }
             }
             None => self.signal.raise(),
         }
@@ -390,8 +398,10 @@ impl Console {
                     .filter(|byte| byte.is_ascii_graphic())
                     .map(|byte| char::from(*byte))
                     .collect();
+                let kept = kept::wanted(id, &name);
                 *port.name.lock() = name;
                 file::name(self, port);
+                kept.into_iter().for_each(|queues| self.keep(port, queues));
             }
             _ => {}
         }
@@ -409,6 +419,16 @@ impl Console {
                 self.send(Message { port: port.id, event: event::PORT_READY, value: 0 });
             }
         }
+    }
+
+    /// Hands a port over to who has waited for one of its name, unless a program was first.
+    fn keep(&self, port: &Arc<Port>, queues: kept::Queues) {
+        if !port.is_there() || port.is_open.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.events.kept.call_once(|| queues);
+        self.send(Message { port: port.id, event: event::OPEN, value: 1 });
+        kept::hand_over(port);
     }
 
     fn remove_port(&self, port: &Arc<Port>) {

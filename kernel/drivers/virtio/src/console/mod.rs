@@ -6,15 +6,18 @@
 //! | `port` | one port: buffers, who waits, how much there is and fits in |
 //! | `device` | start, control messages, removal |
 //! | `file` | a port as an open file |
+//! | `kept` | a port that the kernel keeps for itself |
 //! | `terminal` | a port as a terminal |
 
 mod control;
 mod device;
 mod file;
+mod kept;
 mod port;
 mod terminal;
 
 pub(crate) use device::probe;
+pub use kept::{KeptPort, keep_port};
 
 /// Registers the device nodes' drivers. At start-up.
 pub(crate) fn register() {

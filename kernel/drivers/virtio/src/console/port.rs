@@ -276,6 +276,14 @@ impl<M: RingMemory> Port<M> {
         transmit.free.len() * BUFFER_BYTES
     }
 
+    /// Whether the device has sent all that was written. If not, there will be a wake-up.
+    pub(super) fn is_drained(&self) -> bool {
+        let mut transmit = self.transmit.lock();
+        let all = usize::from(transmit.direction.buffers);
+        self.reclaim(&mut transmit, all);
+        transmit.free.len() == all
+    }
+
     /// Writes all the pieces, one after the other, or nothing if there is no room for all.
     pub(super) fn try_write_all(&self, pieces: &[&[u8]]) -> bool {
         let mut transmit = self.transmit.lock();
@@ -440,5 +448,15 @@ mod tests {
         assert_eq!(fixture.woken(), 1, "the interrupt may not come any more");
         assert!(fixture.port.try_write_all(&[b"small"]));
         assert!(!fixture.interrupts(), "nobody waits any more");
+    }
+
+    #[test]
+    fn port_is_drained_when_every_buffer_is_back() {
+        let mut fixture = filled();
+        for _ in 0..BUFFERS {
+            assert!(!fixture.port.is_drained());
+            fixture.give_back();
+        }
+        assert!(fixture.port.is_drained());
     }
 }

@@ -1,0 +1,166 @@
+//! What carries the command's streams: much of it, to readers that take none for a while, and when it goes away.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::balloon::ask;
+use crate::case::{Case, starling};
+
+/// A check, true if it passes.
+type Check = fn() -> Result<(), String>;
+
+/// What is promised, and takes long.
+pub(crate) const CHECKS: [(&str, Check); 3] = [
+    ("a hundred megabytes of input have the sum that the host sees", sum_of_input),
+    ("what nobody reads yet keeps the command waiting, and is whole", output_that_waits),
+    ("streams end when the console that carries them goes away", console_goes_away),
+];
+
+/// Has the input come out twice.
+const ALL_THREE: &str = "tee /tmp/copy >&2; cat /tmp/copy";
+const MACHINES: [&str; 2] = ["microvm", "q35"];
+const INPUT_BYTES: usize = 100_000_000;
+/// More than all that lies between the two ends of a pipe through the guest.
+const WAITING_BYTES: usize = 30_000_000;
+const PIECE_BYTES: usize = 1 << 16;
+const SECONDS: &str = "600";
+
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}
+
+/// The short cases: each way that the streams can take, on each machine.
+pub(crate) fn cases() -> Vec<Case> {
+    let bytes: Vec<u8> = Pattern::default().take(200_000).collect();
+    let mut cases: Vec<Case> = Vec::new();
+    for machine in MACHINES {
+        for cpus in ["1", "2"] {
+            let name =
+                format!("bytes go through the console of a {machine} with {cpus} processors unchanged");
+            let case = Case::script(name, ALL_THREE).with(&["--machine", machine, "--cpus", cpus]);
+            cases.push(case.input(bytes.clone()).prints(bytes.clone()).errors_are(&bytes));
+        }
+    }
+    let few = &bytes[..20_000];
+    let serial = Case::script("bytes go through the serial port unchanged", ALL_THREE);
+    cases.push(serial.with(&["--link", "serial"]).input(few).prints(few).errors_are(few));
+    let kept = "until [ -e /dev/virtio-ports/starling.link ]; do usleep 10000; done; \
+        cat /dev/virtio-ports/starling.link 2>&1 | grep -o 'resource busy'";
+    cases.push(
+        Case::script("the port that carries the streams is not for programs", kept).prints("resource busy\n"),
+    );
+    cases
+}
+
+/// Bytes without a period that buffers have.
+#[derive(Clone)]
+struct Pattern(u32);
+
+impl Default for Pattern {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl Iterator for Pattern {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        Some((self.0 >> 24) as u8)
+    }
+}
+
+/// Writes so much of the pattern, counting what was taken.
+fn feed(mut into: impl Write, total: usize, taken: &AtomicUsize) -> Result<(), String> {
+    let mut pattern = Pattern::default();
+    let mut left = total;
+    while left > 0 {
+        let piece: Vec<u8> = pattern.by_ref().take(left.min(PIECE_BYTES)).collect();
+        into.write_all(&piece).map_err(text)?;
+        left -= piece.len();
+        taken.fetch_add(piece.len(), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+fn piped(mut command: Command) -> Result<Child, String> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(text)
+}
+
+/// What a program prints that is fed with the bytes.
+fn fed(command: Command) -> Result<String, String> {
+    let mut child = piped(command)?;
+    let input = child.stdin.take().ok_or("no input")?;
+    std::thread::scope(|scope| {
+        let feeder = scope.spawn(|| feed(input, INPUT_BYTES, &AtomicUsize::new(0)));
+        let output = child.wait_with_output().map_err(text)?;
+        feeder.join().map_err(|_| "the feeder panicked")??;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    })
+}
+
+fn sum_of_input() -> Result<(), String> {
+    let mut guest = starling();
+    guest.args(["--timeout", SECONDS, "--", "md5sum"]);
+    let (found, expected) = (fed(guest)?, fed(Command::new("md5sum"))?);
+    if found == expected { Ok(()) } else { Err(format!("the guest sees {found:?}, the host {expected:?}")) }
+}
+
+/// The host's reader begins when nothing moves any more: then the guest's writer waits, and so does who feeds it.
+fn output_that_waits() -> Result<(), String> {
+    let mut guest = starling();
+    guest.args(["--timeout", SECONDS, "--", "cat"]);
+    let mut child = piped(guest)?;
+    let input = child.stdin.take().ok_or("no input")?;
+    let mut output = child.stdout.take().ok_or("no output")?;
+    let taken = AtomicUsize::new(0);
+    let outcome = std::thread::scope(|scope| {
+        let feeder = scope.spawn(|| feed(input, WAITING_BYTES, &taken));
+        let mut before = usize::MAX;
+        while taken.load(Ordering::Relaxed) == 0 || taken.load(Ordering::Relaxed) != before {
+            before = taken.load(Ordering::Relaxed);
+            std::thread::sleep(Duration::from_secs(2));
+        }
+        let waiting = !feeder.is_finished();
+        let mut found = Vec::new();
+        output.read_to_end(&mut found).map_err(text)?;
+        feeder.join().map_err(|_| "the feeder panicked")??;
+        match found.iter().copied().eq(Pattern::default().take(WAITING_BYTES)) {
+            _ if !waiting => Err("all of it is somewhere, and nobody has read any".into()),
+            true => Ok(()),
+            false => Err(format!("{} bytes come out, or others than went in", found.len())),
+        }
+    });
+    child.wait().map_err(text)?;
+    outcome
+}
+
+/// Unplugs the port while the command waits for input, which ends then; what it prints is a broken pipe, and its status is told.
+fn console_goes_away() -> Result<(), String> {
+    const GUEST: &str = "echo ready; read line; trap '' PIPE; echo lost 2>/dev/null && exit 1; exit 7";
+    for machine in MACHINES {
+        let folder = tempfile::tempdir().map_err(text)?;
+        let monitor = folder.path().join("monitor");
+        let option = format!("--qemu-arg=unix:{},server=on,wait=off", monitor.display());
+        let mut guest = starling();
+        guest.args(["--machine", machine, "--timeout", "120", "--kernel-arg", "devices=first"]);
+        guest.args(["--qemu-arg=-monitor", &option, "--", "sh", "-c", GUEST]);
+        let mut child = piped(guest)?;
+        let mut line = String::new();
+        let mut told = BufReader::new(child.stdout.take().ok_or("no output")?);
+        told.read_line(&mut line).map_err(text)?;
+        let answer = ask(&monitor, "device_del starling.link");
+        if answer.is_err() {
+            let _ = child.kill();
+        }
+        let status = child.wait().map_err(text)?;
+        answer?;
+        if (line.as_str(), status.code()) != ("ready\n", Some(7)) {
+            return Err(format!("on a {machine} it says {line:?} and ends with {status}"));
+        }
+    }
+    Ok(())
+}
