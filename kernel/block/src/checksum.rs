@@ -54,13 +54,76 @@ impl Tables {
     }
 }
 
+/// What zeros behind do to a sum: for 2^n of them, by half a byte of the sum at a time.
+struct Zeros([[[u32; 16]; 8]; ZEROS_MAX_LOG as usize]);
+
+/// Fewer than 2^17 zeros are taken at once.
+const ZEROS_MAX_LOG: u32 = 17;
+
+impl Zeros {
+    const fn new(tables: &Tables) -> Self {
+        let mut all = [[[0; 16]; 8]; ZEROS_MAX_LOG as usize];
+        let mut log = 0;
+        while log < ZEROS_MAX_LOG as usize {
+            let mut place = 0;
+            while place < 8 {
+                let mut digit = 0;
+                while digit < 16 {
+                    let value = (digit as u32) << (4 * place);
+                    all[log][place][digit] = if log == 0 {
+                        (value >> 8) ^ tables.0[0][(value & 0xff) as usize]
+                    } else {
+                        let half = Self::apply(&all[log - 1], value);
+                        Self::apply(&all[log - 1], half)
+                    };
+                    digit += 1;
+                }
+                place += 1;
+            }
+            log += 1;
+        }
+        Self(all)
+    }
+
+    const fn apply(table: &[[u32; 16]; 8], value: u32) -> u32 {
+        let mut result = 0;
+        let mut place = 0;
+        while place < 8 {
+            result ^= table[place][(value >> (4 * place) & 15) as usize];
+            place += 1;
+        }
+        result
+    }
+
+    fn append(&self, mut crc: u32, mut count: usize) -> u32 {
+        debug_assert!(count >> ZEROS_MAX_LOG == 0, "blocks are smaller");
+        for table in &self.0 {
+            if count & 1 != 0 {
+                crc = Self::apply(table, crc);
+            }
+            count >>= 1;
+            if count == 0 {
+                break;
+            }
+        }
+        crc
+    }
+}
+
 static CASTAGNOLI: Tables = Tables::new(0x82f6_3b78);
+static CASTAGNOLI_ZEROS: Zeros = Zeros::new(&CASTAGNOLI);
 static IEEE: Tables = Tables::new(0xedb8_8320);
 static ARC: Tables = Tables::new(0xa001);
 
 /// CRC-32C (Castagnoli) as ext4 uses it: continues from `seed`, without inversions.
 pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
     CASTAGNOLI.update(seed, bytes)
+}
+
+/// The [`crc32c`] of bytes of which a part changed: `sum` was that of all of them, `before` and `after` are those of the part alone, from 0 on, and
+/// `behind` is how many bytes follow it, fewer than 128 KiB. So a small change takes time by its own length: sums are linear.
+pub fn crc32c_changed(sum: u32, before: u32, after: u32, behind: usize) -> u32 {
+    sum ^ CASTAGNOLI_ZEROS.append(before ^ after, behind)
 }
 
 /// CRC-32 (IEEE 802.3) as GPT uses it.
@@ -88,6 +151,18 @@ mod tests {
         assert_eq!(!crc32c(!0, CHECK), 0xe306_9283);
         assert_eq!(crc32(CHECK), 0xcbf4_3926);
         assert_eq!(crc16(0, CHECK), 0xbb3d);
+    }
+
+    #[test]
+    fn a_changed_part_changes_the_sum_as_if_all_were_added_up_again() {
+        let old: Vec<u8> = (0..0x1_0001u32).map(|value| (value * 7) as u8).collect();
+        for (from, to) in [(0, 1), (5, 5), (1000, 1263), (0, old.len()), (old.len() - 3, old.len())] {
+            let mut new = old.clone();
+            new[from..to].iter_mut().for_each(|byte| *byte = byte.wrapping_mul(31) ^ 0x55);
+            let (before, after) = (crc32c(0, &old[from..to]), crc32c(0, &new[from..to]));
+            let sum = crc32c_changed(crc32c(9, &old), before, after, old.len() - to);
+            assert_eq!(sum, crc32c(9, &new), "{from}..{to}");
+        }
     }
 
     #[test]

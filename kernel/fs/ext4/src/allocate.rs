@@ -85,7 +85,7 @@ impl Handle<'_> {
             return Err(Error::Corrupted("a bitmap has blocks free that are not", start));
         }
         let mut free = true;
-        bitmap::change_blocks(self, number, &mut group, |bits| {
+        bitmap::change_blocks(self, number, &mut group, first..first + count, |bits| {
             free = find(bits, first, first + count, true) == first + count;
             bitmap::set_range(bits, first, count);
         })?;
@@ -120,7 +120,7 @@ impl Handle<'_> {
             let count = left.min(u64::from(geometry.group_blocks(number) - first)) as u32;
             let mut group = Group::read(self, number)?;
             let mut used = true;
-            bitmap::change_blocks(self, number, &mut group, |bits| {
+            bitmap::change_blocks(self, number, &mut group, first..first + count, |bits| {
                 used = find(bits, first, first + count, false) == first + count;
                 bitmap::clear_range(bits, first, count);
             })?;

@@ -3,8 +3,6 @@
 //! Files go into their directory's group, or the first one behind it that has room. Directories are spread: those of the root go
 //! to the group with the fewest directories among those with more than average room, others near their parent if there is room for their files too.
 
-use memory::fallible;
-
 use crate::bitmap::{self, find};
 use crate::blocks::{Blocks, inode_place};
 use crate::group::Group;
@@ -67,7 +65,9 @@ impl Handle<'_> {
         if index >= count {
             return Ok(None);
         }
-        bitmap::change_inodes(self, number, &mut group, |bits| bitmap::set_range(bits, index, 1))?;
+        bitmap::change_inodes(self, number, &mut group, index..index + 1, |bits| {
+            bitmap::set_range(bits, index, 1);
+        })?;
         group.free_inodes -= 1;
         group.directories += u32::from(directory);
         if geometry.has_group_checksums() {
@@ -78,7 +78,8 @@ impl Handle<'_> {
         let inode = number * count + index + 1;
         let (place, at) = inode_place(self, inode)?;
         let bytes = geometry.inode_bytes;
-        self.edit(place, |_| Ok(()))?[at..at + bytes].fill(0);
+        // It has no checksum yet; nothing reads it before it is stored.
+        self.edit_part(place, at / bytes)?[at..at + bytes].fill(0);
         Ok(Some(inode))
     }
 
@@ -91,7 +92,7 @@ impl Handle<'_> {
         let index = index % geometry.inodes_per_group;
         let mut group = Group::read(self, number)?;
         let mut used = true;
-        bitmap::change_inodes(self, number, &mut group, |bits| {
+        bitmap::change_inodes(self, number, &mut group, index..index + 1, |bits| {
             used = bitmap::is_set(bits, index);
             bitmap::clear_range(bits, index, 1);
         })?;
@@ -110,11 +111,5 @@ impl Handle<'_> {
         let geometry = self.geometry();
         let group = (inode.saturating_sub(1) / geometry.inodes_per_group).min(geometry.groups - 1);
         geometry.group_start(group)
-    }
-
-    /// A list of orphans with room for one more.
-    pub(crate) fn reserve_orphan(&mut self) -> Result<()> {
-        let orphans = self.orphans_mut()?;
-        Ok(fallible::try_reserve(orphans, 1)?)
     }
 }

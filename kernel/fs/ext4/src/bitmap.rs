@@ -1,8 +1,9 @@
 //! Bitmaps of blocks and inodes: read with their checksums, or made where a group has never been used.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
-use block::checksum::crc32c;
+use block::checksum::{crc32c, crc32c_changed};
 use memory::fallible;
 
 use crate::blocks::Blocks;
@@ -123,25 +124,51 @@ pub(crate) fn of_inodes(blocks: &impl Blocks, number: u32, group: &Group) -> Res
     })
 }
 
-/// Changes the bitmap of a group's blocks, and its checksum in `group`, which the caller stores.
+/// Changes some bits, and the checksum of `count` of them.
+fn change_bits(
+    geometry: &Geometry,
+    bits: &mut [u8],
+    range: Range<u32>,
+    count: u64,
+    sum: u32,
+    change: impl FnOnce(&mut [u8]),
+) -> u32 {
+    let (from, to) = (range.start as usize / 8, range.end.div_ceil(8) as usize);
+    if !geometry.metadata_checksum() {
+        change(bits);
+        return sum;
+    }
+    let Some(behind) = ((count / 8) as usize).checked_sub(to) else {
+        change(bits);
+        return checksum(geometry, bits, count);
+    };
+    let before = crc32c(0, &bits[from..to]);
+    change(bits);
+    let sum = crc32c_changed(sum, before, crc32c(0, &bits[from..to]), behind);
+    let sum = if geometry.descriptor_bytes >= 64 { sum } else { sum & 0xffff };
+    debug_assert!(sum == checksum(geometry, bits, count), "nothing else was changed");
+    sum
+}
+
+/// Changes a range of the bitmap of a group's blocks, and its checksum in `group`, which the caller stores.
 pub(crate) fn change_blocks(
     handle: &mut Handle<'_>,
     number: u32,
     group: &mut Group,
+    range: Range<u32>,
     change: impl FnOnce(&mut [u8]),
 ) -> Result<()> {
     let bits = of_blocks(handle, number, group)?;
     let geometry = &handle.system().geometry;
     if group.blocks_unused(geometry) {
+        group.block_bitmap_checksum = checksum(geometry, &bits, geometry.blocks_per_group);
         handle.put(group.block_bitmap, fallible::try_copy(&bits)?)?;
         group.flags &= !BLOCKS_UNUSED;
     }
     drop(bits);
     let bits = handle.edit(group.block_bitmap, |_| Ok(()))?;
-    change(bits);
-    if geometry.metadata_checksum() {
-        group.block_bitmap_checksum = checksum(geometry, bits, geometry.blocks_per_group);
-    }
+    let sum = group.block_bitmap_checksum;
+    group.block_bitmap_checksum = change_bits(geometry, bits, range, geometry.blocks_per_group, sum, change);
     Ok(())
 }
 
@@ -150,20 +177,21 @@ pub(crate) fn change_inodes(
     handle: &mut Handle<'_>,
     number: u32,
     group: &mut Group,
+    range: Range<u32>,
     change: impl FnOnce(&mut [u8]),
 ) -> Result<()> {
     let bits = of_inodes(handle, number, group)?;
     let geometry = &handle.system().geometry;
     if group.inodes_unused(geometry) {
+        group.inode_bitmap_checksum = checksum(geometry, &bits, geometry.inodes_per_group.into());
         handle.put(group.inode_bitmap, fallible::try_copy(&bits)?)?;
         group.flags &= !INODES_UNUSED;
     }
     drop(bits);
     let bits = handle.edit(group.inode_bitmap, |_| Ok(()))?;
-    change(bits);
-    if geometry.metadata_checksum() {
-        group.inode_bitmap_checksum = checksum(geometry, bits, geometry.inodes_per_group.into());
-    }
+    let sum = group.inode_bitmap_checksum;
+    group.inode_bitmap_checksum =
+        change_bits(geometry, bits, range, geometry.inodes_per_group.into(), sum, change);
     Ok(())
 }
 

@@ -16,6 +16,9 @@ pub(crate) trait Blocks {
 
     /// A block's newest contents. `check` looks at what comes from the disk.
     fn block(&self, block: u64, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes>;
+
+    /// The same of a block of many structures. `check` looks at one of them, unless it passed before.
+    fn part(&self, block: u64, part: usize, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes>;
 }
 
 impl Blocks for FileSystem {
@@ -25,6 +28,10 @@ impl Blocks for FileSystem {
 
     fn block(&self, block: u64, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
         self.cache.get(block, check)
+    }
+
+    fn part(&self, block: u64, part: usize, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
+        self.cache.get_part(block, part, check)
     }
 }
 
@@ -59,5 +66,10 @@ pub(crate) fn raw_inode(blocks: &impl Blocks, number: u32) -> Result<RawInodeByt
 
 /// Reads an inode.
 pub(crate) fn inode(blocks: &impl Blocks, number: u32) -> Result<Inode> {
-    Inode::parse(blocks.geometry(), number, raw_inode(blocks, number)?.bytes())
+    let (place, at) = inode_place(blocks, number)?;
+    let geometry = blocks.geometry();
+    let length = geometry.inode_bytes;
+    let block =
+        blocks.part(place, at / length, |block| Inode::verify(geometry, number, &block[at..at + length]))?;
+    Inode::parse(geometry, number, &block[at..at + length])
 }

@@ -2,7 +2,8 @@
 //!
 //! A cached block is a counted, immutable value: readers take a reference under a short spin lock and parse it with no lock held,
 //! while a change of the block replaces the value. Checks of contents are made by those who know what a block is, once for each reading
-//! from the disk: [`Cache::get`] takes the check along.
+//! from the disk: [`Cache::get`] takes the check along. Blocks of many small structures with a checksum each, as inodes and groups'
+//! descriptors, are checked structure by structure ([`Cache::get_part`]).
 //!
 //! Blocks that a journal holds newer contents of are *pinned* ([`Cache::pin`]): they never leave. The others are
 //! dropped, those that nobody used since the last round first, when there are more than [`BLOCKS_MAX`].
@@ -45,6 +46,24 @@ impl Hasher for BlockHasher {
 /// A table by the numbers of blocks.
 pub(crate) type BlockMap<V> = HashMap<u64, V, BuildHasherDefault<BlockHasher>>;
 
+/// Structures of a block that have passed their checks, one bit each. Those behind the 64th are checked each time.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct CheckedParts(u64);
+
+impl CheckedParts {
+    /// Whether one has.
+    pub(crate) fn has(self, part: usize) -> bool {
+        part < 64 && self.0 >> part & 1 != 0
+    }
+
+    /// Adds one.
+    pub(crate) fn add(&mut self, part: usize) {
+        if part < 64 {
+            self.0 |= 1 << part;
+        }
+    }
+}
+
 /// A block's bytes.
 pub(crate) type BlockBytes = Arc<Vec<u8>>;
 
@@ -52,8 +71,9 @@ struct Entry {
     bytes: BlockBytes,
     pinned: bool,
     used: bool,
-    /// The check that its contents passed.
+    /// Its contents as a whole passed their check.
     checked: bool,
+    parts: CheckedParts,
 }
 
 /// See the theory of this file.
@@ -79,7 +99,8 @@ impl Cache {
     pub(crate) fn pin(&self, block: u64, bytes: BlockBytes) -> Result<()> {
         let mut entries = self.entries.lock();
         entries.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
-        entries.insert(block, Entry { bytes, pinned: true, used: true, checked: false });
+        let parts = CheckedParts::default();
+        entries.insert(block, Entry { bytes, pinned: true, used: true, checked: false, parts });
         Ok(())
     }
 
@@ -148,6 +169,37 @@ impl Cache {
         Ok(bytes)
     }
 
+    /// The bytes of a block of many structures, of which `check` looks at one unless that passed before.
+    pub(crate) fn get_part(
+        &self,
+        block: u64,
+        part: usize,
+        check: impl FnOnce(&[u8]) -> Result<()>,
+    ) -> Result<BlockBytes> {
+        let (bytes, parts) = self.get_parts(block)?;
+        if !parts.has(part) {
+            check(&bytes)?;
+            if let Some(entry) = self.entries.lock().get_mut(&block)
+                && Arc::ptr_eq(&entry.bytes, &bytes)
+            {
+                entry.parts.add(part);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The bytes of a block of many structures, and which of them were checked.
+    pub(crate) fn get_parts(&self, block: u64) -> Result<(BlockBytes, CheckedParts)> {
+        let cached = self.entries.lock().get_mut(&block).map(|entry| {
+            entry.used = true;
+            (entry.bytes.clone(), entry.parts)
+        });
+        match cached {
+            Some(found) => Ok(found),
+            None => Ok((self.get(block, |_| Ok(()))?, CheckedParts::default())),
+        }
+    }
+
     /// Makes room for so many more blocks, so that [`publish`](Self::publish) can't fail.
     pub(crate) fn reserve(&self, count: usize) -> Result<()> {
         self.entries.lock().try_reserve(count).map_err(|_| Error::OutOfMemory)
@@ -157,12 +209,13 @@ impl Cache {
     /// readers find either none or all of a handle's changes. Room was reserved.
     pub(crate) fn publish<'b>(
         &self,
-        blocks: impl Iterator<Item = (u64, &'b BlockBytes)>,
+        blocks: impl Iterator<Item = (u64, &'b BlockBytes, CheckedParts)>,
         dropped: impl Iterator<Item = u64>,
     ) {
         let mut entries = self.entries.lock();
-        for (block, bytes) in blocks {
-            entries.insert(block, Entry { bytes: bytes.clone(), pinned: true, used: true, checked: true });
+        for (block, bytes, parts) in blocks {
+            let bytes = bytes.clone();
+            entries.insert(block, Entry { bytes, pinned: true, used: true, checked: true, parts });
         }
         for block in dropped {
             entries.remove(&block);
@@ -228,6 +281,7 @@ impl Cache {
             pinned: false,
             used: true,
             checked: true,
+            parts: CheckedParts::default(),
         });
         Ok(())
     }

@@ -10,6 +10,7 @@ use block::checksum::crc32c;
 
 use crate::blocks::Blocks;
 use crate::cache::BlockBytes;
+use crate::directory_block;
 use crate::geometry::incompatible;
 use crate::hash::Function;
 use crate::inode::{Inode, Kind};
@@ -97,7 +98,7 @@ pub(crate) fn record_bytes(field: u16, block_bytes: usize) -> usize {
     }
 }
 
-/// Looks for a directory's file of that name: its inode, and the directory's block that names it.
+/// Looks for a directory's file of that name: its inode, and which of the directory's blocks names it.
 pub(crate) fn locate(system: &impl Blocks, directory: &Inode, name: &[u8]) -> Result<(u32, u64)> {
     if name.len() > NAME_MAX || name.is_empty() {
         return Err(Error::NotFound);
@@ -129,14 +130,16 @@ pub(crate) fn locate(system: &impl Blocks, directory: &Inode, name: &[u8]) -> Re
     Err(Error::NotFound)
 }
 
+/// Of the other entries only what leads on is looked at.
 fn find_in_block(system: &impl Blocks, directory: &Inode, bytes: &[u8], name: &[u8]) -> Result<Option<u32>> {
-    for entry in entries(system, directory, bytes, 0) {
-        let (_, entry) = entry?;
-        if entry.name == name {
-            return Ok(Some(entry.inode));
+    let found = directory_block::find(bytes, bytes.len(), name);
+    let found = found.map_err(|_| Error::Corrupted("a directory's entry", directory.number.into()))?;
+    match found {
+        Some((entry, _)) if entry.inode > system.geometry().inodes => {
+            Err(Error::Corrupted("a directory's entry", directory.number.into()))
         }
+        found => Ok(found.map(|(entry, _)| entry.inode)),
     }
-    Ok(None)
 }
 
 /// Lists a directory from `position` on: calls `each` with an entry and the position behind it until it says no.

@@ -1,10 +1,11 @@
 //! Blocks of directories, changed: entries put in, taken out, pointed elsewhere; and their checksums.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use block::checksum::crc32c;
+use block::checksum::{crc32c, crc32c_changed};
 
 use crate::blocks::Blocks;
 use crate::directory::record_bytes;
@@ -53,16 +54,16 @@ impl NewEntry<'_> {
 }
 
 /// A record of a block: where, how long, and the length of its name (0: it is empty).
-struct Record {
+pub(crate) struct Record {
     at: usize,
     length: usize,
     name_length: usize,
-    inode: u32,
+    pub(crate) inode: u32,
 }
 
 fn record(bytes: &[u8], at: usize, end: usize) -> Result<Record> {
     let damaged = || Error::Corrupted("a directory's entry", at as u64);
-    let (head, _) = RawEntry::read_from_prefix(&bytes[at..end]).map_err(|_| damaged())?;
+    let (head, _) = RawEntry::ref_from_prefix(&bytes[at..end]).map_err(|_| damaged())?;
     let length = record_bytes(head.length.get(), bytes.len());
     let name_length = usize::from(head.name_length);
     let fits = length >= ENTRY_HEAD_BYTES && length.is_multiple_of(4) && at + length <= end;
@@ -76,33 +77,56 @@ fn set_length(bytes: &mut [u8], at: usize, length: usize) {
     bytes[at + 4..at + 6].copy_from_slice(&length_field(length).to_le_bytes());
 }
 
-/// Puts an entry where there is room. False: there is none.
-pub(crate) fn insert(geometry: &Geometry, bytes: &mut [u8], new: NewEntry<'_>) -> Result<bool> {
-    let end = entries_end(geometry);
-    let needed = entry_bytes(new.name.len());
-    let mut at = 0;
-    while at < end {
-        let old = record(bytes, at, end)?;
-        let used = if old.inode == 0 { 0 } else { entry_bytes(old.name_length) };
-        if old.length >= used + needed {
-            if used > 0 {
-                set_length(bytes, at, used);
-            }
-            new.write(geometry, &mut bytes[at + used..], old.length - used);
-            return Ok(true);
-        }
-        at += old.length;
-    }
-    Ok(false)
+/// A record behind whose own entry there is room for another one.
+pub(crate) struct Room {
+    at: usize,
+    /// Bytes that its own entry takes.
+    used: usize,
+    length: usize,
 }
 
-fn find(bytes: &[u8], end: usize, name: &[u8]) -> Result<Option<(Record, Option<Record>)>> {
+/// Where an entry with a name of that length would go in a block.
+pub(crate) fn room_for(geometry: &Geometry, bytes: &[u8], name_length: usize) -> Result<Option<Room>> {
+    let end = entries_end(geometry);
+    let needed = entry_bytes(name_length);
+    let mut at = 0;
+    while at < end {
+        let Record { length, name_length, inode, .. } = record(bytes, at, end)?;
+        // Most records are too short for two, whatever they hold.
+        if length >= needed {
+            let used = if inode == 0 { 0 } else { entry_bytes(name_length) };
+            if length >= used + needed {
+                return Ok(Some(Room { at, used, length }));
+            }
+        }
+        at += length;
+    }
+    Ok(None)
+}
+
+/// Puts an entry there.
+fn insert(geometry: &Geometry, bytes: &mut [u8], room: &Room, new: NewEntry<'_>) {
+    let Room { at, used, length } = *room;
+    if used > 0 {
+        set_length(bytes, at, used);
+    }
+    new.write(geometry, &mut bytes[at + used..], length - used);
+}
+
+/// The record with a name, and the one before it.
+pub(crate) fn find(bytes: &[u8], end: usize, name: &[u8]) -> Result<Option<(Record, Option<Record>)>> {
+    let Some(last) = name.last() else { return Ok(None) };
     let mut before = None;
     let mut at = 0;
     while at < end {
         let here = record(bytes, at, end)?;
         let begin = at + ENTRY_HEAD_BYTES;
-        if here.inode != 0 && bytes[begin..begin + here.name_length] == *name {
+        // Names of one directory are alike at their beginnings.
+        if here.inode != 0
+            && here.name_length == name.len()
+            && bytes[begin + name.len() - 1] == *last
+            && bytes[begin..begin + name.len()] == *name
+        {
             return Ok(Some((here, before)));
         }
         at += here.length;
@@ -111,25 +135,29 @@ fn find(bytes: &[u8], end: usize, name: &[u8]) -> Result<Option<(Record, Option<
     Ok(None)
 }
 
-/// Takes an entry out: the one before it becomes longer. False: it is not there.
-pub(crate) fn remove(geometry: &Geometry, bytes: &mut [u8], name: &[u8]) -> Result<bool> {
-    let Some((here, before)) = find(bytes, entries_end(geometry), name)? else { return Ok(false) };
+/// Takes an entry out: the one before it becomes longer.
+fn remove(bytes: &mut [u8], here: &Record, before: Option<&Record>) {
     bytes[here.at..here.at + 4].fill(0);
     match before {
         Some(before) => set_length(bytes, before.at, before.length + here.length),
         None => bytes[here.at + 6..here.at + 8].fill(0),
     }
-    Ok(true)
 }
 
-/// Has a name mean another file. False: it is not there.
-pub(crate) fn point(geometry: &Geometry, bytes: &mut [u8], new: NewEntry<'_>) -> Result<bool> {
-    // The first block of an indexed directory has `..` over its whole length: no tail there.
-    let end = if new.name == b".." { bytes.len() } else { entries_end(geometry) };
-    let Some((here, _)) = find(bytes, end, new.name)? else { return Ok(false) };
-    let length = here.length;
-    new.write(geometry, &mut bytes[here.at..], length);
-    Ok(true)
+/// Changes a part of a sealed block of entries, and its checksum.
+fn change_part(geometry: &Geometry, bytes: &mut [u8], part: Range<usize>, change: impl FnOnce(&mut [u8])) {
+    if !geometry.metadata_checksum() {
+        return change(bytes);
+    }
+    let end = entries_end(geometry);
+    let (behind, sum_at) = (end - part.end, end + 8);
+    let before = crc32c(0, &bytes[part.clone()]);
+    change(bytes);
+    let after = crc32c(0, &bytes[part]);
+    let mut sum = [0; 4];
+    sum.copy_from_slice(&bytes[sum_at..]);
+    let sum = crc32c_changed(u32::from_le_bytes(sum), before, after, behind);
+    bytes[sum_at..].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// A block with one empty entry over all of it.
@@ -176,6 +204,54 @@ pub(crate) fn seal_node(geometry: &Geometry, directory: &Inode, bytes: &mut [u8]
 }
 
 impl Handle<'_> {
+    /// Adds a name to a block of entries, where there is room for it.
+    pub(crate) fn add_entry(&mut self, place: u64, room: &Room, new: NewEntry<'_>) -> Result<()> {
+        let geometry = &self.system().geometry;
+        let bytes = self.edit(place, |_| Ok(()))?;
+        let changed = room.at..room.at + room.used + ENTRY_HEAD_BYTES + new.name.len();
+        change_part(geometry, bytes, changed, |bytes| insert(geometry, bytes, room, new));
+        Ok(())
+    }
+
+    /// Takes a name out of a block of entries. False: it is not there.
+    pub(crate) fn remove_entry(&mut self, place: u64, name: &[u8]) -> Result<bool> {
+        let geometry = &self.system().geometry;
+        let bytes = self.edit(place, |_| Ok(()))?;
+        let Some((here, before)) = find(bytes, entries_end(geometry), name)? else { return Ok(false) };
+        let from = before.as_ref().map_or(here.at, |before| before.at);
+        change_part(geometry, bytes, from..here.at + ENTRY_HEAD_BYTES, |bytes| {
+            remove(bytes, &here, before.as_ref());
+        });
+        Ok(true)
+    }
+
+    /// Has a name in a block of entries mean another file. False: it is not there.
+    pub(crate) fn point_entry(&mut self, place: u64, new: NewEntry<'_>) -> Result<bool> {
+        let geometry = &self.system().geometry;
+        let bytes = self.edit(place, |_| Ok(()))?;
+        let Some((here, _)) = find(bytes, entries_end(geometry), new.name)? else { return Ok(false) };
+        let changed = here.at..here.at + ENTRY_HEAD_BYTES + new.name.len();
+        change_part(geometry, bytes, changed, |bytes| {
+            new.write(geometry, &mut bytes[here.at..], here.length);
+        });
+        Ok(true)
+    }
+
+    /// The same in the first block of an indexed directory, whose checksum is `seal`'s to set: there `..` goes on over the index.
+    pub(crate) fn point_in_root(
+        &mut self,
+        place: u64,
+        new: NewEntry<'_>,
+        seal: impl FnOnce(&Geometry, &mut [u8]),
+    ) -> Result<bool> {
+        let geometry = &self.system().geometry;
+        let bytes = self.edit(place, |_| Ok(()))?;
+        let Some((here, _)) = find(bytes, bytes.len(), new.name)? else { return Ok(false) };
+        new.write(geometry, &mut bytes[here.at..], here.length);
+        seal(geometry, bytes);
+        Ok(true)
+    }
+
     /// Adds a block to a directory, which the caller stores. Returns the block's number in the directory and its place.
     pub(crate) fn append_block(&mut self, directory: &mut Inode, bytes: Vec<u8>) -> Result<(u64, u64)> {
         let unit = self.geometry().block_bytes as u64;

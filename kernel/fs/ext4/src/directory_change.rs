@@ -1,7 +1,5 @@
 //! Directories, changed: names added, removed and pointed elsewhere, in plain and in indexed ones.
 
-use memory::fallible;
-
 use crate::directory::{self, NAME_MAX, block_at};
 use crate::directory_block::{self as leaf, NewEntry};
 use crate::geometry::compatible;
@@ -22,10 +20,19 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// A name of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The file's inode.
+    pub(crate) inode: u32,
+    /// Which block of the directory has it.
+    logical: u64,
+}
+
 /// The file of that name, if there is one.
-pub(crate) fn find(handle: &Handle<'_>, directory: &Inode, name: &[u8]) -> Result<Option<u32>> {
+pub(crate) fn find(handle: &Handle<'_>, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {
     match directory::locate(handle, directory, name) {
-        Ok((number, _)) => Ok(Some(number)),
+        Ok((inode, logical)) => Ok(Some(Found { inode, logical })),
         Err(Error::NotFound) => Ok(None),
         Err(error) => Err(error),
     }
@@ -41,10 +48,9 @@ pub(crate) fn add(handle: &mut Handle<'_>, directory: &mut Inode, new: NewEntry<
     // The last block first: that is where there is room in a directory that grows.
     for logical in (0..blocks).rev() {
         let (place, shared) = block_at(handle, directory, logical)?;
-        let mut bytes = fallible::try_copy(&shared)?;
-        if leaf::insert(&system.geometry, &mut bytes, new)? {
-            leaf::seal(&system.geometry, directory, &mut bytes);
-            return handle.put(place, bytes);
+        if let Some(room) = leaf::room_for(&system.geometry, &shared, new.name.len())? {
+            drop(shared);
+            return handle.add_entry(place, &room, new);
         }
     }
     let indexed = system.geometry.has_compatible(compatible::INDEXED_DIRECTORIES);
@@ -59,38 +65,29 @@ pub(crate) fn add(handle: &mut Handle<'_>, directory: &mut Inode, new: NewEntry<
     Ok(())
 }
 
-/// Changes the block that has a name.
-fn change(
-    handle: &mut Handle<'_>,
-    directory: &Inode,
-    name: &[u8],
-    with: impl FnOnce(&mut [u8]) -> Result<bool>,
-) -> Result<()> {
-    let system = handle.system();
-    let (_, logical) = directory::locate(handle, directory, name)?;
-    let (place, shared) = block_at(handle, directory, logical)?;
-    let mut bytes = fallible::try_copy(&shared)?;
-    if !with(&mut bytes)? {
-        return Err(Error::Corrupted("a directory's entry", directory.number.into()));
-    }
-    if logical == 0 && directory.flags & FLAG_INDEX != 0 {
-        leaf::seal_node(&system.geometry, directory, &mut bytes, HASH_ROOT_AT + 8);
-    } else {
-        leaf::seal(&system.geometry, directory, &mut bytes);
-    }
-    handle.put(place, bytes)
+fn must_be_there(directory: &Inode, there: bool) -> Result<()> {
+    if there { Ok(()) } else { Err(Error::Corrupted("a directory's entry", directory.number.into())) }
 }
 
-/// Removes a name.
-pub(crate) fn remove(handle: &mut Handle<'_>, directory: &Inode, name: &[u8]) -> Result<()> {
-    let system = handle.system();
-    change(handle, directory, name, |bytes| leaf::remove(&system.geometry, bytes, name))
+/// Removes a name that [`find`] found.
+pub(crate) fn remove(handle: &mut Handle<'_>, directory: &Inode, name: &[u8], found: Found) -> Result<()> {
+    let (place, _) = block_at(handle, directory, found.logical)?;
+    let removed = handle.remove_entry(place, name)?;
+    must_be_there(directory, removed)
 }
 
 /// Has a name that is there mean another file.
 pub(crate) fn point(handle: &mut Handle<'_>, directory: &Inode, new: NewEntry<'_>) -> Result<()> {
-    let system = handle.system();
-    change(handle, directory, new.name, |bytes| leaf::point(&system.geometry, bytes, new))
+    let (_, logical) = directory::locate(handle, directory, new.name)?;
+    let (place, _) = block_at(handle, directory, logical)?;
+    let pointed = if logical == 0 && directory.flags & FLAG_INDEX != 0 {
+        handle.point_in_root(place, new, |geometry, bytes| {
+            leaf::seal_node(geometry, directory, bytes, HASH_ROOT_AT + 8);
+        })?
+    } else {
+        handle.point_entry(place, new)?
+    };
+    must_be_there(directory, pointed)
 }
 
 /// Gives a new directory its first block, with `.` and `..`.

@@ -61,20 +61,22 @@ impl Group {
         if number >= geometry.groups {
             return Err(Error::Corrupted("the number of a group", number.into()));
         }
-        let block = blocks.block(geometry.descriptor_block(number), |_| Ok(()))?;
-        let at = place_in_block(geometry, number);
+        let (part, at) = place_in_block(geometry, number);
+        let damaged = || Error::Corrupted("a group's descriptor", number.into());
+        let block = blocks.part(geometry.descriptor_block(number), part, |block| {
+            let bytes = &block[at..at + geometry.descriptor_bytes];
+            let (low, _) = RawGroup::ref_from_prefix(bytes).map_err(|_| damaged())?;
+            if checksum(geometry, number, bytes).is_some_and(|sum| sum != low.checksum.get()) {
+                return Err(Error::Corrupted("the checksum of a group's descriptor", number.into()));
+            }
+            Ok(())
+        })?;
         let bytes = &block[at..at + geometry.descriptor_bytes];
-        let damaged = Error::Corrupted("a group's descriptor", number.into());
-        let (low, rest) = RawGroup::read_from_prefix(bytes).map_err(|_| damaged.clone())?;
-        if checksum(geometry, number, bytes).is_some_and(|sum| sum != low.checksum.get()) {
-            return Err(Error::Corrupted("the checksum of a group's descriptor", number.into()));
-        }
-        let high = RawGroupHigh::read_from_prefix(rest).ok().map(|(high, _)| high);
-        let group = Self::parse(&low, high.as_ref());
-        let table_bytes = u64::from(geometry.inodes_per_group) * geometry.inode_bytes as u64;
-        let table_blocks = table_bytes.div_ceil(geometry.block_bytes as u64);
-        if !geometry.contains(group.inode_table, table_blocks) {
-            return Err(damaged);
+        let (low, rest) = RawGroup::ref_from_prefix(bytes).map_err(|_| damaged())?;
+        let high = RawGroupHigh::ref_from_prefix(rest).ok().map(|(high, _)| high);
+        let group = Self::parse(low, high);
+        if !geometry.contains(group.inode_table, geometry.inode_table_blocks()) {
+            return Err(damaged());
         }
         Ok(group)
     }
@@ -94,8 +96,8 @@ impl Group {
         let system = handle.system();
         let geometry = &system.geometry;
         let block = geometry.descriptor_block(number);
-        let at = place_in_block(geometry, number);
-        let bytes = &mut handle.edit(block, |_| Ok(()))?[at..at + geometry.descriptor_bytes];
+        let (part, at) = place_in_block(geometry, number);
+        let bytes = &mut handle.edit_part(block, part)?[at..at + geometry.descriptor_bytes];
         let damaged = || Error::Corrupted("a group's descriptor", number.into());
         let (low, rest) = RawGroup::mut_from_prefix(bytes).map_err(|_| damaged())?;
         low.free_blocks.set(self.free_blocks as u16);
@@ -120,8 +122,10 @@ impl Group {
     }
 }
 
-fn place_in_block(geometry: &Geometry, number: u32) -> usize {
-    (number % geometry.descriptors_per_block()) as usize * geometry.descriptor_bytes
+/// Which descriptor of its block it is, and where that begins.
+fn place_in_block(geometry: &Geometry, number: u32) -> (usize, usize) {
+    let part = (number % geometry.descriptors_per_block()) as usize;
+    (part, part * geometry.descriptor_bytes)
 }
 
 /// What the checksum should be, if there is one.

@@ -19,20 +19,41 @@ use sched::MutexGuard;
 
 use crate::allocate::Place;
 use crate::blocks::Blocks;
-use crate::cache::{BlockBytes, BlockMap};
+use crate::cache::{BlockBytes, BlockMap, CheckedParts};
 use crate::file_system::FileSystem;
 use crate::geometry::Geometry;
+use crate::orphan::OrphanChanges;
 use crate::running::Running;
 use crate::{Error, Result};
 
 /// Blocks that one handle may change.
 pub(crate) const HANDLE_BLOCKS_MAX: usize = 60;
 
+/// A private copy of a block.
+struct Changed {
+    bytes: BlockBytes,
+    parts: CheckedParts,
+}
+
+impl Changed {
+    fn new(bytes: Vec<u8>, parts: CheckedParts) -> Result<Self> {
+        Ok(Self { bytes: fallible::try_arc(bytes)?, parts })
+    }
+
+    /// Its bytes, copied first if somebody looks at them.
+    fn edit(&mut self) -> Result<&mut Vec<u8>> {
+        if Arc::get_mut(&mut self.bytes).is_none() {
+            self.bytes = fallible::try_arc(fallible::try_copy(&self.bytes)?)?;
+        }
+        Arc::get_mut(&mut self.bytes).ok_or(Error::OutOfMemory)
+    }
+}
+
 /// See the theory of this file.
 pub(crate) struct Handle<'a> {
     system: &'a FileSystem,
     pub(crate) running: MutexGuard<'a, Running>,
-    changed: BlockMap<BlockBytes>,
+    changed: BlockMap<Changed>,
     /// Blocks that are metadata no longer.
     forgotten: Vec<u64>,
     /// Blocks freed: first and count, each within a group.
@@ -41,8 +62,8 @@ pub(crate) struct Handle<'a> {
     pub(crate) group_free: Vec<(u32, u32)>,
     pub(crate) free_blocks: i64,
     pub(crate) free_inodes: i64,
-    /// The list of orphans, if it changed.
-    pub(crate) orphans: Option<Vec<u32>>,
+    /// What changes in the list of orphans.
+    pub(crate) orphans: OrphanChanges,
     /// May use the blocks kept for the superuser.
     pub(crate) privileged: bool,
     /// Chosen blocks that it takes: they are not free any more, and so need not be kept from it as chosen. From the moment it is published
@@ -57,8 +78,20 @@ impl Blocks for Handle<'_> {
 
     fn block(&self, block: u64, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
         match self.changed.get(&block) {
-            Some(bytes) => Ok(bytes.clone()),
+            Some(changed) => Ok(changed.bytes.clone()),
             None => self.system.cache.get(block, check),
+        }
+    }
+
+    fn part(&self, block: u64, part: usize, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
+        match self.changed.get(&block) {
+            Some(changed) => {
+                if !changed.parts.has(part) {
+                    check(&changed.bytes)?;
+                }
+                Ok(changed.bytes.clone())
+            }
+            None => self.system.cache.get_part(block, part, check),
         }
     }
 }
@@ -74,7 +107,7 @@ impl<'a> Handle<'a> {
             group_free: Vec::new(),
             free_blocks: 0,
             free_inodes: 0,
-            orphans: None,
+            orphans: OrphanChanges::default(),
             privileged,
             entering: None,
         }
@@ -106,20 +139,29 @@ impl<'a> Handle<'a> {
         if !self.changed.contains_key(&block) {
             self.admit(block)?;
             let bytes = self.system.cache.get(block, check)?;
-            self.changed.insert(block, fallible::try_arc(fallible::try_copy(&bytes)?)?);
+            let copy = Changed::new(fallible::try_copy(&bytes)?, CheckedParts::default())?;
+            self.changed.insert(block, copy);
         }
-        let shared = self.changed.get_mut(&block).ok_or(Error::OutOfMemory)?;
-        if Arc::get_mut(shared).is_none() {
-            *shared = fallible::try_arc(fallible::try_copy(shared)?)?;
+        self.changed.get_mut(&block).ok_or(Error::OutOfMemory)?.edit()
+    }
+
+    /// The same of a block of many structures, of which one is changed: its checksum is the caller's to set.
+    pub(crate) fn edit_part(&mut self, block: u64, part: usize) -> Result<&mut Vec<u8>> {
+        if !self.changed.contains_key(&block) {
+            self.admit(block)?;
+            let (bytes, parts) = self.system.cache.get_parts(block)?;
+            self.changed.insert(block, Changed::new(fallible::try_copy(&bytes)?, parts)?);
         }
-        Arc::get_mut(shared).ok_or(Error::OutOfMemory)
+        let changed = self.changed.get_mut(&block).ok_or(Error::OutOfMemory)?;
+        changed.parts.add(part);
+        changed.edit()
     }
 
     /// Sets all of a block's contents.
     pub(crate) fn put(&mut self, block: u64, bytes: Vec<u8>) -> Result<()> {
         debug_assert!(bytes.len() == self.system.geometry.block_bytes, "blocks have one size");
         self.admit(block)?;
-        self.changed.insert(block, fallible::try_arc(bytes)?);
+        self.changed.insert(block, Changed::new(bytes, CheckedParts::default())?);
         Ok(())
     }
 
@@ -140,19 +182,10 @@ impl<'a> Handle<'a> {
         self.running.free_blocks.saturating_add_signed(self.free_blocks)
     }
 
-    /// The list of orphans, to be changed.
-    pub(crate) fn orphans_mut(&mut self) -> Result<&mut Vec<u32>> {
-        if self.orphans.is_none() {
-            let mut copy = fallible::try_vec(self.running.orphans.len() + 1)?;
-            copy.extend_from_slice(&self.running.orphans);
-            self.orphans = Some(copy);
-        }
-        self.orphans.as_mut().ok_or(Error::OutOfMemory)
-    }
-
     /// Makes all changes visible and part of the running transaction, whose number it returns.
     pub(crate) fn publish(mut self) -> Result<u64> {
-        let Self { system, running, changed, forgotten, .. } = &mut self;
+        let Self { system, running, changed, forgotten, orphans, .. } = &mut self;
+        orphans.reserve(&mut running.orphans)?;
         let closed = &mut running.closed;
         closed.blocks.try_reserve(changed.len()).map_err(|_| Error::OutOfMemory)?;
         closed.revoked.try_reserve(forgotten.len()).map_err(|_| Error::OutOfMemory)?;
@@ -169,15 +202,15 @@ impl<'a> Handle<'a> {
         }
         // Nothing fails from here on.
         let Self { system, mut running, mut changed, forgotten, .. } = self;
-        let blocks = changed.iter().map(|(block, bytes)| (*block, bytes));
+        let blocks = changed.iter().map(|(block, changed)| (*block, &changed.bytes, changed.parts));
         system.cache.publish(blocks, forgotten.iter().copied());
         for block in forgotten {
             running.closed.blocks.remove(&block);
             running.closed.revoked.insert(block, ());
         }
-        for (block, bytes) in changed.drain() {
+        for (block, changed) in changed.drain() {
             running.closed.revoked.remove(&block);
-            running.closed.blocks.insert(block, bytes);
+            running.closed.blocks.insert(block, changed.bytes);
         }
         running.free_blocks = running.free_blocks.saturating_add_signed(self.free_blocks);
         if let Some(place) = self.entering {
@@ -189,9 +222,7 @@ impl<'a> Handle<'a> {
                 *known = free;
             }
         }
-        if let Some(orphans) = self.orphans {
-            running.orphans = orphans;
-        }
+        self.orphans.apply(&mut running.orphans);
         Ok(running.id)
     }
 }

@@ -159,10 +159,9 @@ pub(crate) fn insert(handle: &mut Handle<'_>, directory: &mut Inode, new: NewEnt
     for _ in 0..STEPS_MAX {
         let (steps, head, logical) = descend(handle, directory, new.name)?;
         let (place, shared) = block_at(handle, directory, logical)?;
-        let mut bytes = fallible::try_copy(&shared)?;
-        if leaf::insert(&system.geometry, &mut bytes, new)? {
-            leaf::seal(&system.geometry, directory, &mut bytes);
-            return handle.put(place, bytes);
+        if let Some(room) = leaf::room_for(&system.geometry, &shared, new.name.len())? {
+            drop(shared);
+            return handle.add_entry(place, &room, new);
         }
         let last = steps.last().ok_or_else(|| damaged(directory))?;
         if last.is_full(&system.geometry, directory)? {

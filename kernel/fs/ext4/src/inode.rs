@@ -126,21 +126,26 @@ pub struct Inode {
 }
 
 impl Inode {
-    /// Parses an inode's bytes.
-    pub(crate) fn parse(geometry: &Geometry, number: u32, bytes: &[u8]) -> Result<Self> {
-        let damaged = |what| Error::Corrupted(what, number.into());
-        let (raw, rest) = RawInode::read_from_prefix(bytes).map_err(|_| damaged("an inode's size"))?;
-        let extra_size = match RawInodeExtra::read_from_prefix(rest) {
-            Ok((extra, _)) => usize::from(extra.extra_size.get()),
-            Err(_) => 0,
-        };
-        if extra_size > bytes.len() - INODE_BYTES_MIN || !extra_size.is_multiple_of(4) {
-            return Err(damaged("an inode's extra size"));
+    /// Checks the checksum of an inode's bytes.
+    pub(crate) fn verify(geometry: &Geometry, number: u32, bytes: &[u8]) -> Result<()> {
+        if !geometry.metadata_checksum() {
+            return Ok(());
         }
-        let seed = crc32c(crc32c(geometry.seed, &number.to_le_bytes()), &raw.generation.get().to_le_bytes());
-        if geometry.metadata_checksum() && !checksum_fits(seed, bytes, extra_size) {
+        let damaged = |what| Error::Corrupted(what, number.into());
+        let (raw, rest) = RawInode::ref_from_prefix(bytes).map_err(|_| damaged("an inode's size"))?;
+        let extra_size = extra_size_of(number, rest)?;
+        if !checksum_fits(seed_of(geometry, number, raw), bytes, extra_size) {
             return Err(damaged("an inode's checksum"));
         }
+        Ok(())
+    }
+
+    /// Parses an inode's bytes, whose checksum was [verified](Self::verify).
+    pub(crate) fn parse(geometry: &Geometry, number: u32, bytes: &[u8]) -> Result<Self> {
+        let damaged = |what| Error::Corrupted(what, number.into());
+        let (raw, rest) = RawInode::ref_from_prefix(bytes).map_err(|_| damaged("an inode's size"))?;
+        let extra_size = extra_size_of(number, rest)?;
+        let seed = seed_of(geometry, number, raw);
         let mut shown = [0; size_of::<RawInodeExtra>()];
         let present = extra_size.min(shown.len());
         shown[..present].copy_from_slice(&rest[..present]);
@@ -186,6 +191,23 @@ impl Inode {
     pub(crate) fn has_extents(&self) -> bool {
         self.flags & FLAG_EXTENTS != 0
     }
+}
+
+/// How much of the extra fields an inode has; `rest` is what comes behind the old part.
+fn extra_size_of(number: u32, rest: &[u8]) -> Result<usize> {
+    let size = match RawInodeExtra::ref_from_prefix(rest) {
+        Ok((extra, _)) => usize::from(extra.extra_size.get()),
+        Err(_) => 0,
+    };
+    if size > rest.len() || !size.is_multiple_of(4) {
+        return Err(Error::Corrupted("an inode's extra size", number.into()));
+    }
+    Ok(size)
+}
+
+/// What the checksums of the inode and its blocks begin with.
+fn seed_of(geometry: &Geometry, number: u32, raw: &RawInode) -> u32 {
+    crc32c(crc32c(geometry.seed, &number.to_le_bytes()), &raw.generation.get().to_le_bytes())
 }
 
 fn checksum_fits(seed: u32, bytes: &[u8], extra_size: usize) -> bool {

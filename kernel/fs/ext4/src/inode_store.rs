@@ -206,7 +206,8 @@ impl Handle<'_> {
     ) -> Result<()> {
         let (place, at) = inode_place(self, inode.number)?;
         let geometry = &self.system().geometry;
-        let bytes = &mut self.edit(place, |_| Ok(()))?[at..at + geometry.inode_bytes];
+        let part = at / geometry.inode_bytes;
+        let bytes = &mut self.edit_part(place, part)?[at..at + geometry.inode_bytes];
         change(geometry, bytes)?;
         seal(geometry, inode.seed, bytes, inode.inner_attributes_at - INODE_BYTES_MIN);
         Ok(())

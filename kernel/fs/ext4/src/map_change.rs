@@ -1,12 +1,10 @@
 //! Entering blocks into files and taking them out, in either kind of tree.
 
-use memory::fallible;
-
 use crate::blocks::Blocks;
 use crate::extent_tree::{self, Extent};
 use crate::handle::Handle;
 use crate::indirect_tree;
-use crate::inode::{Inode, Time};
+use crate::inode::Inode;
 use crate::map::map;
 use crate::writer::Writer;
 use crate::{Error, Result};
@@ -93,31 +91,5 @@ impl Writer {
             })?;
         }
         Ok(())
-    }
-
-    /// Deletes what a crash left in the list of orphans, or shortens it to its size.
-    pub(crate) fn clean_orphans(&self, now: Time) -> Result<()> {
-        let first = self.system.geometry.raw.last_orphan.get();
-        if first == 0 {
-            return Ok(());
-        }
-        let listed = {
-            let mut handle = self.begin(true)?;
-            let listed = handle.read_orphans(first)?;
-            let mut known = fallible::try_vec(listed.len())?;
-            known.extend_from_slice(&listed);
-            handle.orphans = Some(known);
-            handle.publish()?;
-            listed
-        };
-        log::info!("ext4: {} orphans", listed.len());
-        for number in listed {
-            if self.system.inode(number)?.links == 0 {
-                self.delete(number, now)?;
-            } else {
-                self.finish_truncation(number)?;
-            }
-        }
-        self.commit()
     }
 }

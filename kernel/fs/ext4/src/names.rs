@@ -215,12 +215,12 @@ impl Writer {
         check_name(name).map_err(|_| Error::NotFound)?;
         self.change(true, |handle| {
             let mut parent = check_alive(handle, parent)?;
-            let number = directory::find(handle, &parent, name)?.ok_or(Error::NotFound)?;
-            let inode = handle.inode(number)?;
+            let found = directory::find(handle, &parent, name)?.ok_or(Error::NotFound)?;
+            let inode = handle.inode(found.inode)?;
             if inode.kind == Kind::Directory {
                 return Err(Error::IsDirectory);
             }
-            directory::remove(handle, &parent, name)?;
+            directory::remove(handle, &parent, name, found)?;
             (parent.modified, parent.changed) = (now, now);
             handle.store(&parent)?;
             drop_name(handle, inode, now)
@@ -232,15 +232,15 @@ impl Writer {
         check_name(name).map_err(|_| Error::NotFound)?;
         self.change(true, |handle| {
             let mut parent = check_alive(handle, parent)?;
-            let number = directory::find(handle, &parent, name)?.ok_or(Error::NotFound)?;
-            let inode = handle.inode(number)?;
+            let found = directory::find(handle, &parent, name)?.ok_or(Error::NotFound)?;
+            let inode = handle.inode(found.inode)?;
             if inode.kind != Kind::Directory {
                 return Err(Error::NotDirectory);
             }
             if !directory::is_empty(handle, &inode)? {
                 return Err(Error::NotEmpty);
             }
-            directory::remove(handle, &parent, name)?;
+            directory::remove(handle, &parent, name, found)?;
             remove_link(&mut parent);
             (parent.modified, parent.changed) = (now, now);
             handle.store(&parent)?;
@@ -256,8 +256,9 @@ impl Writer {
         self.change(true, |handle| {
             let from = check_alive(handle, what.from)?;
             let to = check_alive(handle, what.to)?;
-            let number = directory::find(handle, &from, what.old)?.ok_or(Error::NotFound)?;
-            let existing = directory::find(handle, &to, what.new)?;
+            let found = directory::find(handle, &from, what.old)?.ok_or(Error::NotFound)?;
+            let number = found.inode;
+            let existing = directory::find(handle, &to, what.new)?.map(|found| found.inode);
             match existing {
                 None if what.exchange => Err(Error::NotFound),
                 Some(_) if what.keep_existing => Err(Error::Exists),
@@ -335,7 +336,9 @@ fn move_name(
         handle.store(&to)?;
     }
     let from = handle.inode(what.from)?;
-    directory::remove(handle, &from, what.old)?;
+    // An addition to the same directory may have split its block.
+    let found = directory::find(handle, &from, what.old)?.ok_or(Error::NotFound)?;
+    directory::remove(handle, &from, what.old, found)?;
     if is_directory && what.from != what.to {
         set_parent(handle, &moved, what.to)?;
         change_parents(handle, what.from, what.to)?;

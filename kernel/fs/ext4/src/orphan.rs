@@ -1,71 +1,152 @@
 //! The list of orphans: files that nobody can name any more but somebody has open, and files that are just being shortened.
 //!
 //! The superblock names the first, each inode the next (in the field that later says when it was deleted). After a crash those without names are
-//! deleted and the others are shortened to their size. The list is known in memory as well, because only so an inode can be taken out
-//! of its middle.
+//! deleted and the others are shortened to their size. The list is known in memory as well, with both neighbours of each file, because only so an
+//! inode can be taken out of its middle. The superblock learns the first one when a transaction is closed: files that come and
+//! go within one transaction leave it alone.
 
 use alloc::vec::Vec;
 
 use memory::fallible;
 
+use crate::cache::BlockMap;
+use crate::file_system::FileSystem;
 use crate::handle::Handle;
 use crate::{Error, Result};
 
 /// Orphans that a list may have: a damaged list ends.
 const ORPHANS_MAX: usize = 1 << 20;
 
-impl Handle<'_> {
+/// An orphan's neighbours in the list; 0: there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Neighbours {
+    before: u32,
+    next: u32,
+}
+
+/// The list, as published.
+#[derive(Default)]
+pub(crate) struct Orphans {
+    first: u32,
+    listed: BlockMap<Neighbours>,
+}
+
+impl Orphans {
+    /// The first one; 0: there is none.
+    pub(crate) fn first(&self) -> u32 {
+        self.first
+    }
+
     /// Reads the list from the disk.
-    pub(crate) fn read_orphans(&self, first: u32) -> Result<Vec<u32>> {
-        let mut orphans = Vec::new();
-        let mut next = first;
-        while next != 0 {
-            // A loop would be found by looking for the number, but a long list is not searched each time: it just ends.
-            if orphans.len() >= ORPHANS_MAX || next < self.system().geometry.first_inode() {
-                return Err(Error::Corrupted("the list of orphans", next.into()));
+    pub(crate) fn read(system: &FileSystem) -> Result<Self> {
+        let first = system.geometry.raw.last_orphan.get();
+        let mut listed = BlockMap::default();
+        let (mut before, mut number) = (0, first);
+        while number != 0 {
+            if listed.len() >= ORPHANS_MAX || number < system.geometry.first_inode() {
+                return Err(Error::Corrupted("the list of orphans", number.into()));
             }
-            fallible::try_push(&mut orphans, next)?;
-            next = self.inode(next)?.deleted;
+            listed.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+            let next = system.inode(number)?.deleted;
+            if listed.insert(number.into(), Neighbours { before, next }).is_some() {
+                return Err(Error::Corrupted("a loop in the list of orphans", number.into()));
+            }
+            (before, number) = (number, next);
         }
-        Ok(orphans)
+        if first != 0 {
+            log::info!("ext4: {} orphans", listed.len());
+        }
+        Ok(Self { first, listed })
+    }
+}
+
+/// What a handle changes in the list: files' new neighbours, `None` for those that leave it.
+#[derive(Default)]
+pub(crate) struct OrphanChanges {
+    first: Option<u32>,
+    listed: Vec<(u32, Option<Neighbours>)>,
+}
+
+impl OrphanChanges {
+    /// Makes room for them, so that [`apply`](Self::apply) can't fail.
+    pub(crate) fn reserve(&self, orphans: &mut Orphans) -> Result<()> {
+        orphans.listed.try_reserve(self.listed.len()).map_err(|_| Error::OutOfMemory)
     }
 
-    /// Whether a file is in the list.
-    pub(crate) fn is_orphan(&self, number: u32) -> bool {
-        self.orphans.as_ref().unwrap_or(&self.running.orphans).contains(&number)
+    /// Publishes them. Room was reserved.
+    pub(crate) fn apply(self, orphans: &mut Orphans) {
+        orphans.first = self.first.unwrap_or(orphans.first);
+        for (number, neighbours) in self.listed {
+            match neighbours {
+                Some(neighbours) => orphans.listed.insert(number.into(), neighbours),
+                None => orphans.listed.remove(&u64::from(number)),
+            };
+        }
+    }
+}
+
+impl Handle<'_> {
+    fn first_orphan(&self) -> u32 {
+        self.orphans.first.unwrap_or(self.running.orphans.first)
     }
 
-    /// Puts a file at the list's head. Its inode is stored by the caller's next [`store`](Handle::store) of what this returns.
-    pub(crate) fn add_orphan(&mut self, number: u32) -> Result<()> {
-        if self.is_orphan(number) {
-            return Ok(());
+    /// A file's neighbours, if it is in the list.
+    fn neighbours(&self, number: u32) -> Option<Neighbours> {
+        match self.orphans.listed.iter().find(|(changed, _)| *changed == number) {
+            Some((_, neighbours)) => *neighbours,
+            None => self.running.orphans.listed.get(&u64::from(number)).copied(),
         }
-        self.reserve_orphan()?;
-        let mut inode = self.inode(number)?;
-        inode.deleted = self.orphans_mut()?.first().copied().unwrap_or(0);
-        self.store(&inode)?;
-        self.change_superblock(|raw| raw.last_orphan.set(number))?;
-        self.orphans_mut()?.insert(0, number);
+    }
+
+    fn set_neighbours(&mut self, number: u32, neighbours: Option<Neighbours>) -> Result<()> {
+        let changes = &mut self.orphans.listed;
+        match changes.iter_mut().find(|(changed, _)| *changed == number) {
+            Some((_, changed)) => *changed = neighbours,
+            None => fallible::try_push(changes, (number, neighbours))?,
+        }
         Ok(())
     }
 
-    /// Takes a file out of the list.
-    pub(crate) fn remove_orphan(&mut self, number: u32) -> Result<()> {
-        if !self.is_orphan(number) {
+    /// Puts a file at the list's head, which its inode is stored for.
+    pub(crate) fn add_orphan(&mut self, number: u32) -> Result<()> {
+        if self.neighbours(number).is_some() {
             return Ok(());
         }
-        let orphans = self.orphans_mut()?;
-        let Some(at) = orphans.iter().position(|known| *known == number) else { return Ok(()) };
-        orphans.remove(at);
-        let next = orphans.get(at).copied().unwrap_or(0);
-        let before = at.checked_sub(1).and_then(|at| orphans.get(at)).copied();
-        match before {
-            None => self.change_superblock(|raw| raw.last_orphan.set(next))?,
-            Some(before) => {
-                let mut inode = self.inode(before)?;
-                inode.deleted = next;
-                self.store(&inode)?;
-            }
+        let next = self.first_orphan();
+        let mut inode = self.inode(number)?;
+        inode.deleted = next;
+        self.store(&inode)?;
+        self.set_neighbours(number, Some(Neighbours { before: 0, next }))?;
+        if let Some(neighbours) = self.neighbours(next) {
+            self.set_neighbours(next, Some(Neighbours { before: number, ..neighbours }))?;
+        }
+        self.orphans.first = Some(number);
+        Ok(())
+    }
+
+    /// Takes a file out of the list. False: it was not in it. What its own inode says of the list is the caller's to change.
+    pub(crate) fn unlist_orphan(&mut self, number: u32) -> Result<bool> {
+        let Some(Neighbours { before, next }) = self.neighbours(number) else { return Ok(false) };
+        self.set_neighbours(number, None)?;
+        if let Some(neighbours) = self.neighbours(next) {
+            self.set_neighbours(next, Some(Neighbours { before, ..neighbours }))?;
+        }
+        if before == 0 {
+            self.orphans.first = Some(next);
+        } else {
+            let neighbours = self.neighbours(before).unwrap_or_default();
+            self.set_neighbours(before, Some(Neighbours { next, ..neighbours }))?;
+            let mut inode = self.inode(before)?;
+            inode.deleted = next;
+            self.store(&inode)?;
+        }
+        Ok(true)
+    }
+
+    /// Takes a file out of the list that goes on to exist.
+    pub(crate) fn remove_orphan(&mut self, number: u32) -> Result<()> {
+        if !self.unlist_orphan(number)? {
+            return Ok(());
         }
         let mut inode = self.inode(number)?;
         inode.deleted = 0;

@@ -12,6 +12,7 @@ use memory::fallible;
 use crate::allocate::Place;
 use crate::cache::{BlockBytes, BlockMap};
 use crate::geometry::Geometry;
+use crate::orphan::Orphans;
 use crate::{Error, Result};
 
 /// Ranges of blocks, by group: first block within the group, and how many.
@@ -76,8 +77,7 @@ pub(crate) struct Running {
     pub(crate) chosen: Ranges,
     /// Blocks chosen.
     pub(crate) chosen_blocks: u64,
-    /// Files without names that are still open, the head of the list first.
-    pub(crate) orphans: Vec<u32>,
+    pub(crate) orphans: Orphans,
     pub(crate) free_blocks: u64,
     pub(crate) free_inodes: u32,
     /// Free blocks of each group, to pass by full ones.

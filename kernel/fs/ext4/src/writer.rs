@@ -28,13 +28,14 @@ use block::Volume;
 use memory::fallible;
 use sched::Mutex;
 
-use crate::cache::BlockBytes;
+use crate::cache::{BlockBytes, CheckedParts};
 use crate::file_system::{FileSystem, Status};
 use crate::geometry::compatible;
 use crate::group::Group;
 use crate::handle::{HANDLE_BLOCKS_MAX, Handle};
 use crate::inode::Time;
 use crate::log_writer::LogWriter;
+use crate::orphan::Orphans;
 use crate::recovery::{recover, set_recovery_needed};
 use crate::running::{Closed, Running};
 use crate::superblock::{self, ON_ERROR_CONTINUE, STATE_CLEAN, STATE_ERRORS};
@@ -113,13 +114,16 @@ impl Writer {
             was_clean,
         };
         writer.mark_mounted(mounted_on, now, journal)?;
-        writer.clean_orphans(now)?;
+        writer.delete_orphans(now)?;
+        if writer.is_dirty() {
+            writer.commit()?;
+        }
         Ok(writer)
     }
 
     fn count(system: &FileSystem) -> Result<Running> {
         let groups = system.geometry.groups;
-        let mut running = Running { id: 1, ..Running::default() };
+        let mut running = Running { id: 1, orphans: Orphans::read(system)?, ..Running::default() };
         running.group_free = fallible::try_vec(groups as usize)?;
         for number in 0..groups {
             let group = Group::read(system, number)?;
@@ -285,13 +289,16 @@ impl Writer {
         let newest = self.system.cache.get(block, |_| Ok(()))?;
         let mut bytes = fallible::try_copy(&newest)?;
         let (free_blocks, free_inodes) = (running.free_blocks, running.free_inodes);
+        let first_orphan = running.orphans.first();
         superblock::change(&self.system, &mut bytes, |raw| {
             superblock::set_counts(raw, free_blocks, free_inodes);
+            raw.last_orphan.set(first_orphan);
         })?;
         let bytes: BlockBytes = fallible::try_arc(bytes)?;
         running.closed.blocks.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
         self.system.cache.reserve(1)?;
-        self.system.cache.publish(core::iter::once((block, &bytes)), core::iter::empty());
+        let changed = core::iter::once((block, &bytes, CheckedParts::default()));
+        self.system.cache.publish(changed, core::iter::empty());
         running.closed.blocks.insert(block, bytes);
         running.held_committing = core::mem::take(&mut running.held);
         running.id += 1;
@@ -324,14 +331,14 @@ impl Writer {
         !self.running.lock().is_empty()
     }
 
-    /// Deletes all files without names: nobody can have them open any more.
+    /// Deletes all files without names, and shortens to their size those that were being shortened: nobody can have them open.
     pub fn delete_orphans(&self, now: Time) -> Result<()> {
         loop {
-            let first = self.running.lock().orphans.first().copied();
+            let first = self.running.lock().orphans.first();
             match first {
-                Some(number) if self.system.inode(number)?.links == 0 => self.delete(number, now)?,
-                Some(number) => self.finish_truncation(number)?,
-                None => return Ok(()),
+                0 => return Ok(()),
+                number if self.system.inode(number)?.links == 0 => self.delete(number, now)?,
+                number => self.finish_truncation(number)?,
             }
         }
     }
