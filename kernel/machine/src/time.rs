@@ -28,6 +28,15 @@ pub fn now_ns() -> u64 {
     backend::time::now_ns()
 }
 
+/// Steps of the coarse clock, in nanoseconds: those of a Linux with 250 ticks a second.
+pub const COARSE_NS: u64 = 4_000_000;
+
+/// The same in steps of [`COARSE_NS`]: what does not ask for more, such as the times of files, changes that seldom.
+#[inline]
+pub fn coarse_now_ns() -> u64 {
+    now_ns() / COARSE_NS * COARSE_NS
+}
+
 /// The processor's cycle counter, for measuring short intervals.
 #[inline(always)]
 pub fn cycles() -> u64 {

@@ -135,6 +135,17 @@ impl Timestamp {
         Self::from_nanoseconds(boot_ns.wrapping_add(offset_ns).wrapping_add(machine::time::now_ns() as i64))
     }
 
+    /// The current time as files are stamped with it: in steps, as Linux's coarse clock goes, so that a file that is changed many times
+    /// within one has one time, and is changed on its disk once.
+    #[inline]
+    pub fn coarse() -> Self {
+        let boot_ns = machine::time::wall_clock_boot_ns() as i64;
+        // Relaxed: an independent number.
+        let offset_ns = CLOCK_OFFSET_NS.load(Ordering::Relaxed);
+        let now_ns = machine::time::coarse_now_ns() as i64;
+        Self::from_nanoseconds(boot_ns.wrapping_add(offset_ns).wrapping_add(now_ns))
+    }
+
     /// Packs into 64 bits: 34 bits of biased seconds, 30 of nanoseconds. Order-preserving; clamps to the range a
     /// file can carry, as Linux clamps to what a file system can store.
     const fn pack(self) -> u64 {

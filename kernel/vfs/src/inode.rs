@@ -328,7 +328,7 @@ impl<O: InodeOperations> Inode<O> {
         attributes: InodeAttributes,
         operations: O,
     ) -> Self {
-        let time = Timestamp::now();
+        let time = Timestamp::coarse();
         let (block_bytes, stacked) = (superblock.block_bytes, superblock.stacked);
         Self {
             head: InodeHead {
@@ -560,7 +560,7 @@ impl InodeHead {
     /// Stamps a modification of the contents: one clock reading, two stores.
     #[inline]
     pub fn touch_modified(&self) {
-        let now = Timestamp::now();
+        let now = Timestamp::coarse();
         self.modified.set(now);
         self.changed.set(now);
     }
@@ -568,7 +568,7 @@ impl InodeHead {
     /// Stamps a change of the attributes.
     #[inline]
     pub fn touch_changed(&self) {
-        self.changed.set(Timestamp::now());
+        self.changed.set(Timestamp::coarse());
     }
 
     /// Whether a file without a name may be given one.

@@ -41,11 +41,11 @@ fn touch(inode: &InodeHead, flags: MountFlags) {
     let last = inode.accessed().get();
     let strict = flags.contains(MountFlags::STRICT_ACCESS_TIME);
     if !strict && last > inode.modified().get() && last > inode.changed().get() {
-        let now = Timestamp::now();
+        let now = Timestamp::coarse();
         if now.seconds - last.seconds >= DAY_SECONDS {
             inode.accessed().set(now);
         }
         return;
     }
-    inode.accessed().set(Timestamp::now());
+    inode.accessed().set(Timestamp::coarse());
 }

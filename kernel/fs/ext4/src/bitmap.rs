@@ -35,13 +35,17 @@ pub(crate) fn clear_range(bits: &mut [u8], start: u32, count: u32) {
 
 /// The first index in `from..end` whose bit is as wanted, or `end`.
 pub(crate) fn find(bits: &[u8], from: u32, end: u32, wanted: bool) -> u32 {
-    let skipped = if wanted { 0 } else { 0xff };
     let mut index = from;
     while index < end {
+        let at = index as usize / 8;
         if index.is_multiple_of(64)
-            && let Some(word) = bits.get(index as usize / 8..index as usize / 8 + 8)
-            && word.iter().all(|byte| *byte == skipped)
+            && let Some(word) = bits[at..].first_chunk::<8>()
         {
+            let word = u64::from_le_bytes(*word);
+            let found = if wanted { word } else { !word };
+            if found != 0 {
+                return (index + found.trailing_zeros()).min(end);
+            }
             index += 64;
         } else if is_set(bits, index) == wanted {
             return index;

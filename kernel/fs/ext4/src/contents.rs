@@ -192,9 +192,14 @@ impl Writer {
         }
         self.change(true, |handle| {
             let mut inode = handle.inode(inode.number)?;
+            let grows = end > inode.size;
             inode.size = inode.size.max(end);
             note_written(&mut inode, now);
-            handle.store(&inode)?;
+            if grows {
+                handle.store(&inode)?
+            } else {
+                handle.store_times(&inode)?
+            }
             Ok(inode)
         })
     }

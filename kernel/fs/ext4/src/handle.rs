@@ -62,6 +62,8 @@ pub(crate) struct Handle<'a> {
     pub(crate) group_free: Vec<(u32, u32)>,
     pub(crate) free_blocks: i64,
     pub(crate) free_inodes: i64,
+    /// Inodes that it changes, and whether more than their times.
+    stored: Vec<(u32, bool)>,
     /// What changes in the list of orphans.
     pub(crate) orphans: OrphanChanges,
     /// May use the blocks kept for the superuser.
@@ -107,6 +109,7 @@ impl<'a> Handle<'a> {
             group_free: Vec::new(),
             free_blocks: 0,
             free_inodes: 0,
+            stored: Vec::new(),
             orphans: OrphanChanges::default(),
             privileged,
             entering: None,
@@ -172,6 +175,15 @@ impl<'a> Handle<'a> {
         Ok(())
     }
 
+    /// Notes that an inode is changed: whether more of it than its times.
+    pub(crate) fn note_stored(&mut self, number: u32, more: bool) -> Result<()> {
+        match self.stored.iter_mut().find(|(known, _)| *known == number) {
+            Some((_, known)) => *known |= more,
+            None => fallible::try_push(&mut self.stored, (number, more))?,
+        }
+        Ok(())
+    }
+
     /// An empty block's bytes.
     pub(crate) fn empty_block(&self) -> Result<Vec<u8>> {
         Ok(fallible::try_vec_of(0, self.system.geometry.block_bytes)?)
@@ -184,8 +196,9 @@ impl<'a> Handle<'a> {
 
     /// Makes all changes visible and part of the running transaction, whose number it returns.
     pub(crate) fn publish(mut self) -> Result<u64> {
-        let Self { system, running, changed, forgotten, orphans, .. } = &mut self;
+        let Self { system, running, changed, forgotten, orphans, stored, .. } = &mut self;
         orphans.reserve(&mut running.orphans)?;
+        running.stored.try_reserve(stored.len()).map_err(|_| Error::OutOfMemory)?;
         let closed = &mut running.closed;
         closed.blocks.try_reserve(changed.len()).map_err(|_| Error::OutOfMemory)?;
         closed.revoked.try_reserve(forgotten.len()).map_err(|_| Error::OutOfMemory)?;
@@ -223,6 +236,9 @@ impl<'a> Handle<'a> {
             }
         }
         self.orphans.apply(&mut running.orphans);
+        for (number, more) in self.stored {
+            *running.stored.entry(number.into()).or_default() |= more;
+        }
         Ok(running.id)
     }
 }

@@ -193,6 +193,11 @@ impl Handle<'_> {
         self.change_raw(inode, |geometry, bytes| inode.encode(geometry, bytes, false))
     }
 
+    /// Writes the fields of an inode of which only times have changed: `fdatasync` need not commit them.
+    pub(crate) fn store_times(&mut self, inode: &Inode) -> Result<()> {
+        self.change_bytes(inode, false, |geometry, bytes| inode.encode(geometry, bytes, false))
+    }
+
     /// Writes a new inode's fields, into what was cleared.
     pub(crate) fn store_new(&mut self, inode: &Inode) -> Result<()> {
         self.change_raw(inode, |geometry, bytes| inode.encode(geometry, bytes, true))
@@ -204,6 +209,16 @@ impl Handle<'_> {
         inode: &Inode,
         change: impl FnOnce(&Geometry, &mut [u8]) -> Result<()>,
     ) -> Result<()> {
+        self.change_bytes(inode, true, change)
+    }
+
+    fn change_bytes(
+        &mut self,
+        inode: &Inode,
+        more_than_times: bool,
+        change: impl FnOnce(&Geometry, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.note_stored(inode.number, more_than_times)?;
         let (place, at) = inode_place(self, inode.number)?;
         let geometry = &self.system().geometry;
         let part = at / geometry.inode_bytes;

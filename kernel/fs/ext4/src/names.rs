@@ -112,8 +112,11 @@ impl Handle<'_> {
     fn make_inode(&mut self, parent: &Inode, new: &NewFile<'_>, now: Time) -> Result<Inode> {
         let geometry = &self.system().geometry;
         let number = self.allocate_inode(parent.number, new.kind == Kind::Directory)?;
-        // Differs from that of the inode's last file as long as time goes on.
+        // Differs from that of the inode's last file, whether that was made in this step of the clock or long ago.
+        let made = self.running.made.wrapping_add(1);
+        self.running.made = made;
         let generation = (now.seconds as u32).rotate_left(12) ^ now.nanoseconds ^ number.rotate_left(20);
+        let generation = generation.wrapping_add(made.wrapping_mul(0x9e37_79b9));
         let mut inode = Inode::new(geometry, number, new.kind, generation, now);
         inode.mode = new.mode & 0o7777;
         (inode.user, inode.group) = (new.user, new.group);
@@ -267,6 +270,15 @@ impl Writer {
                 Some(other) if what.exchange => exchange(handle, what, number, other, now).map(|()| None),
                 existing => move_name(handle, what, number, existing, now),
             }
+        })
+    }
+
+    /// Sets when a file was accessed, modified and changed, and nothing else.
+    pub fn set_times(&self, number: u32, times: [Time; 3]) -> Result<()> {
+        self.change(true, |handle| {
+            let mut inode = handle.inode(number)?;
+            [inode.accessed, inode.modified, inode.changed] = times;
+            handle.store_times(&inode)
         })
     }
 

@@ -78,6 +78,10 @@ pub(crate) struct Running {
     /// Blocks chosen.
     pub(crate) chosen_blocks: u64,
     pub(crate) orphans: Orphans,
+    /// Inodes that the running transaction changes, and whether more than their times.
+    pub(crate) stored: BlockMap<bool>,
+    /// Counts inodes that were made, to tell apart those that come and go within one step of the clock.
+    pub(crate) made: u32,
     pub(crate) free_blocks: u64,
     pub(crate) free_inodes: u32,
     /// Free blocks of each group, to pass by full ones.

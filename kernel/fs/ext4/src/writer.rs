@@ -176,6 +176,13 @@ impl Writer {
         }
     }
 
+    /// Free blocks: all, or those that are not kept for the superuser.
+    pub fn blocks_free(&self, privileged: bool) -> u64 {
+        let running = self.running.lock();
+        let free = running.free_blocks.saturating_sub(running.chosen_blocks);
+        if privileged { free } else { free.saturating_sub(self.system.geometry.reserved_blocks()) }
+    }
+
     /// A handle with room in the running transaction; commits first if there is none.
     pub(crate) fn begin(&self, privileged: bool) -> Result<Handle<'_>> {
         loop {
@@ -278,6 +285,26 @@ impl Writer {
         committed
     }
 
+    /// Makes a regular file's contents and what is needed to find them durable, and unless `data_only` all that is known of it. What was written to it is on its
+    /// way no longer. Where no transaction holds a change of the file any more, the device needs to be flushed only.
+    ///
+    /// # Errors
+    /// Those of [`commit`](Self::commit).
+    pub fn commit_file(&self, number: u32, data_only: bool) -> Result<()> {
+        {
+            // A commit under way may have the file's changes: this waits for it.
+            let _log = self.log.lock();
+            if self.state.load(Relaxed) == STOPPED {
+                return Err(Error::ReadOnly);
+            }
+            let stored = self.running.lock().stored.get(&u64::from(number)).copied();
+            if !stored.is_some_and(|more| more || !data_only) {
+                return self.system.cache.flush();
+            }
+        }
+        self.commit()
+    }
+
     /// Begins a new transaction; the old one, unless it is empty.
     fn close_transaction(&self) -> Result<Option<Closed>> {
         let mut running = self.running.lock();
@@ -302,6 +329,7 @@ impl Writer {
         running.closed.blocks.insert(block, bytes);
         running.held_committing = core::mem::take(&mut running.held);
         running.id += 1;
+        running.stored.clear();
         Ok(Some(core::mem::take(&mut running.closed)))
     }
 

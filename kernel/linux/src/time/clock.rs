@@ -2,11 +2,11 @@
 //!
 //! All clocks are the machine's monotonic one plus something: CLOCK_REALTIME adds the wall-clock time of the boot and what
 //! was set since; CPU clocks are the scheduler's counts. There is no suspend, so CLOCK_BOOTTIME equals CLOCK_MONOTONIC. The coarse
-//! clocks are as fine as the others.
+//! clocks go on in steps, as Linux's do, and the times of files with them.
 
 use core::sync::atomic::{AtomicI64, Ordering};
 
-use machine::time::now_ns;
+use machine::time::{COARSE_NS, coarse_now_ns, now_ns};
 use vfs::Capabilities;
 
 use crate::abi::{Timespec, Timeval, Timezone};
@@ -27,6 +27,10 @@ pub enum Clock {
     /// CPU time of a thread; 0 for the caller.
     Thread(u32),
 }
+
+/// Numbers of the clocks that go in steps.
+const REALTIME_COARSE: i32 = 5;
+const MONOTONIC_COARSE: i32 = 6;
 
 // Relaxed: a clock set on one CPU may be seen a moment later on another.
 static OFFSET: AtomicI64 = AtomicI64::new(0);
@@ -111,7 +115,11 @@ fn sum((user, system): (u64, u64)) -> u64 {
 
 /// Reads a clock.
 pub fn clock_gettime(task: &mut Task, clock: i32, out: u64) -> SysResult {
-    let now = Clock::from_number(clock)?.now(task)?;
+    let now = match clock {
+        REALTIME_COARSE => realtime_offset_ns() + coarse_now_ns(),
+        MONOTONIC_COARSE => coarse_now_ns(),
+        _ => Clock::from_number(clock)?.now(task)?,
+    };
     UserPointer::<Timespec>::new(out).write(&Timespec::from_ns(now))?;
     Ok(0)
 }
@@ -136,7 +144,8 @@ fn set_realtime(task: &Task, wanted: u64) -> SysResult {
 /// Resolution of a clock.
 pub fn clock_getres(task: &mut Task, clock: i32, out: u64) -> SysResult {
     Clock::from_number(clock)?.now(task)?;
-    UserPointer::<Timespec>::new(out).write_if_given(&Timespec::from_ns(1))?;
+    let resolution_ns = if matches!(clock, REALTIME_COARSE | MONOTONIC_COARSE) { COARSE_NS } else { 1 };
+    UserPointer::<Timespec>::new(out).write_if_given(&Timespec::from_ns(resolution_ns))?;
     Ok(0)
 }
 

@@ -57,7 +57,7 @@ pub fn change_inode(inode: &Arc<Inode>, change: &AttributeChange, credentials: &
     if let Some(mode) = change.mode {
         inode.set_mode(mode);
     }
-    let now = Timestamp::now();
+    let now = Timestamp::coarse();
     let time = |wanted: TimeChange| match wanted {
         TimeChange::Now => now,
         TimeChange::To(time) => time,

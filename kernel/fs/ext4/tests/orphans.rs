@@ -1,0 +1,129 @@
+//! The list of orphans, changed at all its places and cut off by a crash; and what syncing one file writes.
+//!
+//! Needs Debian's package `e2fsprogs` (`apt-get install e2fsprogs`); `./starling test` installs it.
+
+mod image;
+
+use std::sync::Arc;
+
+use block::{DiskEvent, FaultyDisk, Queue, Volume};
+use ext4::{Kind, NewFile, Time, Writer};
+use image::Image;
+
+const NOW: Time = Time { seconds: 1_700_000_000, nanoseconds: 5 };
+const FILE: NewFile<'_> = NewFile {
+    kind: Kind::Regular,
+    mode: 0o644,
+    user: 0,
+    group: 0,
+    special: (0, 0),
+    target: b"",
+    privileged: true,
+};
+
+fn disk_with(image: &Image) -> Arc<FaultyDisk> {
+    Arc::new(FaultyDisk::new(&image.bytes()).expect("there is memory"))
+}
+
+fn mount(disk: &Arc<FaultyDisk>) -> Writer {
+    let volume = Volume::whole(Queue::new(disk.clone()).expect("a sound device"));
+    Writer::mount(&volume, b"/mnt", NOW).expect("a sound image")
+}
+
+fn judge(image: &Image, bytes: &[u8]) {
+    image.set_bytes(bytes);
+    let (sound, said) = image.run_to_end("e2fsck", &["-fn"]);
+    assert!(sound, "{said}");
+}
+
+#[test]
+fn orphans_leave_their_list_from_all_its_places() {
+    for options in [&["-t", "ext4"][..], &["-t", "ext2", "-b", "1024"]] {
+        let image = Image::make(options, 16 << 20, None);
+        let disk = disk_with(&image);
+        let writer = mount(&disk);
+        let root = writer.system().root().expect("a root").number;
+        let before = writer.status();
+        let make = |number: usize| {
+            let name = format!("file-{number}");
+            let file = writer.create(root, name.as_bytes(), &FILE, NOW).expect("space");
+            writer.write(file.number, 0, &[7; 5000], true, NOW).expect("space");
+            writer.unlink(root, name.as_bytes(), NOW).expect("it is there");
+            file.number
+        };
+        let files: Vec<u32> = (0..60).map(make).collect();
+        // The head, the end, and those between, whose neighbours may be gone.
+        let order = (0..60).map(|step| (59 + step * 7) % 60);
+        let (gone, left): (Vec<usize>, Vec<usize>) = order.partition(|number| number % 3 != 1);
+        let delete = |which: &[usize]| {
+            for number in which {
+                writer.delete(files[*number], NOW).expect("nobody has it");
+            }
+        };
+        delete(&gone[..20]);
+        writer.commit().expect("the disk works");
+        delete(&gone[20..]);
+        writer.commit().expect("the disk works");
+        // After a crash here the next mount deletes the others.
+        let crashed =
+            Arc::new(FaultyDisk::new(&disk.contents().expect("there is memory")).expect("there is memory"));
+        let other = mount(&crashed);
+        let now = other.status();
+        assert_eq!((now.inodes_free, now.blocks_free), (before.inodes_free, before.blocks_free));
+        other.unmount().expect("the disk works");
+        judge(&image, &crashed.contents().expect("there is memory"));
+        delete(&left);
+        writer.unmount().expect("the disk works");
+        let now = writer.status();
+        assert_eq!((now.inodes_free, now.blocks_free), (before.inodes_free, before.blocks_free));
+        judge(&image, &disk.contents().expect("there is memory"));
+    }
+}
+
+#[test]
+fn a_file_is_committed_only_if_a_transaction_has_its_changes() {
+    let image = Image::make(&["-t", "ext4"], 16 << 20, None);
+    let disk = disk_with(&image);
+    let writer = mount(&disk);
+    let root = writer.system().root().expect("a root").number;
+    let file = writer.create(root, b"file", &FILE, NOW).expect("space").number;
+    let written = |data_only| {
+        disk.take_events();
+        writer.commit_file(file, data_only).expect("the disk works");
+        let events = disk.take_events();
+        let durable =
+            matches!(events.last(), Some(DiskEvent::Flush | DiskEvent::Write { durable: true, .. }));
+        assert!(durable, "what was written before is not on its way any more");
+        events.iter().any(|event| matches!(event, DiskEvent::Write { .. }))
+    };
+    disk.record();
+    assert!(written(true), "it is new");
+    assert!(!written(false), "it was committed");
+    writer.write(file, 0, &[1; 4096], true, NOW).expect("space");
+    assert!(written(true), "its size and its blocks");
+    writer.write(file, 0, &[2; 4096], true, NOW).expect("space");
+    assert!(!written(false), "the same blocks, and the same time");
+    let later = Time { nanoseconds: 6, ..NOW };
+    writer.write(file, 0, &[3; 4096], true, later).expect("space");
+    assert!(!written(true), "its times are no data");
+    assert!(written(false), "its times");
+    // Another file's changes are not waited for.
+    writer.create(root, b"other", &FILE, NOW).expect("space");
+    assert!(!written(false));
+    writer
+        .rename(
+            &ext4::Move {
+                from: root,
+                old: b"file",
+                to: root,
+                new: b"moved",
+                exchange: false,
+                keep_existing: true,
+            },
+            later,
+        )
+        .expect("it is there");
+    assert!(written(false), "its name");
+    writer.unmount().expect("the disk works");
+    judge(&image, &disk.contents().expect("there is memory"));
+}
