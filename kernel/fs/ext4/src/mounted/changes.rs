@@ -60,10 +60,9 @@ impl Node {
         name: &Name,
         new: &NewFile<'_>,
     ) -> Result<Arc<Inode>> {
-        let writer = self.instance.writer()?;
-        self.instance.delete_gone();
         let number = self.file.number;
-        let made = writer.create(number, name.as_bytes(), &new_file(new), now()).map_err(error_of)?;
+        let new = new_file(new);
+        let made = self.instance.with_space(|writer| writer.create(number, name.as_bytes(), &new, now()))?;
         refresh(directory)?;
         self.instance.inode(directory, made)
     }
@@ -92,6 +91,7 @@ impl Node {
             writer.unlink(self.file.number, name, now())
         };
         removed.map_err(error_of)?;
+        self.instance.delete_some_gone();
         refresh(directory)?;
         refresh(inode)
     }
@@ -137,8 +137,11 @@ impl Node {
         let stored = self.stored()?;
         let mode = (inode.mode() & 0o7777) as u16;
         let times = [inode.accessed(), inode.modified(), inode.changed()].map(|time| time_of(time.get()));
-        if stored.mode == mode && [stored.accessed, stored.modified, stored.changed] == times {
-            return Ok(());
+        if stored.mode == mode {
+            if [stored.accessed, stored.modified, stored.changed] == times {
+                return Ok(());
+            }
+            return self.instance.writer()?.set_times(self.file.number, times).map_err(error_of);
         }
         let changed = self.instance.writer()?.set_attributes(self.file.number, |stored| {
             stored.mode = mode;
@@ -176,7 +179,7 @@ impl Node {
             cache.punch_hole(offset..offset.saturating_add(length))?;
         }
         let privileged = vfs::credentials::caller_has(vfs::Capabilities::SYS_RESOURCE);
-        self.instance.with_space(|writer| {
+        let changed = self.instance.with_space(|writer| {
             let _alone = self.file.alone(&self.instance);
             if mode.intersects(AllocateMode::PUNCH_HOLE | AllocateMode::ZERO_RANGE) {
                 writer.punch(self.file.number, offset, length, now())?;
@@ -186,6 +189,11 @@ impl Node {
             }
             // A range of zeroes is a hole whose blocks are there, and not written.
             writer.allocate(self.file.number, offset, length, true, privileged, now()).map(|_| ())
-        })
+        });
+        if mode.intersects(AllocateMode::PUNCH_HOLE | AllocateMode::ZERO_RANGE) {
+            // Whoever read the range between the two steps brought back what is no longer there.
+            cache.punch_hole(offset..offset.saturating_add(length))?;
+        }
+        changed
     }
 }

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use block::registry::{BlockDevice, Holder};
 use memory::fallible;
@@ -29,6 +29,9 @@ use crate::{FileSystem, Kind, NAME_MAX, Time, Writer};
 /// Inodes in the table before those that have gone are looked for.
 const CLEAN_FROM: usize = 256;
 
+/// Files that are deleted by one removal of a name: more than one, so that no more and more of them wait.
+const DELETED_A_REMOVAL: usize = 8;
+
 /// See the theory of this file.
 pub(super) struct Instance {
     /// What is read until it is written for the first time.
@@ -39,6 +42,10 @@ pub(super) struct Instance {
     inodes: sched::Mutex<Known>,
     /// Files without names that nobody has open any more, to be deleted.
     gone: SpinLock<Vec<Arc<File>>>,
+    /// Held by whoever deletes them.
+    deleting: sched::Mutex<()>,
+    /// Counts them.
+    deletions: AtomicU64,
     /// Blocks that dirty pages will need.
     pub(super) promised: AtomicU64,
     pub(super) transfers: Arc<Transfers>,
@@ -113,7 +120,7 @@ pub(super) fn kind_of(kind: Kind) -> FileKind {
 
 /// The time, as inodes have it.
 pub(super) fn now() -> Time {
-    time_of(Timestamp::now())
+    time_of(Timestamp::coarse())
 }
 
 pub(super) fn time_of(stamp: Timestamp) -> Time {
@@ -175,6 +182,8 @@ impl Instance {
             files,
             inodes,
             gone: SpinLock::named("deleted files of ext4", Vec::new()),
+            deleting: sched::Mutex::named("deletions of ext4", ()),
+            deletions: AtomicU64::new(0),
             promised: AtomicU64::new(0),
             transfers: allocation::arc(Transfers::new())?,
             ended: AtomicBool::new(false),
@@ -227,7 +236,7 @@ impl Instance {
         self.inodes.lock().table.get(&u64::from(number)).and_then(|entry| entry.inode.upgrade())
     }
 
-    /// Nobody has a file without names any more. It is deleted by whoever comes next to [`delete_gone`](Self::delete_gone): this is called
+    /// Nobody has a file without names any more. It is deleted by whoever removes the next name, finds no space or commits: this is called
     /// from where nothing may sleep. What is not noted here, the list of orphans still has.
     pub(super) fn note_gone(&self, file: &Arc<File>) {
         let mut gone = self.gone.lock();
@@ -236,29 +245,56 @@ impl Instance {
         }
     }
 
-    /// Deletes files that nobody can reach any more; returns how many. No file of the caller's may be [`alone`](File::alone).
-    pub(super) fn delete_gone(&self) -> usize {
-        let Ok(writer) = self.writer() else { return 0 };
-        let mut deleted = 0;
-        loop {
-            let next = self.gone.lock().pop();
-            let Some(file) = next else { return deleted };
-            deleted += 1;
-            let _alone = file.alone(self);
-            let number = file.number;
-            if let Err(error) = writer.delete(number, now()) {
-                log::warn!("ext4 on {}: inode {number} could not be deleted: {error}", self.device.name());
+    /// Deletes files that nobody can reach any more. No file of the caller's may be [`alone`](File::alone).
+    pub(super) fn delete_gone(&self) {
+        // Who comes beside somebody else waits for what that one is deleting.
+        let _deleting = self.deleting.lock();
+        while self.delete_one() {}
+    }
+
+    /// Deletes some of them, unless somebody else is at it: each removal of a name does, so that there are never many.
+    pub(super) fn delete_some_gone(&self) {
+        if self.gone.lock().is_empty() {
+            return;
+        }
+        if let Some(_deleting) = self.deleting.try_lock() {
+            let mut left = DELETED_A_REMOVAL;
+            while left > 0 && self.delete_one() {
+                left -= 1;
             }
         }
     }
 
-    /// Runs an operation; when it finds no space but there is something to be deleted, once more after that.
+    /// Deletes one. `deleting` is held. False: there is none.
+    fn delete_one(&self) -> bool {
+        let Ok(writer) = self.writer() else { return false };
+        let next = self.gone.lock().pop();
+        let Some(file) = next else { return false };
+        let _alone = file.alone(self);
+        let number = file.number;
+        if let Err(error) = writer.delete(number, now()) {
+            log::warn!("ext4 on {}: inode {number} could not be deleted: {error}", self.device.name());
+        }
+        self.deletions.fetch_add(1, SeqCst);
+        true
+    }
+
+    /// Runs an operation; when it finds no space but something has been deleted since, or can be, once more after that.
+    pub(super) fn retry_for_space<T>(&self, operation: impl Fn() -> crate::Result<T>) -> crate::Result<T> {
+        let before = self.deletions.load(SeqCst);
+        match operation() {
+            Err(crate::Error::NoSpace) => {
+                self.delete_gone();
+                if self.deletions.load(SeqCst) == before { Err(crate::Error::NoSpace) } else { operation() }
+            }
+            other => other,
+        }
+    }
+
+    /// The same with what is written.
     pub(super) fn with_space<T>(&self, operation: impl Fn(&Writer) -> crate::Result<T>) -> Result<T> {
         let writer = self.writer()?;
-        match operation(writer) {
-            Err(crate::Error::NoSpace) if self.delete_gone() > 0 => operation(writer).map_err(error_of),
-            other => other.map_err(error_of),
-        }
+        self.retry_for_space(|| operation(writer)).map_err(error_of)
     }
 
     fn status(&self) -> crate::Status {

@@ -170,12 +170,9 @@ impl InodeOperations for Node {
             SetAttribute::Replace => crate::SetAttribute::Replace,
         };
         let now = super::instance::now();
-        let stored = match self.instance.writer()?.set_attribute(self.file.number, name, value, how, now) {
-            Err(crate::Error::NoSpace) if self.instance.delete_gone() > 0 => {
-                self.instance.writer()?.set_attribute(self.file.number, name, value, how, now)
-            }
-            other => other,
-        };
+        let writer = self.instance.writer()?;
+        let stored =
+            self.instance.retry_for_space(|| writer.set_attribute(self.file.number, name, value, how, now));
         let stored = stored.map_err(error_of_attribute)?;
         inode.changed().set(super::instance::stamp(stored.changed));
         Ok(())
@@ -228,6 +225,10 @@ impl Home for Node {
         if !data_only {
             self.store_head(inode)?;
         }
-        writer.commit().map_err(error_of)
+        match inode.kind {
+            FileKind::Regular => writer.commit_file(self.file.number, data_only),
+            _ => writer.commit(),
+        }
+        .map_err(error_of)
     }
 }

@@ -205,10 +205,7 @@ impl Pages {
 
     /// Promises a page what it will need. What was removed is space only when it has been deleted, so that is done before there is none.
     fn promise(&self, page: u64) -> Result<(), Error> {
-        match self.promise_now(page) {
-            Err(Error::NoSpace) if self.instance.delete_gone() > 0 => self.promise_now(page),
-            other => other,
-        }
+        self.instance.retry_for_space(|| self.promise_now(page))
     }
 
     fn promise_now(&self, page: u64) -> Result<(), Error> {
@@ -226,10 +223,8 @@ impl Pages {
         }
         let promised = self.instance.promised.load(Relaxed) + count;
         let needed = promised + promised / PROMISED_PER_SPARE + SPARE_BLOCKS;
-        let status = writer.status();
         let privileged = vfs::credentials::caller_has(vfs::Capabilities::SYS_RESOURCE);
-        let free = if privileged { status.blocks_free } else { status.blocks_available };
-        if needed > free {
+        if needed > writer.blocks_free(privileged) {
             return Err(Error::NoSpace);
         }
         // The sum first: who returns a promise of the file takes it from the sum.
