@@ -19,7 +19,7 @@ use sched::MutexGuard;
 
 use crate::allocate::Place;
 use crate::blocks::Blocks;
-use crate::cache::{BlockBytes, BlockMap, CheckedParts};
+use crate::cache::{BlockBytes, CheckedParts};
 use crate::file_system::FileSystem;
 use crate::geometry::Geometry;
 use crate::orphan::OrphanChanges;
@@ -53,7 +53,8 @@ impl Changed {
 pub(crate) struct Handle<'a> {
     system: &'a FileSystem,
     pub(crate) running: MutexGuard<'a, Running>,
-    changed: BlockMap<Changed>,
+    /// Few: they are looked through.
+    changed: Vec<(u64, Changed)>,
     /// Blocks that are metadata no longer.
     forgotten: Vec<u64>,
     /// Blocks freed: first and count, each within a group.
@@ -79,14 +80,14 @@ impl Blocks for Handle<'_> {
     }
 
     fn block(&self, block: u64, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
-        match self.changed.get(&block) {
+        match self.changed(block) {
             Some(changed) => Ok(changed.bytes.clone()),
             None => self.system.cache.get(block, check),
         }
     }
 
     fn part(&self, block: u64, part: usize, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
-        match self.changed.get(&block) {
+        match self.changed(block) {
             Some(changed) => {
                 if !changed.parts.has(part) {
                     check(&changed.bytes)?;
@@ -103,7 +104,7 @@ impl<'a> Handle<'a> {
         Self {
             system,
             running,
-            changed: BlockMap::default(),
+            changed: Vec::new(),
             forgotten: Vec::new(),
             freed: Vec::new(),
             group_free: Vec::new(),
@@ -126,11 +127,21 @@ impl<'a> Handle<'a> {
         HANDLE_BLOCKS_MAX.saturating_sub(self.changed.len())
     }
 
-    fn admit(&mut self, block: u64) -> Result<()> {
-        if !self.changed.contains_key(&block) && self.room() == 0 {
+    fn changed(&self, block: u64) -> Option<&Changed> {
+        self.changed.iter().find(|(known, _)| *known == block).map(|(_, changed)| changed)
+    }
+
+    fn changed_mut(&mut self, block: u64) -> Option<&mut Changed> {
+        self.changed.iter_mut().find(|(known, _)| *known == block).map(|(_, changed)| changed)
+    }
+
+    /// Adds a block that is not there, and returns it.
+    fn insert(&mut self, block: u64, changed: Changed) -> Result<&mut Changed> {
+        if self.room() == 0 {
             return Err(Error::TooLarge);
         }
-        self.changed.try_reserve(1).map_err(|_| Error::OutOfMemory)
+        fallible::try_push(&mut self.changed, (block, changed))?;
+        self.changed.last_mut().map(|(_, changed)| changed).ok_or(Error::OutOfMemory)
     }
 
     /// A private copy of a block, to be changed.
@@ -139,23 +150,22 @@ impl<'a> Handle<'a> {
         block: u64,
         check: impl FnOnce(&[u8]) -> Result<()>,
     ) -> Result<&mut Vec<u8>> {
-        if !self.changed.contains_key(&block) {
-            self.admit(block)?;
+        if self.changed(block).is_none() {
             let bytes = self.system.cache.get(block, check)?;
             let copy = Changed::new(fallible::try_copy(&bytes)?, CheckedParts::default())?;
-            self.changed.insert(block, copy);
+            return self.insert(block, copy)?.edit();
         }
-        self.changed.get_mut(&block).ok_or(Error::OutOfMemory)?.edit()
+        self.changed_mut(block).ok_or(Error::OutOfMemory)?.edit()
     }
 
     /// The same of a block of many structures, of which one is changed: its checksum is the caller's to set.
     pub(crate) fn edit_part(&mut self, block: u64, part: usize) -> Result<&mut Vec<u8>> {
-        if !self.changed.contains_key(&block) {
-            self.admit(block)?;
+        if self.changed(block).is_none() {
             let (bytes, parts) = self.system.cache.get_parts(block)?;
-            self.changed.insert(block, Changed::new(fallible::try_copy(&bytes)?, parts)?);
+            let copy = Changed::new(fallible::try_copy(&bytes)?, parts)?;
+            self.insert(block, copy)?;
         }
-        let changed = self.changed.get_mut(&block).ok_or(Error::OutOfMemory)?;
+        let changed = self.changed_mut(block).ok_or(Error::OutOfMemory)?;
         changed.parts.add(part);
         changed.edit()
     }
@@ -163,15 +173,20 @@ impl<'a> Handle<'a> {
     /// Sets all of a block's contents.
     pub(crate) fn put(&mut self, block: u64, bytes: Vec<u8>) -> Result<()> {
         debug_assert!(bytes.len() == self.system.geometry.block_bytes, "blocks have one size");
-        self.admit(block)?;
-        self.changed.insert(block, Changed::new(bytes, CheckedParts::default())?);
+        let new = Changed::new(bytes, CheckedParts::default())?;
+        match self.changed_mut(block) {
+            Some(changed) => *changed = new,
+            None => {
+                self.insert(block, new)?;
+            }
+        }
         Ok(())
     }
 
     /// The block is metadata no longer: older copies of it in the log must not be replayed over what it will be.
     pub(crate) fn forget(&mut self, block: u64) -> Result<()> {
         fallible::try_push(&mut self.forgotten, block)?;
-        self.changed.remove(&block);
+        self.changed.retain(|(known, _)| *known != block);
         Ok(())
     }
 
@@ -214,14 +229,14 @@ impl<'a> Handle<'a> {
             added += 1;
         }
         // Nothing fails from here on.
-        let Self { system, mut running, mut changed, forgotten, .. } = self;
+        let Self { system, mut running, changed, forgotten, .. } = self;
         let blocks = changed.iter().map(|(block, changed)| (*block, &changed.bytes, changed.parts));
         system.cache.publish(blocks, forgotten.iter().copied());
         for block in forgotten {
             running.closed.blocks.remove(&block);
             running.closed.revoked.insert(block, ());
         }
-        for (block, changed) in changed.drain() {
+        for (block, changed) in changed {
             running.closed.revoked.remove(&block);
             running.closed.blocks.insert(block, changed.bytes);
         }

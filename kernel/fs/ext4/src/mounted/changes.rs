@@ -90,10 +90,11 @@ impl Node {
         } else {
             writer.unlink(self.file.number, name, now())
         };
-        removed.map_err(error_of)?;
+        let stored = removed.map_err(error_of)?;
         self.instance.delete_some_gone();
-        refresh(directory)?;
-        refresh(inode)
+        node_of(inode)?.nameless.store(stored.links == 0, Relaxed);
+        show(inode, &stored);
+        refresh(directory)
     }
 
     pub(super) fn move_name(&self, rename: &Rename<'_>) -> Result<()> {
