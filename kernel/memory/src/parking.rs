@@ -106,6 +106,14 @@ impl<T> SleepLock<T> {
         SleepGuard { lock: self, _classed: attempt.taken(&self.class), _held: HeldLock::note() }
     }
 
+    /// Takes the lock if it is free.
+    pub(crate) fn try_lock(&self) -> Option<SleepGuard<'_, T>> {
+        let attempt = Attempt::to_try::<T>(&self.class, Kind::Mutex, (&raw const self.state).cast(), 0);
+        // Acquire: as in `lock`.
+        self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(SleepGuard { lock: self, _classed: attempt.taken(&self.class), _held: HeldLock::note() })
+    }
+
     #[inline(never)]
     fn lock_contended(&self) {
         // Acquire: as in `lock`. Taken as CONTENDED, since others may be waiting as well.

@@ -23,8 +23,8 @@ use core::sync::atomic::{
 use machine::address::PAGE_SIZE;
 use sync::SpinLock;
 
-use crate::frame::Urgency;
-use crate::{frame, heap, kstack, oom, parking};
+use crate::frame::{Purpose, Urgency};
+use crate::{address_space, file_cache, frame, heap, kstack, oom, parking, statistics};
 
 /// A cache that can give memory back.
 pub trait Reclaimer: Sync {
@@ -179,6 +179,33 @@ pub fn reclaim_until_high() -> bool {
     }
 }
 
+static ENDING_WANTED: AtomicBool = AtomicBool::new(false);
+
+/// Address spaces wait to be ended by a worker.
+pub(crate) fn ask_to_end_spaces() {
+    ENDING_WANTED.store(true, Relaxed);
+    call_wakeup();
+}
+
+/// Whether it was asked for [`end_spaces`] since the last question.
+pub fn wants_spaces_ended() -> bool {
+    ENDING_WANTED.swap(false, Relaxed)
+}
+
+/// Ends address spaces whose last user went while somebody looked at them who must not do that. May sleep; for a thread that nobody who makes memory
+/// free waits for.
+pub fn end_spaces() {
+    address_space::end_left();
+}
+
+/// Whether clean pages of files make up more than a 64th of memory: then who finds none free has come too late for what was reclaimed, and may try again.
+pub(crate) fn files_have_more() -> bool {
+    let memory = statistics::memory();
+    let counts = file_cache::write_back_counts();
+    let clean = memory.used(Purpose::FileCache).saturating_sub(counts.dirty + counts.under_write_back);
+    clean > memory.total_frames / 64
+}
+
 fn reclaim(frames: usize) -> usize {
     let reclaimers = *RECLAIMERS.lock();
     // What waits for grace periods is garbage: it goes before anything that somebody may still want.
@@ -192,6 +219,10 @@ fn reclaim(frames: usize) -> usize {
     if freed < frames {
         freed += heap::shrink();
         frame::drain_all_cpus();
+    }
+    // Pages of files are free a grace period after they were given up.
+    if freed > 0 {
+        sync::rcu::relieve();
     }
     RECLAIMED.fetch_add(freed as u64, Relaxed);
     freed

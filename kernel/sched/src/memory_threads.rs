@@ -140,6 +140,10 @@ fn serve_reclaim() {
     loop {
         RECLAIM.await_request(tidy_ns);
         reclaim::reclaim_until_high();
+        if reclaim::wants_spaces_ended() {
+            // Their files may wait for somebody who makes memory free.
+            crate::work::queue(Box::new(reclaim::end_spaces));
+        }
         let now_ns = time::now_ns();
         if tidy_ns.is_some_and(|due_ns| due_ns <= now_ns) {
             tidy_ns = None;

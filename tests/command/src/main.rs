@@ -16,6 +16,7 @@
 //! * [`damaged`]: damaged images in a running machine
 //! * [`debian`]: Debian's programs for disks and file systems
 //! * [`fio`]: Debian's program that writes to disks in many ways and verifies what it reads
+//! * [`mapped_files`]: files larger than memory, mapped
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
 //! * [`kernel_size`]: the size of what QEMU loads
@@ -39,6 +40,7 @@ mod folders;
 mod images;
 mod kept_images;
 mod kernel_size;
+mod mapped_files;
 mod promises;
 mod root_images;
 mod start_up;
@@ -100,6 +102,9 @@ fn main() -> ExitCode {
     }
     if long && wanted(fio::NAME) {
         count(fio::NAME, fio::check());
+    }
+    if long && wanted(mapped_files::NAME) {
+        count(mapped_files::NAME, mapped_files::check());
     }
     if long && wanted(balloon::NAME) {
         count(balloon::NAME, balloon::check());

@@ -104,7 +104,12 @@ impl AddressSpace {
                 Step::Done => return Ok(()),
                 Step::Refused(error) => return Err(error),
                 Step::Grow => self.grow_stack(address)?,
-                Step::Bring { mapping, page, intent } => bring(mapping.cache(), page, intent)?,
+                Step::Bring { mapping, page, intent } => {
+                    bring(mapping.cache(), page, intent)?;
+                    if intent == Intent::Write {
+                        mapping.cache().pace_stores();
+                    }
+                }
                 Step::Memory => {
                     memory_attempts += 1;
                     if memory_attempts > MAX_MEMORY_ATTEMPTS {

@@ -75,4 +75,6 @@ pub use request::{
 pub use space::{AddressSpace, Layout, MAX_REGIONS, MINIMUM_ADDRESS, USER_TOP, initialize};
 pub use usage::{RegionUsage, Usage};
 
-pub(crate) use registry::{forget_file_pages, unmap_file_pages, write_protect_file_pages};
+pub(crate) use registry::{
+    end_left, forget_file_pages, forget_unused_file_pages, unmap_file_pages, write_protect_file_pages,
+};

@@ -3,14 +3,20 @@
 //! A file cache does not know who maps it: that would cost a list operation for each region that is mapped, cut or
 //! forked. Truncating a *mapped* file looks through the address spaces instead. Each is entered on creation into the
 //! list of the processor it was made on, so there is no lock that all forks share.
+//!
+//! Who looks at a space has a reference to it, and if it becomes the last one meanwhile, its drop ends mappings: that may sleep, take locks of file systems,
+//! wait for pages that the caller is about to write. So a space whose last reference is here is ended by a worker ([`end_left`]).
 
 use super::gather::Gather;
 use super::map::cache_of;
 use super::space::AddressSpace;
-use super::unmap;
-use crate::OutOfMemory;
+use super::unmap::{self, Among};
+#[cfg(test)]
+use super::window::{self, Window};
 use crate::file_cache::FileCache;
 use crate::region::RegionFlags;
+use crate::{OutOfMemory, fallible, reclaim};
+use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -29,6 +35,15 @@ enum Place {
     Taken(Weak<AddressSpace>),
     Free { next: Option<u32> },
 }
+
+/// A space that nobody has any more, and the next one.
+struct Left {
+    space: Option<AddressSpace>,
+    next: Option<Box<Left>>,
+}
+
+/// Spaces whose last reference was dropped by who only looked at them.
+static LEFT: SpinLock<Option<Box<Left>>> = SpinLock::named("address spaces to be ended", None);
 
 static SHARDS: PerCpu<SpinLock<Shard>> = per_cpu!(SpinLock::new(Shard { places: Vec::new(), free: None }));
 
@@ -90,10 +105,41 @@ pub(super) fn for_each(mut visit: impl FnMut(&Arc<AddressSpace>)) {
                 }
             };
             if let Some(space) = found {
+                #[cfg(test)]
+                window::pass(Window::SpaceFound);
                 visit(&space);
+                let_go(space);
             }
             number += 1;
         }
+    }
+}
+
+/// Drops a reference, and leaves the space to a worker if it was the last one.
+fn let_go(space: Arc<AddressSpace>) {
+    let Some(space) = Arc::into_inner(space) else { return };
+    let place = {
+        // The caller may be who makes memory free: nothing is waited for.
+        let _no_waiting = machine::preempt::disable();
+        fallible::try_box(Left { space: None, next: None })
+    };
+    // Without even that much memory it ends here.
+    let Ok(mut place) = place else { return };
+    place.space = Some(space);
+    {
+        let mut left = LEFT.lock();
+        place.next = left.take();
+        *left = Some(place);
+    }
+    reclaim::ask_to_end_spaces();
+}
+
+/// Ends the spaces that nobody has any more. May sleep.
+pub(crate) fn end_left() {
+    let mut left = LEFT.lock().take();
+    while let Some(mut first) = left {
+        left = first.next.take();
+        drop(first.space.take());
     }
 }
 
@@ -139,7 +185,23 @@ pub(crate) fn forget_file_pages(cache: &FileCache, pages: Range<u64>) {
     for_each(|space| {
         for_each_mapping(space, cache, &pages, RegionFlags::LOCKED, |range| {
             let mut gather = Gather::new(&space.tables);
-            let zapped = unmap::zap_own_pages_of_file(&space.tables, range, &mut gather);
+            let zapped = unmap::zap_own_pages_of_file(&space.tables, range, Among::All, &mut gather);
+            space.subtract_resident(zapped);
+        });
+    });
+}
+
+/// The same for memory reclaim: undoes those mappings that no access went through since it came by before. Does not sleep: a space that somebody is
+/// changing is passed over, who changes it may be waiting for memory.
+pub(crate) fn forget_unused_file_pages(cache: &FileCache, pages: &Range<u64>) {
+    for_each(|space| {
+        if !shows(space, cache) {
+            return;
+        }
+        let Some(_change) = space.change.try_lock() else { return };
+        for_each_range(space, cache, pages, RegionFlags::LOCKED, |range| {
+            let mut gather = Gather::new(&space.tables);
+            let zapped = unmap::zap_own_pages_of_file(&space.tables, range, Among::Unused, &mut gather);
             space.subtract_resident(zapped);
         });
     });
@@ -159,12 +221,22 @@ fn for_each_mapping(
     cache: &FileCache,
     pages: &Range<u64>,
     except: RegionFlags,
+    visit: impl FnMut(Range<u64>),
+) {
+    if shows(space, cache) {
+        let _change = space.change.lock();
+        for_each_range(space, cache, pages, except, visit);
+    }
+}
+
+/// The same for who holds the space's `change`.
+fn for_each_range(
+    space: &AddressSpace,
+    cache: &FileCache,
+    pages: &Range<u64>,
+    except: RegionFlags,
     mut visit: impl FnMut(Range<u64>),
 ) {
-    if !shows(space, cache) {
-        return;
-    }
-    let _change = space.change.lock();
     let mut address = 0;
     loop {
         let found = {

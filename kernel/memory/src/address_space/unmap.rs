@@ -19,7 +19,7 @@ use arrayvec::ArrayVec;
 use core::ops::{AddAssign, ControlFlow, Range};
 use core::sync::atomic::Ordering;
 use machine::address::{PAGE_SHIFT, PAGE_SIZE, UserAddr};
-use machine::page_table::{Entry, EntryCell, Leaf};
+use machine::page_table::{Entry, EntryCell, EntryFlags, Leaf};
 
 /// Where tables for user addresses end.
 pub(super) const TABLE_TOP: u64 = 1 << 47;
@@ -99,10 +99,20 @@ pub(super) fn zap(tables: &Tables, range: Range<u64>, gather: &mut Gather<'_>) -
     counts
 }
 
+/// Which entries of a range are meant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Among {
+    /// All of them.
+    All,
+    /// Those that no access went through since the last time. The others are marked so that the next time can tell.
+    Unused,
+}
+
 /// Clears entries that show pages of a file itself, without touching private copies. Tables that other spaces link to are left alone.
 pub(super) fn zap_own_pages_of_file(
     tables: &Tables,
     range: Range<u64>,
+    among: Among,
     gather: &mut Gather<'_>,
 ) -> PageCounts {
     let mut counts = PageCounts::default();
@@ -111,13 +121,20 @@ pub(super) fn zap_own_pages_of_file(
     let _ = unsafe {
         tables.tree().for_each_leaf(range, |leaf| {
             for cell in leaf.cells.iter().filter(|_| !leaf.is_shared()) {
+                let used = |entry: Entry| among == Among::Unused && entry.contains(EntryFlags::ACCESSED);
                 let own = |entry: Entry| {
                     let kept = entry.is_empty() || entry.contains(PRIVATE) || entry.contains(UNCOUNTED);
-                    (!kept).then_some(Entry::EMPTY)
+                    let left = if used(entry) { entry.without(EntryFlags::ACCESSED) } else { Entry::EMPTY };
+                    (!kept).then_some(left)
                 };
-                if let Some(entry) = cell.update(own) {
-                    counts.count(entry);
-                    gather.release(entry.physical());
+                match cell.update(own) {
+                    // The processors must forget it to notice the next access.
+                    Some(entry) if used(entry) => gather.cleared(),
+                    Some(entry) => {
+                        counts.count(entry);
+                        gather.release(entry.physical());
+                    }
+                    None => {}
                 }
             }
             ControlFlow::<()>::Continue(())

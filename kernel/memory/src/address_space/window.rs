@@ -27,9 +27,12 @@ pub(super) enum Window {
     PageCopied,
     /// The last reference to a table is gone, and its entries hold their pages still.
     TableDead,
+    /// Somebody who looks at all spaces has found one, and has a reference to it.
+    SpaceFound,
 }
 
 impl Window {
+    /// Those that forks and what meets them pass.
     pub(super) const ALL: [Window; 9] = [
         Window::TableClosed,
         Window::EntryProtected,

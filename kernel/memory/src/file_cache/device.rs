@@ -35,6 +35,8 @@ pub enum Event {
     FileDirty,
     /// Pages were written.
     PagesWritten,
+    /// A program makes a page dirty through a mapping. The caller may sleep, and may be kept waiting as those who write are.
+    PageStored,
 }
 
 /// Pages of all devices.
@@ -172,7 +174,7 @@ impl BackingDevice {
         self.tell(Event::PagesWritten);
     }
 
-    fn tell(&self, event: Event) {
+    pub(super) fn tell(&self, event: Event) {
         if let Some(wake) = self.wake.get() {
             wake(event);
         }

@@ -25,6 +25,7 @@ pub use representative::FileRepresentative;
 pub use run::{PageRun, RUN_PAGES};
 pub(crate) use variant::initialize;
 pub use variant::write_report;
+pub use write_back::Mapped;
 
 #[cfg(test)]
 mod backed_tests;

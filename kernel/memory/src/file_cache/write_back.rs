@@ -11,13 +11,14 @@
 
 use super::backing::Backing;
 use super::cache::{CacheError, FileCache, borrow_frame, drop_when_unseen, owned_frame};
+use super::device::Event;
 use super::lookup::filling;
 use super::run::{PageRun, Way};
 use crate::frame::Frame;
 use crate::page_index::Tag;
 use crate::{address_space, parking};
 use arrayvec::ArrayVec;
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 use core::sync::atomic::{Ordering, fence};
 use sync::rcu;
 
@@ -26,6 +27,15 @@ const ATTEMPTS_MAX: u32 = 8;
 
 /// Pages tagged or given up under one hold of the index.
 const BATCH: usize = 64;
+
+/// What memory reclaim does with pages that page tables have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mapped {
+    /// They stay.
+    Stay,
+    /// They go if no access went through the page tables since the last round of this kind, by the clock algorithm.
+    GoIfUnused,
+}
 
 impl FileCache {
     /// Writes all pages between two page numbers that are dirty now, and waits until they and those that were on their way are written.
@@ -83,6 +93,14 @@ impl FileCache {
     pub(super) fn submit_held(&self) {
         if let Some(backing) = self.backing() {
             backing.representative.submit_held();
+        }
+    }
+
+    /// Keeps a program that makes pages dirty through a mapping waiting while too much is dirty. May sleep; no lock of the cache's or
+    /// an address space's is held.
+    pub(crate) fn pace_stores(&self) {
+        if let Some(backing) = self.backing() {
+            backing.device.tell(Event::PageStored);
         }
     }
 
@@ -191,16 +209,33 @@ impl FileCache {
     /// Gives up clean pages between two page numbers that nobody uses, at most about `most`; returns how many. Pages that only page tables have
     /// are taken from them. May sleep.
     pub fn drop_clean(&self, first: u64, end: u64, most: usize) -> usize {
-        if self.has_representative() { self.drop_unused(first, end, most, self.is_mapped()).0 } else { 0 }
+        if !self.has_representative() {
+            return 0;
+        }
+        self.drop_unused(first, end, most, &|pages| {
+            if self.is_mapped() {
+                address_space::forget_file_pages(self, pages);
+            }
+        })
+        .0
     }
 
-    /// The same for memory reclaim: begins where it ended the last time, and page tables keep what they have. Does not sleep.
-    pub fn drop_clean_from_hand(&self, most: usize) -> usize {
+    /// The same for memory reclaim: begins where it ended the last time, and does not sleep.
+    pub fn drop_clean_from_hand(&self, most: usize, mapped: Mapped) -> usize {
         let Some(backing) = self.backing() else { return 0 };
+        let take = mapped == Mapped::GoIfUnused;
+        if take && !self.is_mapped() {
+            return 0;
+        }
+        let unmap = |pages: Range<u64>| {
+            if take {
+                address_space::forget_unused_file_pages(self, &pages);
+            }
+        };
         let hand = backing.hand.load(Ordering::Relaxed);
-        let (mut dropped, mut next) = self.drop_unused(hand, u64::MAX, most, false);
+        let (mut dropped, mut next) = self.drop_unused(hand, u64::MAX, most, &unmap);
         if dropped < most && hand > 0 {
-            let (more, end) = self.drop_unused(0, hand, most - dropped, false);
+            let (more, end) = self.drop_unused(0, hand, most - dropped, &unmap);
             dropped += more;
             next = end;
         }
@@ -209,7 +244,7 @@ impl FileCache {
     }
 
     /// Returns how many were given up, and where it ended.
-    fn drop_unused(&self, first: u64, end: u64, most: usize, unmap: bool) -> (usize, u64) {
+    fn drop_unused(&self, first: u64, end: u64, most: usize, unmap: &dyn Fn(Range<u64>)) -> (usize, u64) {
         let (mut from, mut dropped) = (first, 0);
         while dropped < most {
             let mut pages: ArrayVec<u64, BATCH> = ArrayVec::new();
@@ -220,9 +255,7 @@ impl FileCache {
                 if pages.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             let Some(&last) = pages.last() else { break };
-            if unmap {
-                address_space::forget_file_pages(self, pages[0]..last + 1);
-            }
+            unmap(pages[0]..last + 1);
             dropped += self.give_up(&pages);
             from = last + 1;
         }

@@ -26,6 +26,9 @@ use crate::{OutOfMemory, fallible, reclaim};
 /// Rounds of reclaim and out-of-memory policy before an allocation fails.
 const ATTEMPTS_MAX: u32 = 16;
 
+/// Rounds before the out-of-memory policy is asked although files have clean pages.
+const PATIENCE: u32 = 12;
+
 /// Frames that a CPU keeps at most in this machine; less than [`READY_CAPACITY`] where memory is small. Written at
 /// start-up.
 static READY_LIMIT: AtomicU32 = AtomicU32::new(READY_CAPACITY as u32);
@@ -108,7 +111,8 @@ fn allocate_from_pool(purpose: Purpose, urgency: Urgency) -> Result<FrameNumber,
 /// claim.
 ///
 /// Reclaim comes first. From the second round on the out-of-memory policy is asked whatever reclaim says that it found: what
-/// others take at once is no progress, and without a victim everybody would go on like this.
+/// others take at once is no progress, and without a victim everybody would go on like this. Only while files have plenty of clean pages
+/// it is asked later: what others take then are such pages.
 pub(crate) fn with_reclaim<T>(
     urgency: Urgency,
     mut attempt: impl FnMut(Urgency) -> Option<T>,
@@ -124,7 +128,7 @@ pub(crate) fn with_reclaim<T>(
         if let Some(found) = attempt(urgency) {
             return Ok(found);
         }
-        if freed >= BATCH && round == 0 {
+        if freed >= BATCH && (round == 0 || round < PATIENCE && reclaim::files_have_more()) {
             continue;
         }
         match oom::invoke() {

@@ -5,7 +5,7 @@
 //!   timer otherwise;
 //! - when more memory is dirty than the *background limit*, until that is no longer so.
 //!
-//! A writer waits after each piece of a write ([`pace`]) while more memory is dirty or on its way than the *limit* and its device has more than its share. The share
+//! A writer waits after each piece of a write, or when it is about to store into a page of a mapping ([`pace`]), while more memory is dirty or on its way than the *limit* and its device has more than its share. The share
 //! follows what the device has written of late, compared with the others: a slow device's writers wait for it, others' don't. While less than the middle of both limits is dirty,
 //! nobody waits.
 //!
@@ -181,13 +181,10 @@ pub fn remove_device(device: &Arc<BackingDevice>) {
 
 /// Called by writers after each piece: waits while too much is dirty. False if the writer is wanted for something else.
 pub fn pace(device: &Arc<BackingDevice>) -> bool {
-    let counts = write_back_counts();
-    let thresholds = thresholds();
-    if counts.dirty > thresholds.background
+    if write_back_counts().dirty > thresholds().background
         && let Some(flusher) = find(device)
     {
-        flusher.wait.wake_all();
-        return flusher.hold_back(thresholds);
+        return flusher.pace();
     }
     true
 }
@@ -215,7 +212,19 @@ impl Flusher {
         match event {
             Event::FileDirty => self.ask(),
             Event::PagesWritten => self.wait.wake_all(),
+            // Who is wanted for something else goes on: the page is dirty already.
+            Event::PageStored => _ = self.pace(),
         }
+    }
+
+    /// Waits while too much is dirty. False if the caller is wanted for something else.
+    fn pace(&self) -> bool {
+        let thresholds = thresholds();
+        if write_back_counts().dirty <= thresholds.background {
+            return true;
+        }
+        self.wait.wake_all();
+        self.hold_back(thresholds)
     }
 
     fn ask(&self) {

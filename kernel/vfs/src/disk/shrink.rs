@@ -1,7 +1,8 @@
 //! Which clean pages go when memory is short.
 //!
 //! Caches whose pages have a home elsewhere are entered here when they are made. A round goes through them in turn and takes a batch of clean pages from each that
-//! nobody uses.
+//! nobody uses. When that does not suffice, pages go that programs map, those first that they have not used for longest: by the clock algorithm, whose
+//! hand marks what it meets and takes what is still marked when it comes again.
 //!
 //! Nothing here writes or waits for a device: reclaim is called with locks held, and a device may need memory to get on. Dirty pages are kept few by
 //! [`flusher`](super::flusher) instead.
@@ -10,7 +11,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use memory::fallible;
-use memory::file_cache::FileCache;
+use memory::file_cache::{FileCache, Mapped};
 use memory::reclaim::Reclaimer;
 use sync::SpinLock;
 
@@ -76,14 +77,22 @@ fn next() -> Option<(Arc<FileCache>, usize)> {
 
 /// Gives up clean pages until `wanted` are free or nothing is found; returns how many.
 fn shrink(wanted: usize) -> usize {
+    let freed = round(wanted, Mapped::Stay);
+    freed + round(wanted - freed.min(wanted), Mapped::GoIfUnused)
+}
+
+/// A round through the files, until `wanted` pages are free or no file gives more.
+fn round(wanted: usize, mapped: Mapped) -> usize {
+    // What programs map goes when the hand meets it for the second time.
+    let turns = if mapped == Mapped::GoIfUnused { 2 } else { 1 };
     let (mut freed, mut idle) = (0, 0);
     while freed < wanted
         && let Some((cache, files)) = next()
     {
-        let found = cache.drop_clean_from_hand((wanted - freed).min(BATCH_PAGES));
+        let found = cache.drop_clean_from_hand((wanted - freed).min(BATCH_PAGES), mapped);
         freed += found;
         idle = if found > 0 { 0 } else { idle + 1 };
-        if idle > files {
+        if idle > files * turns {
             break;
         }
     }

@@ -1,8 +1,9 @@
 //! Mapped files: private and shared, cut off while mapped, with a representative behind.
 
+use super::super::window::{self, Window};
 use super::*;
 use crate::buffer::{Sink, Source};
-use crate::file_cache::{BackingDevice, CacheError, FileRepresentative, PageRun};
+use crate::file_cache::{BackingDevice, CacheError, FileRepresentative, Mapped, PageRun};
 use std::sync::Mutex;
 
 fn map(space: &AddressSpace, cache: &Arc<FileCache>, pages: u64, flags: MapFlags) -> u64 {
@@ -181,6 +182,80 @@ fn a_page_that_cannot_be_read_is_a_bus_error_now_and_may_come_later() {
         drop(space);
         assert_eq!(cache.drop_clean(0, u64::MAX, usize::MAX), 1);
         assert_eq!(cache.resident_pages(), 0);
+    });
+}
+
+#[test]
+fn reclaim_takes_mapped_pages_that_were_not_used_since_it_came_by() {
+    without_leaks(|| {
+        let recorder = Arc::new(Recorder::default());
+        let cache = backed(8, &recorder);
+        let (one, two) = (space(), space());
+        let shared = map(&one, &cache, 8, MapFlags::SHARED);
+        let private = map(&two, &cache, 8, MapFlags::empty());
+        for page in 0..8 {
+            assert_eq!(get(&one, shared + page * PAGE), Ok(page as u8 + 1));
+            assert_eq!(get(&two, private + page * PAGE), Ok(page as u8 + 1));
+        }
+        put(&two, private + 6 * PAGE, 77).unwrap();
+        put(&one, shared + 7 * PAGE, 99).unwrap();
+        let most = usize::MAX;
+        assert_eq!(cache.drop_clean_from_hand(most, Mapped::Stay), 0, "they are mapped");
+        assert_eq!(cache.drop_clean_from_hand(most, Mapped::GoIfUnused), 0, "they were used");
+        // One of the two uses a page again.
+        one.fault(at(shared + 2 * PAGE), Access::Read).unwrap();
+        assert_eq!(
+            cache.drop_clean_from_hand(most, Mapped::GoIfUnused),
+            6,
+            "all but the used one and the dirty one"
+        );
+        assert_eq!((one.usage().file_pages, two.usage().file_pages, two.usage().private_pages), (1, 0, 1));
+        for page in 0..8 {
+            let stored = if page == 6 { 77 } else { page as u8 + 1 };
+            let shown = if page == 7 { 99 } else { stored };
+            assert_eq!(get(&two, private + page * PAGE), Ok(shown), "page {page}");
+        }
+        assert_eq!(get(&one, shared + 7 * PAGE), Ok(99));
+        cache.write_back(0, u64::MAX).unwrap();
+        forget_clean(&cache);
+    });
+}
+
+#[test]
+fn who_writes_back_does_not_end_a_space_that_goes_meanwhile() {
+    without_leaks(|| {
+        let recorder = Arc::new(Recorder::default());
+        let cache = backed(2, &recorder);
+        let space = space();
+        let shared = map(&space, &cache, 2, MapFlags::SHARED);
+        put(&space, shared, 100).unwrap();
+        window::at(Window::SpaceFound, move || drop(space));
+        cache.write_back(0, u64::MAX).unwrap();
+        assert!(cache.is_mapped(), "whoever writes back ended it");
+        crate::reclaim::end_spaces();
+        assert!(!cache.is_mapped());
+        forget_clean(&cache);
+    });
+}
+
+#[test]
+fn reclaim_passes_over_a_space_that_is_being_changed_and_what_is_locked() {
+    without_leaks(|| {
+        let recorder = Arc::new(Recorder::default());
+        let cache = backed(4, &recorder);
+        let space = space();
+        let shared = map(&space, &cache, 4, MapFlags::SHARED);
+        (0..4).for_each(|page| assert_eq!(get(&space, shared + page * PAGE), Ok(page as u8 + 1)));
+        space.lock(at(shared), PAGE, false).unwrap();
+        let dropped = || cache.drop_clean_from_hand(usize::MAX, Mapped::GoIfUnused);
+        assert_eq!(dropped(), 0);
+        {
+            let _changing = space.change.lock();
+            assert_eq!(dropped(), 0);
+        }
+        assert_eq!(dropped(), 3);
+        assert_eq!(space.usage().file_pages, 1);
+        assert_eq!(get(&space, shared + 3 * PAGE), Ok(4));
     });
 }
 
