@@ -9,8 +9,8 @@
 //! | *on* | power on, devices known | button: *waits for off*; device gone, power fault, [`Slot::set_power`]: *off* |
 //! | *waits for off* | the button was pressed; power indicator blinks | button again: *on*; five seconds: *off* |
 //!
-//! The handler reads the event bits, writes exactly these back (QEMU drops a clear that names a bit which is not set) and notes them. All else is
-//! done by `Slot::work` in the thread of the services, under the slot's lock.
+//! The handler reads the event bits, writes exactly these back (QEMU drops a clear that names a bit which is not set) and notes them, until there
+//! are none. All else is done by `Slot::work` in the thread of the services, under the slot's lock.
 //!
 //! A slot that is switched off by hand keeps its power indicator blinking: its device stays where it is (QEMU takes an indicator that
 //! is off for the permission to take it out) and comes back when the slot is switched on.
@@ -25,6 +25,7 @@ use core::sync::atomic::{AtomicU16, Ordering};
 use sched::Mutex;
 use sync::SpinLock;
 
+use super::drain::Drain;
 use super::kind::{ServiceKind, SlotCapabilities, slot_capabilities};
 use super::service::{Registers, ServiceDevice, ServiceDriver, ServiceId};
 use super::worker::{self, Work};
@@ -119,6 +120,7 @@ pub struct Slot {
     state: Mutex<State>,
     /// Events that the handler has seen and nobody has looked at.
     events: AtomicU16,
+    drain: Drain,
 }
 
 /// All slots with a driver.
@@ -155,6 +157,7 @@ impl Slot {
             identity: Identity::new(),
             state: Mutex::named("hot-plug slot", if is_on { State::On } else { State::Off }),
             events: AtomicU16::new(0),
+            drain: Drain::new("status of a slot"),
         }))
     }
 
@@ -206,16 +209,20 @@ impl Slot {
 
     /// The interrupt's handler.
     fn interrupted(&self) -> Claim {
+        self.drain.interrupted(|| self.take_events())
+    }
+
+    /// Notes and clears the events that there are now; false if there are none.
+    fn take_events(&self) -> bool {
         let status = self.registers.read_u16(STATUS);
         let events = status & EVENTS;
         // All ones come from a port that is gone.
         if events == 0 || status == u16::MAX {
-            return Claim::NotMine;
+            return false;
         }
         self.registers.write_u16(STATUS, events);
         self.events.fetch_or(events, Ordering::Relaxed);
-        worker::kick();
-        Claim::Mine
+        true
     }
 
     /// Changes Slot Control, and waits until the slot has taken it.
@@ -338,6 +345,7 @@ impl Slot {
 
 impl Work for Slot {
     fn work(&self, now_ns: u64) -> Option<u64> {
+        let again = self.drain.finish(now_ns, || self.take_events());
         let events = self.events.swap(0, Ordering::Relaxed);
         let mut state = self.state.lock();
         if events & BUTTON_PRESSED != 0 {
@@ -355,10 +363,11 @@ impl Work for Slot {
             State::WaitsForOff(due) if due <= now_ns => drop(self.turn_off(&mut state, Indicator::Off)),
             _ => {}
         }
-        match *state {
+        let due = match *state {
             State::WaitsForOn(due) | State::WaitsForOff(due) => Some(due),
             State::Off | State::On => None,
-        }
+        };
+        due.into_iter().chain(again).min()
     }
 }
 

@@ -102,6 +102,15 @@ fn device_that_is_plugged_in_gets_power_and_is_found() {
 }
 
 #[test]
+fn event_that_comes_while_another_is_cleared_is_noted() {
+    let model = model();
+    // A port that sends messages sends none while any event is left.
+    model.machine.with(1, |port| port.set_after_write(EXPRESS + STATUS, BUTTON_PRESSED.into()));
+    model.event(PRESENCE_CHANGED, true);
+    assert_eq!(model.held.slot.events.load(Ordering::Relaxed), PRESENCE_CHANGED | BUTTON_PRESSED);
+}
+
+#[test]
 fn button_takes_a_device_out_after_five_seconds() {
     let model = model();
     model.plug();

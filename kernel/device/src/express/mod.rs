@@ -9,13 +9,16 @@
 //! | `service` | service devices, their bus, registration of drivers |
 //! | `vectors` | which service gets which interrupt |
 //! | `port` | the port bus driver |
+//! | `drain`, `notes` | how handlers take events out of a status register, and where they note them |
 //! | `worker` | the thread that does what handlers may not |
 //! | [`aer`], [`hot_plug`], `pme`, `virtual_channel` | the services |
 //! | `recovery` | the order of callbacks after an error |
 
 pub mod aer;
+mod drain;
 pub mod hot_plug;
 mod kind;
+mod notes;
 mod pme;
 mod port;
 mod recovery;

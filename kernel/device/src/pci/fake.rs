@@ -32,6 +32,8 @@ pub struct FakeFunction {
     last_extended: u16,
     /// Where Slot Control is: nothing behind is seen without power.
     slot_control: Option<u16>,
+    /// Bits that the hardware sets right after a register is written, one entry at each write.
+    late: Vec<(u16, u32)>,
 }
 
 impl FakeFunction {
@@ -49,6 +51,7 @@ impl FakeFunction {
             last_link: CAPABILITIES,
             last_extended: 0,
             slot_control: None,
+            late: Vec::new(),
         };
         new.set(VENDOR, 2, vendor.into());
         new.set(DEVICE, 2, id.into());
@@ -185,6 +188,11 @@ impl FakeFunction {
         fill(&mut self.write_one_clears, offset, bytes, mask);
     }
 
+    /// Has the hardware set bits of a register after the next write to it; after a later one if others wait.
+    pub fn set_after_write(&mut self, offset: u16, bits: u32) {
+        self.late.push((offset, bits));
+    }
+
     fn write(&mut self, offset: u16, bytes: usize, value: u32) {
         for index in 0..bytes {
             let place = usize::from(offset) + index;
@@ -192,6 +200,11 @@ impl FakeFunction {
             let mask = self.writable[place];
             let kept = self.bytes[place] & !mask | byte & mask;
             self.bytes[place] = kept & !(byte & self.write_one_clears[place]);
+        }
+        if let Some(index) = self.late.iter().position(|(written, _)| *written == offset) {
+            let (_, bits) = self.late.remove(index);
+            let now = self.get(offset, bytes);
+            self.set(offset, bytes, now | bits);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The service of root ports.
 //!
-//! The handler reads the root's status and source, clears the status, and puts both into a queue of [`QUEUE`] notes; a note that finds no room is
-//! counted and logged as lost. The thread of the services takes them out: finds the agents, reports, counts, clears, recovers.
+//! The handler reads the root's status and source, clears the status, and puts both into a queue of [`QUEUE`] notes, until the status has no
+//! message; a note that finds no room is counted and logged as lost. The thread of the services takes them out: finds the agents, reports, counts, clears, recovers.
 //!
 //! Injected errors ([`inject`]) go the same way, with what they claim the agent has noted in place of its registers.
 
@@ -14,6 +14,8 @@ use sync::{IrqSpinLock, SpinLock};
 
 use super::error::{Details, Severity};
 use super::{agent, reset};
+use crate::express::drain::Drain;
+use crate::express::notes::Notes;
 use crate::express::recovery::{Outcome, recover};
 use crate::express::service::ServiceDevice;
 use crate::express::worker::{self, Work};
@@ -32,6 +34,10 @@ const SEVERAL_CORRECTABLE: u32 = 1 << 1;
 const UNCORRECTABLE: u32 = 1 << 2;
 const SEVERAL_UNCORRECTABLE: u32 = 1 << 3;
 const FATAL: u32 = 1 << 6;
+/// A message has come. Only the second bit of a pair is set when its message came while the first was cleared.
+const MESSAGES: u32 = CORRECTABLE | SEVERAL_CORRECTABLE | UNCORRECTABLE | SEVERAL_UNCORRECTABLE;
+/// All that is cleared by writing it.
+const CLEARED: u32 = 0x7f;
 /// Root Control: system errors on the three severities, which would reach firmware instead of us.
 const SYSTEM_ERRORS: u16 = 7;
 
@@ -58,34 +64,20 @@ enum Note {
     Injected(Injection),
 }
 
-struct Queue {
-    notes: [Option<Note>; QUEUE],
-    first: usize,
-    count: usize,
-}
-
-impl Queue {
-    fn push(&mut self, note: Note) -> bool {
-        if self.count == QUEUE {
-            return false;
-        }
-        self.notes[(self.first + self.count) % QUEUE] = Some(note);
-        self.count += 1;
-        true
-    }
-
-    fn pop(&mut self) -> Option<Note> {
-        let note = self.notes[self.first].take()?;
-        self.first = (self.first + 1) % QUEUE;
-        self.count -= 1;
-        Some(note)
-    }
+/// How many messages of a severity the root's status tells of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Count {
+    One,
+    Several,
+    /// Others than the first, which an earlier note has.
+    More,
 }
 
 /// The service of one root port.
 pub(super) struct Root {
     device: Arc<ServiceDevice>,
-    queue: IrqSpinLock<Queue>,
+    queue: IrqSpinLock<Notes<Note, QUEUE>>,
+    drain: Drain,
     lost: AtomicU64,
     lost_reported: AtomicU64,
     totals: [AtomicU64; 3],
@@ -126,6 +118,7 @@ pub fn inject(injection: Injection) -> Result<(), DriverError> {
     }
     let root = roots().into_iter().find(|root| root.device.port.address() == top);
     root.ok_or(DriverError::NotFound)?.note(Note::Injected(injection));
+    worker::kick();
     Ok(())
 }
 
@@ -133,7 +126,8 @@ impl Root {
     pub(super) fn new(device: &Arc<ServiceDevice>) -> Arc<Self> {
         Arc::new(Self {
             device: device.clone(),
-            queue: IrqSpinLock::named("notes of errors", Queue { notes: [None; QUEUE], first: 0, count: 0 }),
+            queue: IrqSpinLock::named("notes of errors", Notes::new()),
+            drain: Drain::new("error status of a root port"),
             lost: AtomicU64::new(0),
             lost_reported: AtomicU64::new(0),
             totals: [const { AtomicU64::new(0) }; 3],
@@ -144,26 +138,30 @@ impl Root {
         if !self.queue.lock().push(note) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
-        worker::kick();
     }
 
     /// The interrupt's handler.
     pub(super) fn interrupted(&self) -> Claim {
+        self.drain.interrupted(|| self.take_messages())
+    }
+
+    /// Notes and clears the messages that there are now; false if there are none.
+    fn take_messages(&self) -> bool {
         let registers = &self.device.registers;
         let status = registers.read_u32(STATUS);
-        if status & (CORRECTABLE | UNCORRECTABLE) == 0 || status == u32::MAX {
-            return Claim::NotMine;
+        if status & MESSAGES == 0 || status == u32::MAX {
+            return false;
         }
         let source = registers.read_u32(SOURCE);
-        registers.write_u32(STATUS, status & 0x7f);
+        registers.write_u32(STATUS, status & CLEARED);
         self.note(Note::Message { status, source });
-        Claim::Mine
+        true
     }
 
     pub(super) fn enable(&self) {
         let registers = &self.device.registers;
         self.device.modify_root_control(SYSTEM_ERRORS, 0);
-        let old = registers.read_u32(STATUS) & 0x7f;
+        let old = registers.read_u32(STATUS) & CLEARED;
         if old != 0 {
             registers.write_u32(STATUS, old);
         }
@@ -198,14 +196,18 @@ impl Root {
     }
 
     fn received(&self, hierarchy: &Hierarchy, status: u32, source: u32) {
-        if status & CORRECTABLE != 0 {
-            let several = status & SEVERAL_CORRECTABLE != 0;
-            self.message(hierarchy, Severity::Correctable, source as u16, several);
+        let count = |first: u32, several: u32| match (status & first != 0, status & several != 0) {
+            (true, false) => Some(Count::One),
+            (true, true) => Some(Count::Several),
+            (false, true) => Some(Count::More),
+            (false, false) => None,
+        };
+        if let Some(count) = count(CORRECTABLE, SEVERAL_CORRECTABLE) {
+            self.message(hierarchy, Severity::Correctable, source as u16, count);
         }
-        if status & UNCORRECTABLE != 0 {
+        if let Some(count) = count(UNCORRECTABLE, SEVERAL_UNCORRECTABLE) {
             let severity = if status & FATAL != 0 { Severity::Fatal } else { Severity::NonFatal };
-            let several = status & SEVERAL_UNCORRECTABLE != 0;
-            self.message(hierarchy, severity, (source >> 16) as u16, several);
+            self.message(hierarchy, severity, (source >> 16) as u16, count);
         }
     }
 
@@ -219,20 +221,22 @@ impl Root {
     }
 
     /// One message of the root port's: finds who noted errors of this severity.
-    fn message(&self, hierarchy: &Hierarchy, severity: Severity, source: u16, several: bool) {
+    fn message(&self, hierarchy: &Hierarchy, severity: Severity, source: u16, count: Count) {
         let port = &self.device.port;
         let agent = Address::from_requester(port.address().segment, source);
-        self.announce(severity, agent, several);
+        self.announce(severity, agent, count != Count::One);
         let below = hierarchy.subtree(port);
+        let noted = |function: &&Arc<Function>| agent::has_noted(function, severity);
         let named = below.iter().find(|function| function.address() == agent);
+        // The source is that of the first message, which an earlier note may have dealt with.
+        let named = if count == Count::More { named.filter(noted) } else { named };
         let mut agents: Vec<_> = named.into_iter().cloned().collect();
         // Who has sent the others, or uses another number than its own, has noted it himself.
-        if several || named.is_none() {
-            let noted = |function: &&Arc<Function>| agent::has_noted(function, severity);
+        if count != Count::One || named.is_none() {
             let others = below.iter().filter(|function| function.address() != agent).filter(noted);
             agents.extend(others.cloned());
         }
-        if agents.is_empty() {
+        if agents.is_empty() && count != Count::More {
             log::error!("{}: AER: can't find the agent {agent}", port.address());
         }
         for function in agents {
@@ -306,11 +310,12 @@ fn recover_link(hierarchy: &Hierarchy, agent: &Arc<Function>, is_fatal: bool) {
 }
 
 impl Work for Root {
-    fn work(&self, _now_ns: u64) -> Option<u64> {
+    fn work(&self, now_ns: u64) -> Option<u64> {
+        let again = self.drain.finish(now_ns, || self.take_messages());
         if let Some(hierarchy) = pci::hierarchy() {
             self.process_all(hierarchy);
         }
-        None
+        again
     }
 }
 

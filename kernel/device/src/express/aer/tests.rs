@@ -144,6 +144,43 @@ fn several_messages_have_all_agents_looked_for() {
 }
 
 #[test]
+fn message_that_comes_while_another_is_cleared_is_counted() {
+    let model = model(0x106);
+    let source = u32::from(model.device(1).address().requester());
+    model.machine.with(6, |device| device.set(AER + 0x10, 4, 1 << 6));
+    model.machine.with(1, |port| port.set_after_write(ROOT_STATUS, 1));
+    model.machine.with(5, |device| device.set(AER + 4, 4, 1 << 12));
+    let uncorrectable = u32::from(model.device(0).address().requester());
+    model.machine.with(1, |port| {
+        port.set(ROOT_STATUS, 4, 0x24);
+        port.set(SOURCE, 4, uncorrectable << 16 | source);
+    });
+    assert_eq!(model.root.interrupted(), Claim::Mine);
+    assert_eq!(model.machine.with(1, |port| port.get(ROOT_STATUS, 4)), 0);
+    model.root.process_all(&model.hierarchy);
+    assert_eq!(model.device(0).errors.total(Severity::NonFatal), 1);
+    assert_eq!(model.device(1).errors.total(Severity::Correctable), 1);
+}
+
+/// The first message's bit is cleared, that for more of them comes just before.
+#[test]
+fn second_message_that_comes_while_the_first_is_cleared_has_its_agent_found() {
+    let model = model(0x107);
+    model.machine.with(6, |device| device.set(AER + 0x10, 4, 1 << 6));
+    model.machine.with(1, |port| port.set_after_write(ROOT_STATUS, 2));
+    model.error(0, 0x10, 1 << 6, 0x1);
+    assert_eq!(model.machine.with(1, |port| port.get(ROOT_STATUS, 4)), 0);
+    for index in 0..2 {
+        let agent = model.device(index);
+        assert_eq!(
+            (agent.errors.total(Severity::Correctable), agent.errors.of(Severity::Correctable, 6)),
+            (1, 1)
+        );
+        assert_eq!(model.noted(index, 0x10), 0);
+    }
+}
+
+#[test]
 fn a_thousand_messages_are_all_counted_or_counted_as_lost() {
     let model = model(0x104);
     let source = u32::from(model.device(0).address().requester());
