@@ -31,7 +31,7 @@ use super::service::{Registers, ServiceDevice, ServiceDriver, ServiceId};
 use super::worker::{self, Work};
 use crate::interrupt::{Claim, Registration};
 use crate::model::{Binding, DriverError, Identity};
-use crate::pci::{self, Function};
+use crate::pci::{self, Function, Hierarchy};
 
 /// The driver's name.
 pub const NAME: &str = "pciehp";
@@ -79,6 +79,9 @@ pub(crate) trait Topology: Send + Sync {
 
     /// Takes all that is behind a port out.
     fn remove_behind(&self, port: &Function);
+
+    /// Whether a function that is known behind a port answers no more, or is another one.
+    fn is_replaced(&self, port: &Function) -> bool;
 }
 
 struct Machine;
@@ -97,6 +100,14 @@ impl Topology for Machine {
             .collect();
         pci::remove(&direct);
     }
+
+    fn is_replaced(&self, port: &Function) -> bool {
+        pci::hierarchy().is_some_and(|hierarchy| is_replaced_in(hierarchy, port))
+    }
+}
+
+fn is_replaced_in(hierarchy: &Hierarchy, port: &Function) -> bool {
+    hierarchy.behind(port).iter().any(|function| !function.is_still_there())
 }
 
 /// The state of a slot, and until when it waits.
@@ -300,7 +311,7 @@ impl Slot {
             (false, true) => self.turn_on(state),
             (true, false) => self.turn_off(state, Indicator::Off),
             // Out and in again: what is there now may be another one.
-            (true, true) if self.is_another() => {
+            (true, true) if self.topology.is_replaced(self.port()) => {
                 self.turn_off(state, Indicator::Off).and_then(|()| self.turn_on(state))
             }
             _ => Ok(()),
@@ -308,16 +319,6 @@ impl Slot {
         if let Err(error) = result {
             log::debug!("{}: {error:?}", self.port().address());
         }
-    }
-
-    /// Whether a function that is known behind the port answers no more, or is another one.
-    fn is_another(&self) -> bool {
-        let Some(hierarchy) = pci::hierarchy() else { return false };
-        let known = hierarchy.behind(self.port());
-        known.iter().any(|function| {
-            let ids = u32::from(function.identity.vendor) | u32::from(function.identity.device) << 16;
-            function.config.read_u32(0) != ids
-        })
     }
 
     fn enable(&self) {

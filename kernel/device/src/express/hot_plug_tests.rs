@@ -28,6 +28,10 @@ impl Topology for ModelTopology {
         let gone = self.0.behind(port);
         self.0.forget(&gone);
     }
+
+    fn is_replaced(&self, port: &Function) -> bool {
+        is_replaced_in(&self.0, port)
+    }
 }
 
 /// A root port with an empty slot without power.
@@ -148,6 +152,28 @@ fn device_that_is_pulled_out_is_forgotten_at_once() {
     model.work(SECOND);
     assert_eq!(model.behind(), 0);
     assert!(function.config.is_gone());
+}
+
+#[test]
+fn device_that_is_swapped_for_one_of_the_same_type_is_another_one() {
+    let model = model();
+    model.plug();
+    model.work(SECOND);
+    let first = model.hierarchy.functions().pop().unwrap();
+    // The same one, looked at again.
+    model.event(PRESENCE_CHANGED, true);
+    model.work(SECOND);
+    assert!(!first.config.is_gone());
+    model.machine.with(2, |device| device.present = false);
+    model.plug();
+    // The link alone says so: no button is pressed.
+    model.held.slot.events.store(PRESENCE_CHANGED, Ordering::Relaxed);
+    model.work(SECOND);
+    let second = model.hierarchy.functions().pop().unwrap();
+    assert!(first.config.is_gone() && !second.config.is_gone());
+    assert_eq!(second.address(), first.address());
+    let address = model.machine.with(3, |device| device.get(crate::pci::registers::BASE_ADDRESS + 4, 4));
+    assert_eq!(Some(u64::from(address)), second.region(1).map(|region| region.start));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use sync::SpinLock;
 use super::Address;
 use super::capability;
 use super::config::Config;
-use super::region::{self, Region, Regions};
+use super::region::{self, ROM_REGION, Region, Regions};
 use super::registers::*;
 use super::window::Windows;
 use crate::express::PortKind;
@@ -185,6 +185,16 @@ impl Function {
             *region
         };
         region::write_address(&self.config, index, &region, self.is_bridge());
+    }
+
+    /// Whether the function that was found still answers: another one of the same type would have lost the addresses that this one was given.
+    pub fn is_still_there(&self) -> bool {
+        let ids = u32::from(self.identity.vendor) | u32::from(self.identity.device) << 16;
+        let regions = self.regions();
+        let has_address = |(index, region): (usize, &Option<Region>)| {
+            region.is_none_or(|region| region.start == 0 || region::has_address(&self.config, index, &region))
+        };
+        self.config.read_u32(VENDOR) == ids && regions[..ROM_REGION].iter().enumerate().all(has_address)
     }
 
     /// A bridge's windows.

@@ -139,6 +139,14 @@ fn power(bytes: u64) -> Option<u64> {
     bytes.is_power_of_two().then_some(bytes)
 }
 
+/// Whether the register of a region that is not the ROM holds the region's address.
+pub(crate) fn has_address(config: &Config, index: usize, region: &Region) -> bool {
+    let offset = BASE_ADDRESS + 4 * index as u16;
+    let kind = if region.space == Space::Io { 0x3 } else { 0xf };
+    let lower = config.read_u32(offset) & !kind == region.start as u32;
+    lower && (region.space != Space::Memory64 || config.read_u32(offset + 4) == (region.start >> 32) as u32)
+}
+
 /// Writes a region's address into its register.
 pub(crate) fn write_address(config: &Config, index: usize, region: &Region, is_bridge: bool) {
     if index == ROM_REGION {
