@@ -132,6 +132,8 @@ pub struct Slot {
     /// Events that the handler has seen and nobody has looked at.
     events: AtomicU16,
     drain: Drain,
+    /// The driver has let go: Slot Control is another one's. Held while that is written.
+    is_released: SpinLock<bool>,
 }
 
 /// All slots with a driver.
@@ -169,6 +171,7 @@ impl Slot {
             state: Mutex::named("hot-plug slot", if is_on { State::On } else { State::Off }),
             events: AtomicU16::new(0),
             drain: Drain::new("status of a slot"),
+            is_released: SpinLock::named("release of a slot", false),
         }))
     }
 
@@ -236,9 +239,15 @@ impl Slot {
         true
     }
 
-    /// Changes Slot Control, and waits until the slot has taken it.
+    /// Changes Slot Control, and waits until the slot has taken it. Nothing happens once the driver has let go.
     fn command(&self, mask: u16, value: u16) {
-        self.registers.modify_u16(CONTROL, mask, value);
+        {
+            let is_released = self.is_released.lock();
+            if *is_released {
+                return;
+            }
+            self.registers.modify_u16(CONTROL, mask, value);
+        }
         if self.capabilities.completes_silently() {
             return;
         }
@@ -346,6 +355,9 @@ impl Slot {
 
 impl Work for Slot {
     fn work(&self, now_ns: u64) -> Option<u64> {
+        if *self.is_released.lock() {
+            return None;
+        }
         let again = self.drain.finish(now_ns, || self.take_events());
         let events = self.events.swap(0, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -395,7 +407,9 @@ fn take(device: &Arc<ServiceDevice>, topology: Box<dyn Topology>) -> Result<Arc<
 }
 
 impl Binding for Held {
+    /// Does not wait for work under way, which may itself wait for the bus that the driver is taken from; it changes the slot no more.
     fn remove(&self) {
+        *self.slot.is_released.lock() = true;
         self.slot.disable();
         let handler = self.handler.lock().take();
         drop(handler);

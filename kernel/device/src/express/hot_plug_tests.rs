@@ -14,10 +14,14 @@ struct Model {
     machine: Arc<FakeMachine>,
     hierarchy: Arc<Hierarchy>,
     held: Arc<Held>,
+    meanwhile: Arc<Meanwhile>,
     interrupt: Arc<Interrupt>,
 }
 
-struct ModelTopology(Arc<Hierarchy>);
+/// What happens while devices are taken out.
+type Meanwhile = SpinLock<Option<Box<dyn FnOnce() + Send>>>;
+
+struct ModelTopology(Arc<Hierarchy>, Arc<Meanwhile>);
 
 impl Topology for ModelTopology {
     fn rescan(&self, port: &Arc<Function>) -> usize {
@@ -27,6 +31,8 @@ impl Topology for ModelTopology {
     fn remove_behind(&self, port: &Function) {
         let gone = self.0.behind(port);
         self.0.forget(&gone);
+        let meanwhile = self.1.lock().take();
+        meanwhile.into_iter().for_each(|happens| happens());
     }
 
     fn is_replaced(&self, port: &Function) -> bool {
@@ -55,8 +61,9 @@ fn model() -> Model {
         mode: Some(InterruptMode::Message),
         name: "test".into(),
     });
-    let held = take(&device, Box::new(ModelTopology(hierarchy.clone()))).unwrap();
-    let model = Model { machine, hierarchy, held, interrupt };
+    let meanwhile = Arc::new(SpinLock::new(None));
+    let held = take(&device, Box::new(ModelTopology(hierarchy.clone(), meanwhile.clone()))).unwrap();
+    let model = Model { machine, hierarchy, held, interrupt, meanwhile };
     assert_eq!(model.work(0), None);
     model
 }
@@ -195,6 +202,26 @@ fn driver_that_lets_go_leaves_interrupts_off() {
     Binding::remove(&*model.held);
     assert_eq!(model.control() & INTERRUPT, 0);
     assert!(slots().iter().all(|slot| !Arc::ptr_eq(slot, &model.held.slot)));
+}
+
+#[test]
+fn slot_is_not_switched_by_a_driver_that_has_let_go() {
+    // While the slot waits for on: nobody is left to switch it on.
+    let model = model();
+    model.event(BUTTON_PRESSED, true);
+    let due = model.work(SECOND).unwrap();
+    Binding::remove(&*model.held);
+    assert_eq!(model.work(due), None);
+    assert_ne!(model.control() & POWER_OFF, 0);
+    // While work is under way.
+    let model = self::model();
+    model.plug();
+    model.work(SECOND);
+    let held = model.held.clone();
+    *model.meanwhile.lock() = Some(Box::new(move || Binding::remove(&*held)));
+    model.held.slot.set_power(false).unwrap();
+    assert_eq!((model.behind(), model.control() & POWER_OFF), (0, 0));
+    assert_eq!(model.power_indicator(), Indicator::On as u16);
 }
 
 #[test]
