@@ -127,6 +127,13 @@ fn streams() -> Vec<Case> {
         Case::script("outputs are separate", "echo out; echo err >&2")
             .prints("out\n")
             .errors(Expected::Exactly(b"err\n".to_vec())),
+        Case::script(
+            "streams are opened by their names",
+            "echo out >/dev/stdout; echo err >/dev/stderr; cat /dev/stdin",
+        )
+        .input("in\n")
+        .prints("out\nin\n")
+        .errors(Expected::Exactly(b"err\n".to_vec())),
         Case::new("input is forwarded byte for byte", &["cat"]).input(bytes.clone()).prints(bytes),
         Case::new("input without an end of line is whole", &["wc", "-c"]).input("four").prints("4\n"),
         Case::new("no input is an end of input", &["cat"]),

@@ -14,6 +14,7 @@ use sched::{Registration, Waker};
 use vfs::attributes::FileKind;
 use vfs::file::{FileFeatures, FileOperations, OpenFile};
 use vfs::flags::OpenFlags;
+use vfs::pipe::FarEnd;
 use vfs::poll::{PollEvents, PollList, PollTable};
 use vfs::{Error, Result, allocation};
 
@@ -77,7 +78,9 @@ struct StreamFile {
 pub fn open(link: &'static Link, stream: Stream) -> Result<Arc<OpenFile>> {
     let inode = vfs::anonymous::new_inode(FileKind::Fifo, 0o600, 0, 0)?;
     let flags = if stream == Stream::Input { OpenFlags::empty() } else { OpenFlags::WRITE_ONLY };
-    OpenFile::anonymous(inode, operations(link, stream)?, flags)
+    let operations = operations(link, stream)?;
+    inode.attach(allocation::arc(FarEnd(operations.clone()))?);
+    OpenFile::anonymous(inode, operations, flags)
 }
 
 /// What an open file of a stream works on.

@@ -2,6 +2,8 @@
 //!
 //! The pipe hangs on the inode from the first opening on. Opening for reading waits for a writer and the other way
 //! round; with `O_NONBLOCK` a reader does not wait and a writer fails with `ENXIO`. Opening for both never waits.
+//!
+//! A pipe whose other end is outside of the machine ([`FarEnd`]) has that end all the time.
 
 use alloc::sync::Arc;
 use core::any::Any;
@@ -13,6 +15,10 @@ use crate::flags::OpenFlags;
 use crate::inode::Inode;
 use crate::{Error, Result, wait};
 use sched::WaitQueue;
+
+/// Attached to the inode of a pipe whose other end is not a file: what its open files work on. So programs can open it once more, through `/dev/stdout` and
+/// `/proc/PID/fd`.
+pub struct FarEnd(pub Arc<dyn FileOperations>);
 
 /// The pipe of a FIFO.
 fn pipe_of(inode: &Inode) -> Result<Arc<Pipe>> {
@@ -60,6 +66,9 @@ impl<'a> OtherEnd<'a> {
 
 /// Opens a FIFO.
 pub(crate) fn open_fifo(inode: &Inode, flags: OpenFlags) -> Result<Arc<dyn FileOperations>> {
+    if let Some(far) = inode.attached().and_then(|object| object.downcast_ref::<FarEnd>()) {
+        return Ok(far.0.clone());
+    }
     let pipe = pipe_of(inode)?;
     let non_block = flags.contains(OpenFlags::NON_BLOCK);
     if flags.writable() && !flags.readable() && non_block && !pipe.has_readers() {
@@ -88,6 +97,19 @@ pub(crate) fn open_fifo(inode: &Inode, flags: OpenFlags) -> Result<Arc<dyn FileO
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_to_the_outside_is_opened_without_waiting() {
+        struct Outside;
+        impl FileOperations for Outside {}
+        let inode = crate::anonymous::new_inode(crate::attributes::FileKind::Fifo, 0o600, 0, 0).unwrap();
+        let outside: Arc<dyn FileOperations> = Arc::new(Outside);
+        inode.attach(Arc::new(FarEnd(outside.clone())));
+        for flags in [OpenFlags::WRITE_ONLY, OpenFlags::empty(), OpenFlags::WRITE_ONLY | OpenFlags::NON_BLOCK]
+        {
+            assert!(Arc::ptr_eq(&open_fifo(&inode, flags).unwrap(), &outside));
+        }
+    }
 
     /// The other end was waiting for this one, and is gone before this one looks again.
     #[test]

@@ -6,6 +6,7 @@ mod ring;
 mod splice;
 
 pub use end::{Pipe, create_pipe};
+pub use fifo::FarEnd;
 pub(crate) use fifo::open_fifo;
 pub use ring::{CAPACITY_DEFAULT, CAPACITY_MAX};
 pub use splice::{UserMemory, copy_file_range, sendfile, splice, tee, vmsplice};
