@@ -312,7 +312,8 @@ fn finish_switch() {
     // SAFETY: this CPU has just switched away from the thread, and its state is saved in the context.
     unsafe { stack::left(thread.stack(), &mut *thread.context.get()) };
     let moving = thread.state.is_moving();
-    let dead = thread.state.is_dead();
+    // Read before the store below, after which whoever reports an abandoned thread may free it.
+    let finishes = thread.state.is_dead() && !thread.is_abandoned();
     // Release: pairs with the Acquire in `placement::enqueue`; the context is saved.
     thread.on_cpu.store(false, Ordering::Release);
     cpu.queue.unlock_unguarded();
@@ -321,7 +322,7 @@ fn finish_switch() {
         placement::enqueue(thread, Activation::Moved, false);
         balance::moved();
     }
-    if dead && !thread.is_abandoned() {
+    if finishes {
         // SAFETY: the thread is dead and was switched away from, which happens once.
         unsafe { Thread::finish(previous) };
     }
