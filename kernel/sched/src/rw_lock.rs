@@ -6,7 +6,7 @@
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use machine::preempt::HeldLock;
 
@@ -14,18 +14,18 @@ use sync::classes::{Attempt, Class, Held, Kind};
 
 use crate::WaitQueue;
 
-const WRITER: u32 = 1;
-/// Writers that wait, counted from here.
-const PENDING: u32 = 1 << 1;
-const PENDING_MASK: u32 = 0x7ffe;
+const WRITER: u64 = 1;
+/// Writers that wait, counted from here in 31 bits: threads do not get so many.
+const PENDING: u64 = 1 << 1;
+const PENDING_MASK: u64 = 0xffff_fffe;
 /// Set by readers before they sleep, cleared by the writer that wakes them.
-const READERS_WAIT: u32 = 1 << 15;
-/// Readers that hold the lock, counted from here.
-const READER: u32 = 1 << 16;
+const READERS_WAIT: u64 = 1 << 32;
+/// Readers that hold the lock, counted from here in 31 bits.
+const READER: u64 = 1 << 33;
 
 /// A sleeping reader-writer lock around a value.
 pub struct RwLock<T: ?Sized> {
-    word: AtomicU32,
+    word: AtomicU64,
     class: Class,
     readers: WaitQueue,
     writers: WaitQueue,
@@ -50,7 +50,7 @@ impl<T> RwLock<T> {
 
     const fn with_class(class: Class, value: T) -> Self {
         Self {
-            word: AtomicU32::new(0),
+            word: AtomicU64::new(0),
             class,
             readers: WaitQueue::new(),
             writers: WaitQueue::new(),
@@ -128,7 +128,7 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     #[inline(always)]
-    fn take_read(&self, obstacles: u32) -> bool {
+    fn take_read(&self, obstacles: u64) -> bool {
         let mut word = self.word.load(Ordering::Relaxed);
         while word & obstacles == 0 {
             // Acquire: pairs with the Release of the last writer.
@@ -141,7 +141,7 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     #[inline(always)]
-    fn take_write(&self, waits: u32) -> bool {
+    fn take_write(&self, waits: u64) -> bool {
         let mut word = self.word.load(Ordering::Relaxed);
         while word & !(PENDING_MASK | READERS_WAIT) == 0 {
             // Acquire: pairs with the Release of the last holder.
@@ -273,5 +273,57 @@ impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         self.lock.release_write();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fields of the word: whether a writer holds the lock, writers that wait, whether readers wait, readers that hold it.
+    fn fields(lock: &RwLock<()>) -> (bool, u64, bool, u64) {
+        let word = lock.word.load(Ordering::Relaxed);
+        (word & WRITER != 0, (word & PENDING_MASK) / PENDING, word & READERS_WAIT != 0, word / READER)
+    }
+
+    /// As if so many others held the lock or waited for it.
+    fn crowded(pending: u64, readers: u64) -> RwLock<()> {
+        let lock = RwLock::new(());
+        lock.word.store(pending * PENDING + readers * READER, Ordering::Relaxed);
+        lock
+    }
+
+    #[test]
+    fn tens_of_thousands_of_waiting_writers_are_not_taken_for_readers() {
+        const OTHERS: u64 = (1 << 14) - 1;
+        let lock = crowded(OTHERS, 0);
+        lock.word.fetch_add(PENDING, Ordering::Relaxed);
+        assert_eq!(fields(&lock), (false, OTHERS + 1, false, 0));
+        assert!(lock.try_read().is_none(), "a writer waits");
+        assert!(lock.take_write(PENDING));
+        assert_eq!(fields(&lock), (true, OTHERS, false, 0));
+        lock.release_write();
+        assert_eq!(fields(&lock), (false, OTHERS, false, 0));
+    }
+
+    #[test]
+    fn tens_of_thousands_of_readers_hold_the_lock_at_once() {
+        const OTHERS: u64 = (1 << 16) - 1;
+        let lock = crowded(0, OTHERS);
+        let guard = lock.read();
+        assert_eq!(fields(&lock), (false, 0, false, OTHERS + 1));
+        assert!(lock.try_write().is_none(), "readers hold it");
+        drop(guard);
+        assert_eq!(fields(&lock), (false, 0, false, OTHERS));
+    }
+
+    #[test]
+    fn full_fields_of_the_word_do_not_touch_each_other() {
+        const FULL: u64 = (1 << 31) - 1;
+        let lock = crowded(FULL, FULL);
+        assert_eq!(fields(&lock), (false, FULL, false, FULL));
+        lock.release_read();
+        lock.word.fetch_or(WRITER | READERS_WAIT, Ordering::Relaxed);
+        assert_eq!(fields(&lock), (true, FULL, true, FULL - 1));
     }
 }
