@@ -146,12 +146,14 @@ pub(crate) fn let_go(queue: &mut RunQueue, preempted: &Thread, next: &Thread) ->
     goes
 }
 
-/// Locks the queue that the thread belongs to and calls `change` with it.
-fn with_queue_of<R>(thread: &Thread, change: impl FnOnce(&Cpu, &mut RunQueue) -> R) -> R {
+/// Locks the queue that the thread belongs to and calls `change` with it. A waker that has claimed the thread waits before it brings
+/// it to another queue, see [`Thread::enter_cpu`].
+pub(crate) fn with_queue_of<R>(thread: &Thread, change: impl FnOnce(&Cpu, &mut RunQueue) -> R) -> R {
     loop {
         let home = thread.cpu();
         let cpu = Cpu::of(home);
         let mut queue = cpu.queue.lock();
+        let _stays = thread.stays.lock();
         if thread.cpu() == home {
             return change(cpu, &mut queue);
         }

@@ -147,7 +147,7 @@ pub(crate) fn hand_over(next: HandOver) {
     let previous = unsafe { &*queue.current() };
     let slice_end_ns = queue.slice_end_ns();
     let stays = keep_previous(cpu, queue, previous, Reason::Voluntary, now_ns);
-    next.set_cpu(cpu::current());
+    next.enter_cpu(cpu::current());
     next.state.enqueued();
     // SAFETY: this CPU is about to switch to it.
     let admitted = !stays

@@ -14,7 +14,8 @@
 //!
 //! An idle CPU is claimed by taking its bit out of the idle set, so that n wake-ups in a row find n different CPUs.
 //!
-//! Cost of a wake-up: one run-queue lock (the target's), no allocation, no reference count.
+//! Cost of a wake-up: one run-queue lock (the target's), and the thread's own spin lock if it goes to another CPU than its last one;
+//! no allocation, no reference count.
 
 use core::sync::atomic::Ordering;
 
@@ -191,7 +192,7 @@ pub(crate) fn less_urgent(policy: Policy, candidates: CpuSet) -> Option<CpuId> {
 fn activate_on(thread: &Thread, target: CpuId, reason: Activation, synchronous: bool) -> u64 {
     let cpu = Cpu::of(target);
     let mut queue = cpu.queue.lock();
-    thread.set_cpu(target);
+    thread.enter_cpu(target);
     thread.state.enqueued();
     let now_ns = time::now_ns();
     queue.update_current(now_ns);

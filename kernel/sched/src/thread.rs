@@ -59,8 +59,10 @@ pub struct Thread {
     /// Where it continues. Written by its CPU when it switches away; read by the CPU that switches to it.
     pub(crate) context: UnsafeCell<KernelContext>,
     pub(crate) state: StateWord,
-    /// The CPU whose run queue it is or was last on. Written under that queue's lock.
+    /// The CPU whose run queue it is or was last on. Written under that queue's lock, and under the former one's or `stays`.
     cpu: AtomicU32,
+    /// Held with the lock of its CPU's queue: it is brought to no other CPU. Taken after the queue's lock.
+    pub(crate) stays: SpinLock<()>,
     /// Whether a CPU executes it, until its state is saved. Written by that CPU under its queue's lock.
     pub(crate) on_cpu: AtomicBool,
     /// Sleeping locks that it holds, while it does not run. Written by its CPU when it switches away.
@@ -199,6 +201,7 @@ impl Builder {
             context: UnsafeCell::new(KernelContext::default()),
             state: StateWord::new(),
             cpu: AtomicU32::new(cpu::current().index() as u32),
+            stays: SpinLock::named("thread stays", ()),
             on_cpu: AtomicBool::new(false),
             locks_held: AtomicU32::new(0),
             locks: ThreadLocks::new(),
@@ -315,6 +318,7 @@ impl Thread {
             context: UnsafeCell::new(KernelContext::default()),
             state: StateWord::running(),
             cpu: AtomicU32::new(cpu::current().index() as u32),
+            stays: SpinLock::named("thread stays", ()),
             on_cpu: AtomicBool::new(true),
             locks_held: AtomicU32::new(0),
             locks: ThreadLocks::new(),
@@ -431,6 +435,17 @@ impl Thread {
         CpuId::from_index(self.cpu.load(Ordering::Relaxed) as usize)
     }
 
+    /// The caller has claimed the thread, has this CPU's queue locked and is about to put it there. The lock of the queue where it was
+    /// keeps nobody from that, so who changes the thread under that one is waited for; on the same CPU the queue's lock does.
+    #[inline(always)]
+    pub(crate) fn enter_cpu(&self, cpu: CpuId) {
+        if self.cpu() != cpu {
+            let _stays = self.stays.lock();
+            self.set_cpu(cpu);
+        }
+    }
+
+    /// For a thread that is in a queue: under the locks of that queue and of the one that it goes to.
     #[inline(always)]
     pub(crate) fn set_cpu(&self, cpu: CpuId) {
         self.cpu.store(cpu.index() as u32, Ordering::Relaxed);

@@ -174,6 +174,12 @@ impl RunQueue {
         self.crowd
     }
 
+    /// The weights of its fair threads.
+    #[cfg(test)]
+    pub(crate) fn load(&self) -> u64 {
+        self.load
+    }
+
     /// How urgent the running thread is, see [`policy::rank`].
     pub(crate) fn rank(&self) -> u32 {
         match self.running() {

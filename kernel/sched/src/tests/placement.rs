@@ -290,3 +290,98 @@ fn threads_that_take_turns_come_to_share_a_cpu() {
     // The host may stop a CPU between a wake-up and a sleep, which makes it look busy: one undisturbed try is enough.
     assert!((0..10).any(|_| turns_end_on_one_cpu(cpus, 1_000)));
 }
+
+/// What is known of a CPU's queue: threads, their crowd and their weights.
+fn books(of: CpuId) -> (u32, u32, u64) {
+    let queue = crate::cpu::Cpu::of(of).queue.lock();
+    (queue.count(), queue.crowd(), queue.load())
+}
+
+/// A thread sleeps on this CPU; another CPU wakes it there while this one calls `change`, which calls what it is given with what it
+/// locks locked. Returns whether the thread was gone from under the locks then, and its policy and CPU (the other one) afterwards.
+fn woken_elsewhere_during(change: impl FnOnce(&ThreadRef, &mut dyn FnMut())) -> (bool, Policy, bool) {
+    /// Looks at a waker that has to wait, before it is believed to.
+    const LOOKS: usize = 1_000;
+    let machine = boot(2);
+    let (here, other) = (cpu::current(), others(&machine)[0]);
+    let stop = Arc::new(AtomicU32::new(0));
+    let begin = Arc::new(AtomicU32::new(0));
+    eventually(|| books(here).0 == 1);
+    let (books_here, books_there) = (books(here), (0, 0, 0));
+    let sleeper = {
+        let (begin, stop) = (begin.clone(), stop.clone());
+        let body = move || {
+            crate::WaitQueue::new().wait_until(|| begin.load(Ordering::Acquire) == 1);
+            while stop.load(Ordering::Relaxed) == 0 {
+                cpu::relax();
+            }
+        };
+        let builder = Builder { affinity: CpuSet::only(here), ..Builder::new("sleeper") };
+        crate::spawn(builder, Box::new(body)).expect("memory for a test's thread")
+    };
+    eventually(|| sleeper.state() == RunState::Uninterruptible);
+    sleeper.set_affinity(CpuSet::ALL);
+    // It goes on running, and is more urgent: the sleeper stays in that CPU's queue.
+    let waker = {
+        let (begin, stop, sleeper) = (begin.clone(), stop.clone(), sleeper.clone());
+        let body = move || {
+            while begin.load(Ordering::Acquire) == 0 {
+                cpu::relax();
+            }
+            let mode = crate::placement::WakeMode { synchronous: true, ..Default::default() };
+            assert!(crate::placement::wake(&sleeper, mode));
+            while stop.load(Ordering::Relaxed) == 0 {
+                cpu::relax();
+            }
+        };
+        let builder =
+            Builder { affinity: CpuSet::only(other), policy: Policy::Fifo(10), ..Builder::new("waker") };
+        crate::spawn(builder, Box::new(body)).expect("memory for a test's thread")
+    };
+    eventually(|| crate::cpu::Cpu::of(other).running.load(Ordering::Relaxed) == 1);
+    let mut gone = false;
+    change(&sleeper, &mut || {
+        begin.store(1, Ordering::Release);
+        while sleeper.state() != RunState::Running {
+            cpu::relax();
+        }
+        gone = (0..LOOKS).any(|_| {
+            std::thread::sleep(Duration::from_micros(50));
+            sleeper.cpu() != here || sleeper.entity.is_queued()
+        });
+    });
+    eventually(|| sleeper.entity.is_queued());
+    let (policy, went) = (sleeper.policy(), sleeper.cpu() == other);
+    let threads = [sleeper, waker];
+    assert_eq!(books(other).0, 2);
+    end(&stop, &threads);
+    eventually(|| books(here).0 == 1 && books(other).0 == 0);
+    assert_eq!((books(here), books(other)), (books_here, books_there));
+    (gone, policy, went)
+}
+
+#[test]
+fn thread_that_is_woken_elsewhere_has_its_policy_changed_first() {
+    let outcome = woken_elsewhere_during(|thread, meanwhile| {
+        crate::balance::change_entity(thread, |entity| {
+            meanwhile();
+            // One that is in another queue by now would be lost to it.
+            if !entity.is_queued() {
+                entity.set_policy(Policy::Fifo(1), entity.nice());
+            }
+        });
+    });
+    assert_eq!(outcome, (false, Policy::Fifo(1), true));
+}
+
+#[test]
+fn thread_that_is_woken_elsewhere_is_not_taken_from_the_queue_that_it_was_in() {
+    let mut waits = false;
+    let outcome = woken_elsewhere_during(|thread, meanwhile| {
+        crate::balance::with_queue_of(thread, |_, _| {
+            meanwhile();
+            waits = thread.entity.is_queued();
+        });
+    });
+    assert_eq!((outcome, waits), ((false, Policy::Normal, true), false));
+}
