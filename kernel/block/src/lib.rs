@@ -30,6 +30,8 @@ mod driver;
 mod error;
 mod faulty_disk;
 mod flush;
+mod one_runner;
+mod outstanding;
 pub mod partition;
 mod plug;
 mod queue;

@@ -1,8 +1,8 @@
 //! Between those who submit bios and the driver of a device.
 //!
 //! # The way of a bio
-//! 1. [`Queue::submit`] checks it against the device (size, alignment, read-only, gone), answers what the device need not be asked
-//!    (a flush without a write cache), and splits what is too large.
+//! 1. [`Queue::submit`] checks it against the device (size, alignment, read-only, gone), refuses what is too large for it,
+//!    and answers what the device need not be asked (a flush without a write cache).
 //! 2. Flushes and durable writes go through [`flush`](crate::flush), which orders them and makes one flush of many.
 //! 3. Everything else becomes a [`Request`] of this CPU's lane: merged with waiting neighbours or put among them.
 //! 4. [`Queue::run`] hands requests to the driver until it has no room; completions run it again.
@@ -12,13 +12,14 @@
 //! sees all requests in lane 0: order over the whole device is what it is for.
 //!
 //! # Locks
-//! A lane's spin lock: held over calls of the scheduler only, never over the driver or a completion. `running` keeps
-//! a completion that ends at once (a RAM disk) from recursing into the driver: the outer call goes on instead.
+//! A lane's spin lock: held over calls of the scheduler only, never over the driver or a completion. A lane has
+//! [one runner](crate::one_runner) at a time, so a completion that ends at once (a RAM disk) does not recurse into the driver: the outer
+//! call goes on instead.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memory::fallible;
 use sched::timer::Timer;
@@ -27,6 +28,8 @@ use sync::{CachePadded, Once, SpinLock};
 use crate::bio::{Bio, BioFlags, Operation, SECTOR_BYTES};
 use crate::driver::{Driver, Limits, TimeoutVerdict};
 use crate::flush::Flushes;
+use crate::one_runner::OneRunner;
+use crate::outstanding::Outstanding;
 use crate::request::Request;
 use crate::scheduler::{First, Scheduler};
 use crate::statistics::Statistics;
@@ -35,10 +38,8 @@ use crate::{Error, Result};
 /// Requests of one CPU that wait for the device.
 struct Lane {
     scheduler: SpinLock<Box<dyn Scheduler>>,
-    /// Somebody hands requests of this lane to the driver.
-    running: AtomicBool,
-    /// Somebody else wanted to meanwhile.
-    again: AtomicBool,
+    /// Who hands requests of this lane to the driver.
+    runner: OneRunner,
 }
 
 /// See the theory of this file.
@@ -52,13 +53,10 @@ pub struct Queue {
     statistics: Statistics,
     pub(crate) flushes: Flushes,
     gone: AtomicBool,
-    in_driver: AtomicU32,
-    /// When the driver last took or ended a request, ns since boot.
-    progress_ns: AtomicU64,
+    /// What the driver has.
+    outstanding: Outstanding,
     /// Looks after time-outs, if the driver wants that.
     watch: Once<Arc<Timer>>,
-    /// Whether that is armed, or about to be.
-    watching: AtomicBool,
 }
 
 impl Queue {
@@ -93,8 +91,7 @@ impl Queue {
         for scheduler in schedulers {
             lanes.push(CachePadded::new(Lane {
                 scheduler: SpinLock::new(scheduler),
-                running: AtomicBool::new(false),
-                again: AtomicBool::new(false),
+                runner: OneRunner::new(),
             }));
         }
         Ok(fallible::try_arc(Self {
@@ -106,10 +103,8 @@ impl Queue {
             statistics: Statistics::default(),
             flushes: Flushes::new(),
             gone: AtomicBool::new(false),
-            in_driver: AtomicU32::new(0),
-            progress_ns: AtomicU64::new(0),
+            outstanding: Outstanding::new(),
             watch: Once::new(),
-            watching: AtomicBool::new(false),
         })?)
     }
 
@@ -265,12 +260,8 @@ impl Queue {
     }
 
     pub(crate) fn run_lane(self: &Arc<Self>, index: usize) {
-        let lane = &self.lanes[index];
-        // AcqRel: pairs with the swap below, so that whoever finds somebody running is noticed by that one.
-        lane.again.store(true, Ordering::Release);
-        while !lane.running.swap(true, Ordering::AcqRel) {
-            lane.again.store(false, Ordering::Release);
-            while self.in_driver.load(Ordering::Relaxed) < self.limits.depth {
+        self.lanes[index].runner.run(|| {
+            while self.outstanding.count() < self.limits.depth {
                 let Some(request) = self.take(index) else { break };
                 let request = self.begin(request);
                 if let Err(back) = self.driver.submit(index, request) {
@@ -278,11 +269,7 @@ impl Queue {
                     break;
                 }
             }
-            lane.running.store(false, Ordering::Release);
-            if !lane.again.load(Ordering::Acquire) {
-                break;
-            }
-        }
+        });
     }
 
     fn take(&self, lane: usize) -> Option<Request> {
@@ -292,8 +279,7 @@ impl Queue {
     fn begin(self: &Arc<Self>, mut request: Request) -> Request {
         let now_ns = machine::time::now_ns();
         self.statistics.begin(now_ns);
-        self.in_driver.fetch_add(1, Ordering::Relaxed);
-        self.progress_ns.store(now_ns, Ordering::Relaxed);
+        self.outstanding.begin(now_ns);
         self.arm_watch(now_ns);
         request.queue = Some(self.clone());
         request
@@ -302,15 +288,14 @@ impl Queue {
     /// The driver had no room.
     fn take_back(&self, lane: usize, mut request: Request) {
         request.queue = None;
-        self.in_driver.fetch_sub(1, Ordering::Relaxed);
+        self.outstanding.withdraw();
         self.statistics.withdraw();
         self.lanes[lane].scheduler.lock().put_back(request);
     }
 
     pub(crate) fn account_end(&self, request: &Request, outcome: Result<()>) {
         let now_ns = machine::time::now_ns();
-        self.in_driver.fetch_sub(1, Ordering::Relaxed);
-        self.progress_ns.store(now_ns, Ordering::Relaxed);
+        self.outstanding.end(now_ns);
         let sectors = request.sectors();
         let began_ns = request.submitted_ns();
         self.statistics.end(request.operation(), sectors, began_ns, now_ns, outcome.is_err());
@@ -330,10 +315,8 @@ impl Queue {
     }
 
     fn arm_watch(&self, now_ns: u64) {
-        // Usually armed already: a look is cheaper than a swap.
         if let Some(timer) = self.watch.get()
-            && !self.watching.load(Ordering::Relaxed)
-            && !self.watching.swap(true, Ordering::AcqRel)
+            && self.outstanding.claim_watch()
         {
             timer.arm(now_ns + self.limits.timeout_ns);
         }
@@ -343,15 +326,14 @@ impl Queue {
     fn look_after_timeouts(self: Arc<Self>) {
         let now_ns = machine::time::now_ns();
         let Some(timer) = self.watch.get() else { return };
-        if self.in_driver.load(Ordering::Acquire) == 0 {
-            self.watching.store(false, Ordering::Release);
-            // One that came meanwhile has seen the watch armed.
-            if self.in_driver.load(Ordering::Acquire) > 0 {
+        let Some(since_ns) = self.outstanding.silent_since() else {
+            // One that came meanwhile may have seen the watch armed.
+            if self.outstanding.end_watch() {
                 self.arm_watch(now_ns);
             }
             return;
-        }
-        let due_ns = self.progress_ns.load(Ordering::Relaxed) + self.limits.timeout_ns;
+        };
+        let due_ns = since_ns + self.limits.timeout_ns;
         if due_ns > now_ns {
             return timer.arm(due_ns);
         }
@@ -364,13 +346,12 @@ impl Queue {
 
     /// Called now and then by a timer: tells the driver when nothing has moved for the device's limit.
     pub fn check_timeouts(&self, now_ns: u64) -> Option<TimeoutVerdict> {
-        let since_ns = self.progress_ns.load(Ordering::Relaxed);
-        let waiting = self.in_driver.load(Ordering::Relaxed) > 0;
-        if !waiting || now_ns.saturating_sub(since_ns) < self.limits.timeout_ns {
+        let since_ns = self.outstanding.silent_since()?;
+        if now_ns.saturating_sub(since_ns) < self.limits.timeout_ns {
             return None;
         }
         let verdict = self.driver.timed_out(since_ns);
-        self.progress_ns.store(now_ns, Ordering::Relaxed);
+        self.outstanding.progressed(now_ns);
         Some(verdict)
     }
 }

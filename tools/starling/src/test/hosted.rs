@@ -18,7 +18,7 @@ const HOSTILE_INPUTS: u32 = 1_000_000;
 /// Packages with parsers of what may be hostile; their tests have the word in their names.
 const PARSERS: [&str; 5] = ["hostlink-protocol", "linux", "tmpfs", "starling-tool", "block"];
 /// Packages with models, and where in them.
-const MODELS: [(&str, &[&str]); 3] = [
+const MODELS: [(&str, &[&str]); 4] = [
     (
         "sync",
         &[
@@ -34,6 +34,7 @@ const MODELS: [(&str, &[&str]); 3] = [
     ),
     ("memory", &["--test", "per_cpu_models"]),
     ("sched", &["--lib", "models"]),
+    ("block", &["--test", "models"]),
 ];
 /// Unsafe code that Miri can follow, by package and names of tests: what neither switches stacks nor needs the gigabytes of the
 /// hosted machine's memory.
