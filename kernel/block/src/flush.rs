@@ -55,23 +55,33 @@ impl Flushes {
         }
     }
 
-    /// Flushes for all who wait now.
+    /// Flushes for all who wait now; without memory for that they fail, and it is the turn of those who came meanwhile.
     fn start(&self, queue: &Arc<Queue>) {
-        let served = core::mem::take(&mut self.state.lock().waiting);
-        let flushed = queue.clone();
-        let flush = Bio::without_data(Operation::Flush, 0, 0, BioFlags::empty()).and_then(|flush| {
-            flush.on_done(move |_, outcome| flushed.flushes.flushed(&flushed, served, outcome))
-        });
-        match flush {
-            Ok(mut flush) => {
+        loop {
+            let served = core::mem::take(&mut self.state.lock().waiting);
+            let flushed = queue.clone();
+            let flush = Bio::without_data(Operation::Flush, 0, 0, BioFlags::empty()).and_then(|flush| {
+                flush.on_done(move |_, outcome| flushed.flushes.flushed(&flushed, served, outcome))
+            });
+            if let Ok(mut flush) = flush {
                 flush.submitted_ns = machine::time::now_ns();
                 if let Some(lane) = queue.insert(flush) {
                     queue.run_lane(lane);
                 }
+                return;
             }
             // The waiting bios went with the closure, and so were told that they failed.
-            Err(_) => self.state.lock().under_way = false,
+            if !self.is_wanted_again() {
+                return;
+            }
         }
+    }
+
+    /// The flush under way has ended: whether there are some who wait for the next, which is under way then.
+    fn is_wanted_again(&self) -> bool {
+        let mut state = self.state.lock();
+        state.under_way = !state.waiting.is_empty();
+        state.under_way
     }
 
     fn flushed(&self, queue: &Arc<Queue>, served: Vec<Bio>, outcome: Result<()>) {
@@ -91,10 +101,7 @@ impl Flushes {
                 queue.run_lane(lane);
             }
         }
-        let mut state = self.state.lock();
-        state.under_way = !state.waiting.is_empty();
-        if state.under_way {
-            drop(state);
+        if self.is_wanted_again() {
             self.start(queue);
         }
     }

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use memory::fallible;
 use proptest::prelude::*;
 
 use crate::partition::{Scheme, scan};
@@ -163,6 +164,32 @@ fn a_failed_flush_fails_the_write_that_wanted_it() {
     slow.answer(Err(Error::Io));
     assert_eq!(*outcome.lock(), Some(Err(Error::Io)));
     assert!(slow.answer(Ok(())).is_empty());
+}
+
+#[test]
+fn a_flush_that_came_during_one_without_memory_is_answered() {
+    let mut limits = Limits::of_size(100);
+    limits.write_cache = true;
+    let flush_of = |done: Box<dyn FnOnce(Result<()>) + Send>| {
+        let flush = Bio::without_data(Operation::Flush, 0, 0, BioFlags::empty()).unwrap();
+        flush.on_done(move |_, outcome| done(outcome)).unwrap()
+    };
+    fallible::exhaust_from("a flush in the completion of another", |failure| {
+        let queue = Queue::new(Arc::new(RamDisk::with_limits(limits).unwrap())).unwrap();
+        let outcomes = Arc::new(sync::SpinLock::new(Vec::new()));
+        let told = outcomes.clone();
+        let later = flush_of(Box::new(move |outcome| told.lock().push(outcome)));
+        let (told, again) = (outcomes.clone(), queue.clone());
+        let first = flush_of(Box::new(move |outcome| {
+            told.lock().push(outcome);
+            again.submit(later);
+        }));
+        let report = failure.arm();
+        queue.submit(first);
+        fallible::disarm();
+        drop(report);
+        assert_eq!(outcomes.lock().len(), 2, "each of both is answered");
+    });
 }
 
 #[test]
