@@ -166,7 +166,13 @@ impl Queue {
     pub fn submit_batch(self: &Arc<Self>, bios: impl Iterator<Item = Bio>) {
         let mut lane = None;
         for bio in bios {
-            lane = self.enqueue(bio).or(lane);
+            let Some(next) = self.enqueue(bio) else { continue };
+            // The thread may be on another CPU now: nobody else would run the lane that it leaves.
+            if let Some(left) = lane.replace(next)
+                && left != next
+            {
+                self.run_lane(left);
+            }
         }
         if let Some(lane) = lane {
             self.run_lane(lane);

@@ -3,6 +3,8 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use machine::cpu::CpuSet;
+use machine::hosted::Machine;
 use memory::fallible;
 use proptest::prelude::*;
 
@@ -103,6 +105,30 @@ fn a_plug_makes_one_request_of_neighbours() {
     let snapshot = queue.statistics().snapshot();
     assert_eq!((snapshot.completed[1], snapshot.merged[1], snapshot.sectors[1]), (1, 3, 4));
     assert_eq!(Volume::whole(queue.clone()).queue().statistics().in_flight(), 0);
+}
+
+#[test]
+fn a_batch_leaves_nothing_behind_when_its_thread_moves() {
+    sched::current();
+    let machine = Machine::boot(2, |_| sched::enter_application_processor());
+    let (from, to) = (machine.cpu(0), machine.cpu(1));
+    let slow = SlowDisk::new(Limits::of_size(100));
+    let queue = Queue::new(slow.clone()).unwrap();
+    let done = Arc::new(sched::Completion::new());
+    let (submitter, told) = (queue.clone(), done.clone());
+    let body = move || {
+        submitter.submit_batch([(from, 1), (to, 50)].into_iter().map(|(cpu, sector)| {
+            sched::current().set_affinity(CpuSet::only(cpu));
+            assert_eq!(machine::cpu::current(), cpu);
+            write(sector, BioFlags::empty(), |outcome| outcome.unwrap())
+        }));
+        told.complete();
+    };
+    let builder =
+        sched::thread::Builder { affinity: CpuSet::only(from), ..sched::thread::Builder::new("batch") };
+    sched::spawn(builder, Box::new(body)).unwrap();
+    done.wait();
+    assert_eq!(slow.answer(Ok(())), [(Operation::Write, 1, 1), (Operation::Write, 50, 1)]);
 }
 
 #[test]
