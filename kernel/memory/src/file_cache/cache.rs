@@ -140,6 +140,8 @@ pub struct FileCache {
     kind: CacheKind,
     backing: Option<Box<Backing>>,
     pub(super) budget: Option<Shared<dyn PageBudget>>,
+    /// 0 until somebody asks; see [`FileCache::id`].
+    id: AtomicU64,
 }
 
 const _: () =
@@ -159,6 +161,7 @@ impl FileCache {
             kind,
             backing: None,
             budget: None,
+            id: AtomicU64::new(0),
         }
     }
 
@@ -259,10 +262,20 @@ impl FileCache {
         self.present.load(Ordering::Relaxed)
     }
 
-    /// A number that no other living cache has: half of a futex's name.
+    /// A number that no other cache has, had or will have: half of a futex's name. Who waits on a futex keeps its name, not the cache,
+    /// which may end before. The cache gets its number when it is first asked for it.
     #[must_use]
     pub fn id(&self) -> u64 {
-        core::ptr::from_ref(self).addr() as u64
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: the number says nothing about other memory.
+        match self.id.load(Ordering::Relaxed) {
+            0 => {
+                let fresh = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+                let set = self.id.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed);
+                set.map_or_else(|others| others, |_| fresh)
+            }
+            known => known,
+        }
     }
 
     /// Whether some address space may map pages.

@@ -154,7 +154,7 @@ impl FileCache {
 
     /// The lock of this file's readers.
     fn readers(&self) -> &'static RwSpinLock<()> {
-        &READERS[self.id() as usize / size_of::<FileCache>() % READER_LOCKS]
+        &READERS[core::ptr::from_ref(self).addr() / size_of::<FileCache>() % READER_LOCKS]
     }
 
     fn hold(&self, choice: u8) -> Held<'_> {

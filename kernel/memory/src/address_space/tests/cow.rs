@@ -58,6 +58,21 @@ fn shared_memory_stays_shared() {
 }
 
 #[test]
+fn a_futex_of_memory_that_is_gone_gives_its_name_to_nobody() {
+    without_leaks(|| {
+        let space = space();
+        let mut names = std::collections::BTreeSet::new();
+        for _ in 0..64 {
+            let start = space.map(MapRequest::anonymous(PAGE, READ_WRITE).with(MapFlags::SHARED)).unwrap();
+            let name = space.futex_key(start, false).unwrap();
+            assert!(names.insert(name), "{name:?} was the name of another futex");
+            assert_eq!(space.futex_key(start, false), Ok(name));
+            space.unmap(start, PAGE).unwrap();
+        }
+    });
+}
+
+#[test]
 fn advice_decides_what_a_child_gets() {
     without_leaks(|| {
         let parent = space();
