@@ -263,7 +263,8 @@ pub(crate) fn purge() -> usize {
         (areas.frames, areas.frames_length, areas.unflushed) = (0, 0, 0);
         taken
     };
-    if unflushed == 0 {
+    // Frames may be listed whose area is not retired yet: they have been unmapped, and only this list knows them.
+    if next == 0 && unflushed == 0 {
         return 0;
     }
     sync::remote::flush_tlb(machine::cpu::online(), |_| machine::mmu::flush_all(), 0);
