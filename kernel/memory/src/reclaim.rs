@@ -170,7 +170,9 @@ pub fn reclaim_until_high() -> bool {
             return true;
         }
         if alone(|| reclaim((high - free) as usize)).unwrap_or(0) == 0 {
-            if free <= floor && oom::invoke() == oom::Relief::Retry {
+            // What waits to be ended has memory, perhaps that of the last victim.
+            let ends_some = ENDING_WANTED.load(Relaxed);
+            if free <= floor && !ends_some && oom::invoke() == oom::Relief::Retry {
                 continue;
             }
             RESTS_UNTIL_NS.store(machine::time::now_ns() + REST_NS, Relaxed);

@@ -13,11 +13,14 @@ const FRAMES: usize = 4;
 /// The folder of the kernel's own sources.
 const SOURCES: &str = "/kernel/";
 
+/// How the region of the threads' stacks is called.
+pub(super) const THREAD_SLOT: &str = "a thread's slot";
+
 /// Where the kernel's memory lies, by the upper bits of an address, and how it is called here.
 const REGIONS: [(u64, &str); 6] = [
     (0xffff_ffff_8000_0000, "the kernel's image"),
     (0xffff_e000_0000_0000, "frame metadata"),
-    (0xffff_d000_0000_0000, "a thread's slot"),
+    (0xffff_d000_0000_0000, THREAD_SLOT),
     (0xffff_c000_0000_0000, "a kernel mapping"),
     (0xffff_8000_0000_0000, "the heap or a page"),
     (0, "the program"),

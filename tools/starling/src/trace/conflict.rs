@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::code::Names;
+use super::code::{Names, THREAD_SLOT};
 use super::window::{Access, Window};
 
 /// What one side did with a line.
@@ -85,12 +85,16 @@ fn shared(round: &[&Window; 2]) -> BTreeMap<u64, [Side; 2]> {
     lines
 }
 
-/// What conflicts are told apart by: the object and the function that writes it first.
+/// What conflicts are told apart by: the object and the function that writes it first. A thread's slot is one kind, whoever writes there: it
+/// is shared as a whole, because one processor's thread has the stack that the other's had before.
 fn key(sides: &[Side; 2], names: &Names) -> (String, String) {
     let all = || sides.iter().flat_map(|side| &side.accesses);
     let write = all().find(|access| access.kind.writes());
     let write = write.or_else(|| all().next());
-    write.map_or_else(Default::default, |access| (names.object(access.address), names.function(access.code)))
+    let Some(access) = write else { return Default::default() };
+    let object = names.object(access.address);
+    let function = if object == THREAD_SLOT { String::new() } else { names.function(access.code) };
+    (object, function)
 }
 
 fn describe(conflict: &mut Conflict, sides: &[Side; 2], names: &Names) {

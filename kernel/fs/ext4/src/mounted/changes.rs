@@ -90,11 +90,12 @@ impl Node {
         } else {
             writer.unlink(self.file.number, name, now())
         };
-        let stored = removed.map_err(error_of)?;
+        removed.map_err(error_of)?;
+        // As it is now: another name may have come or gone since.
+        refresh(inode)?;
+        refresh(directory)?;
         self.instance.delete_some_gone();
-        node_of(inode)?.nameless.store(stored.links == 0, Relaxed);
-        show(inode, &stored);
-        refresh(directory)
+        Ok(())
     }
 
     pub(super) fn move_name(&self, rename: &Rename<'_>) -> Result<()> {
@@ -191,10 +192,11 @@ impl Node {
             // A range of zeroes is a hole whose blocks are there, and not written.
             writer.allocate(self.file.number, offset, length, true, privileged, now()).map(|_| ())
         });
+        changed?;
         if mode.intersects(AllocateMode::PUNCH_HOLE | AllocateMode::ZERO_RANGE) {
             // Whoever read the range between the two steps brought back what is no longer there.
             cache.punch_hole(offset..offset.saturating_add(length))?;
         }
-        changed
+        Ok(())
     }
 }
