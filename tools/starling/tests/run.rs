@@ -84,31 +84,31 @@ fn streams_are_separate_and_whole() {
     assert_eq!(text(&output.stderr), "err".repeat(20_000));
 }
 
-#[test]
-fn input_arrives_whole_within_its_credit() {
-    let bytes: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
-    let mut child = starling(&[], &["cat"]).stdin(Stdio::piped()).spawn().expect("starling starts");
+/// What a command prints that is given these bytes and ends well.
+fn given(command: &[&str], bytes: &[u8]) -> Vec<u8> {
+    let mut child = starling(&[], command).stdin(Stdio::piped()).spawn().expect("starling starts");
     let mut input = child.stdin.take().expect("piped");
-    let sent = bytes.clone();
+    let sent = bytes.to_vec();
     let writer = std::thread::spawn(move || input.write_all(&sent).expect("taken"));
     let output = child.wait_with_output().expect("ends");
     writer.join().expect("all was taken");
     assert_eq!(output.status.code(), Some(0));
-    assert!(output.stdout == bytes, "what goes in comes out");
+    output.stdout
+}
+
+#[test]
+fn input_arrives_whole_within_its_credit() {
+    let bytes: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let output = given(&["cat"], &bytes);
+    assert!(output == bytes, "what goes in comes out");
 }
 
 #[test]
 fn link_moves_without_losing_or_swapping_frames() {
     let bytes: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
-    let mut child = starling(&[], &["move"]).stdin(Stdio::piped()).spawn().expect("starling starts");
-    let mut input = child.stdin.take().expect("piped");
-    let sent = bytes.clone();
-    let writer = std::thread::spawn(move || input.write_all(&sent).expect("taken"));
-    let output = child.wait_with_output().expect("ends");
-    writer.join().expect("all was taken");
-    assert_eq!(output.status.code(), Some(0));
+    let output = given(&["move"], &bytes);
     let expected = [&b"one\ntwo\nthree\n"[..], &bytes].concat();
-    assert!(output.stdout == expected, "the first stream, then the second");
+    assert!(output == expected, "the first stream, then the second");
 }
 
 #[test]
