@@ -5,6 +5,7 @@
 //! [`sharing`] looks for cache lines that they share, [`programs`] compares programs with Linux.
 //! [`runner`] runs them in order and adds up.
 
+mod extract;
 mod hosted;
 mod instructions;
 mod kernel;

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::extract::extract;
 use super::step::Step;
 use super::tally::Tally;
 use crate::failure::{Context, Failure, Outcome, STATUS_SIGNAL_BASE};
@@ -24,7 +25,8 @@ const SHOWN: usize = 256 << 10;
 /// More than this is not even read: a step that prints so much has failed in a loop.
 const READ: u64 = 256 << 20;
 
-/// Runs the steps and returns the exit status: 0 when nothing failed.
+/// Runs the steps and returns the exit status: 0 when nothing failed. What failed is named once more at the end, where whoever keeps only
+/// the last lines finds it.
 ///
 /// # Errors
 /// When a step cannot be started.
@@ -32,15 +34,24 @@ pub(super) fn run(steps: Vec<Step>) -> Outcome<u8> {
     let total = steps.len();
     let mut sum = Tally::default();
     let start = Instant::now();
+    let mut failures = String::new();
     for (number, step) in (1..).zip(steps) {
-        sum.add(show(&format!("[{number:2}/{total}]"), step)?);
+        let position = format!("[{number:2}/{total}]");
+        let name = step.name.clone();
+        let (tally, output) = show(&position, step)?;
+        sum.add(tally);
+        if tally.failed > 0 {
+            failures += &format!("failed: {position} {name}\n{}", extract(&output));
+        }
     }
+    print!("{failures}");
     println!("all steps took {}", duration(start.elapsed()));
     println!("{} passed, {} failed", sum.passed, sum.failed);
     Ok(u8::from(sum.failed > 0))
 }
 
-fn show(position: &str, mut step: Step) -> Outcome<Tally> {
+/// Runs a step, prints how it went, and returns its counts and what it printed.
+fn show(position: &str, mut step: Step) -> Outcome<(Tally, String)> {
     let start = Instant::now();
     let progress = Progress::new();
     progress.say(&format!("{position} {}", step.name));
@@ -61,7 +72,7 @@ fn show(position: &str, mut step: Step) -> Outcome<Tally> {
     )
     .and_then(|()| out.flush())
     .context(|| "standard output".into())?;
-    Ok(tally)
+    Ok((tally, output))
 }
 
 /// Runs a step's command to its end and returns what it printed and whether its exit status was 0.
