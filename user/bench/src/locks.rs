@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
+use bench::disk;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom};
 
 /// Starling's own call.
@@ -54,7 +55,7 @@ fn report(name: &str, mut body: impl FnMut()) -> io::Result<()> {
 /// When the kernel does not count.
 pub(crate) fn run() -> io::Result<()> {
     taken()?;
-    lcount_test()?;
+    lcount_test("tmpfs", "/tmp/lcount-test", pwrite)?;
     report("getppid", || _ = black_box(rustix::process::getppid()))?;
     files()?;
     descriptors()?;
@@ -64,23 +65,53 @@ pub(crate) fn run() -> io::Result<()> {
         // SAFETY: the word is alive, and nobody waits for it.
         black_box(unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), wake, 1) });
     })?;
-    shared_table()
+    shared_table()?;
+    ext4()
 }
 
 /// Ten writes of 4 KiB, each to the next page of a new file, and each to a page that is there.
-fn lcount_test() -> io::Result<()> {
-    let path = "/tmp/lcount-test";
+fn lcount_test(file_system: &str, path: &str, write: fn(&File, u64) -> io::Result<()>) -> io::Result<()> {
     let file = OpenOptions::new().create(true).truncate(true).write(true).open(path)?;
     for kind in ["new", "cached"] {
         let mut counts = Vec::new();
         for page in 0..10 {
-            counts.push(of(|| file.write_all_at(&[1; PAGE], page * PAGE as u64).expect("there is room"))?);
+            counts.push(of(|| write(&file, page * PAGE as u64).expect("there is room"))?);
         }
         let mean = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
         let words: Vec<_> = counts.iter().map(u64::to_string).collect();
-        println!("lcount-test: 4096 bytes to a {kind} page: {}; mean {mean:.1}", words.join(", "));
+        println!(
+            "lcount-test: {file_system}, 4096 bytes to a {kind} page: {}; mean {mean:.1}",
+            words.join(", ")
+        );
     }
     fs::remove_file(path)
+}
+
+fn pwrite(file: &File, offset: u64) -> io::Result<()> {
+    file.write_all_at(&[1; PAGE], offset)
+}
+
+/// A call of its own for the files on a disk, so that what they cost is not in the mean of the others.
+fn pwritev(file: &File, offset: u64) -> io::Result<()> {
+    let written = rustix::io::pwritev(file, &[io::IoSlice::new(&[1; PAGE])], offset)?;
+    if written == PAGE { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Pages of a file with a journal behind it, and a time that changes with every tick of the coarse clock.
+fn ext4() -> io::Result<()> {
+    const ROOT: &str = "/tmp/locks-ext4";
+    disk::attach(ROOT)?;
+    let path = format!("{ROOT}/lcount-test");
+    lcount_test("ext4", &path, pwritev)?;
+    fs::write(&path, [1; PAGE])?;
+    let file = OpenOptions::new().read(true).write(true).open(&path)?;
+    report("ext4_pwrite_4k", || pwritev(&file, 0).expect("it is there"))?;
+    let mut page = [0; PAGE];
+    report("ext4_pread_4k", || {
+        rustix::io::preadv(&file, &mut [io::IoSliceMut::new(&mut page)], 0).expect("it is there");
+    })?;
+    drop(file);
+    disk::detach(ROOT)
 }
 
 fn files() -> io::Result<()> {

@@ -13,9 +13,9 @@ const OPTIONS: [&str; 6] = ["-q", "-F", "-t", "ext4", "-E", "lazy_itable_init=0,
 
 /// A disk that goes with this.
 #[derive(Debug)]
-pub(super) struct FreshDisk {
+pub(crate) struct FreshDisk {
     /// The disk.
-    pub(super) disk: Disk,
+    pub(crate) disk: Disk,
     _directory: tempfile::TempDir,
 }
 
@@ -24,7 +24,7 @@ impl FreshDisk {
     ///
     /// # Errors
     /// Without `mke2fs`, or room for it.
-    pub(super) fn make() -> Outcome<Self> {
+    pub(crate) fn make() -> Outcome<Self> {
         let doing = || "a disk with an ext4".to_owned();
         let directory = tempfile::tempdir().context(doing)?;
         let file = directory.path().join("disk");

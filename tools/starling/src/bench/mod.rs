@@ -14,7 +14,7 @@ mod campaign;
 mod charts;
 mod environment;
 mod figures;
-mod fresh_disk;
+pub(crate) mod fresh_disk;
 pub(crate) mod guest_image;
 mod json;
 mod linux_kernel;

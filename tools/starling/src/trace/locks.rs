@@ -14,6 +14,7 @@ use clap::Args;
 
 use super::ceilings::{self, Ceilings};
 use super::plugin;
+use crate::bench::fresh_disk::FreshDisk;
 use crate::bench::guest_image::{self, Program};
 use crate::failure::{Context, Failure, Outcome};
 use crate::image::Initramfs;
@@ -111,7 +112,10 @@ fn run(arguments: &LocksArguments, repository: &Repository, progress: &Progress)
         file.display()
     ));
     let own;
+    let disk;
     if arguments.command.is_empty() {
+        disk = FreshDisk::make()?;
+        starling.arg("--disk").arg(&disk.disk.file);
         own = Initramfs::build(
             &guest_image::tree(Program::Probes, repository, progress)?,
             None,

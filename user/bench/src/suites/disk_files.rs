@@ -5,16 +5,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::time::{Duration, Instant};
-
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::files::{LARGE_DIRECTORY, PHASES, Phase, large_directory, life};
+use bench::disk;
 use bench::measure::Suite;
 
 const SUITE: Suite = Suite::new("files-ext4");
-const DISK: &str = "/dev/vda";
 const ROOT: &str = "/tmp/bench-ext4";
 /// Kibibytes of small files.
 const SIZES: [usize; 2] = [0, 10];
@@ -26,17 +22,13 @@ const PIECE: usize = 64 << 10;
 const BLOCK: usize = 4 << 10;
 /// Such calls between two looks at the clock.
 const RANDOM: usize = 4096;
-/// How long a disk may take to be found.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs the suite.
 ///
 /// # Errors
 /// When there is no disk with a file system, or its directory cannot be made.
 pub(crate) fn run() -> io::Result<()> {
-    fs::create_dir(ROOT)?;
-    await_disk()?;
-    mount(DISK, ROOT, "ext4", MountFlags::empty(), None)?;
+    disk::attach(ROOT)?;
     for kib in SIZES {
         // There is nothing to be written to an empty file.
         for (phase, name) in PHASES.into_iter().filter(|(phase, _)| kib > 0 || *phase != Phase::Write) {
@@ -59,19 +51,7 @@ pub(crate) fn run() -> io::Result<()> {
         ],
         large_file,
     );
-    rustix::fs::sync();
-    Ok(unmount(ROOT, UnmountFlags::empty())?)
-}
-
-fn await_disk() -> io::Result<()> {
-    let start = Instant::now();
-    while !Path::new(DISK).exists() {
-        if start.elapsed() > PATIENCE {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
+    disk::detach(ROOT)
 }
 
 /// Small writes that last.
