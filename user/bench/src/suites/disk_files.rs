@@ -5,6 +5,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
+use std::time::Instant;
 
 use super::files::{LARGE_DIRECTORY, PHASES, Phase, large_directory, life};
 use bench::disk;
