@@ -333,17 +333,23 @@ static void copy_file(const char *from, const char *to)
     close(out);
 }
 
-/* A root directory for victims: a file system of its own, so that all of it can be dropped. */
-static void make_jail(const char *jail)
+static void drop_jail(const char *jail)
+{
+    for (int layer = 0; layer < 16 && umount2(jail, MNT_DETACH) == 0; layer++)
+        ;
+    rmdir(jail);
+}
+
+/* A root directory for victims: a file system of its own, so that all of it can be dropped. 0, or why it is not complete. */
+static int fill_jail(const char *jail)
 {
     static const char *const folders[] = { "field", "field/dir", "field/tmpfs", "field/bound", "proc", "dev", "dev/pts" };
     static const struct { const char *name; int major, minor; } devices[] = { { "dev/null", 1, 3 }, { "dev/zero", 1, 5 },
         { "dev/full", 1, 7 }, { "dev/random", 1, 8 }, { "dev/tty", 5, 0 }, { "dev/ptmx", 5, 2 } };
     char here[128];
     mkdir(jail, 0755);
-    mount("tmpfs", jail, "tmpfs", 0, NULL);
-    if (!getcwd(here, sizeof here) || chdir(jail) < 0)
-        _exit(1);
+    if (mount("tmpfs", jail, "tmpfs", 0, NULL) < 0 || !getcwd(here, sizeof here) || chdir(jail) < 0)
+        return errno;
     for (unsigned i = 0; i < sizeof folders / sizeof *folders; i++) {
         mkdir(folders[i], 0777);
         chmod(folders[i], 0777);
@@ -363,8 +369,27 @@ static void make_jail(const char *jail)
     put_text("field/script", "#!/field/tiny script\n");
     chmod("field/script", 0755);
     close(open("field/sparse", O_CREAT | O_WRONLY, 0666));
-    if (truncate("field/sparse", 1ll << 40) < 0 || chdir(here) < 0)
-        _exit(1);
+    int failed = truncate("field/sparse", 1ll << 40) < 0 ? errno : 0;
+    return chdir(here) < 0 ? errno : failed;
+}
+
+/* Makes a jail. Other workers' victims may have filled memory and all places for open files; that is tried again until they have been
+ * killed. False when it can't be made. */
+static int make_jail(int me, const char *jail)
+{
+    long long limit = now_ms() + UNKILLABLE_MS;
+    for (;;) {
+        int error = fill_jail(jail);
+        if (error == 0)
+            return 1;
+        progress("fuzz worker %d: no jail: %s", me, ERRNO_NAME(error));
+        drop_jail(jail);
+        if ((error != ENOMEM && error != ENOSPC && error != ENFILE) || now_ms() > limit) {
+            printf("FAILED: worker %d: no jail: %s\n", me, ERRNO_NAME(error));
+            return 0;
+        }
+        pause_ms(10);
+    }
 }
 
 /* Segments of shared memory outlive their makers: removes all. */
@@ -377,13 +402,6 @@ static void remove_segments(void)
         if (id >= 0)
             shmctl(id, IPC_RMID, NULL);
     }
-}
-
-static void drop_jail(const char *jail)
-{
-    for (int layer = 0; layer < 16 && umount2(jail, MNT_DETACH) == 0; layer++)
-        ;
-    rmdir(jail);
 }
 
 /* Kills the children of this process that are not zombies. */
@@ -459,14 +477,16 @@ static int worker(int me, uint64_t seed, int nobody, long long until_ms)
     /* Above whatever the victims make of themselves, so that they can be ended. */
     struct sched_param above = { .sched_priority = 99 }, usual = { 0 };
     sched_setscheduler(0, SCHED_FIFO, &above);
-    make_jail(jail);
+    if (!make_jail(me, jail))
+        return 1;
     while (now_ms() < until_ms) {
         uint64_t batch_seed = (next_random(&own) & ~1ull) | (uint64_t)nobody;
         if (batches % 16 == 0)
             progress("fuzz worker %d batch %ld seed %llu", me, batches, (unsigned long long)batch_seed);
         if (++batches % BATCHES_A_JAIL == 0) {
             drop_jail(jail);
-            make_jail(jail);
+            if (!make_jail(me, jail))
+                return 1;
             remove_segments();
         }
         pid_t child = fork();
@@ -567,7 +587,8 @@ int main(int count, char **words)
         tracing = 1;
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         for (long times = count > 3 ? atol(words[3]) : 1; times > 0; times--) {
-            make_jail("/tmp/fuzz/replay");
+            if (!make_jail(0, "/tmp/fuzz/replay"))
+                return 1;
             pid_t child = CHILD(victim("/tmp/fuzz/replay", seed));
             pause_ms(VICTIM_MS);
             clear_away(child);
