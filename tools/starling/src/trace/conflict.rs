@@ -37,8 +37,12 @@ pub(super) struct Conflict {
     pub(super) example: BTreeSet<u64>,
 }
 
+/// What stands for the object when most rounds share a line, but no kind of line is shared in most of them.
+const CHANGING: &str = "lines of a kind that changes";
+
 /// The conflicts of a pair, given what both sides did in each round. What was seen in less than half of the rounds is no steady
-/// state: an interrupt, or a batch that a processor fetches for many calls.
+/// state: an interrupt, or a batch that a processor fetches for many calls. Rounds that share a line each, of another kind each time,
+/// have one conflict together.
 pub(super) fn find(rounds: &[[&Window; 2]], names: &Names) -> Vec<Conflict> {
     let mut found: BTreeMap<(String, String), Conflict> = BTreeMap::new();
     for round in rounds {
@@ -63,7 +67,27 @@ pub(super) fn find(rounds: &[[&Window; 2]], names: &Names) -> Vec<Conflict> {
             }
         }
     }
-    found.into_values().filter(|conflict| conflict.rounds * 2 >= rounds.len()).collect()
+    let steady = |conflict: &Conflict| conflict.rounds * 2 >= rounds.len();
+    let sharing = rounds.iter().filter(|round| lines(round) > 0).count();
+    if sharing * 2 > rounds.len() && !found.values().any(steady) {
+        return found.into_values().reduce(Conflict::with).map(|all| all.over(sharing)).into_iter().collect();
+    }
+    found.into_values().filter(steady).collect()
+}
+
+impl Conflict {
+    /// Both, as one.
+    fn with(mut self, other: Self) -> Self {
+        self.writers.extend(other.writers);
+        self.readers.extend(other.readers);
+        self.lines = self.lines.max(other.lines);
+        self
+    }
+
+    /// Of kinds that change, over so many rounds.
+    fn over(self, rounds: usize) -> Self {
+        Self { object: CHANGING.into(), rounds, ..self }
+    }
 }
 
 /// How many lines of a round one side writes and the other one touches.
@@ -128,6 +152,26 @@ mod tests {
         assert_eq!(shared_lines(&[(Kind::Write, 1)], &[(Kind::Read, 1)]), [1]);
         assert_eq!(shared_lines(&[(Kind::Read, 1)], &[(Kind::Atomic, 1)]), [1]);
         assert_eq!(shared_lines(&[(Kind::Atomic, 1)], &[(Kind::Write, 1)]), [1]);
+    }
+
+    #[test]
+    fn rounds_that_share_lines_of_changing_kinds_have_one_conflict() {
+        // No function of any program is there.
+        let nowhere = 1 << 60;
+        let names = Names::of(&std::env::current_exe().expect("a test is a program")).expect("with names");
+        let write = |code: u64| Window {
+            processor: 0,
+            accesses: vec![Access { kind: Kind::Write, line: 1, address: 0, code, count: 1 }],
+        };
+        let free = window(&[]);
+        let pairs: Vec<_> = (1..=8).map(|code| [write(nowhere + code), write(nowhere + code)]).collect();
+        let mut rounds: Vec<_> = pairs.iter().map(|[first, second]| [first, second]).collect();
+        let found = find(&rounds, &names);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].object.as_str(), found[0].rounds, found[0].writers.len()), (CHANGING, 8, 8));
+        rounds.truncate(4);
+        rounds.extend([[&free, &free]; 4]);
+        assert!(find(&rounds, &names).is_empty(), "half of the rounds are undisturbed");
     }
 
     #[test]
