@@ -15,16 +15,16 @@ use machine::time;
 use super::{Failure, HANG_NS, Outcome, Test, check, fail};
 
 pub(crate) const TESTS: &[Test] = &[
-    Test { name: "percpu::best_fit", run: best_fit },
-    Test { name: "percpu::isomorphic_addresses", run: isomorphic_addresses },
-    Test { name: "percpu::zeroed_and_aligned_1_to_64", run: zeroed_and_aligned },
-    Test { name: "percpu::sizes_8192_accepted_8193_refused", run: sizes_are_limited },
-    Test { name: "percpu::list_sorted_after_each_of_100000_operations", run: list_stays_sorted },
-    Test { name: "percpu::utilisation", run: utilisation },
-    Test { name: "percpu::blocks_have_frames_for_cpus_that_exist", run: frames_follow_cpus },
-    Test { name: "percpu::slab_heads_lie_in_blocks", run: slab_heads },
-    Test { name: "percpu::counters_are_exact_under_load", run: counters_are_exact },
-    Test { name: "percpu::bigref_torture", run: || bigref_torture(10, 20_000) },
+    Test { name: "percpu_test::best_fit", run: best_fit },
+    Test { name: "percpu_test::isomorphic_addresses", run: isomorphic_addresses },
+    Test { name: "percpu_test::zeroed_and_aligned_1_to_64", run: zeroed_and_aligned },
+    Test { name: "percpu_test::sizes_8192_accepted_8193_refused", run: sizes_are_limited },
+    Test { name: "percpu_test::list_sorted_after_each_of_100000_operations", run: list_stays_sorted },
+    Test { name: "percpu_test::utilisation", run: utilisation },
+    Test { name: "percpu_test::blocks_have_frames_for_cpus_that_exist", run: frames_follow_cpus },
+    Test { name: "percpu_test::slab_heads_lie_in_blocks", run: slab_heads },
+    Test { name: "percpu_test::counters_are_exact_under_load", run: counters_are_exact },
+    Test { name: "percpu_test::bigref_torture", run: || bigref_torture(10, 20_000) },
 ];
 
 /// The sheet's full numbers.
