@@ -166,6 +166,8 @@ pub struct Bio {
     pub(crate) done: Option<Done>,
     /// When it was submitted, ns since boot.
     pub(crate) submitted_ns: u64,
+    /// The number of the partition that it was submitted to; 0: to the disk.
+    pub(crate) partition: u32,
     /// Where it waits for a flush when its data is written.
     pub(crate) flush_after: Option<Arc<Queue>>,
 }
@@ -190,6 +192,7 @@ impl Bio {
             segments,
             done: None,
             submitted_ns: 0,
+            partition: 0,
             flush_after: None,
         })
     }
@@ -207,6 +210,7 @@ impl Bio {
             segments: Vec::new(),
             done: None,
             submitted_ns: 0,
+            partition: 0,
             flush_after: None,
         })
     }
@@ -289,6 +293,7 @@ impl Drop for Bio {
                 segments,
                 done: None,
                 submitted_ns: self.submitted_ns,
+                partition: self.partition,
                 flush_after: None,
             };
             done(lost, Err(Error::Io));

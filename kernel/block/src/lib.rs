@@ -30,6 +30,7 @@ mod driver;
 mod error;
 mod faulty_disk;
 mod flush;
+mod lane;
 mod one_runner;
 mod outstanding;
 pub mod partition;

@@ -8,8 +8,10 @@
 //! 4. [`Queue::run`] hands requests to the driver until it has no room; completions run it again.
 //!
 //! # Lanes
-//! With the scheduler `none` each CPU has a lane of its own, so CPUs do not meet in the queue. Any other scheduler
-//! sees all requests in lane 0: order over the whole device is what it is for.
+//! With the scheduler `none` each CPU has a [lane](crate::lane) of its own, so CPUs do not meet in the queue. Any other scheduler
+//! sees all requests in lane 0: order over the whole device is what it is for. Which of both it is may change at any time
+//! ([`Queue::set_scheduler`]). Lanes are open whenever bios may be sent to them: they are closed after that ended, and opened before it begins. Who
+//! comes to a closed lane with what he knew before looks again.
 //!
 //! # Locks
 //! A lane's spin lock: held over calls of the scheduler only, never over the driver or a completion. A lane has
@@ -22,25 +24,23 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memory::fallible;
+use sched::Mutex;
 use sched::timer::Timer;
-use sync::{CachePadded, Once, SpinLock};
+use sync::{CachePadded, Once};
 
 use crate::bio::{Bio, BioFlags, Operation, SECTOR_BYTES};
 use crate::driver::{Driver, Limits, TimeoutVerdict};
 use crate::flush::Flushes;
-use crate::one_runner::OneRunner;
+use crate::lane::Lane;
 use crate::outstanding::Outstanding;
+use crate::partition::PARTITIONS_MAX;
 use crate::request::Request;
-use crate::scheduler::{First, Scheduler};
+use crate::scheduler::{self, First, NAMES, Scheduler, Setting};
 use crate::statistics::Statistics;
 use crate::{Error, Result};
 
-/// Requests of one CPU that wait for the device.
-struct Lane {
-    scheduler: SpinLock<Box<dyn Scheduler>>,
-    /// Who hands requests of this lane to the driver.
-    runner: OneRunner,
-}
+/// Numbers of a scheduler that can be set, at most.
+const SETTINGS_MAX: usize = 8;
 
 /// See the theory of this file.
 pub struct Queue {
@@ -49,8 +49,13 @@ pub struct Queue {
     /// The device's size, which may change.
     sectors: AtomicU64,
     lanes: Vec<CachePadded<Lane>>,
-    per_cpu: bool,
+    /// Whether each CPU has its lane; else all have lane 0. Changed with `choosing` held.
+    per_cpu: AtomicBool,
+    /// Held while another scheduler is put in.
+    choosing: Mutex<()>,
     statistics: Statistics,
+    /// Of partitions, by number; those that there have been.
+    of_partitions: Once<Vec<Once<Statistics>>>,
     pub(crate) flushes: Flushes,
     gone: AtomicBool,
     /// What the driver has.
@@ -89,18 +94,17 @@ impl Queue {
         let per_cpu = schedulers.len() > 1;
         let mut lanes = fallible::try_vec(schedulers.len())?;
         for scheduler in schedulers {
-            lanes.push(CachePadded::new(Lane {
-                scheduler: SpinLock::new(scheduler),
-                runner: OneRunner::new(),
-            }));
+            lanes.push(CachePadded::new(Lane::new(scheduler)));
         }
         Ok(fallible::try_arc(Self {
             driver,
             limits,
             sectors: AtomicU64::new(limits.sectors),
             lanes,
-            per_cpu,
-            statistics: Statistics::default(),
+            per_cpu: AtomicBool::new(per_cpu),
+            choosing: Mutex::named("choice of a scheduler", ()),
+            statistics: Statistics::new()?,
+            of_partitions: Once::new(),
             flushes: Flushes::new(),
             gone: AtomicBool::new(false),
             outstanding: Outstanding::new(),
@@ -139,9 +143,87 @@ impl Queue {
         &self.statistics
     }
 
+    /// What a partition has done, as the queue knows it: those that had its number before are in it.
+    pub(crate) fn partition_statistics(&self, number: u32) -> Option<&Statistics> {
+        self.of_partitions.get()?.get(number as usize)?.get()
+    }
+
+    /// Counts for a partition of this number from now on, unless the number is larger than any that is counted.
+    pub(crate) fn count_partition(&self, number: u32) -> Result<()> {
+        if number as usize > PARTITIONS_MAX || self.partition_statistics(number).is_some() {
+            return Ok(());
+        }
+        if self.of_partitions.get().is_none() {
+            let mut slots = fallible::try_vec(PARTITIONS_MAX + 1)?;
+            slots.resize_with(PARTITIONS_MAX + 1, Once::new);
+            self.of_partitions.call_once(|| slots);
+        }
+        let fresh = Statistics::new()?;
+        if let Some(slot) = self.of_partitions.get().and_then(|slots| slots.get(number as usize)) {
+            slot.call_once(|| fresh);
+        }
+        Ok(())
+    }
+
+    /// Both the device's numbers and those of the partition, if it is one that is counted.
+    fn count(&self, partition: u32, count: impl Fn(&Statistics)) {
+        count(&self.statistics);
+        if let Some(of_partition) = self.partition_statistics(partition) {
+            count(of_partition);
+        }
+    }
+
     /// The scheduler's name.
     pub fn scheduler_name(&self) -> &'static str {
-        self.lanes[0].scheduler.lock().name()
+        self.lanes[0].waiting.lock().scheduler.name()
+    }
+
+    /// Chooses one of [`NAMES`]. What waits goes on as before; may sleep, but not for the device.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for other names; no memory, and then nothing has changed.
+    pub fn set_scheduler(&self, name: &str) -> Result<()> {
+        let _choosing = self.choosing.lock();
+        if name == self.scheduler_name() {
+            return Ok(());
+        }
+        let scheduler = scheduler::make(name)?;
+        let per_cpu = name == NAMES[0] && self.lanes.len() > 1;
+        self.lanes[0].replace(scheduler)?;
+        let others = &self.lanes[1..];
+        if per_cpu {
+            others.iter().for_each(|lane| lane.waiting.lock().closed = false);
+            // Release: who sees it finds the lanes open.
+            self.per_cpu.store(true, Ordering::Release);
+        } else {
+            // Before the lanes are closed under their locks: who finds one closed sees it.
+            self.per_cpu.store(false, Ordering::Release);
+            others.iter().for_each(|lane| lane.waiting.lock().closed = true);
+        }
+        Ok(())
+    }
+
+    /// What root may change of the scheduler.
+    ///
+    /// # Errors
+    /// No memory for the list.
+    pub fn settings(&self) -> Result<Vec<Setting>> {
+        let mut settings = fallible::try_vec(SETTINGS_MAX)?;
+        let mut waiting = self.lanes[0].waiting.lock();
+        settings.extend(waiting.scheduler.settings().iter().take(SETTINGS_MAX));
+        Ok(settings)
+    }
+
+    /// Changes one of them; a value above its maximum is that.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the scheduler has none of that name: it may be another one by now.
+    pub fn set(&self, name: &str, value: u32) -> Result<()> {
+        let mut waiting = self.lanes[0].waiting.lock();
+        let setting = waiting.scheduler.settings().iter_mut().find(|setting| setting.name == name);
+        let setting = setting.ok_or(Error::Invalid)?;
+        setting.value = value.min(setting.max);
+        Ok(())
     }
 
     /// The device was pulled out: what waits and what comes fails with `ENODEV`. What the driver holds is the driver's to end.
@@ -208,23 +290,35 @@ impl Queue {
             bio.finish(Err(Error::OutOfMemory));
             return None;
         };
-        let lane = self.own_lane();
-        let operation = bio.operation;
-        let mut scheduler = self.lanes[lane].scheduler.lock();
+        let (operation, partition) = (bio.operation, bio.partition);
+        let (lane, mut waiting) = loop {
+            let lane = self.own_lane();
+            let waiting = self.lanes[lane].waiting.lock();
+            if !waiting.closed {
+                break (lane, waiting);
+            }
+        };
+        let scheduler = &mut waiting.scheduler;
         if scheduler.reserve().is_err() {
-            drop(scheduler);
+            drop(waiting);
             bio.finish(Err(Error::OutOfMemory));
             return None;
         }
         let owner = scheduler.owner(&bio);
         if scheduler.insert(Request::new(bios, bio, owner), &self.limits) {
-            self.statistics.merged(operation);
+            self.count(partition, |statistics| statistics.merged(operation));
         }
         Some(lane)
     }
 
+    /// Where bios of this CPU wait.
     fn own_lane(&self) -> usize {
-        if self.per_cpu { machine::cpu::current().index() % self.lanes.len() } else { 0 }
+        // Acquire: pairs with the stores in `set_scheduler`.
+        if self.per_cpu.load(Ordering::Acquire) {
+            machine::cpu::current().index() % self.lanes.len()
+        } else {
+            0
+        }
     }
 
     fn check(&self, bio: &Bio) -> Result<()> {
@@ -270,7 +364,10 @@ impl Queue {
             while self.outstanding.count() < self.limits.depth {
                 let Some(request) = self.take(index) else { break };
                 let request = self.begin(request);
-                if let Err(back) = self.driver.submit(index, request) {
+                // What waits in one lane for all CPUs goes to the part of the device that is this CPU's.
+                let per_cpu = self.per_cpu.load(Ordering::Relaxed);
+                let cpu = if per_cpu { index } else { machine::cpu::current().index() };
+                if let Err(back) = self.driver.submit(cpu, request) {
                     self.take_back(index, back);
                     break;
                 }
@@ -279,12 +376,12 @@ impl Queue {
     }
 
     fn take(&self, lane: usize) -> Option<Request> {
-        self.lanes[lane].scheduler.lock().next(machine::time::now_ns())
+        self.lanes[lane].take(machine::time::now_ns())
     }
 
     fn begin(self: &Arc<Self>, mut request: Request) -> Request {
         let now_ns = machine::time::now_ns();
-        self.statistics.begin(now_ns);
+        self.count(request.partition(), Statistics::begin);
         self.outstanding.begin(now_ns);
         self.arm_watch(now_ns);
         request.queue = Some(self.clone());
@@ -295,8 +392,8 @@ impl Queue {
     fn take_back(&self, lane: usize, mut request: Request) {
         request.queue = None;
         self.outstanding.withdraw();
-        self.statistics.withdraw();
-        self.lanes[lane].scheduler.lock().put_back(request);
+        self.count(request.partition(), Statistics::withdraw);
+        self.lanes[lane].take_back(request);
     }
 
     pub(crate) fn account_end(&self, request: &Request, outcome: Result<()>) {
@@ -304,7 +401,10 @@ impl Queue {
         self.outstanding.end(now_ns);
         let sectors = request.sectors();
         let began_ns = request.submitted_ns();
-        self.statistics.end(request.operation(), sectors, began_ns, now_ns, outcome.is_err());
+        let failed = outcome.is_err();
+        self.count(request.partition(), |statistics| {
+            statistics.end(request.operation(), sectors, began_ns, now_ns, failed);
+        });
     }
 
     /// Has the kernel look after time-outs from now on: while the driver has requests, a timer calls [`Queue::check_timeouts`] in a thread.

@@ -21,6 +21,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, Ordering:
 use memory::fallible;
 use sync::{Once, SpinLock};
 
+use crate::statistics::{Snapshot, Statistics};
 use crate::volume::Volume;
 use crate::{Error, Result};
 
@@ -65,6 +66,8 @@ pub struct BlockDevice {
     claims: Claims,
     /// Of a disk: how often it and its parts are open or claimed.
     users: AtomicU32,
+    /// Of a part: what earlier ones of its number had done when it came.
+    before: Snapshot,
     files: Once<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -119,6 +122,10 @@ impl BlockDevice {
         whole: Option<Arc<Self>>,
         part: u32,
     ) -> Result<Arc<Self>> {
+        let before = match part {
+            0 => Snapshot::default(),
+            _ => volume.queue().partition_statistics(part).map(Statistics::snapshot).unwrap_or_default(),
+        };
         Ok(fallible::try_arc(Self {
             name: fallible::try_string(name)?,
             number,
@@ -129,6 +136,7 @@ impl BlockDevice {
             read_only: AtomicBool::new(false),
             claims: Claims::default(),
             users: AtomicU32::new(0),
+            before,
             files: Once::new(),
         })?)
     }
@@ -156,6 +164,16 @@ impl BlockDevice {
     /// Which part of a disk; 0: it is the disk.
     pub fn part(&self) -> u32 {
         self.part
+    }
+
+    /// What it has done.
+    pub fn statistics(&self) -> Snapshot {
+        let queue = self.volume.queue();
+        let all = match self.part {
+            0 => queue.statistics().snapshot(),
+            part => queue.partition_statistics(part).map(Statistics::snapshot).unwrap_or_default(),
+        };
+        all.since(&self.before)
     }
 
     /// Whether it has gone.

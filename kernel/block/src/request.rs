@@ -23,6 +23,7 @@ pub struct Request {
     bios: Vec<Bio>,
     submitted_ns: u64,
     owner: u64,
+    partition: u32,
     /// Whom to tell; set while the driver has it.
     pub(crate) queue: Option<Arc<Queue>>,
 }
@@ -32,9 +33,20 @@ impl Request {
     pub(crate) fn new(mut bios: Vec<Bio>, bio: Bio, owner: u64) -> Self {
         debug_assert!(bios.is_empty() && bios.capacity() > 0, "the caller made room for the bio");
         let (operation, flags, sector, sectors) = (bio.operation, bio.flags, bio.sector, bio.sectors);
-        let (segments, submitted_ns) = (bio.segments().len(), bio.submitted_ns);
+        let (segments, submitted_ns, partition) = (bio.segments().len(), bio.submitted_ns, bio.partition);
         bios.push(bio);
-        Self { operation, flags, sector, sectors, segments, bios, submitted_ns, owner, queue: None }
+        Self {
+            operation,
+            flags,
+            sector,
+            sectors,
+            segments,
+            bios,
+            submitted_ns,
+            owner,
+            partition,
+            queue: None,
+        }
     }
 
     /// What is to be done.
@@ -85,6 +97,11 @@ impl Request {
     /// Who submitted it: what schedulers that share out a device go by. 0: the kernel.
     pub fn owner(&self) -> u64 {
         self.owner
+    }
+
+    /// The number of the partition that its first bio was for; 0: the disk.
+    pub(crate) fn partition(&self) -> u32 {
+        self.partition
     }
 
     fn mergeable(&self, other: &Self, limits: &Limits) -> bool {

@@ -12,6 +12,8 @@ use crate::partition::{Scheme, scan};
 use crate::scheduler::Deadline;
 use crate::*;
 
+mod switching;
+
 fn volume(driver: Arc<dyn Driver>) -> Volume {
     Volume::whole(Queue::new(driver).expect("sound limits"))
 }

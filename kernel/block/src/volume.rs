@@ -18,6 +18,8 @@ pub struct Volume {
     start: u64,
     /// None: all that the disk has, however much that becomes.
     sectors: Option<u64>,
+    /// The partition that its transfers are counted for; 0: the disk alone.
+    partition: u32,
 }
 
 /// What a waiting submitter shares with the completion.
@@ -36,7 +38,7 @@ pub struct Batch {
 impl Volume {
     /// The whole disk.
     pub fn whole(queue: Arc<Queue>) -> Self {
-        Self { queue, start: 0, sectors: None }
+        Self { queue, start: 0, sectors: None, partition: 0 }
     }
 
     /// A part of it. Fails when it is not inside.
@@ -45,7 +47,18 @@ impl Volume {
         if end > self.sectors() {
             return Err(Error::Invalid);
         }
-        Ok(Self { queue: self.queue.clone(), start: self.start + start, sectors: Some(sectors) })
+        Ok(Self {
+            queue: self.queue.clone(),
+            start: self.start + start,
+            sectors: Some(sectors),
+            partition: self.partition,
+        })
+    }
+
+    /// Has its transfers counted for the partition of this number, too.
+    pub(crate) fn counted_for(self, partition: u32) -> Result<Self> {
+        self.queue.count_partition(partition)?;
+        Ok(Self { partition, ..self })
     }
 
     /// The disk's sector that is its first.
@@ -70,6 +83,7 @@ impl Volume {
             return bio.finish(Err(Error::Invalid));
         }
         bio.sector += self.start;
+        bio.partition = self.partition;
         self.queue.submit(bio);
     }
 

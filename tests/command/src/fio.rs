@@ -1,5 +1,5 @@
 //! Debian's `fio`, unmodified: four processes at a time write files of an ext4 and verify the checksum of each block that they read, in order and at
-//! random places, through the page cache and around it. The host's `e2fsck` looks at the image afterwards.
+//! random places, through the page cache and around it. The scheduler of the disk changes all the time. The host's `e2fsck` looks at the image afterwards.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -29,17 +29,26 @@ mkdir -p /m /tmp
 mount -t ext4 $disk /m
 # fio looks for the disk below /sys/block.
 for link in /sys/block/*; do cat $link/size > /dev/null; done
+chooser() {
+    queue=/sys/block/${disk#/dev/}/queue
+    until [ -e /tmp/stop ]; do echo mq-deadline > $queue/scheduler; usleep 20000; echo none > $queue/scheduler; usleep 20000; done
+}
+chooser & chooser=$!
 for direct in 0 1; do
     for way in write randwrite rw randrw; do
         case $way in *rand*) block=4k ;; *) block=64k ;; esac
         fio --name=$way-$direct --directory=/m --rw=$way --bs=$block --direct=$direct --size=4m --numjobs=4 --ioengine=psync \
-            --verify=crc32c --verify_fatal=1 --group_reporting --output=/tmp/said || { cat /tmp/said; exit 1; }
+            --verify=crc32c --verify_fatal=1 --group_reporting --output=/tmp/said 2>> /tmp/complaints || { cat /tmp/said; exit 1; }
         grep -q 'err= 0' /tmp/said || { cat /tmp/said; exit 1; }
         rm -f /m/*-$direct.*
     done
     fio --name=synced-$direct --directory=/m --rw=randwrite --bs=4k --direct=$direct --size=1m --numjobs=4 --ioengine=sync --fsync=16 \
-        --verify=crc32c --verify_fatal=1 --group_reporting --output=/tmp/said || { cat /tmp/said; exit 1; }
+        --verify=crc32c --verify_fatal=1 --group_reporting --output=/tmp/said 2>> /tmp/complaints || { cat /tmp/said; exit 1; }
 done
+touch /tmp/stop
+wait $chooser
+# It looks at all files below /sys/block, and those of a scheduler go while it does.
+if grep -v '^stat: No such file' /tmp/complaints; then exit 1; fi
 umount /m
 echo verified
 "#;

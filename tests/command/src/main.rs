@@ -12,6 +12,7 @@
 //! * [`crash`]: machines that are killed while they write to an ext4
 //! * [`folders`]: directories of the host
 //! * [`root_images`]: file systems in files as the root
+//! * [`schedulers`]: I/O schedulers of busy disks, and statistics of partitions
 //! * [`faults`]: disks that fail or go away
 //! * [`damaged`]: damaged images in a running machine
 //! * [`debian`]: Debian's programs for disks and file systems
@@ -43,6 +44,7 @@ mod kernel_size;
 mod mapped_files;
 mod promises;
 mod root_images;
+mod schedulers;
 mod start_up;
 mod streams;
 
@@ -85,6 +87,9 @@ fn main() -> ExitCode {
     }
     if wanted(debian::NAME) {
         count(debian::NAME, debian::check(long));
+    }
+    if wanted(schedulers::NAME) {
+        count(schedulers::NAME, schedulers::check(long));
     }
     for (name, check) in streams::CHECKS.iter().filter(|(name, _)| long && wanted(name)) {
         count(name, check());

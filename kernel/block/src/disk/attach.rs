@@ -289,6 +289,7 @@ pub fn rescan(disk: &Arc<Disk>) -> Result<()> {
             continue;
         }
         let volume = disk.device.volume().part(partition.start, partition.sectors)?;
+        let volume = volume.counted_for(partition.number)?;
         let name = partition_name(disk.name(), partition.number);
         let number = partition_number(disk, partition.number)?;
         let part = BlockDevice::partition(&disk.device, partition.number, &name, number, volume)?;

@@ -1,71 +1,89 @@
-//! Requests in the order of their sectors, with a limit on waiting: the scheduler `mq-deadline`.
+//! Requests in the order of their sectors, with a limit on waiting: the scheduler `mq-deadline`, after Linux's `deadline-iosched.rst`.
 //!
-//! Reads and writes wait in two lists sorted by sector. A batch takes up to [`BATCH`] requests of one direction in ascending order
-//! from where the last one ended. A new batch reads if anything is to be read, except that writes which were passed over
-//! [`WRITES_STARVED`] times, or the oldest of which is too old, come first; it starts at the direction's oldest request if that
-//! one's time is over. Operations without data and their like are served in their order before all others.
+//! Reads and writes wait in two [sets](Waiting), each in the order of sectors and of age. A batch takes up to `fifo_batch` requests of one
+//! direction in ascending order from where the last one ended. Only between batches does it look at how long requests have waited: a
+//! new batch is of reads if there are any, except that writes which were passed over `writes_starved` times come first; it begins with the
+//! direction's oldest request if that one has waited for `read_expire` or `write_expire` milliseconds. Operations without data are
+//! served in their order before all others.
+//!
+//! A neighbour that comes later goes along with the request that it follows, and, unless `front_merges` is 0, with the one that it precedes.
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
-use memory::fallible;
-
-use super::interface::Scheduler;
+use super::interface::{Scheduler, Setting};
+use super::waiting::{Place, Waiting};
 use crate::bio::Operation;
 use crate::driver::Limits;
 use crate::request::Request;
 use crate::{Error, Result};
 
-/// Requests of one direction in a row.
-const BATCH: u32 = 16;
-/// How often writes are passed over by reads.
-const WRITES_STARVED: u32 = 2;
-/// How long a read, a write may wait.
-const EXPIRES_NS: [u64; 2] = [500_000_000, 5_000_000_000];
-
 const READ: usize = 0;
 const WRITE: usize = 1;
 
+/// Places in [`Deadline::settings`]; those of the times are the directions.
+const FIFO_BATCH: usize = 2;
+const WRITES_STARVED: usize = 3;
+const FRONT_MERGES: usize = 4;
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// The settings as they are at first: Linux's.
+const SETTINGS: [Setting; 5] = [
+    Setting { name: "read_expire", value: 500, max: i32::MAX as u32 },
+    Setting { name: "write_expire", value: 5000, max: i32::MAX as u32 },
+    Setting { name: "fifo_batch", value: 16, max: i32::MAX as u32 },
+    Setting { name: "writes_starved", value: 2, max: i32::MAX as u32 },
+    Setting { name: "front_merges", value: 1, max: 1 },
+];
+
 /// See the theory of this file.
-#[derive(Default)]
 pub struct Deadline {
-    /// By sector.
-    sorted: [Vec<Request>; 2],
+    waiting: [Waiting; 2],
     urgent: VecDeque<Request>,
     direction: usize,
     /// How many more the batch may take.
     left: u32,
+    /// How many batches of reads have passed over writes.
     starved: u32,
     /// Where the last request ended.
     head: u64,
+    settings: [Setting; SETTINGS.len()],
+}
+
+impl Default for Deadline {
+    fn default() -> Self {
+        Self {
+            waiting: Default::default(),
+            urgent: VecDeque::new(),
+            direction: READ,
+            left: 0,
+            starved: 0,
+            head: 0,
+            settings: SETTINGS,
+        }
+    }
 }
 
 impl Deadline {
-    fn oldest(&self, direction: usize) -> Option<usize> {
-        let list = &self.sorted[direction];
-        (0..list.len()).min_by_key(|&index| list[index].submitted_ns())
-    }
-
-    fn expired(&self, direction: usize, now_ns: u64) -> Option<usize> {
-        let index = self.oldest(direction)?;
-        let waited_ns = now_ns.saturating_sub(self.sorted[direction][index].submitted_ns());
-        (waited_ns >= EXPIRES_NS[direction]).then_some(index)
+    fn expired(&self, direction: usize, now_ns: u64) -> Option<Place> {
+        let oldest = self.waiting[direction].oldest()?;
+        let waited_ns = now_ns.saturating_sub(self.waiting[direction].get(oldest).submitted_ns());
+        (waited_ns >= u64::from(self.settings[direction].value) * NS_PER_MS).then_some(oldest)
     }
 
     /// The next in ascending order from the head, or the lowest.
-    fn ahead(&self, direction: usize) -> usize {
-        let index = self.sorted[direction].partition_point(|request| request.sector() < self.head);
-        if index == self.sorted[direction].len() { 0 } else { index }
+    fn ahead(&self, direction: usize) -> Option<Place> {
+        let waiting = &self.waiting[direction];
+        waiting.at_or_above(self.head).or_else(|| waiting.at_or_above(0))
     }
 
-    fn begin_batch(&mut self, now_ns: u64) -> Option<usize> {
-        let reads = !self.sorted[READ].is_empty();
-        let writes = !self.sorted[WRITE].is_empty();
-        self.left = BATCH;
-        let writes_due = self.starved >= WRITES_STARVED || self.expired(WRITE, now_ns).is_some();
+    fn begin_batch(&mut self, now_ns: u64) -> Option<Place> {
+        let reads = !self.waiting[READ].is_empty();
+        let writes = !self.waiting[WRITE].is_empty();
+        self.left = self.settings[FIFO_BATCH].value;
         self.direction = match (reads, writes) {
             (false, false) => return None,
-            (true, true) if !writes_due => {
+            (true, true) if self.starved < self.settings[WRITES_STARVED].value => {
                 self.starved += 1;
                 READ
             }
@@ -75,7 +93,7 @@ impl Deadline {
                 WRITE
             }
         };
-        Some(self.expired(self.direction, now_ns).unwrap_or_else(|| self.ahead(self.direction)))
+        self.expired(self.direction, now_ns).or_else(|| self.ahead(self.direction))
     }
 }
 
@@ -85,10 +103,8 @@ impl Scheduler for Deadline {
     }
 
     fn reserve(&mut self) -> Result<()> {
-        for list in &mut self.sorted {
-            fallible::try_reserve(list, 1)?;
-        }
-        self.urgent.try_reserve(2).map_err(|_| Error::OutOfMemory)
+        self.waiting.iter_mut().try_for_each(Waiting::reserve)?;
+        self.urgent.try_reserve(1).map_err(|_| Error::OutOfMemory)
     }
 
     fn insert(&mut self, mut request: Request, limits: &Limits) -> bool {
@@ -100,38 +116,38 @@ impl Scheduler for Deadline {
                 return false;
             }
         };
-        let list = &mut self.sorted[direction];
-        let index = list.partition_point(|waiting| waiting.sector() < request.sector());
-        for neighbour in [index.checked_sub(1), Some(index)].into_iter().flatten() {
-            if let Some(waiting) = list.get_mut(neighbour) {
-                match waiting.absorb(request, limits) {
-                    Ok(()) => return true,
-                    Err(back) => request = back,
-                }
+        let waiting = &mut self.waiting[direction];
+        let precedes = waiting.below(request.sector());
+        let follows = waiting.at_or_above(request.end()).filter(|_| self.settings[FRONT_MERGES].value > 0);
+        for neighbour in [precedes, follows].into_iter().flatten() {
+            match waiting.change(neighbour, |waiting| waiting.absorb(request, limits)) {
+                Ok(()) => return true,
+                Err(back) => request = back,
             }
         }
-        list.insert(index, request);
+        waiting.push(request);
         false
-    }
-
-    fn put_back(&mut self, request: Request) {
-        self.urgent.push_front(request);
     }
 
     fn next(&mut self, now_ns: u64) -> Option<Request> {
         if let Some(request) = self.urgent.pop_front() {
             return Some(request);
         }
-        let goes_on = self.left > 0 && !self.sorted[self.direction].is_empty();
-        let index = if goes_on { self.ahead(self.direction) } else { self.begin_batch(now_ns)? };
-        self.left -= 1;
-        let request = self.sorted[self.direction].remove(index);
+        let goes_on = if self.left > 0 { self.ahead(self.direction) } else { None };
+        let place = goes_on.or_else(|| self.begin_batch(now_ns))?;
+        // A batch of 0 is one request, too.
+        self.left = self.left.saturating_sub(1);
+        let request = self.waiting[self.direction].take(place);
         self.head = request.end();
         Some(request)
     }
 
     fn is_empty(&self) -> bool {
-        self.urgent.is_empty() && self.sorted.iter().all(Vec::is_empty)
+        self.urgent.is_empty() && self.waiting.iter().all(Waiting::is_empty)
+    }
+
+    fn settings(&mut self) -> &mut [Setting] {
+        &mut self.settings
     }
 }
 
@@ -139,6 +155,7 @@ impl Scheduler for Deadline {
 mod tests {
     use super::*;
     use crate::bio::{Bio, BioFlags, Memory};
+    use alloc::vec::Vec;
 
     fn request(operation: Operation, sector: u64, submitted_ns: u64) -> Request {
         let memory = Memory::Owned(vec![0; 512]);
@@ -174,7 +191,7 @@ mod tests {
     #[test]
     fn an_expired_read_begins_the_batch() {
         let mut scheduler =
-            with([request(Operation::Read, 10, 900_000_000), request(Operation::Read, 90, 0)]);
+            with([request(Operation::Read, 90, 0), request(Operation::Read, 10, 900_000_000)]);
         assert_eq!(order(&mut scheduler, 1_000_000_000)[0], (Operation::Read, 90));
     }
 
@@ -190,7 +207,8 @@ mod tests {
                 break;
             }
         }
-        assert!(served <= BATCH * (WRITES_STARVED + 1), "the write waited for {served} requests");
+        let most = SETTINGS[FIFO_BATCH].value * (SETTINGS[WRITES_STARVED].value + 1);
+        assert!(served <= most, "the write waited for {served} requests");
     }
 
     #[test]
@@ -201,5 +219,49 @@ mod tests {
             request(Operation::Write, 6, 0),
         ]);
         assert_eq!(order(&mut scheduler, 0)[0], (Operation::Write, 5));
+    }
+
+    fn set(scheduler: &mut Deadline, name: &str, value: u32) {
+        let setting = scheduler.settings().iter_mut().find(|setting| setting.name == name);
+        setting.expect("a setting of that name").value = value;
+    }
+
+    #[test]
+    fn front_merges_can_be_forbidden() {
+        for allowed in [0, 1] {
+            let mut scheduler = with([request(Operation::Write, 7, 0)]);
+            set(&mut scheduler, "front_merges", allowed);
+            scheduler.reserve().expect("there is memory");
+            let merged = scheduler.insert(request(Operation::Write, 6, 0), &Limits::of_size(1 << 20));
+            assert_eq!(merged, allowed == 1);
+            assert_eq!(order(&mut scheduler, 0).len(), if merged { 1 } else { 2 });
+        }
+    }
+
+    #[test]
+    fn how_long_a_request_waits_at_most_can_be_set() {
+        let mut scheduler = with([request(Operation::Read, 90, 0), request(Operation::Read, 10, 3_000_000)]);
+        set(&mut scheduler, "read_expire", 3);
+        assert_eq!(order(&mut scheduler, 4_000_000)[0], (Operation::Read, 90));
+    }
+
+    #[test]
+    fn a_batch_has_as_many_as_is_set_and_one_at_least() {
+        for (batch, expected) in [(0, 1), (1, 1), (3, 3)] {
+            let reads = (0..10).map(|index| request(Operation::Read, 2 * index, 0));
+            let mut scheduler = with(reads.chain([request(Operation::Write, 1000, 0)]));
+            set(&mut scheduler, "fifo_batch", batch);
+            set(&mut scheduler, "writes_starved", 1);
+            let served = order(&mut scheduler, 0);
+            let reads = served.iter().position(|(operation, _)| *operation == Operation::Write);
+            assert_eq!(reads, Some(expected));
+        }
+    }
+
+    #[test]
+    fn old_writes_do_not_starve_reads() {
+        let writes = (0..100).map(|index| request(Operation::Write, 2 * index, 0));
+        let mut scheduler = with(writes.chain([request(Operation::Read, 1000, 0)]));
+        assert_eq!(order(&mut scheduler, u64::MAX)[0], (Operation::Read, 1000));
     }
 }

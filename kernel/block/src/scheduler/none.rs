@@ -22,8 +22,7 @@ impl Scheduler for First {
     }
 
     fn reserve(&mut self) -> Result<()> {
-        // One more for a request that comes back.
-        self.waiting.try_reserve(2).map_err(|_| Error::OutOfMemory)
+        self.waiting.try_reserve(1).map_err(|_| Error::OutOfMemory)
     }
 
     fn insert(&mut self, mut request: Request, limits: &Limits) -> bool {
@@ -35,10 +34,6 @@ impl Scheduler for First {
         }
         self.waiting.push_back(request);
         false
-    }
-
-    fn put_back(&mut self, request: Request) {
-        self.waiting.push_front(request);
     }
 
     fn next(&mut self, _now_ns: u64) -> Option<Request> {

@@ -7,6 +7,7 @@ use core::fmt::{self, Write};
 
 use block::disk::{self, Disk};
 use block::registry::BlockDevice;
+use block::scheduler::Setting;
 use block::{Limits, SECTOR_BYTES};
 use vfs::text::Text;
 use vfs::{Error, Result};
@@ -161,11 +162,9 @@ fn attributes(entries: &mut Entries, disk: &Arc<Disk>, device: &Arc<BlockDevice>
     entries.line("alignment_offset", |out| out.write_str("0"))?;
     entries.line("discard_alignment", |out| out.write_str("0"))?;
     let own = device.clone();
-    entries.line("stat", move |out| statistics(out, &own))?;
+    entries.line("stat", move |out| write!(out, "{}", own.statistics()))?;
     let own = device.clone();
-    entries.line("inflight", move |out| {
-        write!(out, "{:8} {:8}", own.volume().queue().statistics().in_flight(), 0)
-    })?;
+    entries.line("inflight", move |out| write!(out, "{:8} {:8}", own.statistics().in_flight, 0))?;
     entries.directory("holders", |_| Ok(()))?;
     let (disk, device) = (disk.clone(), device.clone());
     entries.line("uevent", move |out| {
@@ -173,13 +172,6 @@ fn attributes(entries: &mut Entries, disk: &Arc<Disk>, device: &Arc<BlockDevice>
         disk.describe(&device, &mut text)?;
         out.write_str(text.trim_end_matches('\n'))
     })
-}
-
-/// The numbers of a disk; nobody counts those of partitions.
-fn statistics(out: &mut Text, device: &BlockDevice) -> fmt::Result {
-    let snapshot =
-        if device.part() > 0 { Default::default() } else { device.volume().queue().statistics().snapshot() };
-    write!(out, "{snapshot}")
 }
 
 /// The directory `queue` of a disk.
@@ -218,8 +210,54 @@ fn queue(entries: &mut Entries, disk: &Arc<Disk>) -> Result<()> {
     let write_cache = if limits.write_cache { "write back" } else { "write through" };
     entries.line("write_cache", move |out| out.write_str(write_cache))?;
     entries.line("zoned", |out| out.write_str("none"))?;
+    let (shown, stored) = (disk.clone(), disk.clone());
+    entries.setting(
+        "scheduler",
+        move |out| schedulers(out, &shown),
+        move |name| stored.queue().set_scheduler(name).map_err(error_of),
+    )?;
+    let settings = disk.queue().settings().map_err(error_of)?;
+    if settings.is_empty() {
+        return Ok(());
+    }
     let own = disk.clone();
-    entries.line("scheduler", move |out| write!(out, "[{}]", own.queue().scheduler_name()))
+    entries.directory("iosched", move |entries| settings_of(entries, &own))
+}
+
+/// Those that there are, the one in use in brackets.
+fn schedulers(out: &mut Text, disk: &Disk) -> fmt::Result {
+    let used = disk.queue().scheduler_name();
+    for (index, name) in block::scheduler::NAMES.into_iter().enumerate() {
+        let (open, close) = if name == used { ("[", "]") } else { ("", "") };
+        let before = if index > 0 { " " } else { "" };
+        write!(out, "{before}{open}{name}{close}")?;
+    }
+    Ok(())
+}
+
+/// The directory `iosched`: numbers of the scheduler that is in use.
+fn settings_of(entries: &mut Entries, disk: &Arc<Disk>) -> Result<()> {
+    for Setting { name, .. } in disk.queue().settings().map_err(error_of)? {
+        let (shown, stored) = (disk.clone(), disk.clone());
+        let show = move |out: &mut Text| {
+            let settings = shown.queue().settings().unwrap_or_default();
+            let setting = settings.iter().find(|setting| setting.name == name);
+            setting.map_or(Ok(()), |setting| write!(out, "{}", setting.value))
+        };
+        entries.setting(name, show, move |text| {
+            // What is below the least is the least, and what is above the most is that.
+            let value = text.parse::<i32>().map_err(|_| Error::Invalid)?;
+            stored.queue().set(name, u32::try_from(value).unwrap_or(0)).map_err(error_of)
+        })?;
+    }
+    Ok(())
+}
+
+fn error_of(error: block::Error) -> Error {
+    match error {
+        block::Error::Invalid => Error::Invalid,
+        _ => Error::OutOfMemory,
+    }
 }
 
 /// `/proc/partitions`
@@ -241,9 +279,8 @@ pub(crate) fn partitions(out: &mut Text) -> Result<()> {
 pub(crate) fn disk_statistics(out: &mut Text) -> Result<()> {
     for_each(|_, device| {
         let number = device.number();
-        let _ = write!(out, "{:4} {:7} {} ", number.major, number.minor, device.name());
-        let _ = statistics(out, device);
-        let _ = out.write_str("\n");
+        let (name, statistics) = (device.name(), device.statistics());
+        let _ = writeln!(out, "{:4} {:7} {name} {statistics}", number.major, number.minor);
         Ok(())
     })
 }
