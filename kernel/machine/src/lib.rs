@@ -39,6 +39,7 @@ pub mod user;
 pub mod user_memory;
 pub mod user_state;
 pub mod vdso;
+pub mod whereabouts;
 pub mod window;
 
 #[cfg(target_os = "none")]

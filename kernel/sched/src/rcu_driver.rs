@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use machine::backtrace::Backtrace;
 use machine::cpu::{self, CpuId, CpuSet};
-use machine::{boot, interrupt, preempt, time};
+use machine::{boot, interrupt, preempt, time, whereabouts};
 use memory::OutOfMemory;
 use sync::rcu::{self, Rest};
 use sync::{PerCpu, per_cpu};
@@ -165,6 +165,7 @@ fn report_stalls() {
                 stall.age_ns / 1_000_000,
                 stall.holdouts
             );
+            stall.deaf.iter().for_each(show_other_stack);
         }
     }
     // The interrupt that they get has them print.
@@ -175,6 +176,14 @@ fn report_stalls() {
 pub(crate) fn show_stack_if_wanted() {
     if rcu::wants_own_stack() {
         show_stack();
+    }
+}
+
+/// Prints where a CPU is that takes no interrupts.
+fn show_other_stack(cpu: CpuId) {
+    match whereabouts::ask(cpu) {
+        Some(calls) => log::error!("rcu: CPU {cpu} keeps interrupts off\n{calls}"),
+        None => log::error!("rcu: CPU {cpu} does not run"),
     }
 }
 

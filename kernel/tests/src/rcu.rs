@@ -22,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "rcu::grace_periods_end_while_others_spin", run: grace_periods_end_while_others_spin },
     Test { name: "rcu::stall_is_reported", run: stall_is_reported },
     Test { name: "rcu::stall_of_a_waiting_thread_is_reported", run: stall_of_a_waiting_thread_is_reported },
+    Test { name: "rcu::stall_with_interrupts_off_is_reported", run: stall_with_interrupts_off_is_reported },
     Test { name: "rcu::policies_compared", run: policies_compared },
 ];
 
@@ -315,16 +316,35 @@ fn stay_in_read_section(inside: &AtomicBool, leave: &AtomicBool) {
     drop(guard);
 }
 
+/// The same with interrupts off, for a hundred reports at most: whoever is to let it go may have to wait for this CPU meanwhile.
+#[inline(never)]
+fn stay_with_interrupts_off(inside: &AtomicBool, leave: &AtomicBool) {
+    let guard = rcu::read();
+    let disabled = ::machine::interrupt::disable();
+    let reports = rcu::stalls(Kind::Classic) + 100;
+    inside.store(true, Ordering::Relaxed);
+    while rcu::stalls(Kind::Classic) < reports && !leave.load(Ordering::Relaxed) {
+        cpu::relax();
+    }
+    drop(disabled);
+    drop(guard);
+}
+
 impl Holdout {
     /// On a CPU other than the boot processor; None where there is no other one.
     fn start() -> Result<Option<Holdout>, super::Failure> {
+        Holdout::start_as(stay_in_read_section)
+    }
+
+    /// The same, which stays as it is told.
+    fn start_as(stay: fn(&AtomicBool, &AtomicBool)) -> Result<Option<Holdout>, super::Failure> {
         let mut others = cpu::online().iter().filter(|&cpu| cpu != CpuId::BOOT);
         let Some(cpu) = others.next() else { return Ok(None) };
         let hang_ns = time::now_ns() + HANG_NS;
         let (leave, entered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (told, inside, log) = (leave.clone(), entered.clone(), log_ring::end());
         let (_thread, done) = spawn(on(CpuSet::only(cpu)), move || {
-            stay_in_read_section(&inside, &told);
+            stay(&inside, &told);
         })?;
         while !entered.load(Ordering::Relaxed) && time::now_ns() < hang_ns {
             sleep_ns(1_000_000);
@@ -334,30 +354,32 @@ impl Holdout {
 
     /// Waits for the report and for the backtrace of the CPU, which prints it when the interrupt reaches it.
     fn is_reported(&self) -> Outcome {
+        self.is_reported_by(&format!("rcu: CPU {} runs", self.cpu), "stay_in_read_section")
+    }
+
+    /// The same with a backtrace that begins so, and names that function.
+    fn is_reported_by(&self, stack: &str, function: &str) -> Outcome {
         let (mut reported, mut shown) = (false, false);
         while !(reported && shown) && time::now_ns() < self.hang_ns {
             sleep_ns(1_000_000);
-            (reported, shown) = self.search_log()?;
+            (reported, shown) = self.search_log(stack, function)?;
         }
         check!(reported, "nobody reported the stall of {}", self.cpu);
-        check!(shown, "{} was reported, and did not print where it stays", self.cpu);
+        check!(shown, "{} was reported, and nobody printed where it stays", self.cpu);
         Ok(())
     }
 
-    /// Whether the log has the report since the CPU went in, and its backtrace.
-    fn search_log(&self) -> Result<(bool, bool), super::Failure> {
+    /// Whether the log has the report since the CPU went in, and its backtrace: what begins so, and names that function.
+    fn search_log(&self, stack: &str, function: &str) -> Result<(bool, bool), super::Failure> {
         let Ok(mut text) = memory::fallible::try_vec_of(0_u8, log_ring::TEXT_MAX) else {
             fail!("no memory for a line")
         };
         let (mut cursor, mut reported, mut shown) = (self.log, false, false);
-        let (report, stack) = (
-            format!("it waits for CPUs {:?}", CpuSet::only(self.cpu)),
-            format!("rcu: CPU {} runs", self.cpu),
-        );
+        let report = format!("it waits for CPUs {:?}", CpuSet::only(self.cpu));
         while let Some(record) = log_ring::read(&mut cursor, &mut text) {
             let text = core::str::from_utf8(&text[..record.length]).unwrap_or("");
             reported |= text.contains(&report);
-            shown |= text.contains(&stack) && text.contains("stay_in_read_section");
+            shown |= text.contains(stack) && text.contains(function);
         }
         Ok((reported, shown))
     }
@@ -418,6 +440,23 @@ fn stall_of_a_waiting_thread_is_reported() -> Outcome {
         holdout.let_go()?;
         reported?;
         join(&waited)
+    })
+}
+
+/// A CPU that takes no interrupts is asked where it is by one that it can't refuse, by whoever makes the second report.
+fn stall_with_interrupts_off_is_reported() -> Outcome {
+    let (ran, post) = telling_callback();
+    with_early_reports(|| {
+        let Some(holdout) = Holdout::start_as(stay_with_interrupts_off)? else { return Ok(()) };
+        let (_poster, posted) = spawn(on(CpuSet::only(CpuId::BOOT)), post)?;
+        let stack = format!("rcu: CPU {} keeps interrupts off", holdout.cpu);
+        let reported = holdout.is_reported_by(&stack, "stay_with_interrupts_off");
+        holdout.let_go()?;
+        join(&posted)?;
+        reported?;
+        rcu::barrier();
+        check!(ran.load(Ordering::Relaxed), "the callback never ran");
+        Ok(())
     })
 }
 

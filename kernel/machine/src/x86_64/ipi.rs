@@ -3,9 +3,11 @@
 use super::apic::{self, VECTOR_CALL, VECTOR_DEBUGGER, VECTOR_RESCHEDULE};
 use super::per_cpu::PerCpu;
 use super::trap::frame::TrapFrame;
+use crate::backtrace::Backtrace;
 use crate::cpu::{CpuId, MAX_CPUS};
 use crate::debugger::{self, Cause};
 use crate::ipi::Ipi;
+use crate::whereabouts;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 #[inline]
@@ -75,16 +77,19 @@ pub(crate) fn stop_other_cpus() {
     }
 }
 
-/// A non-maskable interrupt arrived: another processor stops this one or wants it in the debugger, a test wants to hit it, or somebody
+/// A non-maskable interrupt arrived: another processor stops this one, wants it in the debugger or asks where it is, a test wants to hit it, or somebody
 /// outside pressed the button, which is for the debugger, if there is one. If the button's arrives before one of this kernel's that is on
 /// its way, they change roles; if both arrive as one, the button is not heard, which nothing could tell.
 pub(crate) fn non_maskable(frame: &mut TrapFrame) {
     const NON_MASKABLE: usize = 2;
+    const USER_PRIVILEGE: u64 = 3;
     if STOPPING.load(Ordering::SeqCst) {
         crate::cpu::halt_forever()
     }
     let area = PerCpu::current();
     area.vector_counts[NON_MASKABLE].fetch_add(1, Ordering::Relaxed);
+    let in_kernel = frame.cs & USER_PRIVILEGE == 0;
+    whereabouts::answer(in_kernel.then(|| Backtrace::from_registers(frame.rip, frame.rbp)));
     if !AWAITED[area.cpu_id as usize].swap(false, Ordering::SeqCst) {
         debugger::enter(Cause::Button, frame);
     } else if debugger::is_requested() {

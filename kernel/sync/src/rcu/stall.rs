@@ -6,7 +6,8 @@
 //! clock. While no CPU's clock interrupts, nobody waits.
 //!
 //! The reporter prints which CPUs have not been quiescent; each of them prints its own
-//! backtrace when the interrupt reaches it, where [`wants_own_stack`] tells it to. One that keeps interrupts off does not.
+//! backtrace when the interrupt reaches it, where [`wants_own_stack`] tells it to. One that has not done so when the next report is due keeps
+//! interrupts off: the reporter asks it by a non-maskable one.
 
 use core::sync::atomic::Ordering;
 
@@ -26,6 +27,8 @@ pub struct Stall {
     pub age_ns: u64,
     /// The CPUs that hold it up.
     pub holdouts: CpuSet,
+    /// Those of them that were asked for their backtraces at an earlier report, and take no interrupts.
+    pub deaf: CpuSet,
 }
 
 /// CPUs that shall print where they are.
@@ -43,10 +46,11 @@ pub fn find_stall(kind: Kind, now_ns: u64) -> Option<Stall> {
     let domain = domain(kind);
     let age_ns = domain.claim_stall(now_ns)?;
     let holdouts = domain.owing();
+    let deaf = holdouts.intersection(WANTED.load(Ordering::Relaxed));
     for cpu in holdouts.difference(CpuSet::only(cpu::current())).iter() {
         WANTED.insert(cpu, Ordering::Relaxed);
     }
-    Some(Stall { kind, number: domain.numbers()[0], age_ns, holdouts })
+    Some(Stall { kind, number: domain.numbers()[0], age_ns, holdouts, deaf })
 }
 
 /// Whether this CPU was asked for its backtrace; asked once each time. For the handler of the reschedule interrupt.
