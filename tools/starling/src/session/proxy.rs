@@ -42,6 +42,8 @@ const BACKGROUND_INTERVAL: Duration = Duration::from_millis(250);
 const PANIC: &[u8] = b"kernel panic";
 /// How long the log may go on after a panic, QEMU after it has closed the link, and readers after the timeout.
 const GRACE: Duration = Duration::from_secs(2);
+/// Pieces of the log that are read at a time: more than the longest report has. A kernel may log without end.
+const LOG_PIECES_MAX: u32 = 64;
 
 /// How a session is run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -371,6 +373,12 @@ impl Proxy {
     }
 
     fn bug(&mut self, text: &[u8]) {
+        // What was logged before comes before the line, and the line into the midst of none.
+        for _ in 0..LOG_PIECES_MAX {
+            if !self.read_log() {
+                break;
+            }
+        }
         self.log.show(&mut self.standard_error);
         let line = format!("starling: the kernel reports a bug: {}\n", String::from_utf8_lossy(text));
         log::show(line.as_bytes(), self.raw.is_some(), &mut self.standard_error);
@@ -410,17 +418,20 @@ impl Proxy {
         }
     }
 
-    fn read_log(&mut self) {
-        match log::drain(&mut &self.machine.log) {
+    /// Reads a piece of the log; false if there is none now.
+    fn read_log(&mut self) -> bool {
+        let drained = log::drain(&mut &self.machine.log);
+        match &drained {
             Drained::Bytes(bytes) => {
-                self.log.append(&bytes, &mut self.standard_error);
+                self.log.append(bytes, &mut self.standard_error);
                 if let Some(dialogue) = &mut self.dialogue {
-                    dialogue.listen(&bytes);
+                    dialogue.listen(bytes);
                 }
             }
             Drained::Nothing => {}
             Drained::End => self.log_open = false,
         }
+        matches!(drained, Drained::Bytes(_))
     }
 
     fn read_complaints(&mut self) {
