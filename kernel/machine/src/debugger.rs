@@ -72,13 +72,21 @@ pub fn is_requested() -> bool {
 #[cold]
 #[inline(never)]
 pub fn join() {
-    backend::debugger::join();
+    // Who asks for the debugger has one.
+    backend::debugger::enter(Cause::Summons);
 }
 
-/// Enters the debugger, if there is one.
+/// Enters the debugger, if there is one and it is on.
 pub fn breakpoint() {
     if is_present() {
-        backend::debugger::breakpoint();
+        backend::debugger::enter(Cause::Breakpoint);
+    }
+}
+
+/// Enters the debugger because the kernel panics, if there is one that wants to know.
+pub(crate) fn panicking() {
+    if is_present() && !is_inside() {
+        backend::debugger::enter(Cause::Fault);
     }
 }
 

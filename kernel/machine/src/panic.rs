@@ -34,9 +34,7 @@ pub fn is_panicking() -> bool {
 #[inline(never)]
 pub fn report_and_stop(info: &PanicInfo<'_>) -> ! {
     let backtrace = Backtrace::here();
-    if !debugger::is_inside() {
-        debugger::breakpoint();
-    }
+    debugger::panicking();
     begin();
     report(format_args!("{info}"), None, backtrace);
     finish("kernel panic")

@@ -43,6 +43,7 @@ pub(crate) const TESTS: &[Test] = &[
         name: "debugger::the_button_is_heard_by_a_cpu_on_its_way_out",
         run: || repeated(button_on_the_way_out),
     },
+    Test { name: "debugger::off_it_is_entered_by_nothing", run: off_nothing_enters },
     Test { name: "debugger::another_cpu_can_be_made_active", run: || repeated(another_cpu_becomes_active) },
     Test { name: "debugger::commands_show_what_they_promise", run: commands_show },
     Test { name: "debugger::no_input_brings_it_down", run: no_input_brings_it_down },
@@ -470,6 +471,20 @@ fn button_on_the_way_out() -> Outcome {
         said(&["Breakpoint", "Button"])
     })?;
     check!(happened.sessions == 2, "{} sessions", happened.sessions);
+    Ok(())
+}
+
+/// With the debugger off, what asks for it does nothing, and is no bug of the kernel's either.
+fn off_nothing_enters() -> Outcome {
+    let before = debugger::statistics();
+    for cpu in cpu::online().iter() {
+        await_non_maskable(cpu)?;
+        run_on(cpu, || {
+            machine_debugger::breakpoint();
+            machine_debugger::press_button(cpu::current());
+        })?;
+    }
+    check!(debugger::statistics() == before, "{:?}, not {before:?}", debugger::statistics());
     Ok(())
 }
 

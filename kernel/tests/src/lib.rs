@@ -131,6 +131,7 @@ pub fn run_early(selection: &str) {
 
 /// Runs the other tests that the selection names and turns the machine off.
 pub fn run(selection: &str) -> ! {
+    assert!(selection != "late_panic", "asked for on the command line");
     run_modules(LATE, selection);
     if selection != "all" {
         run_modules(ON_REQUEST, selection);

@@ -14,8 +14,16 @@ pub(crate) enum Expected {
     Exactly(Vec<u8>),
     /// This is in it.
     Contains(&'static str),
+    /// All of these are in it, in this order.
+    InOrder(&'static [&'static str]),
     /// One line, this in it.
     LineWith(&'static str),
+}
+
+/// Whether a text has all the parts, one behind the other.
+fn has_in_order(text: &str, parts: &[&str]) -> bool {
+    let rest = parts.iter().try_fold(text, |rest, part| rest.split_once(part).map(|(_, rest)| rest));
+    rest.is_some()
 }
 
 impl Expected {
@@ -24,6 +32,7 @@ impl Expected {
         let good = match self {
             Self::Exactly(bytes) => bytes == found,
             Self::Contains(part) => text.contains(part),
+            Self::InOrder(parts) => has_in_order(&text, parts),
             Self::LineWith(part) => text.contains(part) && text.lines().count() == 1,
         };
         let wanted = match self {

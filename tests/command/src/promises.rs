@@ -34,6 +34,9 @@ fn identity() -> Vec<Case> {
 
 /// The kernel debugger over the serial port: a file answers its prompts.
 fn debugger(images: &Images) -> Vec<Case> {
+    const LATE_PANIC: &str = "test=late_panic";
+    const ASKED_FOR: &str = "asked for on the command line";
+    const ENDED: i32 = 125;
     let talk = |name: &str, script: &str, cpus: &str, says: &'static str| {
         let option = format!("--debugger={}", images.path(script).display());
         Case::script(name, "echo before; echo g >/proc/sysrq-trigger; echo after")
@@ -47,6 +50,10 @@ fn debugger(images: &Images) -> Vec<Case> {
         talk("the key enters before a command asks for it", "key.kdb", "2", "kdb 0> help"),
         Case::script("without a debugger sysrq-g does nothing", "echo g >/proc/sysrq-trigger; echo after")
             .prints("after\n"),
+        Case::new("a panic is told with a debugger that is off", &["true"])
+            .with(&["--verbose", "--kernel-arg", LATE_PANIC])
+            .status(ENDED)
+            .errors(Expected::InOrder(&["kernel panic on processor", ASKED_FOR])),
     ]
 }
 

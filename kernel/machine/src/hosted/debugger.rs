@@ -1,10 +1,9 @@
 //! Hosted processors have a debugger of their host.
 
 use crate::cpu::CpuId;
+use crate::debugger::Cause;
 
-pub(crate) fn breakpoint() {}
-
-pub(crate) fn join() {}
+pub(crate) fn enter(_cause: Cause) {}
 
 pub(crate) fn is_present() -> bool {
     false

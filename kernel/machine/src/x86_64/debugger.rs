@@ -3,7 +3,7 @@
 use super::{inspection, ipi, mmu};
 use crate::address::{DEVICE_MAP_BASE, PhysAddr, VirtAddr};
 use crate::cpu::CpuId;
-use crate::debugger::{Access, has_hook};
+use crate::debugger::{Access, Cause, has_hook};
 use core::arch::asm;
 
 /// Local enable bit of breakpoint 0 in DR7; two bits for each.
@@ -19,17 +19,18 @@ const NO_HITS: u64 = 0xffff_0ff0;
 /// Bits of DR6: four breakpoints, and the single step.
 const HITS: u64 = 0xf | 1 << 14;
 
-/// In RAX at a breakpoint instruction: this processor only joins the others.
-pub(crate) const JOINS: u64 = 0x6a6f_696e_2074_6865;
+/// In RAX at a breakpoint instruction that is there on purpose: this and the cause.
+const ON_PURPOSE: u64 = 0x6a6f_696e_2074_6800;
 
-pub(crate) fn breakpoint() {
-    // SAFETY: without a debugger the trap is a kernel bug, which is reported; with one it comes back here.
-    unsafe { asm!("int3", in("rax") 0_u64, options(nostack)) };
+pub(crate) fn enter(cause: Cause) {
+    // SAFETY: the trap comes back here, whether there is a debugger that wants it or not.
+    unsafe { asm!("int3", in("rax") ON_PURPOSE + cause as u64, options(nostack)) };
 }
 
-pub(crate) fn join() {
-    // SAFETY: as for `breakpoint`. Who asks for the debugger has one.
-    unsafe { asm!("int3", in("rax") JOINS, options(nostack)) };
+/// Why a processor is at a breakpoint instruction, by its RAX. None: it is not one of [`enter`]'s.
+pub(crate) fn purpose(word: u64) -> Option<Cause> {
+    const CAUSES: [Cause; 3] = [Cause::Breakpoint, Cause::Fault, Cause::Summons];
+    CAUSES.into_iter().find(|cause| word == ON_PURPOSE + *cause as u64)
 }
 
 pub(crate) fn is_present() -> bool {

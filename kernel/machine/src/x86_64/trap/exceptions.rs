@@ -20,8 +20,10 @@ const MACHINE_CHECK: u64 = 18;
 /// A synchronous exception in kernel mode, on IST 7 with interrupts off.
 pub(super) extern "C" fn exception_from_kernel(frame: &mut TrapFrame) {
     if frame.vector == BREAKPOINT {
-        let joins = frame.rax == crate::backend::debugger::JOINS;
-        if debugger::enter(if joins { Cause::Summons } else { Cause::Breakpoint }, frame) {
+        let purpose = crate::backend::debugger::purpose(frame.rax);
+        let is_taken = debugger::enter(purpose.unwrap_or(Cause::Breakpoint), frame);
+        // With the debugger off, one that was meant does nothing: what led to it has its own report.
+        if is_taken || purpose.is_some() {
             return;
         }
     }
