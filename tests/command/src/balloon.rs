@@ -12,7 +12,7 @@ use crate::case::starling;
 pub(crate) const NAME: &str = "a virtio balloon grows and shrinks, and gives memory back in need";
 
 /// How long something may take to happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Sizes that the host asks for, in MiB, of a machine with 256.
 const SIZES: [u32; 3] = [100, 200, 80];
 /// What the guest fills then: more than the last size leaves.
@@ -23,7 +23,7 @@ fn text(error: impl ToString) -> String {
     error.to_string()
 }
 
-/// What QEMU answers to a command.
+/// What QEMU answers to a command of its monitor.
 pub(crate) fn ask(monitor: &Path, command: &str) -> Result<String, String> {
     const PROMPT: &[u8] = b"(qemu) ";
     let mut stream = UnixStream::connect(monitor).map_err(text)?;

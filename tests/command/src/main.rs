@@ -35,6 +35,7 @@ mod damaged;
 mod debian;
 mod devices;
 mod disks;
+mod entries;
 mod faults;
 mod fio;
 mod folders;
@@ -81,6 +82,9 @@ fn main() -> ExitCode {
     }
     if wanted(kept_images::NAME) {
         count(kept_images::NAME, kept_images::check(&images));
+    }
+    for (entry, cpus) in entries::all().filter(|(entry, cpus)| wanted(&entry.name(*cpus))) {
+        count(&entry.name(cpus), entry.check(&images, cpus));
     }
     if wanted(kernel_size::NAME) {
         count(kernel_size::NAME, kernel_size::check());

@@ -1,6 +1,7 @@
 //! What `./starling run` promises.
 
 use crate::case::{Case, Expected};
+use crate::entries::ENTERED;
 use crate::images::Images;
 
 /// All cases.
@@ -34,17 +35,22 @@ fn identity() -> Vec<Case> {
 
 /// The kernel debugger over the serial port: a file answers its prompts.
 fn debugger(images: &Images) -> Vec<Case> {
+    /// Writes where no stack is.
+    const FAULT: &str = "mount -t debugfs debugfs /sys/kernel/debug; echo panic >/proc/sys/kernel/stack_overflow; \
+        echo STACK_GUARD_PAGE_LEADING >/sys/kernel/debug/provoke-crash/DIRECT";
     const LATE_PANIC: &str = "test=late_panic";
     const ASKED_FOR: &str = "asked for on the command line";
+    const CONTINUE: &str = "> continue";
     const ENDED: i32 = 125;
+    let option = |script: &str| format!("--debugger={}", images.path(script).display());
     let talk = |name: &str, script: &str, cpus: &str, says: &'static str| {
-        let option = format!("--debugger={}", images.path(script).display());
+        let option = option(script);
         Case::script(name, "echo before; echo g >/proc/sysrq-trigger; echo after")
             .with(&["--cpus", cpus, &option])
             .prints("before\nafter\n")
             .errors(Expected::Contains(says))
     };
-    vec![
+    let mut cases = vec![
         talk("sysrq-g stops all processors", "look.kdb", "2", "Breakpoint, thread"),
         talk("another processor can be talked to", "switch.kdb", "4", "kdb 3> cpu 0"),
         talk("the key enters before a command asks for it", "key.kdb", "2", "kdb 0> help"),
@@ -54,7 +60,26 @@ fn debugger(images: &Images) -> Vec<Case> {
             .with(&["--verbose", "--kernel-arg", LATE_PANIC])
             .status(ENDED)
             .errors(Expected::InOrder(&["kernel panic on processor", ASKED_FOR])),
-    ]
+    ];
+    for cpus in ENTERED {
+        let options = ["--cpus", &cpus.to_string(), &option("look.kdb")];
+        let with =
+            |what: &str| format!("{what} enters the debugger, and then ends the machine, with {cpus} CPUs");
+        cases.push(
+            Case::script(with("a fault in the kernel"), FAULT)
+                .with(&options)
+                .status(ENDED)
+                .errors(Expected::InOrder(&["(Fault)", "touch_guard", CONTINUE, "kernel stack overflow at"])),
+        );
+        cases.push(
+            Case::new(with("a panic"), &["true"])
+                .with(&options)
+                .with(&["--kernel-arg", LATE_PANIC])
+                .status(ENDED)
+                .errors(Expected::InOrder(&["(Fault)", CONTINUE, "kernel panic on processor", ASKED_FOR])),
+        );
+    }
+    cases
 }
 
 /// Cases that take long.
