@@ -186,6 +186,12 @@ impl AtomicTimestamp {
         // Relaxed: as in `get`.
         self.0.store(time.pack(), Ordering::Relaxed);
     }
+
+    /// Changes the time from what it was found to be, unless somebody else has changed it since.
+    pub fn replace(&self, found: Timestamp, time: Timestamp) {
+        // Relaxed: as in `get`.
+        let _ = self.0.compare_exchange(found.pack(), time.pack(), Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 /// What `stat` and `statx` show of a file.

@@ -42,10 +42,27 @@ pub(crate) fn has_blocks(inode: &Inode, block_bytes: usize) -> bool {
     }
 }
 
-/// The times of a file of which data was written at that time, perhaps a while ago: times that were set since stay.
-fn note_written(inode: &mut Inode, now: Time) {
-    if now > inode.changed {
-        (inode.modified, inode.changed) = (now, now);
+/// When a program wrote what is being written to the disk, perhaps a while ago; `None` if the times of the file were set since. It is asked with the
+/// change lock held, as times are set: so of a write and a time that is set, what came last stays.
+pub type Written<'a> = &'a dyn Fn() -> Option<Time>;
+
+/// Times of modification and change of a file that was written to at `written`, and may have been cut off or renamed since. A modification that is newer than the change
+/// was set, and before the file was written to.
+pub(crate) fn times_with<T: Copy + Ord>(modified: T, changed: T, written: T) -> (T, T) {
+    let modified = if modified > changed { written } else { modified.max(written) };
+    (modified, changed.max(written))
+}
+
+/// Times of a file of which data was written, if they are other ones than it has.
+fn newer_times(inode: &Inode, written: Written<'_>) -> Option<(Time, Time)> {
+    let before = (inode.modified, inode.changed);
+    let times = times_with(before.0, before.1, written()?);
+    (times != before).then_some(times)
+}
+
+fn note_written(inode: &mut Inode, written: Written<'_>) {
+    if let Some(times) = newer_times(inode, written) {
+        (inode.modified, inode.changed) = times;
     }
 }
 
@@ -62,6 +79,18 @@ impl Writer {
         bytes: &[u8],
         privileged: bool,
         now: Time,
+    ) -> Result<Inode> {
+        self.write_written(number, offset, bytes, privileged, &|| Some(now))
+    }
+
+    /// The same with what was written earlier, to the file's pages.
+    pub fn write_written(
+        &self,
+        number: u32,
+        offset: u64,
+        bytes: &[u8],
+        privileged: bool,
+        written: Written<'_>,
     ) -> Result<Inode> {
         let mut inode = self.regular(number)?;
         if bytes.is_empty() {
@@ -82,7 +111,8 @@ impl Writer {
             let most = WRITE_BLOCKS_MAX * unit as usize - inside;
             let piece = &bytes[done..bytes.len().min(done + most)];
             let blocks = self.with_edges(&inode, at, piece)?;
-            inode = self.write_blocks(inode, at / unit, blocks, at + piece.len() as u64, privileged, now)?;
+            inode =
+                self.write_blocks(inode, at / unit, blocks, at + piece.len() as u64, privileged, written)?;
             done += piece.len();
         }
         Ok(inode)
@@ -119,7 +149,7 @@ impl Writer {
         mut bytes: Vec<u8>,
         end: u64,
         privileged: bool,
-        now: Time,
+        written: Written<'_>,
     ) -> Result<Inode> {
         let unit = self.block_bytes() as usize;
         let total = bytes.len() / unit;
@@ -137,18 +167,18 @@ impl Writer {
             let count = run.count as usize;
             let count = if let Some(place) = run.place {
                 self.system.cache.write_run(place, cut(count)?)?;
-                inode = self.touch(&inode, covered(count), now)?;
+                inode = self.touch(&inode, covered(count), written)?;
                 count
             } else if let Some(place) = run.unwritten {
                 self.system.cache.write_run(place, cut(count)?)?;
-                inode = self.mark_written(&inode, at, count as u32, covered(count), now)?;
+                inode = self.mark_written(&inode, at, count as u32, covered(count), written)?;
                 count
             } else {
                 let place = self.choose(&inode, at, count as u32, privileged)?;
                 let count = place.count as usize;
-                let written = cut(count).and_then(|data| self.system.cache.write_run(place.start, data));
+                let done = cut(count).and_then(|data| self.system.cache.write_run(place.start, data));
                 let entered =
-                    written.and_then(|()| self.enter(&inode, at, place, covered(count), privileged, now));
+                    done.and_then(|()| self.enter(&inode, at, place, covered(count), privileged, written));
                 if entered.is_err() {
                     self.unchoose(place);
                 }
@@ -186,15 +216,15 @@ impl Writer {
         self.running.lock().unchoose(&self.system.geometry, place);
     }
 
-    pub(crate) fn touch(&self, inode: &Inode, end: u64, now: Time) -> Result<Inode> {
-        if end <= inode.size && now <= inode.changed {
+    pub(crate) fn touch(&self, inode: &Inode, end: u64, written: Written<'_>) -> Result<Inode> {
+        if end <= inode.size && newer_times(inode, written).is_none() {
             return Ok(inode.clone());
         }
         self.change(true, |handle| {
             let mut inode = handle.inode(inode.number)?;
             let grows = end > inode.size;
             inode.size = inode.size.max(end);
-            note_written(&mut inode, now);
+            note_written(&mut inode, written);
             if grows {
                 handle.store(&inode)?
             } else {
@@ -210,14 +240,14 @@ impl Writer {
         logical: u64,
         count: u32,
         end: u64,
-        now: Time,
+        written: Written<'_>,
     ) -> Result<Inode> {
         let logical = u32::try_from(logical).map_err(|_| Error::TooLarge)?;
         self.change(true, |handle| {
             let mut inode = handle.inode(inode.number)?;
             extent_tree::mark_written(handle, &mut inode, logical, count)?;
             inode.size = inode.size.max(end);
-            note_written(&mut inode, now);
+            note_written(&mut inode, written);
             handle.store(&inode)?;
             Ok(inode)
         })
@@ -230,7 +260,7 @@ impl Writer {
         place: Place,
         end: u64,
         privileged: bool,
-        now: Time,
+        written: Written<'_>,
     ) -> Result<Inode> {
         self.change(privileged, |handle| {
             let mut inode = handle.inode(inode.number)?;
@@ -238,7 +268,7 @@ impl Writer {
             handle.entering = Some(place);
             enter(handle, &mut inode, logical, place.start, place.count, false)?;
             inode.size = inode.size.max(end);
-            note_written(&mut inode, now);
+            note_written(&mut inode, written);
             handle.store(&inode)?;
             Ok(inode)
         })

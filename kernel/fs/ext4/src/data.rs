@@ -11,7 +11,8 @@
 //! needs no lock, in any order.
 
 use crate::allocate::{Place, RUN_MAX};
-use crate::inode::{Inode, Time};
+use crate::contents::Written;
+use crate::inode::Inode;
 use crate::map::map;
 use crate::map_change::size_max;
 use crate::writer::Writer;
@@ -136,7 +137,7 @@ impl Writer {
     }
 
     /// Whether entering a destination whose data is written would change nothing, apart from times, which this has done then.
-    pub fn needs_no_entry(&self, destination: &Destination, end: u64, now: Time) -> Result<bool> {
+    pub fn needs_no_entry(&self, destination: &Destination, end: u64, written: Written<'_>) -> Result<bool> {
         if destination.now != Now::Data {
             return Ok(false);
         }
@@ -144,12 +145,12 @@ impl Writer {
         if end > inode.size {
             return Ok(false);
         }
-        self.touch(&inode, end, now)?;
+        self.touch(&inode, end, written)?;
         Ok(true)
     }
 
     /// The data of these neighbours is there: has the file have it, and end at `end` at least. On an error chosen blocks are given up.
-    pub fn enter_written(&self, destination: &Destination, end: u64, now: Time) -> Result<()> {
+    pub fn enter_written(&self, destination: &Destination, end: u64, written: Written<'_>) -> Result<()> {
         let Destination { number, logical, count, now: before, .. } = *destination;
         let inode = match self.regular(number) {
             Ok(inode) => inode,
@@ -159,9 +160,9 @@ impl Writer {
             }
         };
         let entered = match before {
-            Now::Data => self.touch(&inode, end, now),
-            Now::Unwritten => self.mark_written(&inode, logical, count, end, now),
-            Now::Chosen => self.enter(&inode, logical, destination.place(), end, true, now),
+            Now::Data => self.touch(&inode, end, written),
+            Now::Unwritten => self.mark_written(&inode, logical, count, end, written),
+            Now::Chosen => self.enter(&inode, logical, destination.place(), end, true, written),
         };
         if entered.is_err() {
             self.give_up(destination);

@@ -53,6 +53,7 @@ mod writer;
 mod xattr;
 mod xattr_change;
 
+pub use contents::Written;
 pub use data::Destination;
 pub use directory::{Entry, NAME_MAX};
 pub use error::{Error, Result};

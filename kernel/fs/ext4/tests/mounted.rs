@@ -10,6 +10,8 @@ use block::disk::{self, Description, Disk, Family};
 use block::{FaultyDisk, Queue};
 use image::Image;
 use memory::buffer::{Sink, Source};
+use memory::file_cache::Intent;
+use vfs::attributes::set_clock_offset_ns;
 use vfs::credentials::Credentials;
 use vfs::file::OpenFile;
 use vfs::flags::{AllocateMode, LookupFlags, MountFlags, OpenFlags, RenameFlags};
@@ -17,7 +19,7 @@ use vfs::mount::{Mount, MountNamespace, MountSource};
 use vfs::superblock::{Superblock, find_file_system, mount_device};
 use vfs::tree::OpenHow;
 use vfs::walk::{PathContext, Places};
-use vfs::{Error, Result};
+use vfs::{AttributeChange, Error, Result, TimeChange, Timestamp};
 
 /// Names of disks are the machine's: one test at a time makes them.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -466,4 +468,89 @@ fn a_device_is_mounted_once_in_one_place_and_again_in_another() {
     let d = world.open(b"/d/d", OpenFlags::DIRECTORY).expect("it is there in both places");
     drop(d);
     world.unmount();
+}
+
+/// The clock that files are stamped by goes so many seconds ahead.
+fn set_clock(seconds: i64) {
+    set_clock_offset_ns(seconds * 1_000_000_000);
+}
+
+#[test]
+fn times_are_those_of_the_calls_when_pages_are_written_after_their_inodes_left_memory() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let past = Timestamp { seconds: 1_000_000_007, nanoseconds: 0 };
+    let future = Timestamp { seconds: 8_000_000_000, nanoseconds: 0 };
+    for options in OPTIONS {
+        set_clock(0);
+        let image = Image::make(&[options, &["-I", "256"]].concat(), 16 << 20, None);
+        let device = Device::new(&image.bytes());
+        let world = device.mount(false).expect("a sound image");
+        let set = |file: &Arc<OpenFile>, time: Timestamp| {
+            let change =
+                AttributeChange { modified: Some(TimeChange::To(time)), ..AttributeChange::default() };
+            let place = file.path().expect("it has a place in the tree");
+            world.context().change_attributes(place, &change).expect("it is the caller's");
+        };
+        let stamps = |file: &Arc<OpenFile>| (file.status().modified, file.status().changed);
+        let (names, mut expected) = ([b"/past", b"/next", b"/late", b"/then", b"/only"], Vec::new());
+        let files = names.map(|name| world.create(name).expect("space"));
+        for (file, time) in files.iter().zip([Some(past), Some(future), Some(past), Some(future), None]) {
+            assert_eq!(write(file, 0, &[7; 60_000]), Ok(60_000));
+            if let Some(time) = time {
+                set(file, time);
+            }
+        }
+        // Within the same step of the clock, perhaps. The first page is dirty already, and stays so.
+        for late in &files[2..4] {
+            assert_eq!(write(late, 100, b"more"), Ok(4));
+            assert!(late.status().modified > past && late.status().modified < future);
+        }
+        expected.extend(files.iter().map(stamps));
+        assert_eq!((expected[0].0, expected[1].0), (past, future));
+        set_clock(20);
+        drop(files);
+        // The pages are written when the inodes have gone.
+        world.unmount();
+        let world = device.mount(true).expect("a sound image");
+        for (name, expected) in names.into_iter().zip(expected) {
+            let file = world.open(name, OpenFlags::empty()).expect("it was made");
+            assert_eq!(stamps(&file), expected, "{}", name.escape_ascii());
+        }
+        world.unmount();
+        judge(&image, &device.bytes());
+    }
+}
+
+#[test]
+fn a_store_through_a_mapping_changes_the_times_and_a_new_name_does_not_bring_old_ones_back() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for options in OPTIONS {
+        set_clock(0);
+        let image = Image::make(&[options, &["-I", "256"]].concat(), 16 << 20, None);
+        let device = Device::new(&image.bytes());
+        let world = device.mount(false).expect("a sound image");
+        let file = world.create(b"/file").expect("space");
+        assert_eq!(write(&file, 0, &[7; 60_000]), Ok(60_000));
+        file.sync(false).expect("the disk works");
+        let written = file.status().modified;
+        set_clock(20);
+        // What a fault does for a store to a clean page.
+        let cache = file.inode().operations().cache().expect("it is a regular file");
+        drop(cache.frame(0, Intent::Write).expect("space"));
+        let stored = file.status();
+        assert!(stored.modified > written && stored.changed == stored.modified);
+        set_clock(30);
+        let root = &world.places.root;
+        world.context().rename(root, b"/file", root, b"/other", RenameFlags::empty()).expect("it is there");
+        assert_eq!(file.status().modified, stored.modified);
+        assert!(file.status().changed > stored.changed);
+        set_clock(40);
+        drop(file);
+        world.unmount();
+        let world = device.mount(true).expect("a sound image");
+        let file = world.open(b"/other", OpenFlags::empty()).expect("it was made");
+        assert_eq!(file.status().modified, stored.modified);
+        drop(file);
+        world.unmount();
+    }
 }

@@ -234,6 +234,9 @@ impl AddressSpace {
         }
         let flags = file_entry_flags(region.flags, cache);
         let now = if noticed { flags | EntryFlags::WRITABLE | EntryFlags::DIRTY } else { flags };
+        if noticed {
+            cache.note_stores();
+        }
         let step = self.install(cell, frame, now);
         if !write {
             self.map_around(region, cache, address, leaf, flags);
@@ -303,13 +306,12 @@ impl AddressSpace {
     fn permit_shared(&self, region: &Region, address: u64, cell: &EntryCell, found: Entry) -> Step {
         if let MapBacking::File(mapping) = &region.backing
             && mapping.cache().has_representative()
-            && !mapping.cache().is_dirty(region.page_of(address))
         {
-            return Step::Bring {
-                mapping: mapping.clone(),
-                page: region.page_of(address),
-                intent: Intent::Write,
-            };
+            let page = region.page_of(address);
+            if !mapping.cache().is_dirty(page) {
+                return Step::Bring { mapping: mapping.clone(), page, intent: Intent::Write };
+            }
+            mapping.cache().note_stores();
         }
         if matches!(region.backing, MapBacking::Paged(_)) && !found.contains(STORABLE) {
             return Step::Refused(FaultError::Pager);

@@ -295,6 +295,13 @@ impl FileCache {
         Ok(self.tag_dirty(backing, page, frame))
     }
 
+    /// A mapping gives the right to store to a dirty page.
+    pub(crate) fn note_stores(&self) {
+        if let Some(backing) = self.backing() {
+            backing.representative.note_stores();
+        }
+    }
+
     /// The bytes of a page were changed: if it was written back meanwhile, it is dirty again. The caller has kept a reference since before
     /// [`FileCache::mark_dirty`], so the page has not been given up.
     pub(super) fn mark_changed(&self, page: u64, frame: &Frame) {

@@ -32,6 +32,9 @@ pub trait FileRepresentative: Send + Sync {
         Ok(())
     }
 
+    /// Programs may store to a dirty page through a mapping from now on, until it has been written. Called with spin locks held.
+    fn note_stores(&self) {}
+
     /// A dirty page was given up without having been written: it was cut off, or a hole was made where it was.
     fn forget_write(&self, page: u64) {
         let _ = page;

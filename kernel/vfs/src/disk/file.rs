@@ -70,6 +70,9 @@ pub trait Home: Send + Sync {
         Ok(())
     }
 
+    /// Bytes of a regular file were written, to its pages.
+    fn after_write(&self, file: &OpenFile) {}
+
     /// Where a seek leads to, if the file system knows data from holes.
     ///
     /// # Errors
@@ -270,7 +273,11 @@ impl FileOperations for DiskFile {
         let number = if is_device {
             self.write_within(position, source)?
         } else {
-            self.write_pieces(file, position, source)?
+            let number = self.write_pieces(file, position, source)?;
+            if let Some(home) = self.home(file) {
+                home.after_write(file);
+            }
+            number
         };
         if let Some((errors, mark)) = mark {
             let start = *position - number as u64;

@@ -50,6 +50,7 @@ fn refresh(inode: &Inode) -> Result<()> {
     let stored = node.stored()?;
     node.nameless.store(stored.links == 0, Relaxed);
     show(inode, &stored);
+    node.file.show_written(inode);
     Ok(())
 }
 
@@ -122,6 +123,7 @@ impl Node {
             TimeChange::Now => now,
             TimeChange::To(stamp) => time_of(stamp),
         };
+        self.file.show_written(inode);
         let modified = time_of(inode.modified().get());
         let stored = writer.set_attributes(self.file.number, |stored| {
             stored.mode = change.mode.map_or(stored.mode, |mode| (mode & 0o7777) as u16);
@@ -129,6 +131,9 @@ impl Node {
             stored.group = change.group.unwrap_or(stored.group);
             stored.accessed = change.accessed.map_or(stored.accessed, time);
             stored.modified = change.modified.map_or(modified, time);
+            if change.modified.is_some() {
+                self.file.forget_written();
+            }
             stored.changed = now;
         });
         stored.map(|_| ()).map_err(error_of)
@@ -137,6 +142,7 @@ impl Node {
     /// Stores what changes in memory alone: times, and the bits of a mode that a write takes away.
     pub(super) fn store_head(&self, inode: &Inode) -> Result<()> {
         let stored = self.stored()?;
+        self.file.show_written(inode);
         let mode = (inode.mode() & 0o7777) as u16;
         let times = [inode.accessed(), inode.modified(), inode.changed()].map(|time| time_of(time.get()));
         if stored.mode == mode {

@@ -231,11 +231,6 @@ impl Instance {
         }
     }
 
-    /// The inode of that number, if somebody has it.
-    pub(super) fn known(&self, number: u32) -> Option<Arc<Inode>> {
-        self.inodes.lock().table.get(&u64::from(number)).and_then(|entry| entry.inode.upgrade())
-    }
-
     /// Nobody has a file without names any more. It is deleted by whoever removes the next name, finds no space or commits: this is called
     /// from where nothing may sleep. What is not noted here, the list of orphans still has.
     pub(super) fn note_gone(&self, file: &Arc<File>) {
@@ -364,6 +359,7 @@ impl Instance {
         inode.accessed().set(stamp(accessed));
         inode.modified().set(stamp(modified));
         inode.changed().set(stamp(changed));
+        inode.operations().refresh(&inode);
         known.table.insert(number, Entry { inode: Arc::downgrade(&inode), pages });
         Ok(inode)
     }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use memory::file_cache::FileCache;
 use vfs::disk::{DiskFile, Home, shrink};
-use vfs::file::{FileOperations, NoOperations};
+use vfs::file::{FileOperations, NoOperations, OpenFile};
 use vfs::flags::{AllocateMode, OpenFlags};
 use vfs::inode::{
     DirectorySink, FIRST_POSITION, Inode, InodeOperations, LinkTarget, NewFile, Rename, SetAttribute,
@@ -202,6 +202,10 @@ impl InodeOperations for Node {
         stopped.and(listed.map_err(error_of))
     }
 
+    fn refresh(&self, inode: &Inode) {
+        self.file.show_written(inode);
+    }
+
     fn open(&self, inode: &Arc<Inode>, _flags: OpenFlags) -> Result<Option<Arc<dyn FileOperations>>> {
         if self.cache.is_some() { DiskFile::of_inode(inode).map(Some) } else { Ok(None) }
     }
@@ -220,6 +224,13 @@ impl InodeOperations for Node {
 }
 
 impl Home for Node {
+    /// The time is the same in both places, so that nobody sees another one when the inode comes back to memory.
+    fn after_write(&self, file: &OpenFile) {
+        let now = self.file.note_written();
+        file.inode().modified().set(now);
+        file.inode().changed().set(now);
+    }
+
     fn commit(&self, inode: &Inode, data_only: bool) -> Result<()> {
         let Ok(writer) = self.instance.writer() else { return Ok(()) };
         if !data_only {

@@ -15,10 +15,14 @@ use block::{BioFlags, Operation, SECTOR_BYTES};
 use machine::address::PAGE_SIZE;
 use memory::fallible;
 use memory::file_cache::{CacheError, FileRepresentative, PageRun};
+use vfs::Timestamp;
+use vfs::attributes::AtomicTimestamp;
 use vfs::disk::transfer::{error_of as error_of_device, pages_max, submit};
+use vfs::inode::Inode;
 
-use super::instance::{Instance, now, time_of};
+use super::instance::{Instance, time_of};
 use super::transfers::Part;
+use crate::contents::times_with;
 use crate::{Error, Time, Writer};
 
 /// A regular file, as its node and its pages know it.
@@ -32,6 +36,8 @@ pub(super) struct File {
     pub(super) gone: AtomicBool,
     /// Transfers of its pages to the disk.
     pub(super) under_way: AtomicU64,
+    /// When a program wrote to it last, [`NEVER`] if its times were set since. Its inode may leave memory before its pages are written.
+    written: AtomicTimestamp,
 }
 
 impl File {
@@ -42,6 +48,47 @@ impl File {
             promised: AtomicU64::new(0),
             gone: AtomicBool::new(false),
             under_way: AtomicU64::new(0),
+            written: AtomicTimestamp::new(NEVER),
+        }
+    }
+}
+
+/// Not written to. No clock says it.
+const NEVER: Timestamp = Timestamp::MINIMUM;
+
+impl File {
+    /// A program writes to it now, or may through a mapping. Returns the time.
+    pub(super) fn note_written(&self) -> Timestamp {
+        let now = Timestamp::coarse();
+        self.written.set(now);
+        now
+    }
+
+    /// Its times are being set: what was written before says nothing any more. Called with the change lock held.
+    pub(super) fn forget_written(&self) {
+        self.written.set(NEVER);
+    }
+
+    /// When a program wrote to it last, if its times were not set since.
+    pub(super) fn written(&self) -> Option<Time> {
+        let written = self.written.get();
+        (written != NEVER).then(|| time_of(written))
+    }
+
+    /// Shows that in its inode, if programs wrote through a mapping or the inode was out of memory.
+    pub(super) fn show_written(&self, inode: &Inode) {
+        let written = self.written.get();
+        if written == NEVER {
+            return;
+        }
+        let before = (inode.modified().get(), inode.changed().get());
+        let times = times_with(before.0, before.1, written);
+        // Who sets other ones meanwhile comes after it.
+        if times.0 != before.0 {
+            inode.modified().replace(before.0, times.0);
+        }
+        if times.1 != before.1 {
+            inode.changed().replace(before.1, times.1);
         }
     }
 }
@@ -120,8 +167,6 @@ impl Pages {
     /// Begins to write the pages of a run, from their frames. What is left of the run on an error was not begun.
     fn begin_write(&self, run: &mut PageRun) -> Result<(), Error> {
         let writer = self.instance.writer().map_err(|_| Error::ReadOnly)?;
-        let known = self.instance.known(self.file.number);
-        let modified = known.map_or_else(now, |inode| time_of(inode.modified().get()));
         let unit = self.instance.system().block_bytes();
         let _changing = self.file.changing.lock();
         if self.file.gone.load(Relaxed) {
@@ -133,21 +178,15 @@ impl Pages {
             if start >= size {
                 return Ok(());
             }
-            if unit > PAGE_SIZE || !self.begin_part(writer, run, size, modified)? {
-                self.write_page(writer, run, size, modified)?;
+            if unit > PAGE_SIZE || !self.begin_part(writer, run, size)? {
+                self.write_page(writer, run, size)?;
             }
         }
         Ok(())
     }
 
     /// Begins to write the first pages of a run, as far as their blocks are neighbours. False: not even those of one page are.
-    fn begin_part(
-        &self,
-        writer: &Writer,
-        run: &mut PageRun,
-        size: u64,
-        modified: Time,
-    ) -> Result<bool, Error> {
+    fn begin_part(&self, writer: &Writer, run: &mut PageRun, size: u64) -> Result<bool, Error> {
         let number = self.file.number;
         let unit = self.instance.system().block_bytes();
         let blocks_per_page = PAGE_SIZE / unit;
@@ -172,7 +211,6 @@ impl Pages {
             destination,
             bytes: blocks * unit,
             end: size.min(start + (blocks * unit) as u64),
-            modified,
         };
         // Its blocks are chosen: they count by themselves.
         self.return_promise(whole as u64);
@@ -182,12 +220,12 @@ impl Pages {
 
     /// Writes the first page of a run through a copy, and waits for it: its blocks are not neighbours, or larger than pages.
     #[inline(never)]
-    fn write_page(&self, writer: &Writer, run: &mut PageRun, size: u64, modified: Time) -> Result<(), Error> {
+    fn write_page(&self, writer: &Writer, run: &mut PageRun, size: u64) -> Result<(), Error> {
         self.file.await_transfers(&self.instance);
         let start = run.first() * PAGE_SIZE as u64;
         let mut bytes = fallible::try_vec_of(0, (size - start).min(PAGE_SIZE as u64) as usize)?;
         run.frames()[0].read(0, &mut bytes);
-        writer.write(self.file.number, start, &bytes, true, modified)?;
+        writer.write_written(self.file.number, start, &bytes, true, &|| self.file.written())?;
         self.return_promise(1);
         run.split(1).complete(Ok(()));
         Ok(())
@@ -253,7 +291,14 @@ impl FileRepresentative for Pages {
     }
 
     fn prepare_write(&self, page: u64) -> Result<(), CacheError> {
-        self.promise(page).map_err(|error| error_of(&error))
+        self.promise(page).map_err(|error| error_of(&error))?;
+        // Who writes may be long about it, and the page be written back meanwhile.
+        self.file.note_written();
+        Ok(())
+    }
+
+    fn note_stores(&self) {
+        self.file.note_written();
     }
 
     fn forget_write(&self, _page: u64) {

@@ -25,7 +25,7 @@ use vfs::disk::transfer::{bio, error_of as error_of_device};
 
 use super::instance::Instance;
 use super::pages::{File, error_of};
-use crate::{Destination, Error, Time, Writer};
+use crate::{Destination, Error, Writer};
 
 /// A mount's transfers. See the theory of this file.
 pub(super) struct Transfers {
@@ -46,7 +46,6 @@ struct Transfer {
     mark: UnderWay,
     /// The file's size when it has been entered, at least.
     end: u64,
-    modified: Time,
     outcome: block::Result<()>,
     next: Option<Box<Self>>,
 }
@@ -112,7 +111,6 @@ pub(super) struct Part {
     pub(super) bytes: usize,
     /// The file's size when they have been entered, at least.
     pub(super) end: u64,
-    pub(super) modified: Time,
 }
 
 impl Transfers {
@@ -156,20 +154,21 @@ impl Transfers {
 impl Instance {
     /// Begins to write a part of a run. `changing` of the file is held. Its pages are told how it ends, also if it can't begin.
     pub(super) fn begin_transfer(self: &Arc<Self>, file: &Arc<File>, part: Part) {
-        let Part { run, destination, bytes, end, modified } = part;
+        let Part { run, destination, bytes, end } = part;
         file.under_way.fetch_add(1, SeqCst);
         self.transfers.under_way.fetch_add(1, SeqCst);
         let mark =
             UnderWay { instance: Some(self.clone()), file: file.clone(), destination: Some(destination) };
         // After the count: the thread has either seen that, or is waited for no more.
         let open = if self.transfers.closed.load(SeqCst) { Err(Error::ReadOnly) } else { mark.writer() };
-        let is_entered = match open.and_then(|writer| writer.needs_no_entry(&destination, end, modified)) {
-            Ok(is_entered) => is_entered,
-            Err(error) => return run.complete(Err(error_of(&error))),
-        };
+        let is_entered =
+            match open.and_then(|writer| writer.needs_no_entry(&destination, end, &|| file.written())) {
+                Ok(is_entered) => is_entered,
+                Err(error) => return run.complete(Err(error_of(&error))),
+            };
         let sector = destination.start() * (self.system().block_bytes() / SECTOR_BYTES) as u64;
         let bio = bio(Operation::Write, sector, bytes, &run, BioFlags::empty());
-        let transfer = Transfer { run, mark, end, modified, outcome: Ok(()), next: None };
+        let transfer = Transfer { run, mark, end, outcome: Ok(()), next: None };
         // Without memory the run is dropped, which says so.
         let bio = bio.and_then(|bio| {
             let transfer = fallible::try_box(transfer)?;
@@ -236,7 +235,7 @@ impl Transfer {
         while let Some(mut next) = rest.take_if(|next| self.joins(&mut destination, next)) {
             rest = next.next.take();
             next.mark.destination = None;
-            (self.end, self.modified) = (self.end.max(next.end), next.modified);
+            self.end = self.end.max(next.end);
             next.next = joined;
             joined = Some(next);
         }
@@ -244,7 +243,7 @@ impl Transfer {
         let entered = self
             .mark
             .writer()
-            .and_then(|writer| writer.enter_written(&destination, self.end, self.modified))
+            .and_then(|writer| writer.enter_written(&destination, self.end, &|| self.mark.file.written()))
             .map_err(|error| error_of(&error));
         self.end(entered);
         while let Some(mut next) = joined {

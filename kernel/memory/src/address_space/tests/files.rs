@@ -5,6 +5,7 @@ use super::*;
 use crate::buffer::{Sink, Source};
 use crate::file_cache::{BackingDevice, CacheError, FileRepresentative, Mapped, PageRun};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn map(space: &AddressSpace, cache: &Arc<FileCache>, pages: u64, flags: MapFlags) -> u64 {
     let request = MapRequest::private_file(mapping(cache), 0, pages * PAGE, READ_WRITE);
@@ -111,6 +112,7 @@ fn punched_holes_read_as_zeros_through_mappings() {
 struct Recorder {
     written: Mutex<Vec<(u64, u8)>>,
     broken: Mutex<Option<u64>>,
+    stores: AtomicUsize,
 }
 
 impl FileRepresentative for Recorder {
@@ -132,6 +134,10 @@ impl FileRepresentative for Recorder {
             self.written.lock().unwrap().push((page, byte[0]));
         }
         pages.complete(Ok(()));
+    }
+
+    fn note_stores(&self) {
+        self.stores.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -163,6 +169,30 @@ fn pages_come_from_the_representative_and_dirty_ones_go_back_in_order() {
         assert!(cache.is_dirty(5) && !cache.is_dirty(2), "a store after the write-back is noticed again");
         space.sync(at(shared), 8 * PAGE, SyncMode::Synchronous, false).unwrap();
         assert_eq!(*recorder.written.lock().unwrap(), [(5, 101)]);
+        forget_clean(&cache);
+    });
+}
+
+#[test]
+fn the_representative_is_told_of_the_first_store_through_a_mapping_also_if_the_page_is_dirty() {
+    without_leaks(|| {
+        let recorder = Arc::new(Recorder::default());
+        let cache = backed(2, &recorder);
+        let space = space();
+        let stores = || recorder.stores.load(Ordering::Relaxed);
+        cache.write_at(0, &mut Source::kernel(b"abc")).unwrap();
+        let shared = map(&space, &cache, 2, MapFlags::SHARED);
+        assert_eq!((get(&space, shared), stores()), (Ok(b'a'), 0));
+        put(&space, shared, b'x').unwrap();
+        assert_eq!(stores(), 1, "it was only readable so far");
+        put(&space, shared + 1, b'y').unwrap();
+        assert_eq!(stores(), 1, "it is storable until it has been written");
+        put(&space, shared + PAGE, b'z').unwrap();
+        assert_eq!(stores(), 2, "it was not mapped so far");
+        space.sync(at(shared), 2 * PAGE, SyncMode::Synchronous, false).unwrap();
+        put(&space, shared + 1, b'z').unwrap();
+        assert_eq!(stores(), 3);
+        space.sync(at(shared), 2 * PAGE, SyncMode::Synchronous, false).unwrap();
         forget_clean(&cache);
     });
 }
