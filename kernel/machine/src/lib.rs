@@ -12,6 +12,7 @@
 pub mod address;
 pub mod backtrace;
 pub mod boot;
+pub mod checksum;
 pub mod configuration_port;
 pub mod console;
 pub mod context;
