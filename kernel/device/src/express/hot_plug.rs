@@ -215,9 +215,12 @@ impl Slot {
         self.command(ATTENTION_INDICATOR, (indicator as u16) << 6);
     }
 
-    /// Switches power, with all that goes with it.
+    /// Switches power, with all that goes with it; what has it already, gets nothing.
     pub fn set_power(&self, on: bool) -> Result<(), DriverError> {
         let mut state = self.state.lock();
+        if on && *state == State::On {
+            return Ok(());
+        }
         if on { self.turn_on(&mut state) } else { self.turn_off(&mut state, Indicator::Blink) }
     }
 
@@ -245,6 +248,10 @@ impl Slot {
             let is_released = self.is_released.lock();
             if *is_released {
                 return;
+            }
+            // Whatever was completed before is not this one.
+            if self.registers.read_u16(STATUS) & COMMAND_COMPLETED != 0 {
+                self.registers.write_u16(STATUS, COMMAND_COMPLETED);
             }
             self.registers.modify_u16(CONTROL, mask, value);
         }

@@ -197,6 +197,18 @@ fn power_can_be_switched_by_hand() {
 }
 
 #[test]
+fn slot_that_has_power_is_left_alone_when_it_is_switched_on() {
+    let model = model();
+    model.plug();
+    model.work(SECOND);
+    // Its presence is not looked at, nor what is behind it.
+    model.machine.with(1, |port| port.set(EXPRESS + STATUS, 2, 0));
+    model.held.slot.set_power(true).unwrap();
+    assert_eq!((model.behind(), model.held.slot.has_power()), (1, true));
+    assert_eq!(model.power_indicator(), Indicator::On as u16);
+}
+
+#[test]
 fn driver_that_lets_go_leaves_interrupts_off() {
     let model = model();
     Binding::remove(&*model.held);

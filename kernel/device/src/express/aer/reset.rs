@@ -25,9 +25,13 @@ struct Saved {
 }
 
 impl Saved {
-    fn new(function: &Arc<Function>) -> Self {
+    /// None if the function does not answer: ones would be written back, addresses and permissions among them.
+    fn new(function: &Arc<Function>) -> Option<Self> {
         let mut registers = Vec::new();
         let config = &function.config;
+        if !config.is_present() {
+            return None;
+        }
         // Addresses before the word that makes the function answer to them.
         let header = (1..HEADER_WORDS).rev().map(|word| 4 * word);
         let of = |id, words: u16| {
@@ -46,7 +50,7 @@ impl Saved {
             );
         }
         registers.push((COMMAND, config.read_u16(COMMAND).into()));
-        Self { function: function.clone(), registers }
+        Some(Self { function: function.clone(), registers })
     }
 
     /// Writes all back, once the function answers. False if it does not.
@@ -68,8 +72,14 @@ impl Saved {
     }
 }
 
+/// Whether a function could be given back what it has.
+#[cfg(test)]
+pub(super) fn is_saved(function: &Arc<Function>) -> bool {
+    Saved::new(function).is_some()
+}
+
 /// Resets what is behind a port. `behind` are the functions there, bridges before what is behind them. False if one of them does not
-/// answer after.
+/// answer before, so that nothing could be given back to it, or after.
 pub(super) fn reset_behind(port: &Function, behind: &[Arc<Function>]) -> bool {
     let saved: Vec<_> = behind.iter().map(Saved::new).collect();
     port.config.modify_u16(BRIDGE_CONTROL, BRIDGE_RESET, BRIDGE_RESET);
@@ -78,6 +88,6 @@ pub(super) fn reset_behind(port: &Function, behind: &[Arc<Function>]) -> bool {
     sleep_ms(SETTLE_MS);
     log::warn!("{}: the bus behind it was reset", port.address());
     // All are given theirs, also after one that does not answer.
-    let silent = saved.iter().filter(|saved| !saved.restore()).count();
+    let silent = saved.iter().filter(|saved| !saved.as_ref().is_some_and(Saved::restore)).count();
     silent == 0
 }

@@ -172,14 +172,19 @@ impl Root {
         self.device.registers.write_u32(COMMAND, 0);
     }
 
-    /// Does all that was noted.
-    pub(super) fn process_all(&self, hierarchy: &Hierarchy) {
-        loop {
+    /// Does what was noted, as many notes as the queue can have: what comes meanwhile must not keep the thread from the other services. False
+    /// if some may be left.
+    pub(super) fn process(&self, hierarchy: &Hierarchy) -> bool {
+        let mut is_empty = false;
+        for _ in 0..QUEUE {
             let note = self.queue.lock().pop();
             match note {
                 Some(Note::Message { status, source }) => self.received(hierarchy, status, source),
                 Some(Note::Injected(injection)) => self.injected(hierarchy, &injection),
-                None => break,
+                None => {
+                    is_empty = true;
+                    break;
+                }
             }
         }
         let lost = self.lost.load(Ordering::Relaxed);
@@ -187,6 +192,7 @@ impl Root {
         if new > 0 {
             log::error!("{}: AER: {new} error messages lost", self.device.port.address());
         }
+        is_empty
     }
 
     /// How many notes found no room.
@@ -312,10 +318,8 @@ fn recover_link(hierarchy: &Hierarchy, agent: &Arc<Function>, is_fatal: bool) {
 impl Work for Root {
     fn work(&self, now_ns: u64) -> Option<u64> {
         let again = self.drain.finish(now_ns, || self.take_messages());
-        if let Some(hierarchy) = pci::hierarchy() {
-            self.process_all(hierarchy);
-        }
-        again
+        let is_done = pci::hierarchy().is_none_or(|hierarchy| self.process(hierarchy));
+        if is_done { again } else { Some(now_ns) }
     }
 }
 

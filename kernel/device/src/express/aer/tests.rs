@@ -88,7 +88,7 @@ impl Model {
         });
         assert_eq!(self.root.interrupted(), Claim::Mine);
         assert_eq!(self.root.interrupted(), Claim::NotMine);
-        self.root.process_all(&self.hierarchy);
+        self.root.process(&self.hierarchy);
     }
 
     fn noted(&self, index: usize, register: u16) -> u32 {
@@ -157,7 +157,7 @@ fn message_that_comes_while_another_is_cleared_is_counted() {
     });
     assert_eq!(model.root.interrupted(), Claim::Mine);
     assert_eq!(model.machine.with(1, |port| port.get(ROOT_STATUS, 4)), 0);
-    model.root.process_all(&model.hierarchy);
+    model.root.process(&model.hierarchy);
     assert_eq!(model.device(0).errors.total(Severity::NonFatal), 1);
     assert_eq!(model.device(1).errors.total(Severity::Correctable), 1);
 }
@@ -192,9 +192,18 @@ fn a_thousand_messages_are_all_counted_or_counted_as_lost() {
         });
         model.root.interrupted();
     }
-    model.root.process_all(&model.hierarchy);
+    model.root.process(&model.hierarchy);
     let counted = model.device(0).errors.total(Severity::NonFatal);
     assert_eq!(counted + model.root.lost_count(), 1000);
+}
+
+#[test]
+fn nothing_is_given_back_to_a_function_that_did_not_answer_before_the_reset() {
+    let model = model(0x108);
+    let device = model.device(0);
+    assert!(super::reset::is_saved(&device));
+    model.machine.with(5, |device| device.present = false);
+    assert!(!super::reset::is_saved(&device));
 }
 
 static LOG: SpinLock<Vec<(Address, &'static str)>> = SpinLock::new(Vec::new());
