@@ -85,7 +85,7 @@ wait $workers
 [ -z "$(losetup -a)" ] || { echo bound; losetup -a; }
 ! grep -c /tmp/ /proc/mounts > /dev/null || echo "still mounted"
 dmesg | grep -i -e panic -e 'assertion' -e 'BUG'
-cp /images/sound /tmp/sound && mount -t ext4 -o loop /tmp/sound /m && head -c 300000 /bin/busybox > /m/copy && umount /m && cp /tmp/sound /images/written
+rm -f /images/written && cp /images/sound /tmp/sound && mount -t ext4 -o loop /tmp/sound /m && head -c 300000 /bin/busybox > /m/copy && umount /m && cp /tmp/sound /images/written
 rm /tmp/sound
 for i in 1 2 3 4 5 6 7 8 9 10; do after=$(free); [ $((before - after)) -lt $((LOST / 4)) ] && break; sleep 1; done
 echo "free $before $after"

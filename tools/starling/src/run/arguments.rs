@@ -160,28 +160,25 @@ pub(crate) enum DiskModel {
 impl Disk {
     /// A file's name, perhaps with a colon and words behind it: `ro` or `rw`, `virtio` or `nvme`.
     fn parse(text: &str) -> Result<Self, String> {
-        let (mut read_only, mut model) = (false, DiskModel::Virtio);
-        let mut understand = |words: &str| {
-            words.split(',').all(|word| {
-                match word {
-                    "ro" => read_only = true,
-                    "rw" => read_only = false,
-                    "virtio" => model = DiskModel::Virtio,
-                    "nvme" => model = DiskModel::Nvme,
-                    _ => return false,
-                }
-                true
+        let usual = (false, DiskModel::Virtio);
+        let understood = |words: &str| {
+            words.split(',').try_fold(usual, |(read_only, model), word| match word {
+                "ro" => Some((true, model)),
+                "rw" => Some((false, model)),
+                "virtio" => Some((read_only, DiskModel::Virtio)),
+                "nvme" => Some((read_only, DiskModel::Nvme)),
+                _ => None,
             })
         };
-        let file = match text.rsplit_once(':') {
-            Some((file, words)) if understand(words) => file,
-            _ => text,
-        };
+        let with_words = text.rsplit_once(':').and_then(|(file, words)| Some((file, understood(words)?)));
+        let (file, (read_only, model)) = with_words.unwrap_or((text, usual));
         let metadata = std::fs::metadata(file).map_err(|error| format!("{file}: {error}"))?;
         if metadata.is_dir() {
             return Err(format!("{file} is a directory"));
         }
-        Ok(Self { file: file.into(), read_only, model })
+        // QEMU takes what is before a colon for a protocol, unless it has a slash.
+        let file = std::path::absolute(file).map_err(|error| format!("{file}: {error}"))?;
+        Ok(Self { file, read_only, model })
     }
 }
 
@@ -299,6 +296,25 @@ mod tests {
         assert!(volume.read_only && !volume.cached);
         let volume = Volume::parse("/usr:/usr:rw,cached").expect("it is there");
         assert!(!volume.read_only && volume.cached);
+    }
+
+    #[test]
+    fn a_disk_is_the_file_of_that_name_whatever_colons_are_in_it() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let name = |name: &str| folder.path().join(name).display().to_string();
+        for file in ["disk", "nbd:disk", "disk:ro,large"] {
+            std::fs::write(folder.path().join(file), "").expect("there is room");
+            let disk = Disk::parse(&name(file)).expect("it is there");
+            assert_eq!(
+                (disk.file, disk.read_only, disk.model),
+                (name(file).into(), false, DiskModel::Virtio)
+            );
+        }
+        let disk = Disk::parse(&name("nbd:disk:ro,nvme")).expect("it is there");
+        assert_eq!((disk.read_only, disk.model), (true, DiskModel::Nvme));
+        let disk = Disk::parse("Cargo.toml").expect("tests run beside it");
+        assert!(disk.file.is_absolute(), "{}", disk.file.display());
+        assert!(Disk::parse(&name("none")).is_err());
     }
 
     #[test]
