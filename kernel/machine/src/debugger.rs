@@ -109,6 +109,7 @@ mod on_the_machine {
     use crate::TrapFrame;
     use crate::address::{PhysAddr, VirtAddr};
     use crate::backend;
+    use crate::cpu::CpuId;
     use crate::set_once::SetOnce;
 
     /// Handles an entry; false: it is not for the debugger.
@@ -149,6 +150,20 @@ mod on_the_machine {
     pub fn set_watch(index: usize, watch: Option<(VirtAddr, Access)>) {
         assert!(index < WATCHES, "a processor has four hardware breakpoints");
         backend::debugger::set_watch(index, watch);
+    }
+
+    /// A processor is about to halt in [`rest_while`].
+    pub const HALTING: u32 = 0x5001;
+
+    /// Waits in the debugger as long as `waits` says so, without keeping a processor of the host busy. Who changes what it says calls
+    /// [`wake`] afterwards.
+    pub fn rest_while(waits: &dyn Fn() -> bool) {
+        backend::rest::rest_while(waits);
+    }
+
+    /// Has a processor that waits in [`rest_while`] look again.
+    pub fn wake(cpu: CpuId) {
+        backend::rest::wake(cpu);
     }
 
     /// Which of this processor's hardware breakpoints were hit (a bit each), and bit 14: a single step. Forgets them.

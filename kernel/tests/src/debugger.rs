@@ -43,6 +43,10 @@ pub(crate) const TESTS: &[Test] = &[
         name: "debugger::the_button_is_heard_by_a_cpu_on_its_way_out",
         run: || repeated(button_on_the_way_out),
     },
+    Test {
+        name: "debugger::a_cpu_that_is_woken_before_it_halts_goes_on",
+        run: || repeated(woken_before_it_halts),
+    },
     Test { name: "debugger::off_it_is_entered_by_nothing", run: off_nothing_enters },
     Test { name: "debugger::another_cpu_can_be_made_active", run: || repeated(another_cpu_becomes_active) },
     Test { name: "debugger::commands_show_what_they_promise", run: commands_show },
@@ -471,6 +475,30 @@ fn button_on_the_way_out() -> Outcome {
         said(&["Breakpoint", "Button"])
     })?;
     check!(happened.sessions == 2, "{} sessions", happened.sessions);
+    Ok(())
+}
+
+/// A CPU that has made up its mind to halt until the session is over is woken before it does.
+fn woken_before_it_halts() -> Outcome {
+    if cpu::online().count() < 2 {
+        return Ok(());
+    }
+    let limit = ::machine::time::now_ns() + super::HANG_NS;
+    scripted(&[], || {
+        loop {
+            await_non_maskable(last_cpu())?;
+            run_on(last_cpu(), || ())?;
+            TAKEN_BEFORE.store(interrupt::vector_count(last_cpu(), NON_MASKABLE), SeqCst);
+            window::arm(machine_debugger::HALTING, last_cpu(), Some(button_has_arrived));
+            run_on(CpuId::BOOT, machine_debugger::breakpoint)?;
+            run_on(last_cpu(), || ())?;
+            // One that comes when the session is over already does not halt, and one that was forced to come neither.
+            if window::disarm() {
+                return Ok(());
+            }
+            check!(::machine::time::now_ns() < limit, "{} never halts", last_cpu());
+        }
+    })?;
     Ok(())
 }
 

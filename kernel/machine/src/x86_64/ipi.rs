@@ -90,11 +90,23 @@ pub(crate) fn non_maskable(frame: &mut TrapFrame) {
     area.vector_counts[NON_MASKABLE].fetch_add(1, Ordering::Relaxed);
     let in_kernel = frame.cs & USER_PRIVILEGE == 0;
     whereabouts::answer(in_kernel.then(|| Backtrace::from_registers(frame.rip, frame.rbp)));
-    if !AWAITED[area.cpu_id as usize].swap(false, Ordering::SeqCst) {
-        debugger::enter(Cause::Button, frame);
-    } else if debugger::is_requested() {
-        debugger::enter(Cause::Summons, frame);
-    }
+    super::rest::leave_block(&mut frame.rip);
+    let cause = match AWAITED[area.cpu_id as usize].swap(false, Ordering::SeqCst) {
+        false => Cause::Button,
+        true if debugger::is_requested() => Cause::Summons,
+        true => return,
+    };
+    HANDLING[area.cpu_id as usize].store(true, Ordering::Relaxed);
+    debugger::enter(cause, frame);
+    HANDLING[area.cpu_id as usize].store(false, Ordering::Relaxed);
+}
+
+/// Whether a processor is in the debugger because of a non-maskable interrupt: then it takes no other. Written by the processor.
+static HANDLING: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
+
+/// Whether this processor takes no non-maskable interrupt, for it handles one.
+pub(super) fn handles_non_maskable(this: CpuId) -> bool {
+    HANDLING[this.index()].load(Ordering::Relaxed)
 }
 
 /// The debugger's interrupt arrived.

@@ -29,6 +29,7 @@ mod processors;
 pub(crate) mod random;
 mod real_time_clock;
 pub(crate) mod register;
+pub(crate) mod rest;
 pub(crate) mod smap;
 pub(crate) mod stacks;
 pub(crate) mod start;

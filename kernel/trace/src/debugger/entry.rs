@@ -140,6 +140,14 @@ impl Platform for Machine {
     fn relax(&self) {
         cpu::relax();
     }
+
+    fn rest_while(&self, waits: &dyn Fn() -> bool) {
+        debugger::rest_while(waits);
+    }
+
+    fn wake(&self, cpu: CpuId) {
+        debugger::wake(cpu);
+    }
 }
 
 /// The processors that take part in the session.

@@ -60,6 +60,10 @@ pub(crate) trait Platform {
     fn now_ns(&self) -> u64;
     /// Called in each round of waiting.
     fn relax(&self);
+    /// Waits as long as `waits` says so; looks again when it is woken.
+    fn rest_while(&self, waits: &dyn Fn() -> bool);
+    /// Has a processor that rests look again, after a change.
+    fn wake(&self, cpu: CpuId);
 }
 
 /// How the active instance ends its turn.
@@ -147,7 +151,7 @@ impl Rendezvous {
         }
     }
 
-    /// Waits until all have come (g, h), or the session is over. The lowest one that has come looks after the others.
+    /// Waits until all have come (g, h), or the session is over. The lowest one that has come looks after the others, which rest.
     fn wait_at_barrier(&self, platform: &impl Platform, this: CpuId, session: u64) {
         let start_ns = platform.now_ns();
         let mut insisted = false;
@@ -156,7 +160,8 @@ impl Rendezvous {
             let missing = platform.online().difference(present);
             let waited_ns = platform.now_ns().saturating_sub(start_ns);
             if present.lowest() != Some(this) {
-                platform.relax();
+                // Whoever is the lowest opens the barrier and drives, so that is no reason to wake.
+                return;
             } else if missing.is_empty() || waited_ns > BARRIER_NS + PATIENCE_NS.load(SeqCst) {
                 self.open_barrier(this, session);
             } else if waited_ns > BARRIER_NS && !insisted {
@@ -179,8 +184,9 @@ impl Rendezvous {
     /// Active or not, until the session is over.
     fn stay(&self, platform: &impl Platform, this: CpuId, session: u64, drive: &mut dyn FnMut() -> Next) {
         while self.session.load(SeqCst) == session {
-            if self.active.load(SeqCst) != this.index() as u32 {
-                platform.relax();
+            let is_active = || self.active.load(SeqCst) == this.index() as u32;
+            if !is_active() {
+                platform.rest_while(&|| self.session.load(SeqCst) == session && !is_active());
                 continue;
             }
             match drive() {
@@ -188,10 +194,12 @@ impl Rendezvous {
                     self.active.store(NOBODY, SeqCst);
                     platform.clear_requests(self.arrived_in(platform, session));
                     self.session.store(session + 1, SeqCst);
+                    platform.online().iter().for_each(|cpu| platform.wake(cpu));
                 }
                 Next::Switch(cpu) => {
                     if self.arrived_in(platform, session).contains(cpu) {
                         self.active.store(cpu.index() as u32, SeqCst);
+                        platform.wake(cpu);
                     }
                 }
             }
@@ -249,6 +257,12 @@ mod tests {
         fn relax(&self) {
             std::thread::yield_now();
         }
+        fn rest_while(&self, waits: &dyn Fn() -> bool) {
+            while waits() {
+                std::thread::yield_now();
+            }
+        }
+        fn wake(&self, _cpu: CpuId) {}
     }
 
     /// What the sessions of a test came to.
