@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use device::model::uevent::{self, Event};
+use device::model::uevent::Event;
 use sched::Mutex;
 use sync::Once;
 use vfs::{FileSystemContext, Path};
@@ -40,7 +40,7 @@ pub(crate) fn note_root(of_command: &FileSystemContext) -> Result<(), Errno> {
     // Its current directory need not stay in use.
     root.set_cwd(&root.places().root)?;
     ROOT.call_once(|| root);
-    uevent::set_listener(report);
+    crate::device_events::register();
     Ok(())
 }
 
@@ -89,9 +89,14 @@ pub(crate) fn set_hotplug(path: &[u8]) -> vfs::Result<()> {
     Ok(())
 }
 
-/// A device event: starts the program, if there is one.
-fn report(event: &Event) {
-    if !WANTED.load(Ordering::Relaxed) {
+/// Whether there is a program for device events.
+pub(crate) fn has_hotplug() -> bool {
+    WANTED.load(Ordering::Relaxed)
+}
+
+/// A device event of that number: starts the program, if there is one.
+pub(crate) fn start_hotplug(event: &Event, sequence: u64) {
+    if !has_hotplug() {
         return;
     }
     let program = hotplug();
@@ -99,21 +104,20 @@ fn report(event: &Event) {
         return;
     }
     let arguments = alloc::vec![program, event.subsystem.as_bytes().to_vec()];
-    if let Err(errno) = start_program(arguments, environment_of(event)) {
-        log::warn!("no program for the event {}: {errno:?}", event.sequence);
+    if let Err(errno) = start_program(arguments, environment_of(event, sequence)) {
+        log::warn!("no program for the event {sequence}: {errno:?}");
     }
 }
 
-fn environment_of(event: &Event) -> Vec<Vec<u8>> {
+fn environment_of(event: &Event, sequence: u64) -> Vec<Vec<u8>> {
     let own = [
         format!("ACTION={}", event.action.name()),
         format!("DEVPATH={}", event.path),
         format!("SUBSYSTEM={}", event.subsystem),
-        format!("SEQNUM={}", event.sequence),
+        format!("SEQNUM={sequence}"),
     ];
     let usual = ENVIRONMENT.iter().map(|entry| entry.to_vec());
-    let rest =
-        event.properties.lines().filter(|line| line.contains('=')).map(|line| line.as_bytes().to_vec());
+    let rest = event.variables().map(|line| line.as_bytes().to_vec());
     usual.chain(own.map(Vec::from)).chain(rest).collect()
 }
 
@@ -124,13 +128,12 @@ mod tests {
     #[test]
     fn environment_says_what_happened_and_what_the_device_says() {
         let event = Event {
-            sequence: 7,
-            action: uevent::Action::Add,
+            action: device::model::uevent::Action::Add,
             path: "/devices/virtual/block/loop0".into(),
             subsystem: "block",
             properties: "MAJOR=7\nMINOR=0\n".into(),
         };
-        let environment = environment_of(&event);
+        let environment = environment_of(&event, 7);
         for wanted in [
             "ACTION=add",
             "DEVPATH=/devices/virtual/block/loop0",

@@ -10,6 +10,7 @@ extern crate alloc;
 
 pub mod abi;
 pub mod credentials;
+mod device_events;
 pub mod elf;
 pub mod errno;
 pub mod exception;

@@ -119,8 +119,12 @@ errors! {
     MessageTooLong = 90, "EMSGSIZE";
     /// The operation is not supported.
     NotSupported = 95, "EOPNOTSUPP";
+    /// Address already in use.
+    AddressInUse = 98, "EADDRINUSE";
     /// The other end is gone, with data of ours.
     ConnectionReset = 104, "ECONNRESET";
+    /// No buffer space available: messages were lost.
+    NoBufferSpace = 105, "ENOBUFS";
     /// There is no other end.
     NotConnected = 107, "ENOTCONN";
     /// The wait's time is over.

@@ -20,6 +20,7 @@
 //! * [`mapped_files`]: files larger than memory, mapped
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
+//! * [`device_events`]: programs that listen to events of devices
 //! * [`kernel_size`]: the size of what QEMU loads
 //! * [`streams`]: what carries the command's streams
 //! * [`start_up`]: the time until the command's first instruction
@@ -33,6 +34,7 @@ mod consoles;
 mod crash;
 mod damaged;
 mod debian;
+mod device_events;
 mod devices;
 mod disks;
 mod entries;
@@ -91,6 +93,9 @@ fn main() -> ExitCode {
     }
     if wanted(debian::NAME) {
         count(debian::NAME, debian::check(long));
+    }
+    if wanted(device_events::NAME) {
+        count(device_events::NAME, device_events::check());
     }
     if wanted(schedulers::NAME) {
         count(schedulers::NAME, schedulers::check(long));

@@ -143,6 +143,14 @@ fn emit(action: Action, disk: &Arc<Disk>, device: &Arc<BlockDevice>) {
     uevent::emit(action, &Subject { disk: disk.clone(), device: device.clone() });
 }
 
+impl Disk {
+    /// Has an event of the disk or a partition of it happen that a program asks for.
+    pub fn pretend(self: &Arc<Self>, device: &Arc<BlockDevice>, request: &uevent::Request) {
+        let subject = Subject { disk: self.clone(), device: device.clone() };
+        uevent::emit_with(request.action, &subject, &request.properties);
+    }
+}
+
 /// All disks.
 ///
 /// # Errors

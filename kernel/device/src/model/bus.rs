@@ -135,7 +135,7 @@ impl<D: BusDevice> Bus<D> {
         let bound = SpinLock::named("driver of a device", None);
         let attached = Arc::new(Attached { device, identity: Identity::new(), bound });
         change(&self.devices, |devices| devices.push(attached.clone()));
-        uevent::emit(Action::Add, &*attached.device);
+        emit(Action::Add, &attached);
         for driver in self.drivers() {
             if driver.matches(&attached.device) && self.try_bind(&attached, &driver).is_ok() {
                 break;
@@ -150,7 +150,7 @@ impl<D: BusDevice> Bus<D> {
         let Some(attached) = self.attached(device) else { return };
         self.release(&attached);
         change(&self.devices, |devices| devices.retain(|one| !Arc::ptr_eq(one, &attached)));
-        uevent::emit(Action::Remove, &*attached.device);
+        emit(Action::Remove, &attached);
     }
 
     /// Registers a driver and offers it all devices that have none. Fails with [`DriverError::Busy`] if the name is taken; that no
@@ -228,7 +228,7 @@ impl<D: BusDevice> Bus<D> {
             log::debug!("{} {name}: {} does not take it: {error:?}", self.name, driver.name());
         })?;
         *attached.bound.lock() = Some(Bound { driver: driver.clone(), binding });
-        uevent::emit(Action::Bind, &*attached.device);
+        emit(Action::Bind, attached);
         Ok(())
     }
 
@@ -238,20 +238,32 @@ impl<D: BusDevice> Bus<D> {
         bound.binding.remove();
         let old = attached.bound.lock().take();
         drop(old);
-        uevent::emit(Action::Unbind, &*attached.device);
+        emit(Action::Unbind, attached);
     }
 
     /// The lines of a device's `uevent` file.
     pub fn describe(attached: &Attached<D>) -> String {
-        let mut text = String::new();
-        if let Some(driver) = attached.driver() {
-            text.push_str("DRIVER=");
-            text.push_str(driver.name());
-            text.push('\n');
-        }
+        let mut text = driver_line(attached);
         attached.device.describe(&mut text);
         text
     }
+
+    /// Has an event happen that a program asks for, in the words of [`uevent::Request`]. Fails with [`DriverError::Invalid`] if they are others.
+    pub fn pretend(attached: &Attached<D>, text: &str) -> Result<(), DriverError> {
+        let request = uevent::Request::parse(text).ok_or(DriverError::Invalid)?;
+        let more = request.properties + &driver_line(attached);
+        uevent::emit_with(request.action, &*attached.device, &more);
+        Ok(())
+    }
+}
+
+/// The line that names a device's driver, if it has one.
+fn driver_line<D: BusDevice>(attached: &Attached<D>) -> String {
+    attached.driver().map_or(String::new(), |driver| alloc::format!("DRIVER={}\n", driver.name()))
+}
+
+fn emit<D: BusDevice>(action: Action, attached: &Attached<D>) {
+    uevent::emit_with(action, &*attached.device, &driver_line(attached));
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use block::disk::{self, Disk};
 use block::registry::BlockDevice;
 use block::scheduler::Setting;
 use block::{Limits, SECTOR_BYTES};
+use device::model::uevent;
 use vfs::text::Text;
 use vfs::{Error, Result};
 
@@ -166,11 +167,15 @@ fn attributes(entries: &mut Entries, disk: &Arc<Disk>, device: &Arc<BlockDevice>
     let own = device.clone();
     entries.line("inflight", move |out| write!(out, "{:8} {:8}", own.statistics().in_flight, 0))?;
     entries.directory("holders", |_| Ok(()))?;
-    let (disk, device) = (disk.clone(), device.clone());
-    entries.line("uevent", move |out| {
+    let (shown, stored) = ((disk.clone(), device.clone()), (disk.clone(), device.clone()));
+    let show = move |out: &mut Text| {
         let mut text = String::new();
-        disk.describe(&device, &mut text)?;
+        shown.0.describe(&shown.1, &mut text)?;
         out.write_str(text.trim_end_matches('\n'))
+    };
+    entries.setting("uevent", show, move |text| {
+        stored.0.pretend(&stored.1, &uevent::Request::parse(text).ok_or(Error::Invalid)?);
+        Ok(())
     })
 }
 

@@ -39,6 +39,11 @@ pub(crate) fn add_directory(
 /// Adds what devices there are.
 pub(crate) fn fill() -> Result<()> {
     pci::initialize();
+    sysfs::add_text("kernel/uevent_seqnum", |out| {
+        // A text remembers when memory ran out.
+        let _ = writeln!(out, "{}", device::model::uevent::last_sequence());
+        Ok(())
+    })?;
     add_directory("bus/pci", |entries| {
         entries.switch("rescan", |text| {
             if is_on(text)? {
@@ -118,8 +123,6 @@ pub(crate) fn common<D: BusDevice>(
     };
     entries.setting("uevent", show, move |text| {
         let attached = bus.device(&for_store).ok_or(Error::NoDevice)?;
-        let action = device::model::uevent::Action::parse(text).ok_or(Error::Invalid)?;
-        device::model::uevent::emit(action, &*attached.device);
-        Ok(())
+        Bus::pretend(&attached, text).map_err(error_of)
     })
 }

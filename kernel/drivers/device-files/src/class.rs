@@ -4,12 +4,15 @@
 //! directories.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
 use devfs::nodes::{self, Node};
-use vfs::Result;
-use vfs::attributes::FileKind;
+use device::model::BusDevice;
+use device::model::uevent::{self, Request};
+use vfs::attributes::{DeviceNumber, FileKind};
+use vfs::{Error, Result};
 
 use crate::bus::add_directory;
 use crate::contents::Entries;
@@ -58,15 +61,52 @@ fn device(entries: &mut Entries, class: &'static str, node: &Node) -> Result<()>
     let (number, path, mode) = (node.number, node.path, node.mode);
     entries.link("subsystem", format!("../../../../class/{class}"))?;
     entries.line("dev", move |out| write!(out, "{}:{}", number.major, number.minor))?;
-    entries.line("uevent", move |out| {
-        write!(out, "MAJOR={}\nMINOR={}\nDEVNAME={path}\nDEVMODE=0{mode:o}", number.major, number.minor)
+    let subject = Subject { path, class, number, mode };
+    let show = move |out: &mut vfs::text::Text| subject.write(out);
+    entries.setting("uevent", show, move |text| {
+        let request = Request::parse(text).ok_or(Error::Invalid)?;
+        uevent::emit_with(request.action, &subject, &request.properties);
+        Ok(())
     })
+}
+
+/// A device in an event for user space.
+#[derive(Clone, Copy)]
+struct Subject {
+    path: &'static str,
+    class: &'static str,
+    number: DeviceNumber,
+    mode: u32,
+}
+
+impl Subject {
+    fn write(&self, out: &mut dyn Write) -> core::fmt::Result {
+        let Self { path, number, mode, .. } = self;
+        write!(out, "MAJOR={}\nMINOR={}\nDEVNAME={path}\nDEVMODE=0{mode:o}", number.major, number.minor)
+    }
+}
+
+impl BusDevice for Subject {
+    fn name(&self) -> String {
+        self.path.into()
+    }
+
+    fn subsystem(&self) -> &'static str {
+        self.class
+    }
+
+    fn path(&self) -> String {
+        format!("/devices/virtual/{}/{}", self.class, self.path)
+    }
+
+    fn describe(&self, out: &mut String) {
+        // Writing into a string does not fail.
+        let _ = self.write(out);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use vfs::attributes::DeviceNumber;
-
     use super::*;
 
     #[test]

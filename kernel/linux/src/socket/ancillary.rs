@@ -53,11 +53,16 @@ impl Drop for FlightCharge {
     }
 }
 
-/// Reads the control data of a message to be sent over a socket.
+/// Reads the control data of a message to be sent over a socket; only local sockets pass files.
 ///
 /// # Errors
 /// EINVAL, EBADF, EFAULT, ENOBUFS, ENOMEM; EPERM and ESRCH for claims of somebody else's identity; ETOOMANYREFS.
-pub(super) fn read(task: &Task, socket: &UnixSocket, control: u64, length: usize) -> Result<Outgoing, Errno> {
+pub(super) fn read(
+    task: &Task,
+    socket: Option<&UnixSocket>,
+    control: u64,
+    length: usize,
+) -> Result<Outgoing, Errno> {
     let mut outgoing = Outgoing::default();
     if length == 0 {
         return Ok(outgoing);
@@ -86,6 +91,7 @@ pub(super) fn read(task: &Task, socket: &UnixSocket, control: u64, length: usize
         at = (at + aligned(whole)).min(length);
     }
     if !files.is_empty() {
+        let socket = socket.ok_or(Errno::EINVAL)?;
         let charge = claim_flights(task, files.len())?;
         outgoing.rights = Some(Rights::new(socket, files, Some(charge))?);
     }

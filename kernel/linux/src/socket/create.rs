@@ -2,10 +2,12 @@
 
 use alloc::sync::Arc;
 
-use net::unix::{Half, Identity, Kind, Ownership, UnixSocket};
+use net::netlink::{Address, NetlinkSocket};
+use net::unix::{Half, Identity, Kind, Options, Ownership, UnixSocket};
 use vfs::OpenFile;
 use vfs::flags::OpenFlags;
 
+use super::netlink;
 use crate::errno::{Errno, SysResult};
 use crate::file::context::descriptor_flags;
 use crate::task::Task;
@@ -15,8 +17,8 @@ use crate::user_pointer::{UserPointer, write_bytes};
 pub(super) const FAMILY_UNIX: i32 = 1;
 const FAMILIES: i32 = 46;
 const STREAM: u32 = 1;
-const DATAGRAM: u32 = 2;
-const RAW: u32 = 3;
+pub(super) const DATAGRAM: u32 = 2;
+pub(super) const RAW: u32 = 3;
 const SEQUENTIAL_PACKET: u32 = 5;
 const TYPES: u32 = 11;
 /// The part of the type that is the type; the rest are flags.
@@ -39,12 +41,16 @@ fn check_family(family: i32, kind: u32) -> Result<(), Errno> {
     if kind >= TYPES { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-/// Makes a socket: there is no family yet whose sockets can be made one by one.
+/// Makes a socket that is connected to nobody.
 #[inline(never)]
-pub fn socket(_task: &mut Task, family: i32, kind: u32, _protocol: i32) -> SysResult {
-    let (kind, _) = split_type(kind)?;
+pub fn socket(task: &mut Task, family: i32, kind: u32, protocol: i32) -> SysResult {
+    let (kind, flags) = split_type(kind)?;
     check_family(family, kind)?;
-    Err(Errno::EAFNOSUPPORT)
+    if family == netlink::FAMILY {
+        netlink::create(task, kind, protocol, flags)
+    } else {
+        Err(Errno::EAFNOSUPPORT)
+    }
 }
 
 /// Makes two sockets connected to each other.
@@ -56,6 +62,10 @@ pub fn socketpair(task: &mut Task, family: i32, kind: u32, protocol: i32, out: u
     let numbers = [reserved.0.descriptor(), reserved.1.descriptor()];
     UserPointer::<[u32; 2]>::new(out).write(&numbers)?;
     check_family(family, kind)?;
+    if family == netlink::FAMILY {
+        netlink::check_kind(kind, protocol)?;
+        return Err(Errno::EOPNOTSUPP);
+    }
     if family != FAMILY_UNIX {
         return Err(Errno::EAFNOSUPPORT);
     }
@@ -92,6 +102,25 @@ pub(crate) fn identity_of_caller() -> Identity {
 /// An open file that is known to be a socket.
 pub(super) struct Socket(pub(super) Arc<OpenFile>);
 
+/// What a socket is.
+#[derive(Clone, Copy)]
+pub(super) enum Family<'a> {
+    /// One of a pair of local sockets.
+    Unix(&'a UnixSocket),
+    /// A netlink socket.
+    Netlink(&'a NetlinkSocket),
+}
+
+impl Family<'_> {
+    /// Its options.
+    pub(super) fn options(&self) -> &Options {
+        match self {
+            Self::Unix(unix) => unix.options(),
+            Self::Netlink(netlink) => netlink.options(),
+        }
+    }
+}
+
 impl Socket {
     /// The socket of a descriptor.
     ///
@@ -99,18 +128,22 @@ impl Socket {
     /// EBADF, ENOTSOCK.
     pub(super) fn of(task: &Task, descriptor: i32) -> Result<Socket, Errno> {
         let file = task.usable_file(descriptor)?;
-        if file.object::<UnixSocket>().is_some() { Ok(Socket(file)) } else { Err(Errno::ENOTSOCK) }
+        let socket = Socket(file);
+        socket.family()?;
+        Ok(socket)
     }
 
     /// What it is.
-    pub(super) fn unix(&self) -> Result<&UnixSocket, Errno> {
-        self.0.object::<UnixSocket>().ok_or(Errno::ENOTSOCK)
+    pub(super) fn family(&self) -> Result<Family<'_>, Errno> {
+        let unix = self.0.object().map(Family::Unix);
+        unix.or_else(|| self.0.object().map(Family::Netlink)).ok_or(Errno::ENOTSOCK)
     }
 }
 
 /// Whether it is a socket that sends messages, not a stream.
 pub(crate) fn takes_messages(file: &OpenFile) -> bool {
     file.object::<UnixSocket>().is_some_and(|socket| socket.kind() != Kind::Stream)
+        || file.object::<NetlinkSocket>().is_some()
 }
 
 /// The number of a kind (`SO_TYPE`).
@@ -131,7 +164,10 @@ pub fn shutdown(task: &mut Task, descriptor: i32, how: i32) -> SysResult {
         2 => Half::Both,
         _ => return Err(Errno::EINVAL),
     };
-    socket.unix()?.shut_down(half);
+    match socket.family()? {
+        Family::Unix(unix) => unix.shut_down(half),
+        Family::Netlink(_) => return Err(Errno::EOPNOTSUPP),
+    }
     Ok(0)
 }
 
@@ -145,17 +181,28 @@ fn write_unnamed(address: u64, length: u64) -> SysResult {
     Ok(0)
 }
 
+/// Gives a socket its address.
+pub fn bind(task: &mut Task, descriptor: i32, address: u64, length: i32) -> SysResult {
+    match Socket::of(task, descriptor)?.family()? {
+        Family::Unix(_) => Err(Errno::EOPNOTSUPP),
+        Family::Netlink(socket) => netlink::bind(task, socket, address, length),
+    }
+}
+
 /// The socket's own address: none of the pair's has a name.
 pub fn getsockname(task: &mut Task, descriptor: i32, address: u64, length: u64) -> SysResult {
-    Socket::of(task, descriptor)?;
-    write_unnamed(address, length)
+    match Socket::of(task, descriptor)?.family()? {
+        Family::Unix(_) => write_unnamed(address, length),
+        Family::Netlink(socket) => netlink::answer_address(socket.address(), address, length),
+    }
 }
 
 /// The address of the socket at the other end.
 pub fn getpeername(task: &mut Task, descriptor: i32, address: u64, length: u64) -> SysResult {
-    let socket = Socket::of(task, descriptor)?;
-    if !socket.unix()?.is_connected() {
-        return Err(Errno::ENOTCONN);
+    match Socket::of(task, descriptor)?.family()? {
+        Family::Unix(unix) if !unix.is_connected() => Err(Errno::ENOTCONN),
+        Family::Unix(_) => write_unnamed(address, length),
+        // The kernel's.
+        Family::Netlink(_) => netlink::answer_address(Address::default(), address, length),
     }
-    write_unnamed(address, length)
 }

@@ -3,11 +3,13 @@
 use core::mem::size_of;
 
 use memory::buffer::{Sink, Source};
-use net::unix::{Direction, Kind, Received, Receiving, Sending, UnixSocket};
+use net::netlink::Address;
+use net::unix::{Direction, Kind, Options, Received, Receiving, Sending, UnixSocket};
 use vfs::Error;
 
 use super::ancillary::{self, Incoming, Outgoing};
-use super::create::{FAMILY_UNIX, Socket};
+use super::create::{FAMILY_UNIX, Family, Socket};
+use super::netlink;
 use crate::abi::{MessageHeader, Timespec};
 use crate::errno::{Errno, SysResult};
 use crate::file::transfer::{broken_pipe, read_vectors, user_range};
@@ -38,9 +40,9 @@ const LENGTH_OFFSET: u64 = 56;
 const ADDRESS_MAX: usize = 128;
 
 /// The errno of a call on a socket: with a limit of time a call is not restarted after a signal.
-fn errno_of(socket: &UnixSocket, direction: Direction, error: Error) -> Errno {
+fn errno_of(options: &Options, direction: Direction, error: Error) -> Errno {
     match error {
-        Error::Interrupted if socket.options().timeout_ns(direction).is_some() => Errno::EINTR,
+        Error::Interrupted if options.timeout_ns(direction).is_some() => Errno::EINTR,
         other => other.into(),
     }
 }
@@ -65,8 +67,26 @@ fn check_destination(socket: &UnixSocket, address: u64, length: usize) -> Result
     }
 }
 
-fn send(task: &Task, socket: &Socket, source: &mut Source<'_>, with: Outgoing, flags: u32) -> SysResult {
-    let unix = socket.unix()?;
+/// Sends to an address, of which place and length are given.
+fn send(
+    task: &Task,
+    socket: &Socket,
+    source: &mut Source<'_>,
+    address: (u64, usize),
+    with: Outgoing,
+    flags: u32,
+) -> SysResult {
+    let unix = match socket.family()? {
+        Family::Netlink(_) if flags & flag::OUT_OF_BAND != 0 => return Err(Errno::EOPNOTSUPP),
+        Family::Netlink(netlink) => return netlink::send(task, netlink, source, address, with),
+        Family::Unix(unix) => unix,
+    };
+    if let Err(errno) = check_destination(unix, address.0, address.1) {
+        if let Some(rights) = with.rights {
+            rights.discard();
+        }
+        return Err(errno);
+    }
     if flags & flag::OUT_OF_BAND != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -79,7 +99,7 @@ fn send(task: &Task, socket: &Socket, source: &mut Source<'_>, with: Outgoing, f
         Err(Error::BrokenPipe) if unix.kind() == Kind::Stream && flags & flag::NO_SIGNAL == 0 => {
             broken_pipe(task, Err(Error::BrokenPipe))
         }
-        result => result.map_err(|error| errno_of(unix, Direction::Send, error)),
+        result => result.map_err(|error| errno_of(unix.options(), Direction::Send, error)),
     }
 }
 
@@ -97,8 +117,8 @@ pub fn sendto(
     let (buffer, length) = user_range(buffer, length)?;
     let socket = Socket::of(task, descriptor)?;
     let address_length = usize::try_from(address_length).map_err(|_| Errno::EINVAL)?;
-    check_destination(socket.unix()?, address, address_length)?;
-    send(task, &socket, &mut Source::user(buffer, length), Outgoing::default(), flags)
+    let source = &mut Source::user(buffer, length);
+    send(task, &socket, source, (address, address_length), Outgoing::default(), flags)
 }
 
 /// Sends a message with what goes along with it.
@@ -118,21 +138,20 @@ fn send_one(task: &Task, socket: &Socket, message: u64, flags: u32) -> SysResult
         return Err(Errno::ENOBUFS);
     }
     let name_length = usize::try_from(header.name_length).map_err(|_| Errno::EINVAL)?;
-    let unix = socket.unix()?;
+    let unix = match socket.family()? {
+        Family::Unix(unix) => Some(unix),
+        Family::Netlink(_) => None,
+    };
     let outgoing = ancillary::read(task, unix, header.control, header.control_length as usize)?;
-    if let Err(errno) = check_destination(unix, header.name, name_length) {
-        if let Some(rights) = outgoing.rights {
-            rights.discard();
-        }
-        return Err(errno);
-    }
-    send(task, socket, &mut Source::user_list(&ranges), outgoing, flags)
+    send(task, socket, &mut Source::user_list(&ranges), (header.name, name_length), outgoing, flags)
 }
 
-fn receive(socket: &Socket, sink: &mut Sink<'_>, flags: u32) -> Result<Received, Errno> {
-    let unix = socket.unix()?;
+/// What was received, and from which address if senders have addresses.
+fn receive(socket: &Socket, sink: &mut Sink<'_>, flags: u32) -> Result<(Received, Option<Address>), Errno> {
+    let family = socket.family()?;
     if flags & flag::OUT_OF_BAND != 0 {
-        return Err(if unix.kind() == Kind::Stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
+        let is_stream = matches!(family, Family::Unix(unix) if unix.kind() == Kind::Stream);
+        return Err(if is_stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
     }
     let non_block = socket.0.non_block() || flags & flag::DO_NOT_WAIT != 0;
     if flags & flag::ERROR_QUEUE != 0 {
@@ -144,7 +163,13 @@ fn receive(socket: &Socket, sink: &mut Sink<'_>, flags: u32) -> Result<Received,
         all: flags & flag::WAIT_ALL != 0,
         whole_length: flags & flag::TRUNCATED != 0,
     };
-    unix.receive(sink, how).map_err(|error| errno_of(unix, Direction::Receive, error))
+    let received = match family {
+        Family::Unix(unix) => unix.receive(sink, how).map(|received| (received, None)),
+        Family::Netlink(socket) => {
+            netlink::receive(socket, sink, how).map(|(received, from)| (received, Some(from)))
+        }
+    };
+    received.map_err(|error| errno_of(family.options(), Direction::Receive, error))
 }
 
 /// Receives a message.
@@ -160,8 +185,10 @@ pub fn recvfrom(
 ) -> SysResult {
     let (buffer, length) = user_range(buffer, length)?;
     let socket = Socket::of(task, descriptor)?;
-    let received = receive(&socket, &mut Sink::user(buffer, length), flags)?;
-    if address != 0 {
+    let (received, from) = receive(&socket, &mut Sink::user(buffer, length), flags)?;
+    if let Some(from) = from.filter(|_| address != 0) {
+        netlink::answer_address(from, address, address_length)?;
+    } else if address != 0 {
         // No sender has a name.
         let length = UserPointer::<i32>::new(address_length);
         if length.read()? < 0 {
@@ -188,13 +215,15 @@ fn receive_one(task: &Task, socket: &Socket, message: u64, flags: u32) -> SysRes
         return Err(Errno::EINVAL);
     }
     let ranges = read_vectors(header.vector_list, header.vectors as usize)?;
-    let mut received = receive(socket, &mut Sink::user_list(&ranges), flags)?;
+    let (mut received, from) = receive(socket, &mut Sink::user_list(&ranges), flags)?;
     drop(ranges);
     let room = header.control_length as usize;
     let mut incoming = Incoming::new(header.control, room);
     let outcome = incoming.write(task, &mut received, flags & flag::CLOSE_ON_EXEC != 0);
     if header.name != 0 {
-        header.name_length = 0;
+        let room = header.name_length as usize;
+        let written = from.map_or(Ok(0), |from| netlink::write_address(from, header.name, room))?;
+        header.name_length = written as _;
     }
     header.flags =
         incoming.flags | (flags & flag::CLOSE_ON_EXEC) | if received.truncated { flag::TRUNCATED } else { 0 };

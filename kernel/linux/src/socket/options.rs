@@ -2,11 +2,13 @@
 
 use core::mem::size_of;
 
-use net::unix::{BUFFER_MAX, Direction, Flags, UnixSocket};
+use net::netlink::DEVICE_EVENTS;
+use net::unix::{BUFFER_MAX, Direction, Flags, Identity, Options};
 use vfs::Capabilities;
 use zerocopy::IntoBytes;
 
-use super::create::{FAMILY_UNIX, Socket, type_number};
+use super::create::{DATAGRAM, FAMILY_UNIX, Family, RAW, Socket, type_number};
+use super::netlink;
 use crate::abi::{Timeval, UserCredentials};
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
@@ -28,6 +30,7 @@ mod option {
     pub(super) const SEND_LOW_WATER: i32 = 19;
     pub(super) const RECEIVE_TIMEOUT: i32 = 20;
     pub(super) const SEND_TIMEOUT: i32 = 21;
+    pub(super) const DETACH_FILTER: i32 = 27;
     pub(super) const ACCEPTS: i32 = 30;
     pub(super) const SEND_BUFFER_FORCE: i32 = 32;
     pub(super) const RECEIVE_BUFFER_FORCE: i32 = 33;
@@ -62,16 +65,20 @@ pub fn getsockopt(
     length: u64,
 ) -> SysResult {
     let socket = Socket::of(task, descriptor)?;
-    if level != LEVEL_SOCKET {
-        return Err(Errno::EOPNOTSUPP);
+    let family = socket.family()?;
+    if level != LEVEL_SOCKET && !is_own_level(family, level) {
+        return Err(no_such_level(family));
     }
     let length = UserPointer::<i32>::new(length);
     let room = usize::try_from(length.read()?).map_err(|_| Errno::EINVAL)?;
-    let unix = socket.unix()?;
-    let options = unix.options();
+    let options = family.options();
     let timeout = |direction| Timeval::from_ns(options.timeout_ns(direction).unwrap_or(0));
     let linger = options.linger();
-    let maker = unix.maker();
+    let maker = match family {
+        Family::Unix(unix) => unix.maker(),
+        // Nobody is at the other end.
+        Family::Netlink(_) => Identity { process: 0, user: u32::MAX, group: u32::MAX },
+    };
     let maker = UserCredentials { process: maker.process, user: maker.user, group: maker.group };
     let write = |bytes: &[u8]| {
         let count = bytes.len().min(room);
@@ -79,26 +86,57 @@ pub fn getsockopt(
         length.write(&(count as i32))?;
         Ok(0)
     };
+    if let (Family::Netlink(socket), netlink::LEVEL) = (family, level) {
+        return write(&netlink::option(socket, name)?.to_ne_bytes());
+    }
     match name {
         option::RECEIVE_TIMEOUT => write(timeout(Direction::Receive).as_bytes()),
         option::SEND_TIMEOUT => write(timeout(Direction::Send).as_bytes()),
         option::LINGER => write([linger.0, linger.1].as_bytes()),
         option::PEER_CREDENTIALS => write(maker.as_bytes()),
-        _ => write(&number_of(unix, name)?.to_ne_bytes()),
+        _ => write(&number_of(family, name)?.to_ne_bytes()),
     }
 }
 
+/// Whether options of this level are the family's own.
+fn is_own_level(family: Family<'_>, level: i32) -> bool {
+    matches!(family, Family::Netlink(_)) && level == netlink::LEVEL
+}
+
+fn no_such_level(family: Family<'_>) -> Errno {
+    match family {
+        Family::Unix(_) => Errno::EOPNOTSUPP,
+        Family::Netlink(_) => Errno::ENOPROTOOPT,
+    }
+}
+
+/// Options that are a number and tell what a socket is.
+fn nature_of(family: Family<'_>, name: i32) -> Option<u32> {
+    Some(match (name, family) {
+        (option::TYPE, Family::Unix(unix)) => type_number(unix.kind()),
+        (option::TYPE, Family::Netlink(socket)) if socket.is_raw() => RAW,
+        (option::TYPE, Family::Netlink(_)) => DATAGRAM,
+        (option::DOMAIN, Family::Unix(_)) => FAMILY_UNIX as u32,
+        (option::DOMAIN, Family::Netlink(_)) => netlink::FAMILY as u32,
+        (option::PROTOCOL, Family::Unix(_)) => 0,
+        (option::PROTOCOL, Family::Netlink(_)) => DEVICE_EVENTS,
+        (option::ERROR, Family::Unix(unix)) => unix.take_error(),
+        (option::ERROR, Family::Netlink(socket)) => socket.take_error().map_or(0, |error| error as u32),
+        _ => return None,
+    })
+}
+
 /// Options that are a number.
-fn number_of(unix: &UnixSocket, name: i32) -> Result<u32, Errno> {
-    let options = unix.options();
+fn number_of(family: Family<'_>, name: i32) -> Result<u32, Errno> {
+    if let Some(number) = nature_of(family, name) {
+        return Ok(number);
+    }
+    let options = family.options();
     if let Some(flag) = flag_of(name) {
         return Ok(options.flag(flag).into());
     }
     Ok(match name {
-        option::TYPE => type_number(unix.kind()),
-        option::DOMAIN => FAMILY_UNIX as u32,
-        option::PROTOCOL | option::ACCEPTS => 0,
-        option::ERROR => unix.take_error(),
+        option::ACCEPTS => 0,
         option::SEND_BUFFER => options.buffer(Direction::Send) as u32,
         option::RECEIVE_BUFFER => options.buffer(Direction::Receive) as u32,
         option::PASS_CREDENTIALS => options.passes_identity().into(),
@@ -121,20 +159,26 @@ pub fn setsockopt(
 ) -> SysResult {
     let socket = Socket::of(task, descriptor)?;
     let length = usize::try_from(length).map_err(|_| Errno::EINVAL)?;
-    if level != LEVEL_SOCKET {
-        return Err(Errno::EOPNOTSUPP);
+    let family = socket.family()?;
+    match family {
+        Family::Netlink(socket) if level == netlink::LEVEL => {
+            return netlink::set_option(socket, name, value, length);
+        }
+        _ if level != LEVEL_SOCKET => return Err(no_such_level(family)),
+        _ => {}
     }
     if length < size_of::<i32>() {
         return Err(Errno::EINVAL);
     }
     let number = UserPointer::<i32>::new(value).read()?;
-    let unix = socket.unix()?;
-    let options = unix.options();
+    let options = family.options();
     if let Some(flag) = flag_of(name) {
         options.set_flag(flag, number != 0);
         return Ok(0);
     }
     match name {
+        // Filters can't be attached.
+        option::DETACH_FILTER => return Err(Errno::ENOENT),
         option::PASS_CREDENTIALS => options.set_passes_identity(number != 0),
         option::RECEIVE_LOW_WATER => {
             options.set_low_water(if number < 0 { i32::MAX as u32 } else { number as u32 });
@@ -154,14 +198,14 @@ pub fn setsockopt(
         option::RECEIVE_TIMEOUT | option::SEND_TIMEOUT => {
             let direction =
                 if name == option::RECEIVE_TIMEOUT { Direction::Receive } else { Direction::Send };
-            set_timeout(unix, direction, value, length)?;
+            set_timeout(options, direction, value, length)?;
         }
-        option::SEND_BUFFER | option::RECEIVE_BUFFER => set_buffer(unix, name, number, BUFFER_MAX),
+        option::SEND_BUFFER | option::RECEIVE_BUFFER => set_buffer(family, name, number, BUFFER_MAX),
         option::SEND_BUFFER_FORCE | option::RECEIVE_BUFFER_FORCE => {
             if !task.credentials.file.has(Capabilities::NET_ADMIN) {
                 return Err(Errno::EPERM);
             }
-            set_buffer(unix, name, number.max(0), BUFFER_FORCED_MAX);
+            set_buffer(family, name, number.max(0), BUFFER_FORCED_MAX);
         }
         _ => return Err(Errno::ENOPROTOOPT),
     }
@@ -171,15 +215,19 @@ pub fn setsockopt(
 /// Most bytes that a privileged process may ask for.
 const BUFFER_FORCED_MAX: usize = 64 << 20;
 
-fn set_buffer(unix: &UnixSocket, name: i32, number: i32, limit: usize) {
+fn set_buffer(family: Family<'_>, name: i32, number: i32, limit: usize) {
     let sends = matches!(name, option::SEND_BUFFER | option::SEND_BUFFER_FORCE);
     let direction = if sends { Direction::Send } else { Direction::Receive };
     // A negative number is a great one, as for the other buffer sizes there are.
-    unix.set_buffer(direction, (number as u32 as usize).min(limit));
+    let bytes = (number as u32 as usize).min(limit);
+    match family {
+        Family::Unix(unix) => unix.set_buffer(direction, bytes),
+        Family::Netlink(socket) => socket.options().set_buffer(direction, bytes),
+    }
 }
 
 /// A time of zero is no limit; a negative one is over at once.
-fn set_timeout(unix: &UnixSocket, direction: Direction, value: u64, length: usize) -> Result<(), Errno> {
+fn set_timeout(options: &Options, direction: Direction, value: u64, length: usize) -> Result<(), Errno> {
     const MICROSECONDS: i64 = 1_000_000;
     if length < size_of::<Timeval>() {
         return Err(Errno::EINVAL);
@@ -189,6 +237,6 @@ fn set_timeout(unix: &UnixSocket, direction: Direction, value: u64, length: usiz
         return Err(Errno::EDOM);
     }
     let timeout_ns = if timeout.seconds < 0 { Some(0) } else { timeout.to_ns().filter(|&ns| ns > 0) };
-    unix.options().set_timeout_ns(direction, timeout_ns);
+    options.set_timeout_ns(direction, timeout_ns);
     Ok(())
 }

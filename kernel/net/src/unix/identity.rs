@@ -32,6 +32,6 @@ pub fn set_identity_source(source: fn() -> Identity) {
 }
 
 /// The calling process.
-pub(super) fn of_caller() -> Identity {
+pub(crate) fn of_caller() -> Identity {
     SOURCE.get().map_or(Identity::UNKNOWN, |source| source())
 }

@@ -14,6 +14,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use identity::of_caller as identity_of_caller;
 pub use identity::{Identity, set_identity_source};
 pub use options::{BUFFER_MAX, Direction, Flags, Options};
 pub use pair::{Ownership, create_pair};

@@ -63,7 +63,7 @@ pub struct Options {
 }
 
 impl Options {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             flags: AtomicU32::new(0),
             pass_identity: AtomicBool::new(false),
@@ -138,7 +138,7 @@ impl Options {
     }
 
     /// When a call that begins now stops waiting.
-    pub(super) fn deadline_ns(&self, direction: Direction) -> Option<u64> {
+    pub(crate) fn deadline_ns(&self, direction: Direction) -> Option<u64> {
         self.timeout_ns(direction).map(|timeout| machine::time::now_ns().saturating_add(timeout))
     }
 

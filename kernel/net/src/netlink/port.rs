@@ -1,0 +1,315 @@
+//! Ports: where messages wait, and who gets which.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use sched::{WaitError, WaitQueue};
+use vfs::poll::{PollEvents, PollList};
+use vfs::{Error, Result, allocation};
+
+use super::GROUPS;
+use crate::unix::{Direction, Identity, Options};
+
+/// What a message takes besides its bytes, as far as buffers count.
+const OVERHEAD_BYTES: usize = 768;
+/// What numbers have in common that are given to ports which would have their process's if another one did not have it. No process has such a number.
+const OTHER: u32 = 1 << 31;
+/// The next of them: they go down, and begin anew when none is left.
+static OTHERS: AtomicU32 = AtomicU32::new(-4097_i32 as u32);
+
+/// A port's number and groups. Of a destination: 0 is the kernel, or no group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Address {
+    /// The number; 0: the kernel, or a socket that is not bound.
+    pub port: u32,
+    /// A bit for each group.
+    pub groups: u32,
+}
+
+/// A message.
+pub struct Message {
+    /// What is in it.
+    pub bytes: Vec<u8>,
+    /// Who sent it, and the group it was sent to.
+    pub from: Address,
+    /// On whose behalf.
+    pub identity: Identity,
+}
+
+/// What waits to be received.
+struct Inbox {
+    messages: VecDeque<Arc<Message>>,
+    /// What they count.
+    charged: usize,
+    /// Something was lost, and nothing is put in until there is no message.
+    congested: bool,
+}
+
+fn charge_of(message: &Message) -> usize {
+    message.bytes.len() + OVERHEAD_BYTES
+}
+
+/// See the theory of this module.
+pub(super) struct Port {
+    /// Changed with the list of ports locked.
+    number: AtomicU32,
+    /// As `number`.
+    groups: AtomicU32,
+    inbox: sched::Mutex<Inbox>,
+    /// How many messages there are in the inbox: for who waits or polls.
+    queued: AtomicUsize,
+    /// Something was lost that nobody was told of.
+    overrun: AtomicBool,
+    /// Losses are not told.
+    pub(super) quiet: AtomicBool,
+    readers: WaitQueue,
+    pub(super) pollers: PollList,
+    pub(super) options: Options,
+}
+
+/// All ports that are bound or members of a group.
+static PORTS: sched::Mutex<Vec<Arc<Port>>> = sched::Mutex::named("netlink ports", Vec::new());
+/// How many members each group has.
+static MEMBERS: [AtomicU32; GROUPS as usize] = [const { AtomicU32::new(0) }; GROUPS as usize];
+
+/// Whether somebody is in a group.
+pub fn has_members(group: u32) -> bool {
+    MEMBERS.get(group.wrapping_sub(1) as usize).is_some_and(|count| count.load(Ordering::Acquire) > 0)
+}
+
+const fn bit_of(group: u32) -> u32 {
+    if group >= 1 && group <= GROUPS { 1 << (group - 1) } else { 0 }
+}
+
+/// Sends the members of a group what `make` makes. It is called once, and before it no message that is made later is sent.
+///
+/// # Errors
+/// Those of `make`.
+pub fn publish(group: u32, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<()> {
+    let ports = PORTS.lock();
+    let from = Address { port: 0, groups: bit_of(group) };
+    let identity = Identity { process: 0, user: 0, group: 0 };
+    let message = allocation::arc(Message { bytes: make()?, from, identity })?;
+    deliver(&ports, group, &message, None);
+    Ok(())
+}
+
+/// Sends the members of a group a message of one of the ports, which does not get it itself.
+pub(super) fn multicast(group: u32, message: &Arc<Message>, sender: &Port) {
+    deliver(&PORTS.lock(), group, message, Some(sender));
+}
+
+/// Sends one port a message.
+///
+/// # Errors
+/// `ECONNREFUSED` if there is none of that number; `EAGAIN` if there is no room, `ENOMEM`.
+pub(super) fn unicast(number: u32, message: &Arc<Message>) -> Result<()> {
+    let ports = PORTS.lock();
+    let port = ports.iter().find(|port| port.number.load(Ordering::Relaxed) == number);
+    let port = port.ok_or(Error::ConnectionRefused)?;
+    port.put(message)
+}
+
+fn deliver(ports: &[Arc<Port>], group: u32, message: &Arc<Message>, sender: Option<&Port>) {
+    let is_sender = |port: &Port| sender.is_some_and(|sender| core::ptr::eq(sender, port));
+    for port in ports.iter().filter(|port| port.address().groups & bit_of(group) != 0 && !is_sender(port)) {
+        if port.put(message).is_err() {
+            port.lose();
+        }
+    }
+}
+
+/// Counts a member that comes or goes, for each group.
+fn count_members(before: u32, after: u32) {
+    for (index, count) in MEMBERS.iter().enumerate() {
+        // Release: pairs with the load in `has_members`.
+        match (before >> index & 1, after >> index & 1) {
+            (0, 1) => count.fetch_add(1, Ordering::Release),
+            (1, 0) => count.fetch_sub(1, Ordering::Release),
+            _ => 0,
+        };
+    }
+}
+
+impl Port {
+    pub(super) const fn new() -> Self {
+        Self {
+            number: AtomicU32::new(0),
+            groups: AtomicU32::new(0),
+            inbox: sched::Mutex::new(Inbox { messages: VecDeque::new(), charged: 0, congested: false }),
+            queued: AtomicUsize::new(0),
+            overrun: AtomicBool::new(false),
+            quiet: AtomicBool::new(false),
+            readers: WaitQueue::new(),
+            pollers: PollList::new(),
+            options: Options::new(),
+        }
+    }
+
+    pub(super) fn address(&self) -> Address {
+        Address { port: self.number.load(Ordering::Relaxed), groups: self.groups.load(Ordering::Relaxed) }
+    }
+
+    /// Gives it the number, or one for the process if that is 0; and its groups, if any are named.
+    ///
+    /// # Errors
+    /// `EINVAL` if it has another number; `EADDRINUSE`, `ENOMEM`.
+    pub(super) fn bind(self: &Arc<Self>, wanted: Address, process: u32) -> Result<()> {
+        let mut ports = PORTS.lock();
+        let own = self.address();
+        if own.port != 0 && own.port != wanted.port {
+            return Err(Error::Invalid);
+        }
+        let is_taken = |number: u32| {
+            ports.iter().any(|port| port.number.load(Ordering::Relaxed) == number && !Arc::ptr_eq(port, self))
+        };
+        let number = match wanted.port {
+            0 if !is_taken(process) => process,
+            0 => {
+                // There are fewer ports than numbers.
+                let others = core::iter::repeat_with(|| OTHERS.fetch_sub(1, Ordering::Relaxed) | OTHER);
+                others.into_iter().find(|number| !is_taken(*number)).ok_or(Error::AddressInUse)?
+            }
+            number if is_taken(number) => return Err(Error::AddressInUse),
+            number => number,
+        };
+        self.enter(&mut ports)?;
+        self.number.store(number, Ordering::Relaxed);
+        self.set_groups(wanted.groups);
+        Ok(())
+    }
+
+    /// Gives it a number if it has none.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub(super) fn bind_if_not(self: &Arc<Self>, process: u32) -> Result<()> {
+        let Address { port, groups } = self.address();
+        if port != 0 { Ok(()) } else { self.bind(Address { port: 0, groups }, process) }
+    }
+
+    /// Makes it a member of a group, or no member.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is no such group, `ENOMEM`.
+    pub(super) fn set_member(self: &Arc<Self>, group: u32, member: bool) -> Result<()> {
+        let bit = bit_of(group);
+        if bit == 0 {
+            return Err(Error::Invalid);
+        }
+        let mut ports = PORTS.lock();
+        self.enter(&mut ports)?;
+        let groups = self.address().groups;
+        self.set_groups(if member { groups | bit } else { groups & !bit });
+        Ok(())
+    }
+
+    /// With the list locked.
+    fn set_groups(&self, groups: u32) {
+        let before = self.groups.swap(groups, Ordering::Relaxed);
+        count_members(before, groups);
+    }
+
+    fn enter(self: &Arc<Self>, ports: &mut Vec<Arc<Self>>) -> Result<()> {
+        if ports.iter().any(|port| Arc::ptr_eq(port, self)) {
+            return Ok(());
+        }
+        allocation::push(ports, self.clone())
+    }
+
+    /// Its socket is gone.
+    pub(super) fn leave(self: &Arc<Self>) {
+        let mut ports = PORTS.lock();
+        self.set_groups(0);
+        ports.retain(|port| !Arc::ptr_eq(port, self));
+        drop(ports);
+        let left = core::mem::take(&mut self.inbox.lock().messages);
+        drop(left);
+    }
+
+    /// Fails with `EAGAIN` when there is no room.
+    fn put(&self, message: &Arc<Message>) -> Result<()> {
+        let mut inbox = self.inbox.lock();
+        if inbox.congested || inbox.charged > self.options.buffer(Direction::Receive) {
+            return Err(Error::WouldBlock);
+        }
+        allocation::fail_point()?;
+        inbox.messages.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+        inbox.messages.push_back(message.clone());
+        inbox.charged += charge_of(message);
+        self.publish_length(&inbox);
+        drop(inbox);
+        self.readers.wake_one();
+        self.pollers.notify(PollEvents::INPUT);
+        Ok(())
+    }
+
+    /// A message found no room.
+    fn lose(&self) {
+        let mut inbox = self.inbox.lock();
+        if inbox.congested || self.quiet.load(Ordering::Relaxed) {
+            return;
+        }
+        // Whoever takes the last one out ends it.
+        inbox.congested = !inbox.messages.is_empty();
+        self.overrun.store(true, Ordering::Release);
+        drop(inbox);
+        self.readers.wake_all();
+        self.pollers.notify(PollEvents::INPUT | PollEvents::ERROR);
+    }
+
+    /// With the inbox locked.
+    fn publish_length(&self, inbox: &Inbox) {
+        // Release: pairs with the Acquire in `is_empty`.
+        self.queued.store(inbox.messages.len(), Ordering::Release);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queued.load(Ordering::Acquire) == 0
+    }
+
+    pub(super) fn has_overrun(&self) -> bool {
+        self.overrun.load(Ordering::Acquire)
+    }
+
+    /// Whether something was lost that nobody was told of; now somebody is.
+    pub(super) fn take_overrun(&self) -> bool {
+        self.has_overrun() && self.overrun.swap(false, Ordering::AcqRel)
+    }
+
+    /// The first message, which stays.
+    pub(super) fn first(&self) -> Option<Arc<Message>> {
+        self.inbox.lock().messages.front().cloned()
+    }
+
+    /// The first message, which goes.
+    pub(super) fn take(&self) -> Option<Arc<Message>> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut inbox = self.inbox.lock();
+        let message = inbox.messages.pop_front()?;
+        inbox.charged -= charge_of(&message);
+        inbox.congested &= !inbox.messages.is_empty();
+        self.publish_length(&inbox);
+        let more = !inbox.messages.is_empty();
+        drop(inbox);
+        if more {
+            // A wake-up that this call has had may be for what it left.
+            self.readers.wake_one();
+        }
+        Some(message)
+    }
+
+    /// Waits until there is something to receive or to be told of.
+    pub(super) fn wait(&self, deadline_ns: Option<u64>) -> Result<()> {
+        let ready = || !self.is_empty() || self.has_overrun();
+        let outcome = self.readers.wait_interruptible_deadline(ready, deadline_ns);
+        outcome.map_err(|error| match error {
+            WaitError::Interrupted => Error::Interrupted,
+            WaitError::TimedOut => Error::WouldBlock,
+        })
+    }
+}
