@@ -145,6 +145,7 @@ fn park() -> ! {
 fn conclude(outcome: Result<(), CannotStart>) {
     let Err(reason) = outcome else { return };
     log::error!("cannot start the command: {} (errno {})", reason.what, reason.errno);
+    root::end();
     match Link::get() {
         Some(link) => link.start_failed(reason.errno, &reason.what),
         None => machine::power::power_off(),
@@ -422,19 +423,17 @@ fn open_device(walk: &PathContext<'_>, path: &[u8]) -> Result<Arc<OpenFile>, Can
 /// Hears whether the program could be executed; in its thread, right before its first instruction.
 fn program_started(outcome: Result<(), Errno>) {
     boot::trace("execute");
-    let Some(link) = Link::get() else { return };
     match outcome {
-        Ok(()) => link.first_user(),
-        Err(errno) => {
-            ANSWERED.call_once(|| ());
-            // The host knows what it asked for, and has words for the number.
-            link.start_failed(errno.number(), "");
-        }
+        Ok(()) => _ = Link::get().map(Link::first_user),
+        // The process ends now. The host ends the machine when it hears of it, so that comes last of all.
+        Err(errno) => _ = NOT_STARTED.call_once(|| errno),
     }
 }
 
-/// Set when the host has been told already, or is about to be, and the command's end says nothing new: its program could not be executed, or a program ends
-/// the machine.
+/// Why the program could not be executed.
+static NOT_STARTED: Once<Errno> = Once::new();
+
+/// Set when the host is about to be told, and the command's end says nothing new: a program ends the machine.
 static ANSWERED: Once<()> = Once::new();
 
 /// Prints whole lines with a mark in front by which `starling trace locks` finds them.
@@ -465,11 +464,13 @@ impl linux::process::init::EndOfCommand for Ended {
             let _ = sync::classes::write_calls(&mut TraceLines(String::new()));
         }
         root::end();
+        let Some(link) = Link::get() else { machine::power::power_off() };
         let signal = (status & 0x7f) as u8;
-        let kind = if signal == 0 { ExitKind::Exited((status >> 8) as u8) } else { ExitKind::Killed(signal) };
-        match Link::get() {
-            Some(link) => link.exit(kind),
-            None => machine::power::power_off(),
+        match NOT_STARTED.get() {
+            // The host knows what it asked for, and has words for the number.
+            Some(errno) => link.start_failed(errno.number(), ""),
+            None if signal == 0 => link.exit(ExitKind::Exited((status >> 8) as u8)),
+            None => link.exit(ExitKind::Killed(signal)),
         }
     }
 

@@ -119,6 +119,20 @@ fn written() -> Result<(), String> {
             e2fsck("-fn", &image, 0).map_err(|why| format!("{what}, turned off: {why}"))?;
         }
     }
+    // Nor does it matter why it ends: what can't be executed, or has no directory to start in, has its root written to before.
+    let image = ext_image(folder.path(), "ext4")?;
+    for (directory, status) in [("/", 127), ("/nowhere", 125)] {
+        let output = starling()
+            .args(["--machine", "microvm", "--cpus", "2", "--timeout", "100", "--rw", "--workdir", directory])
+            .arg(&image)
+            .args(["--", "nosuch"])
+            .output()
+            .map_err(text)?;
+        if output.status.code() != Some(status) {
+            return Err(format!("a program that does not exist, in {directory}: {}", said(&output)));
+        }
+        e2fsck("-fn", &image, 0).map_err(|why| format!("nothing executed in {directory}: {why}"))?;
+    }
     Ok(())
 }
 
