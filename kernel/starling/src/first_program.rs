@@ -465,6 +465,7 @@ impl linux::process::init::EndOfCommand for Ended {
         }
         root::end();
         let Some(link) = Link::get() else { machine::power::power_off() };
+        console::terminal::settle();
         let signal = (status & 0x7f) as u8;
         match NOT_STARTED.get() {
             // The host knows what it asked for, and has words for the number.
@@ -480,6 +481,7 @@ impl linux::process::init::EndOfCommand for Ended {
         // The command is among those that are killed now.
         ANSWERED.call_once(|| ());
         root::end();
+        console::terminal::settle();
         let signal = if how == MachineEnd::Restart { Signal::SIGHUP } else { Signal::SIGINT };
         match (Link::get(), how) {
             (Some(link), _) => link.exit(ExitKind::Killed(signal.number())),

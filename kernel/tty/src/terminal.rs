@@ -221,6 +221,11 @@ impl Terminal {
         taken
     }
 
+    /// Bytes of processed output that the device has not taken.
+    pub fn output_pending(&self) -> usize {
+        self.state.lock().output.len()
+    }
+
     /// Bytes of input the device may send now without loss.
     pub fn input_room(&self) -> usize {
         self.state.lock().line.room()

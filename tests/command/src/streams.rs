@@ -12,10 +12,12 @@ use crate::case::{Case, starling};
 type Check = fn() -> Result<(), String>;
 
 /// What is promised, and takes long.
-pub(crate) const CHECKS: [(&str, Check); 3] = [
+pub(crate) const CHECKS: [(&str, Check); 5] = [
     ("a hundred megabytes of input have the sum that the host sees", sum_of_input),
     ("what nobody reads yet keeps the command waiting, and is whole", output_that_waits),
     ("streams end when the console that carries them goes away", console_goes_away),
+    ("a terminal is hung up when the console that carries it goes away under a flood", terminal_goes_away),
+    ("keys reach a terminal under a flood, whoever lets it go on", keys_under_a_flood),
 ];
 
 /// Has the input come out twice.
@@ -160,6 +162,85 @@ fn console_goes_away() -> Result<(), String> {
         answer?;
         if (line.as_str(), status.code()) != ("ready\n", Some(7)) {
             return Err(format!("on a {machine} it says {line:?} and ends with {status}"));
+        }
+    }
+    Ok(())
+}
+
+/// Unplugs the port while nobody reads what floods the terminal. The command dies of the hang-up, and that is told.
+fn terminal_goes_away() -> Result<(), String> {
+    for machine in MACHINES {
+        let folder = tempfile::tempdir().map_err(text)?;
+        let monitor = folder.path().join("monitor");
+        let option = format!("--qemu-arg=unix:{},server=on,wait=off", monitor.display());
+        let mut guest = starling();
+        guest.args(["-t", "--machine", machine, "--cpus", "2", "--timeout", "120"]);
+        guest.args(["--kernel-arg", "devices=first", "--qemu-arg=-monitor", &option]);
+        // What floods may end of a failed write before the signal comes; the shell does not.
+        guest.args(["--", "sh", "-c", "echo ready; yes; sleep 1000"]);
+        let mut child = piped(guest)?;
+        let mut line = String::new();
+        let mut told = BufReader::new(child.stdout.take().ok_or("no output")?);
+        told.read_line(&mut line).map_err(text)?;
+        // The flood has all of the room by then, or is about to.
+        std::thread::sleep(Duration::from_secs(2));
+        let answer = ask(&monitor, "device_del starling.link");
+        if answer.is_err() {
+            let _ = child.kill();
+        }
+        told.read_to_end(&mut Vec::new()).map_err(text)?;
+        let status = child.wait().map_err(text)?;
+        answer?;
+        if status.code() != Some(129) {
+            return Err(format!("on a {machine} it ends with {status}"));
+        }
+    }
+    Ok(())
+}
+
+/// Types ^S, ^Q and at last ^C, on a terminal that `script` makes, while the command prints without an end.
+fn keys_under_a_flood() -> Result<(), String> {
+    const KEYS: &[u8] = b"\x13\x11\x13\x11\x13\x11\x03";
+    for link in ["virtio", "serial"] {
+        let guest = starling();
+        let options = format!("-it --cpus 2 --timeout 120 --link {link} -- sh -c 'echo ready; exec yes'");
+        let mut command = Command::new("script");
+        command.args([
+            "-q",
+            "-e",
+            "-c",
+            &format!("{} run {options}", guest.get_program().display()),
+            "/dev/null",
+        ]);
+        let mut child = piped(command)?;
+        let mut keyboard = child.stdin.take().ok_or("no input")?;
+        let mut screen = child.stdout.take().ok_or("no output")?;
+        let mut seen = Vec::new();
+        let mut piece = [0; 4096];
+        // So much that the flood is there.
+        while seen.len() < 4 * piece.len() {
+            let count = screen.read(&mut piece).map_err(text)?;
+            if count == 0 {
+                break;
+            }
+            seen.extend_from_slice(&piece[..count]);
+        }
+        let typed = std::thread::spawn(move || {
+            // Apart, so that what one key brings about is there when the next one comes.
+            for key in KEYS {
+                std::thread::sleep(Duration::from_millis(300));
+                if keyboard.write_all(&[*key]).is_err() {
+                    break;
+                }
+            }
+            keyboard
+        });
+        std::io::copy(&mut screen, &mut std::io::sink()).map_err(text)?;
+        drop(typed.join().map_err(|_| "the typist panicked")?);
+        let status = child.wait().map_err(text)?;
+        if status.code() != Some(130) {
+            let seen = String::from_utf8_lossy(&seen[..seen.len().min(200)]).into_owned();
+            return Err(format!("on {link} it ends with {status} after {seen:?}"));
         }
     }
     Ok(())

@@ -5,12 +5,14 @@
 //! |---|---|
 //! | [`terminal`] | the console: a [`tty::Terminal`] whose device is the link's terminal channel |
 //! | [`stream`] | standard input, output and error as files that are not terminals |
+//! | `drain` | who moves the console's output to the link |
 //! | `nodes` | which device numbers lead to them |
 #![cfg_attr(target_os = "none", no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+mod drain;
 pub mod nodes;
 pub mod stream;
 pub mod terminal;

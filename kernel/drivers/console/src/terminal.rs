@@ -1,34 +1,28 @@
 //! The console: a terminal over the host link.
 //!
-//! Output is taken from the terminal's queue whenever there is some and the link has room; when the
-//! link has none, a registered waker starts a drain as soon as it has. One drain runs at a time, so
-//! bytes keep their order; a request that comes meanwhile makes the running one go round again.
+//! Output is taken from the terminal's queue whenever there is some and the link has room ([`crate::drain`] says by whom); who waits for room is
+//! a thread of the console's own.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU8, Ordering};
 
 use hostlink::{Link, Output};
 use memory::OutOfMemory;
 use sync::Once;
 use tty::{Device, Name, Terminal, WindowSize};
 
-/// Bytes per frame of terminal output.
-const CHUNK_BYTES: usize = 256;
-
-const IDLE: u8 = 0;
-const DRAINING: u8 = 1;
-const AGAIN: u8 = 2;
+use crate::drain::{CHUNK_BYTES, Drain};
 
 /// The device behind the console.
 struct LinkDevice {
     link: &'static Link,
-    /// IDLE, DRAINING, or DRAINING with another round wanted.
-    drain: AtomicU8,
+    drain: Drain,
 }
 
 /// The console as the link sees it.
 struct Console {
     terminal: Arc<Terminal>,
+    device: Arc<LinkDevice>,
 }
 
 static CONSOLE: Once<Console> = Once::new();
@@ -41,10 +35,11 @@ pub const CONSOLE_NAME: Name = Name { major: 5, minor: 1 };
 /// # Errors
 /// [`OutOfMemory`].
 pub fn start(link: &'static Link, rows: u16, columns: u16) -> Result<Arc<Terminal>, OutOfMemory> {
-    let device = memory::fallible::try_arc(LinkDevice { link, drain: AtomicU8::new(IDLE) })?;
-    let terminal = Terminal::new(device, CONSOLE_NAME)?;
+    let device = memory::fallible::try_arc(LinkDevice { link, drain: Drain::new() })?;
+    let terminal = Terminal::new(device.clone(), CONSOLE_NAME)?;
     terminal.set_window(WindowSize { rows, columns, width: 0, height: 0 });
-    let console = CONSOLE.call_once(|| Console { terminal });
+    let console = CONSOLE.call_once(|| Console { terminal, device });
+    sched::spawn(sched::Builder::new("console"), Box::new(|| console.drain()))?;
     link.set_terminal(console);
     Ok(console.terminal.clone())
 }
@@ -52,6 +47,27 @@ pub fn start(link: &'static Link, rows: u16, columns: u16) -> Result<Arc<Termina
 /// The console, once it is started.
 pub fn console() -> Option<&'static Arc<Terminal>> {
     CONSOLE.get().map(|console| &console.terminal)
+}
+
+/// Waits until what the console's programs have printed is on the link, as far as it is not held back. What they print meanwhile is not waited for.
+pub fn settle() {
+    if let Some(Console { terminal, device }) = CONSOLE.get() {
+        device.output_ready(terminal);
+        // What is in the queue, and what was taken out and is in somebody's hand.
+        device.drain.settle(terminal.output_pending() + CHUNK_BYTES, || terminal.is_hung_up());
+    }
+}
+
+impl Console {
+    /// The body of the console's thread.
+    fn drain(&self) {
+        let Self { terminal, device } = self;
+        loop {
+            device.drain.wait_for_work();
+            let send = |bytes: &[u8]| device.link.write(Output::Terminal, bytes).ok();
+            device.drain.serve(|into| terminal.take_output(into), send);
+        }
+    }
 }
 
 impl hostlink::Terminal for Console {
@@ -62,48 +78,20 @@ impl hostlink::Terminal for Console {
     fn resize(&self, rows: u16, columns: u16) {
         self.terminal.set_window(WindowSize { rows, columns, ..self.terminal.window() });
     }
+
+    fn hang_up(&self) {
+        self.terminal.hang_up();
+        self.device.drain.tell();
+    }
 }
 
 impl Device for LinkDevice {
     fn output_ready(&self, terminal: &Terminal) {
-        // AcqRel: whoever finds DRAINING leaves the work to the drainer, which looks again after AGAIN.
-        if self.drain.swap(AGAIN, Ordering::AcqRel) != IDLE {
-            return;
-        }
-        loop {
-            self.drain.store(DRAINING, Ordering::Release);
-            self.drain_once(terminal);
-            let done = self.drain.compare_exchange(DRAINING, IDLE, Ordering::AcqRel, Ordering::Acquire);
-            if done.is_ok() {
-                return;
-            }
-        }
+        let try_send = |bytes: &[u8]| self.link.try_write(Output::Terminal, bytes).ok();
+        self.drain.request(|into| terminal.take_output(into), try_send);
     }
 
     fn input_room(&self, _terminal: &Terminal) {
         self.link.terminal_has_room();
-    }
-}
-
-impl LinkDevice {
-    fn drain_once(&self, terminal: &Terminal) {
-        loop {
-            let mut chunk = [0; CHUNK_BYTES];
-            let count = terminal.take_output(&mut chunk);
-            if count == 0 {
-                return;
-            }
-            let mut sent = 0;
-            while sent < count {
-                match self.link.try_write(Output::Terminal, &chunk[sent..count]) {
-                    Ok(more) => sent += more,
-                    Err(hostlink::SendError::WouldBlock) => {
-                        let link = self.link;
-                        link.output_queue().wait_until(|| link.can_write(Output::Terminal));
-                    }
-                    Err(_) => return,
-                }
-            }
-        }
     }
 }

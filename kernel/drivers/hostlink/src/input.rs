@@ -36,8 +36,12 @@ struct Buffers {
 
 impl Input {
     pub(crate) fn new() -> Result<Input, OutOfMemory> {
+        let mut buffers = Buffers::default();
+        for buffer in [&mut buffers.standard, &mut buffers.terminal] {
+            buffer.try_reserve_exact(CAPACITY).map_err(|_| OutOfMemory)?;
+        }
         Ok(Input {
-            buffers: SpinLock::new(Buffers::default()),
+            buffers: SpinLock::new(buffers),
             ready: WaitQueue::new(),
             owed: [const { AtomicU32::new(0) }; 2],
             attention: AtomicBool::new(false),
@@ -78,12 +82,21 @@ impl Input {
         &self.ready
     }
 
-    /// Counts consumed input; returns the credit to give back now.
-    pub(crate) fn consumed(&self, channel: Channel, count: usize) -> u32 {
-        let owed = match channel {
+    fn owed(&self, channel: Channel) -> &AtomicU32 {
+        match channel {
             Channel::Stdin => &self.owed[0],
             Channel::TtyInput => &self.owed[1],
-        };
+        }
+    }
+
+    /// Credit could not be given back now.
+    pub(crate) fn owe(&self, channel: Channel, bytes: u32) {
+        self.owed(channel).fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts consumed input; returns the credit to give back now.
+    pub(crate) fn consumed(&self, channel: Channel, count: usize) -> u32 {
+        let owed = self.owed(channel);
         let count = count as u32;
         let total = owed.fetch_add(count, Ordering::Relaxed) + count;
         if total < GRANT_BYTES_MIN { 0 } else { owed.swap(0, Ordering::Relaxed) }
@@ -113,10 +126,8 @@ impl Input {
 }
 
 fn append(buffer: &mut VecDeque<u8>, bytes: &[u8]) -> bool {
+    // There is room for all of it since `Input::new`: nothing is allocated under the lock.
     let taken = bytes.len().min(CAPACITY - buffer.len());
-    if buffer.try_reserve(taken).is_err() {
-        return false;
-    }
     buffer.extend(&bytes[..taken]);
     taken == bytes.len()
 }
@@ -152,6 +163,13 @@ mod tests {
         let input = Input::new().expect("memory");
         assert!(input.arrived(&std::vec![1; CAPACITY]));
         assert!(!input.arrived(b"more"));
+    }
+
+    #[test]
+    fn room_for_all_credit_is_there_from_the_start() {
+        let input = Input::new().expect("memory");
+        let buffers = input.buffers.lock();
+        assert!(buffers.standard.capacity() >= CAPACITY && buffers.terminal.capacity() >= CAPACITY);
     }
 
     #[test]

@@ -6,12 +6,18 @@
 //! Senders look anew for the port each time that they try, so those that waited while the link moved go on with the other one.
 //! One that has looked just before may still write to the first: until that is retired its bytes come before the word that the
 //! link has moved, after that they are refused, and it looks again.
+//!
+//! # Loss
+//! Whoever finds the second transport gone, waiting for room or receiving, takes the link back to the first ([`Link::lose_second`]): one does so,
+//! the others wait for room there. The word that the command has ended must not be lost with what was under way: it is kept, and who takes the link back sends
+//! it again. Either that one finds it, or its sender finds the link lost and uses the first: each writes before it looks, with a fence between. The host
+//! takes the first such word only.
 
 use crate::input::Input;
 use crate::{Control, FirstTransport, Queues, SecondTransport, Terminal, Transport, receiver};
 use alloc::boxed::Box;
 use core::fmt;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering, fence};
 use hostlink_protocol::{
     BootRecord, Channel, ExitKind, FrameError, GuestFrame, HEADER_BYTES, MAX_PAYLOAD, VERSION, header,
 };
@@ -64,13 +70,25 @@ pub struct Link {
     queues: Queues,
     /// Where it has moved to.
     second: Once<Box<dyn SecondTransport>>,
-    /// That one is there no more. Set once by the receiver.
+    /// Somebody has found that one gone, and takes the link back.
+    losing: AtomicBool,
+    /// That has been done as far as senders are concerned: outputs are closed. Set once.
     lost: AtomicBool,
+    /// The frame with which the command ends.
+    last: Once<LastFrame>,
+    /// Credit waits for room; the receiver is to send it.
+    pub(crate) owes_credit: AtomicBool,
     pub(crate) input: Input,
     terminal: Once<&'static dyn Terminal>,
     control: Once<&'static dyn Control>,
-    /// Whether nobody reads standard output, standard error. Set once by the receiver.
+    /// Whether nobody reads standard output, standard error. Set once.
     closed: [AtomicBool; 2],
+}
+
+/// A frame that may be sent twice.
+struct LastFrame {
+    bytes: [u8; HEADER_BYTES + TEXT_BYTES_MAX],
+    length: usize,
 }
 
 static LINK: Once<Link> = Once::new();
@@ -101,7 +119,10 @@ impl Link {
             first,
             queues,
             second: Once::new(),
+            losing: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            last: Once::new(),
+            owes_credit: AtomicBool::new(false),
             input: Input::new()?,
             terminal: Once::new(),
             control: Once::new(),
@@ -158,27 +179,53 @@ impl Link {
         self.second.get().map(|second| &**second as &dyn Transport)
     }
 
-    /// The second transport has gone, and [`Link::lose_second`] is to be called.
+    /// The second transport has gone, nobody has seen to it, and [`Link::lose_second`] is to be called.
     pub(crate) fn has_lost_second(&self) -> bool {
-        !self.lost.load(Ordering::Relaxed) && self.second.get().is_some_and(|second| second.is_gone())
+        !self.losing.load(Ordering::Relaxed) && self.second.get().is_some_and(|second| second.is_gone())
     }
 
-    /// Goes back to the first transport. What was under way is lost, so the command's streams end.
+    /// The link has lost its second transport and is back on the first.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// Goes back to the first transport, once. What was under way is lost, so the command's streams end. Thread context; waits only if
+    /// the command has ended, for room on the first transport.
     pub(crate) fn lose_second(&self) {
+        if self.losing.swap(true, Ordering::AcqRel) {
+            return;
+        }
         log::error!("the console that carries the host link is gone");
         self.closed.iter().for_each(|closed| closed.store(true, Ordering::Relaxed));
-        // Release: pairs with the Acquire in `port`: who writes to the first one again finds outputs closed.
+        // Release: pairs with the Acquire in `is_lost`.
         self.lost.store(true, Ordering::Release);
+        // Who writes to the first one again finds outputs closed: that follows the lock of its rings.
         self.first.resume();
         self.input.end();
         self.queues.room.wake_all();
+        self.wake_receiver();
+        fence(Ordering::SeqCst);
+        if let Some(last) = self.last.get() {
+            self.send_last(last);
+        }
     }
 
-    /// Where frames are to be sent now.
+    /// Where frames are to be sent now. The first one has no room between the loss and [`Link::lose_second`].
     fn port(&self) -> &dyn Transport {
-        match self.second() {
-            Some(second) if !self.lost.load(Ordering::Acquire) => second,
+        match self.second.get() {
+            Some(second) if !self.is_lost() && !second.is_gone() => &**second,
             _ => self.first,
+        }
+    }
+
+    /// Waits until the condition holds. Sees to a loss meanwhile.
+    fn wait_for(&self, condition: impl Fn() -> bool) {
+        loop {
+            self.queues.room.wait_until(|| self.has_lost_second() || condition());
+            if !self.has_lost_second() {
+                return;
+            }
+            self.lose_second();
         }
     }
 
@@ -197,17 +244,19 @@ impl Link {
     /// # Errors
     /// [`SendError::WouldBlock`] or [`SendError::Closed`].
     pub fn try_write(&self, output: Output, bytes: &[u8]) -> Result<usize, SendError> {
+        let port = self.port();
+        let room = port.transmit_room().saturating_sub(HEADER_BYTES);
+        // After the look for room: who finds some on the first transport because the second is lost finds outputs closed.
         if self.is_closed(output) {
             return Err(SendError::Closed);
         }
-        let room = self.port().transmit_room().saturating_sub(HEADER_BYTES);
         let length = bytes.len().min(room).min(OUTPUT_BYTES_MAX);
         if length == 0 && !bytes.is_empty() {
             return Err(SendError::WouldBlock);
         }
-        match self.try_send(output.kind(), &bytes[..length]) {
-            true => Ok(length),
-            false => Err(SendError::WouldBlock),
+        match header(output.kind(), length) {
+            Ok(header) if port.try_write_all(&[&header, &bytes[..length]]) => Ok(length),
+            _ => Err(SendError::WouldBlock),
         }
     }
 
@@ -221,8 +270,11 @@ impl Link {
                 Err(SendError::WouldBlock) => {}
                 result => return result,
             }
-            let ready = || self.can_write(output);
+            let ready = || self.has_lost_second() || self.can_write(output);
             self.queues.room.wait_interruptible(ready).map_err(|_| SendError::Interrupted)?;
+            if self.has_lost_second() {
+                self.lose_second();
+            }
         }
     }
 
@@ -271,11 +323,32 @@ impl Link {
         self.input.queue()
     }
 
-    /// Input was consumed: lets the host send more. Waits for room; the frames are few and small.
+    /// Input was consumed: lets the host send more. Without room the credit is owed on, and the receiver tries again when there is some.
     pub(crate) fn grant(&self, channel: Channel, count: usize) {
-        let bytes = self.input.consumed(channel, count);
-        if bytes > 0 {
-            self.send_small_waiting(&GuestFrame::Credit { channel, bytes });
+        let mut bytes = self.input.consumed(channel, count);
+        while bytes > 0 && !matches!(self.send_small(&GuestFrame::Credit { channel, bytes }), Ok(true)) {
+            self.input.owe(channel, bytes);
+            self.owes_credit.store(true, Ordering::SeqCst);
+            // Who frees room after this look wakes the receiver.
+            if self.port().transmit_room() < SMALL_FRAME_BYTES {
+                return;
+            }
+            bytes = self.input.consumed(channel, 0);
+        }
+    }
+
+    /// There is room again. Any context.
+    pub(crate) fn room_appeared(&self) {
+        if self.owes_credit.load(Ordering::SeqCst) {
+            self.wake_receiver();
+        }
+    }
+
+    /// Sends credit that had no room.
+    pub(crate) fn grant_owed(&self) {
+        if self.owes_credit.swap(false, Ordering::SeqCst) {
+            self.grant(Channel::Stdin, 0);
+            self.grant(Channel::TtyInput, 0);
         }
     }
 
@@ -311,19 +384,43 @@ impl Link {
         let text = &text.as_bytes()[..text.len().min(TEXT_BYTES_MAX - 2)];
         frame[..2].copy_from_slice(&errno.to_le_bytes());
         frame[2..2 + text.len()].copy_from_slice(text);
-        self.send_waiting(GuestFrame::START_FAILED, &frame[..2 + text.len()]);
-        self.flush();
+        self.end(GuestFrame::START_FAILED, &frame[..2 + text.len()]);
     }
 
     /// The command has ended. Waits until the host has been told; it then ends the machine.
     pub fn exit(&self, kind: ExitKind) {
-        self.send_small_waiting(&GuestFrame::Exit(kind));
+        let (how, value) = match kind {
+            ExitKind::Exited(status) => (0, status),
+            ExitKind::Killed(signal) => (1, signal),
+        };
+        self.end(GuestFrame::EXIT, &[how, value]);
+    }
+
+    /// Sends the frame with which the command ends, and waits until it has left.
+    fn end(&self, kind: u8, payload: &[u8]) {
+        let Ok(header) = header(kind, payload.len()) else { return };
+        let last = self.last.call_once(|| {
+            let mut bytes = [0; HEADER_BYTES + TEXT_BYTES_MAX];
+            let length = HEADER_BYTES + payload.len();
+            bytes[..HEADER_BYTES].copy_from_slice(&header);
+            bytes[HEADER_BYTES..length].copy_from_slice(payload);
+            LastFrame { bytes, length }
+        });
+        fence(Ordering::SeqCst);
+        self.send_last(last);
         self.flush();
+    }
+
+    fn send_last(&self, last: &LastFrame) {
+        let bytes = &last.bytes[..last.length];
+        while !self.port().try_write_all(&[bytes]) {
+            self.wait_for(|| self.port().transmit_room() >= bytes.len());
+        }
     }
 
     /// Waits until everything sent has left.
     pub fn flush(&self) {
-        self.queues.room.wait_until(|| {
+        self.wait_for(|| {
             self.first.is_drained()
                 && self.second.get().is_none_or(|second| second.is_gone() || second.is_drained())
         });
@@ -336,7 +433,7 @@ impl Link {
     fn send_waiting(&self, kind: u8, payload: &[u8]) {
         while !self.try_send(kind, payload) {
             let needed = HEADER_BYTES + payload.len();
-            self.queues.room.wait_until(|| self.port().transmit_room() >= needed);
+            self.wait_for(|| self.port().transmit_room() >= needed);
         }
     }
 
@@ -349,7 +446,7 @@ impl Link {
     fn send_small_waiting(&self, frame: &GuestFrame<'_>) {
         // A frame that can't be encoded is a mistake that waiting does not mend.
         while let Ok(false) = self.send_small(frame) {
-            self.queues.room.wait_until(|| self.port().transmit_room() >= SMALL_FRAME_BYTES);
+            self.wait_for(|| self.port().transmit_room() >= SMALL_FRAME_BYTES);
         }
     }
 }
@@ -381,6 +478,7 @@ mod tests {
     struct Fake {
         sent: Mutex<Vec<u8>>,
         retired: AtomicBool,
+        full: AtomicBool,
         gone: AtomicBool,
     }
 
@@ -404,8 +502,8 @@ mod tests {
         }
 
         fn transmit_room(&self) -> usize {
-            let refuses = self.retired.load(Ordering::Relaxed) || self.gone.load(Ordering::Relaxed);
-            if refuses { 0 } else { 10_000 }
+            let refuses = [&self.retired, &self.full, &self.gone];
+            if refuses.iter().any(|refuses| refuses.load(Ordering::Relaxed)) { 0 } else { 10_000 }
         }
 
         fn is_drained(&self) -> bool {
@@ -475,6 +573,47 @@ mod tests {
         assert_eq!(link.try_read(&mut [0]), Some(0), "the end of the input");
         link.exit(ExitKind::Exited(3));
         assert_eq!(first.take(), [GuestFrame::EXIT, 2, 0, 0, 3]);
+    }
+
+    #[test]
+    fn status_that_the_second_transport_took_with_it_is_sent_again_and_once() {
+        let (link, first, second) = link();
+        link.move_to(Box::new(second));
+        link.exit(ExitKind::Killed(9));
+        assert_eq!(second.take(), [GuestFrame::EXIT, 2, 0, 1, 9]);
+        first.take();
+        second.gone.store(true, Ordering::Relaxed);
+        link.lose_second();
+        link.lose_second();
+        assert_eq!(first.take(), [GuestFrame::EXIT, 2, 0, 1, 9]);
+    }
+
+    #[test]
+    fn whoever_waits_for_room_sees_to_the_loss() {
+        let (link, first, second) = link();
+        link.move_to(Box::new(second));
+        first.take();
+        second.gone.store(true, Ordering::Relaxed);
+        // Nobody receives here.
+        link.exit(ExitKind::Exited(0));
+        assert!(link.is_lost());
+        assert!(first.take().starts_with(&[GuestFrame::EXIT, 2, 0, 0, 0]));
+    }
+
+    #[test]
+    fn reader_does_not_wait_for_room_and_its_credit_is_sent_later() {
+        let (link, first, _) = link();
+        assert!(link.input.arrived(&[0; 8192]));
+        first.full.store(true, Ordering::Relaxed);
+        assert_eq!(link.try_read(&mut [0; 5000]), Some(5000));
+        link.room_appeared();
+        assert!(link.input.take_attention(), "the receiver is woken");
+        first.full.store(false, Ordering::Relaxed);
+        link.grant_owed();
+        link.grant_owed();
+        assert_eq!(first.take(), [GuestFrame::CREDIT, 5, 0, 0x81, 0x88, 0x13, 0, 0]);
+        link.room_appeared();
+        assert!(!link.input.take_attention(), "nothing is owed any more");
     }
 
     #[test]

@@ -3,11 +3,16 @@
 //! Terminal input that the terminal does not take, and orders that come before anybody is in charge, are kept: the
 //! thread looks at them again when it is woken for it. When the host says that it has moved, the thread goes on with the second
 //! transport.
+//!
+//! The thread never waits for room to send: signals and orders have to get through while output is held up. Credit that has no room it sends when
+//! [`RoomWaker`] wakes it.
 
 use crate::Transport;
 use crate::link::Link;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use hostlink_protocol::{Channel, Deframer, HostFrame};
+use sched::Waker;
 
 /// Bytes taken from the first port at a time, and from the second.
 const PIECE_BYTES: usize = 128;
@@ -24,14 +29,30 @@ struct Pending {
     terminate: bool,
     /// The host has moved; for this thread itself.
     moved: bool,
+    /// The terminal has been hung up.
+    hung_up: bool,
+}
+
+/// Wakes the thread when there is room for credit that had none.
+struct RoomWaker(&'static Link);
+
+impl Waker for RoomWaker {
+    fn wake(&self) {
+        self.0.room_appeared();
+    }
 }
 
 /// The thread's body; never returns while the stream makes sense.
 pub(crate) fn run(link: &'static Link) {
-    let Ok(mut deframer) = memory::fallible::try_box(Deframer::new()) else {
+    let (deframer, waker): (_, Result<Arc<dyn Waker>, _>) = (
+        memory::fallible::try_box(Deframer::new()),
+        memory::fallible::try_arc(RoomWaker(link)).map(|waker| waker as Arc<dyn Waker>),
+    );
+    let (Ok(mut deframer), Ok(waker)) = (deframer, waker) else {
         log::error!("no memory to receive from the host");
         return;
     };
+    let _registration = link.queues().room.register(waker);
     let mut pending = Pending::default();
     let mut small = [0; PIECE_BYTES];
     if !receive_from(link, link.first(), &mut deframer, &mut small, &mut pending) {
@@ -136,7 +157,11 @@ fn dispatch(link: &Link, frame: &HostFrame<'_>, pending: &mut Pending) {
 
 /// Gives what has arrived to those who are there to take it.
 fn hand_over(link: &Link, pending: &mut Pending) {
+    link.grant_owed();
     if let Some(terminal) = link.terminal() {
+        if link.is_lost() && !core::mem::replace(&mut pending.hung_up, true) {
+            terminal.hang_up();
+        }
         if let Some((rows, columns)) = pending.window.take() {
             terminal.resize(rows, columns);
         }

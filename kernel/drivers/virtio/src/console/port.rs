@@ -269,11 +269,11 @@ impl<M: RingMemory> Port<M> {
         }
     }
 
-    /// How many bytes can be written now. Less than asked for: there will be a wake-up.
+    /// How many bytes can be written now: none if the device is gone. Less than asked for: there will be a wake-up.
     pub(super) fn room(&self, wanted: usize) -> usize {
         let mut transmit = self.transmit.lock();
         self.reclaim(&mut transmit, wanted.div_ceil(BUFFER_BYTES));
-        transmit.free.len() * BUFFER_BYTES
+        if self.is_gone.load(Ordering::Acquire) { 0 } else { transmit.free.len() * BUFFER_BYTES }
     }
 
     /// Whether the device has sent all that was written. If not, there will be a wake-up.
@@ -448,6 +448,15 @@ mod tests {
         assert_eq!(fixture.woken(), 1, "the interrupt may not come any more");
         assert!(fixture.port.try_write_all(&[b"small"]));
         assert!(!fixture.interrupts(), "nobody waits any more");
+    }
+
+    #[test]
+    fn port_that_is_gone_has_no_room() {
+        let mut fixture = filled();
+        fixture.give_back();
+        assert_eq!(fixture.port.room(1), BUFFER_BYTES);
+        fixture.port.end();
+        assert_eq!((fixture.port.room(1), fixture.port.try_write_all(&[b"x"])), (0, false));
     }
 
     #[test]
