@@ -2,7 +2,7 @@
 //!
 //! States of the transmitter: *idle* (ring empty, its interrupt masked) → *pushing* (a writer moves bytes to the FIFO,
 //! a burst at a time, lock released in between) → *waiting* (FIFO full, interrupt unmasked): the interrupt handler moves
-//! bytes until the ring is empty. There is one pusher at a time; other writers only queue. The receiver is *open* or, while its ring is full, *paused*.
+//! bytes until the ring is empty, and once more when those have left the FIFO, which somebody may wait for. There is one pusher at a time; other writers only queue. The receiver is *open* or, while its ring is full, *paused*.
 //!
 //! Locking: one interrupt-safe spin lock over rings and interrupt mask, held for a burst of [`FIFO_BYTES`] at most.
 //! The wait queues are woken after it is released.
@@ -249,14 +249,14 @@ impl<R: Registers> Port<R> {
         self.room.wake_all();
     }
 
-    /// Moves one FIFO's worth; says whether to go on. Otherwise the interrupt is unmasked exactly if bytes are left.
+    /// Moves one FIFO's worth; says whether to go on. Otherwise the interrupt is unmasked exactly if bytes are left, in the ring or the FIFO.
     fn push_burst(&self, state: &mut State) -> bool {
-        if state.transmit.len() == 0 {
-            self.disable(state, Events::TRANSMITTER_EMPTY);
-            return false;
-        }
         if self.registers.read(Register::LineStatus) & TRANSMITTER_EMPTY == 0 {
             self.enable(state, Events::TRANSMITTER_EMPTY);
+            return false;
+        }
+        if state.transmit.len() == 0 {
+            self.disable(state, Events::TRANSMITTER_EMPTY);
             return false;
         }
         let mut burst = [0; FIFO_BYTES];
@@ -287,7 +287,7 @@ impl<R: Registers> Port<R> {
 
     /// The UART's interrupt.
     pub(crate) fn interrupt(&self) {
-        let mut received = false;
+        let (mut received, mut drained) = (false, false);
         let mut state = self.state.lock();
         let room_before = state.room();
         for round in 0.. {
@@ -303,6 +303,7 @@ impl<R: Registers> Port<R> {
             received |= self.receive(&mut state, known);
             if state.enabled.contains(Events::TRANSMITTER_EMPTY) {
                 self.push_burst(&mut state);
+                drained = !state.enabled.contains(Events::TRANSMITTER_EMPTY);
             }
         }
         let room = state.room();
@@ -312,7 +313,7 @@ impl<R: Registers> Port<R> {
         }
         // Writers that were woken for every burst would find no room for a whole message, and fight for the lock.
         let crossed = |mark: usize| room_before < mark && room >= mark;
-        if crossed(ENOUGH_ROOM) || crossed(TRANSMIT_BYTES) {
+        if drained || crossed(ENOUGH_ROOM) || crossed(TRANSMIT_BYTES) {
             self.room.wake_all();
         }
     }

@@ -2,7 +2,9 @@
 
 use crate::{Port, Registers};
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
 use machine::uart::Register;
+use sched::Waker;
 use std::sync::{Arc, Mutex};
 
 /// What the UART has seen and will say.
@@ -12,6 +14,8 @@ struct Wire {
     arriving: Vec<u8>,
     /// The other side takes nothing at the moment.
     stuck: bool,
+    /// It takes nothing more after so many bytes.
+    sticks_at: Option<usize>,
     interrupt_enable: u8,
     divisor_access: bool,
 }
@@ -39,7 +43,10 @@ impl Registers for Fake {
         let mut wire = self.0.lock().expect("no test panics with the lock held");
         match register {
             Register::LineControl => wire.divisor_access = value & 0x80 != 0,
-            Register::Data if !wire.divisor_access => wire.sent.push(value),
+            Register::Data if !wire.divisor_access => {
+                wire.sent.push(value);
+                wire.stuck |= wire.sticks_at == Some(wire.sent.len());
+            }
             Register::InterruptEnable if !wire.divisor_access => wire.interrupt_enable = value,
             _ => {}
         }
@@ -83,6 +90,32 @@ fn slow_transmitter_is_served_by_its_interrupt() {
     }
     port.interrupt();
     fake.with(|wire| assert_eq!((wire.sent.len(), wire.interrupt_enable), (1000, 1)));
+}
+
+/// Counts wake-ups.
+#[derive(Default)]
+struct Count(AtomicU32);
+
+impl Waker for Count {
+    fn wake(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn who_waits_until_all_has_left_is_woken_when_the_fifo_is_empty() {
+    let (fake, port) = open();
+    fake.with(|wire| wire.sticks_at = Some(4));
+    assert!(port.try_write_all(&[b"last"]));
+    assert!(!port.is_drained(), "the bytes are in the FIFO");
+    fake.with(|wire| assert_eq!((wire.sent.len(), wire.interrupt_enable), (4, 3)));
+    let woken = Arc::new(Count::default());
+    let _registration = port.room_queue().register(woken.clone());
+    fake.with(|wire| wire.stuck = false);
+    port.interrupt();
+    assert!(port.is_drained());
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    fake.with(|wire| assert_eq!(wire.interrupt_enable, 1));
 }
 
 #[test]
