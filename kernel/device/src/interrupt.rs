@@ -7,7 +7,8 @@
 //! # Sharing
 //! Handlers of a slot run one after the other on each interrupt, under the slot's lock with interrupts off: when [`Registration`] has been
 //! dropped, the handler does not run and never will again. A handler says whether the interrupt was its own. An interrupt line whose
-//! interrupts nobody claims ten thousand times in a row is masked: it would come for ever.
+//! interrupts nobody claims ten thousand times in a row is masked: it would come for ever. One that comes too often is masked for a moment
+//! (`interrupt_limit`).
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -19,6 +20,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use machine::cpu::{self, CpuId};
 use machine::interrupt::{Message, Vector};
 use sync::{IrqSpinLock, Once};
+
+use crate::interrupt_limit::{self, Gate, Limit};
+use crate::mmio::Window;
 
 /// Slots, as many as there are vectors for devices.
 const SLOTS: usize = 160;
@@ -56,11 +60,17 @@ struct Action {
     handler: Arc<Handler>,
 }
 
+/// What an interrupt does.
+struct Actions {
+    /// Has room for [`HANDLERS_MAX`] since the slot was first taken.
+    list: Vec<Action>,
+    limit: Limit,
+}
+
 struct Slot {
     taken: AtomicBool,
     vector: Once<Vector>,
-    /// Has room for [`HANDLERS_MAX`] since the slot was first taken.
-    actions: IrqSpinLock<Vec<Action>>,
+    actions: IrqSpinLock<Actions>,
     unclaimed: AtomicU32,
     /// Line number plus 1 while the slot serves a line.
     line: AtomicU32,
@@ -71,7 +81,10 @@ static SLOT: [Slot; SLOTS] = [const {
     Slot {
         taken: AtomicBool::new(false),
         vector: Once::new(),
-        actions: IrqSpinLock::named("interrupt handlers", Vec::new()),
+        actions: IrqSpinLock::named(
+            "interrupt handlers",
+            Actions { list: Vec::new(), limit: Limit::new(Gate::None) },
+        ),
         unclaimed: AtomicU32::new(0),
         line: AtomicU32::new(0),
         cpu: AtomicU32::new(0),
@@ -87,9 +100,12 @@ static NEXT_ID: AtomicU32 = AtomicU32::new(1);
 fn run(index: usize) {
     let slot = &SLOT[index];
     let mut claimed = false;
-    for action in slot.actions.lock().iter() {
+    let mut actions = slot.actions.lock();
+    for action in &actions.list {
         claimed |= (action.handler)() == Claim::Mine;
     }
+    actions.limit.count();
+    drop(actions);
     if claimed {
         slot.unclaimed.store(0, Ordering::Relaxed);
         return;
@@ -100,6 +116,14 @@ fn run(index: usize) {
         && let Some(line) = slot.line.load(Ordering::Relaxed).checked_sub(1)
     {
         machine::interrupt::mask_line(line);
+    }
+}
+
+/// Visits the limits of interrupts in use, and whether each was given up because nobody claims it.
+fn for_each_limit(visit: &mut dyn FnMut(&mut Limit, bool)) {
+    for slot in SLOT.iter().filter(|slot| slot.taken.load(Ordering::Acquire)) {
+        let mut actions = slot.actions.lock();
+        visit(&mut actions.limit, slot.unclaimed.load(Ordering::Relaxed) >= UNCLAIMED_MAX);
     }
 }
 
@@ -133,7 +157,8 @@ impl Interrupt {
             None => match machine::interrupt::allocate_vector(run, index) {
                 Some(vector) => {
                     let room = Vec::with_capacity(HANDLERS_MAX);
-                    *slot.actions.lock() = room;
+                    slot.actions.lock().list = room;
+                    interrupt_limit::start(for_each_limit);
                     *slot.vector.call_once(|| vector)
                 }
                 None => {
@@ -145,6 +170,10 @@ impl Interrupt {
         slot.unclaimed.store(0, Ordering::Relaxed);
         slot.cpu.store(cpu.index() as u32, Ordering::Relaxed);
         let interrupt = Arc::new(Self { index, vector, source });
+        slot.actions.lock().limit = Limit::new(match source {
+            Source::Line(line) => Gate::Line(line),
+            Source::Message => Gate::None,
+        });
         if let Source::Line(line) = source {
             slot.line.store(line + 1, Ordering::Relaxed);
             if !machine::interrupt::route_line(line, vector, cpu) {
@@ -173,15 +202,20 @@ impl Interrupt {
         self.vector.message(cpu)
     }
 
+    /// An entry of a function's table of messages raises it; `mask_offset` is where the entry's mask is.
+    pub(crate) fn set_entry(&self, table: Window, mask_offset: usize) {
+        SLOT[self.index].actions.lock().limit.set_entry(table, mask_offset);
+    }
+
     /// Has a handler run on it, beside those that share it. None if too many do.
     pub fn register(self: &Arc<Self>, name: &'static str, handler: Handler) -> Option<Registration> {
         let handler = Arc::new(handler);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let mut actions = SLOT[self.index].actions.lock();
-        if actions.len() >= HANDLERS_MAX {
+        if actions.list.len() >= HANDLERS_MAX {
             return None;
         }
-        actions.push(Action { name, id, handler });
+        actions.list.push(Action { name, id, handler });
         Some(Registration { interrupt: self.clone(), id })
     }
 
@@ -195,7 +229,10 @@ impl Interrupt {
 impl Drop for Interrupt {
     fn drop(&mut self) {
         let slot = &SLOT[self.index];
-        debug_assert!(slot.actions.lock().is_empty(), "registrations keep the interrupt");
+        let mut actions = slot.actions.lock();
+        debug_assert!(actions.list.is_empty(), "registrations keep the interrupt");
+        actions.limit = Limit::new(Gate::None);
+        drop(actions);
         if let Some(line) = slot.line.swap(0, Ordering::Relaxed).checked_sub(1) {
             machine::interrupt::mask_line(line);
         }
@@ -220,7 +257,8 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let action = {
             let mut actions = SLOT[self.interrupt.index].actions.lock();
-            actions.iter().position(|action| action.id == self.id).map(|index| actions.remove(index))
+            let list = &mut actions.list;
+            list.iter().position(|action| action.id == self.id).map(|index| list.remove(index))
         };
         // Freed with interrupts on.
         drop(action);
@@ -233,7 +271,7 @@ pub fn for_each(mut visit: impl FnMut(u32, Source, Vector, &str)) {
         let Some(vector) = slot.vector.get().filter(|_| slot.taken.load(Ordering::Acquire)) else { continue };
         let mut names = [""; HANDLERS_MAX];
         let mut count = 0;
-        for action in slot.actions.lock().iter() {
+        for action in &slot.actions.lock().list {
             names[count] = action.name;
             count += 1;
         }
@@ -242,11 +280,26 @@ pub fn for_each(mut visit: impl FnMut(u32, Source, Vector, &str)) {
             // Writing into a string does not fail.
             let _ = write!(text, "{}{name}", if position > 0 { ", " } else { "" });
         }
-        let (number, source) = match slot.line.load(Ordering::Relaxed).checked_sub(1) {
-            Some(line) => (line, Source::Line(line)),
-            None => (FIRST_MESSAGE_NUMBER + index as u32, Source::Message),
-        };
-        visit(number, source, *vector, &text);
+        let line = slot.line.load(Ordering::Relaxed).checked_sub(1);
+        visit(number_of(index), line.map_or(Source::Message, Source::Line), *vector, &text);
+    }
+}
+
+/// Interrupts in use that were masked because they came too often: number, and how often that was.
+pub fn for_each_limited(mut visit: impl FnMut(u32, u64)) {
+    for (index, slot) in SLOT.iter().enumerate().filter(|(_, slot)| slot.taken.load(Ordering::Acquire)) {
+        let strikes = slot.actions.lock().limit.strikes;
+        if strikes > 0 {
+            visit(number_of(index), strikes);
+        }
+    }
+}
+
+/// The number of a slot's interrupt as user space sees it.
+fn number_of(index: usize) -> u32 {
+    match SLOT[index].line.load(Ordering::Relaxed).checked_sub(1) {
+        Some(line) => line,
+        None => FIRST_MESSAGE_NUMBER + index as u32,
     }
 }
 

@@ -19,6 +19,7 @@ extern crate alloc;
 pub mod dma;
 pub mod express;
 pub mod interrupt;
+pub mod interrupt_limit;
 pub mod mmio;
 pub mod model;
 pub mod pci;

@@ -103,6 +103,11 @@ impl Window {
         Self { address: memory.as_mut_ptr().expose_provenance(), bytes }
     }
 
+    /// Whether it is that one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.address == other.address && self.bytes == other.bytes
+    }
+
     /// How many bytes.
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -201,6 +201,11 @@ pub fn mask_line(line: u32) {
     backend::interrupt::mask_device_line(line);
 }
 
+/// Lets a line that is routed, and was masked, interrupt again; at once, if it is up.
+pub fn unmask_line(line: u32) {
+    backend::interrupt::unmask_device_line(line);
+}
+
 /// Connects a handler to one of the processor's own vectors.
 #[cfg_attr(
     not(target_os = "none"),

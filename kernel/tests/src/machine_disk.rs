@@ -9,6 +9,7 @@ use ::machine::cpu;
 use ::memory::frame::{Frame, Purpose, Zeroed};
 use block::disk::{self, Disk};
 use block::{Bio, BioFlags, Error, Memory, Operation, SECTOR_BYTES, Segment, Volume};
+use device::interrupt_limit;
 use device::pci::BUS;
 
 use super::kit::{Random, Team};
@@ -21,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
     },
     Test { name: "machine_disk::frames_are_reached_where_they_are", run: frames_are_reached_where_they_are },
     Test { name: "machine_disk::zeroes_flushes_and_limits", run: zeroes_flushes_and_limits },
+    Test { name: "machine_disk::masked_interrupts_are_not_lost", run: masked_interrupts_are_not_lost },
     Test { name: "machine_disk::goes_in_the_midst_of_writes_and_comes_back", run: goes_and_comes_back },
     Test { name: "machine_disk::controller_that_stopped_is_started_again", run: controller_is_started_again },
 ];
@@ -119,6 +121,35 @@ fn every_processor_reads_what_it_wrote() -> Outcome {
     let failed = disk.queue().statistics().snapshot().failed;
     check!(failed == 0, "{failed} requests failed");
     Ok(())
+}
+
+/// How often interrupts were masked because they came too often.
+fn strikes() -> u64 {
+    let mut sum = 0;
+    device::interrupt::for_each_limited(|_, strikes| sum += strikes);
+    sum
+}
+
+/// With a limit of one interrupt in a jiffy each one that comes early is followed by the mask. A transfer whose interrupt came while it was
+/// masked ends all the same.
+fn masked_interrupts_are_not_lost() -> Outcome {
+    /// Of what must come sooner or later, however slow the host is.
+    const ATTEMPTS: usize = 20;
+    let usual = interrupt_limit::max_per_jiffy();
+    let before = strikes();
+    interrupt_limit::set_max_per_jiffy(1);
+    let mut outcome = Ok(());
+    for _ in 0..ATTEMPTS {
+        outcome = every_processor_reads_what_it_wrote();
+        if outcome.is_err() || strikes() > before {
+            break;
+        }
+    }
+    interrupt_limit::set_max_per_jiffy(usual);
+    outcome?;
+    check!(strikes() > before, "no interrupt was masked");
+    log::info!("interrupts were masked {} times", strikes() - before);
+    every_processor_reads_what_it_wrote()
 }
 
 fn frames(count: usize) -> Vec<Frame> {

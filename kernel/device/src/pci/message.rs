@@ -10,6 +10,7 @@ use super::function::Function;
 use super::region::Space;
 use super::registers::{CAPABILITY_MSI, CAPABILITY_MSIX, COMMAND, COMMAND_NO_LINE};
 use crate::interrupt::Interrupt;
+use crate::interrupt_limit::ENTRY_MASKED;
 use crate::mmio::Window;
 
 const CONTROL: u16 = 2;
@@ -22,8 +23,8 @@ const MSIX_MASK_ALL: u16 = 1 << 14;
 const MSIX_SIZE: u16 = 0x7ff;
 /// Bytes of an entry of the table.
 const ENTRY_BYTES: usize = 16;
-/// Of an entry: the interrupt is masked.
-const ENTRY_MASKED: u32 = 1;
+/// Of an entry: the word with the mask.
+const ENTRY_MASK: usize = 12;
 
 /// How a function interrupts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,14 +134,15 @@ impl Function {
 fn program(table: &Window, interrupts: &[Arc<Interrupt>]) -> bool {
     for (index, entry) in (0..table.bytes()).step_by(ENTRY_BYTES).enumerate() {
         let Some(interrupt) = interrupts.get(index) else {
-            table.write_u32(entry + 12, ENTRY_MASKED);
+            table.write_u32(entry + ENTRY_MASK, ENTRY_MASKED);
             continue;
         };
         let Some(message) = interrupt.message() else { return false };
         table.write_u32(entry, message.address as u32);
         table.write_u32(entry + 4, (message.address >> 32) as u32);
         table.write_u32(entry + 8, message.data);
-        table.write_u32(entry + 12, 0);
+        table.write_u32(entry + ENTRY_MASK, 0);
+        interrupt.set_entry(*table, entry + ENTRY_MASK);
     }
     true
 }

@@ -6,6 +6,7 @@
 use alloc::string::String;
 use core::fmt::{self, Write};
 
+use device::interrupt_limit;
 use machine::address::PAGE_SIZE;
 use memory::address_space::{self, CommitMode};
 use memory::kstack::{self, OverflowPolicy};
@@ -186,6 +187,12 @@ fn kernel() -> Result<()> {
         100..=1_000_000,
         softirq_budget::window_us,
         softirq_budget::set_window_us,
+    )?;
+    setting(
+        "kernel/irq_max_per_jiffy",
+        0..=1_000_000,
+        || interrupt_limit::max_per_jiffy().into(),
+        |value| interrupt_limit::set_max_per_jiffy(value as u32),
     )?;
     setting(
         "kernel/kstack_trim_secs",

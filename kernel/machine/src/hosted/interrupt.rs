@@ -112,6 +112,8 @@ pub(crate) fn route_device_line(_line: u32, _vector: u8, _cpu: CpuId) -> bool {
 
 pub(crate) fn mask_device_line(_line: u32) {}
 
+pub(crate) fn unmask_device_line(_line: u32) {}
+
 /// Nothing is raised by it; drivers can be tested as far as their programming of it.
 pub(crate) fn message(cpu: CpuId, vector: u8) -> Option<(u64, u32)> {
     Some((0xfee0_0000 | (cpu.index() as u64) << 12, u32::from(vector)))

@@ -128,6 +128,10 @@ pub(crate) fn mask_device_line(line: u32) {
     io_apic::mask(line);
 }
 
+pub(crate) fn unmask_device_line(line: u32) {
+    io_apic::unmask(line);
+}
+
 /// Address and data that a device writes to interrupt this processor.
 pub(crate) fn message(cpu: CpuId, vector: u8) -> Option<(u64, u32)> {
     const WINDOW: u64 = 0xfee0_0000;

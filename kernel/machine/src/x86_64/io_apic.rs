@@ -2,7 +2,7 @@
 //!
 //! Lines are numbered over all controllers as ACPI does. All are masked at start-up; a line is programmed when a
 //! driver connects to it, to the boot processor. The index and data registers are a pair, so a lock keeps users
-//! apart; it is taken with interrupts disabled and never in a handler.
+//! apart; it is taken with interrupts disabled, for the few accesses to a line's entry.
 
 use super::start::BootCell;
 use crate::address::PhysAddr;
@@ -119,6 +119,15 @@ pub(crate) fn mask(line: u32) {
     with_lock(|| {
         let low = Controller::read(base, FIRST_ENTRY + 2 * index);
         Controller::write(base, FIRST_ENTRY + 2 * index, low | MASKED);
+    });
+}
+
+/// Lets a line that is routed interrupt again.
+pub(crate) fn unmask(line: u32) {
+    let Some((base, index)) = find(line) else { return };
+    with_lock(|| {
+        let low = Controller::read(base, FIRST_ENTRY + 2 * index);
+        Controller::write(base, FIRST_ENTRY + 2 * index, low & !MASKED);
     });
 }
 
