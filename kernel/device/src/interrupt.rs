@@ -21,7 +21,7 @@ use machine::cpu::{self, CpuId};
 use machine::interrupt::{Message, Vector};
 use sync::{IrqSpinLock, Once};
 
-use crate::interrupt_limit::{self, Gate, Limit};
+use crate::interrupt_limit::{self, Gate, Limit, Visit};
 use crate::mmio::Window;
 
 /// Slots, as many as there are vectors for devices.
@@ -120,7 +120,7 @@ fn run(index: usize) {
 }
 
 /// Visits the limits of interrupts in use, and whether each was given up because nobody claims it.
-fn for_each_limit(visit: &mut dyn FnMut(&mut Limit, bool)) {
+fn for_each_limit(visit: &mut Visit<'_>) {
     for slot in SLOT.iter().filter(|slot| slot.taken.load(Ordering::Acquire)) {
         let mut actions = slot.actions.lock();
         visit(&mut actions.limit, slot.unclaimed.load(Ordering::Relaxed) >= UNCLAIMED_MAX);

@@ -145,8 +145,11 @@ impl Limit {
     }
 }
 
+/// What is called with a limit, and with whether its interrupt was given up.
+pub(crate) type Visit<'a> = dyn FnMut(&mut Limit, bool) + 'a;
+
 /// Opens what is masked: at each tick, with a function that is called with each interrupt and whether it was given up.
-pub(crate) fn start(for_each: fn(&mut dyn FnMut(&mut Limit, bool))) {
+pub(crate) fn start(for_each: fn(&mut Visit<'_>)) {
     TICK.call_once(|| {
         Timer::new(Box::new(move || for_each(&mut |limit, given_up| limit.open(given_up)))).ok()
     });
