@@ -222,6 +222,17 @@ pub fn vector_count(cpu: crate::cpu::CpuId, vector: u8) -> u64 {
     backend::interrupt::vector_count(cpu, vector)
 }
 
+/// Cycles ([`crate::time::cycles`]) that interrupts have taken of this processor until now, with the softirqs at their ends and the
+/// one in service. The caller cannot migrate.
+pub fn cycles_taken() -> u64 {
+    backend::interrupt::cycles_taken()
+}
+
+/// The same of any processor, without the interrupt in service.
+pub fn cycles_taken_of(cpu: crate::cpu::CpuId) -> u64 {
+    backend::interrupt::cycles_taken_of(cpu)
+}
+
 /// What a vector is for, for `/proc/interrupts`; None while nobody uses it.
 pub fn vector_name(vector: u8) -> Option<&'static str> {
     backend::interrupt::vector_name(vector)

@@ -12,7 +12,7 @@ use machine::{preempt, time};
 use sync::{PerCpu, per_cpu, rcu};
 
 use crate::cpu::Cpu;
-use crate::{balance, dispatch, rcu_driver, timer};
+use crate::{balance, dispatch, rcu_driver, starvation, timer};
 
 const NEVER: u64 = u64::MAX;
 
@@ -47,6 +47,7 @@ pub(crate) fn interrupt() {
     let now_ns = time::now_ns();
     timer::expire(now_ns);
     rcu_driver::look_for_stalls(now_ns);
+    starvation::look(now_ns);
     end_slice(now_ns);
     dispatch::note_quiescence();
     arm();

@@ -10,6 +10,7 @@
 //! | [`HandOver`] | giving the CPU to a sleeper, past the run queue |
 //! | [`timer`] | deadlines, per CPU, without a tick |
 //! | [`softirq`], [`softirq_budget`], [`work`] | what is put off: to the end of the interrupt, to a thread; how much of that programs bear |
+//! | [`starvation`] | processors whose threads get nothing all the same |
 //! | [`WaitQueue`], [`Mutex`], [`RwLock`], [`Completion`] | waiting for conditions, locks and events |
 //! | [`inspection`] | what the debugger sees while everything stands still |
 //! | [`statistics`] | what `/proc/stat`, `/proc/loadavg` and `/proc/schedstat` show |
@@ -45,6 +46,7 @@ pub mod softirq_budget;
 mod space;
 mod stack;
 mod start;
+pub mod starvation;
 mod state;
 pub mod statistics;
 #[cfg(test)]

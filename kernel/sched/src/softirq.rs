@@ -8,7 +8,9 @@
 //! Budget: a run handles at most `ROUNDS` rounds and `BUDGET_NS`; what is raised after that is left to the CPU's
 //! `ksoftirqd` thread, which competes with user programs as an ordinary thread. While it is at it, or when softirqs have used
 //! up what they may take of the CPU for now (`softirq_budget`), interrupts raise without running, but for timers and the like.
-//! So no flood of packets starves user programs (specs/scalability.md §I).
+//! So no flood of packets starves user programs (specs/scalability.md §I); `starvation` sees to it that none does.
+//!
+//! The time that each softirq takes is counted, with interrupts that come in its midst: between two handlers the clock is read once.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -18,6 +20,7 @@ use memory::OutOfMemory;
 use sync::{PerCpu, per_cpu, rcu};
 
 use crate::softirq_budget::{Allowance, Window};
+use crate::starvation::{self, Deferred};
 use crate::thread::{Builder, ThreadRef, current};
 use crate::wait;
 
@@ -55,7 +58,9 @@ struct Local {
     running: AtomicBool,
     /// Whether the thread has taken over.
     handed_over: AtomicBool,
+    /// How often each has run, and for how long. Written by this CPU only, not from its interrupts.
     counts: [AtomicU64; COUNT],
+    times_ns: [AtomicU64; COUNT],
     busy_ns: AtomicU64,
     window: Window,
     /// This CPU's `ksoftirqd`, null before it exists.
@@ -67,6 +72,7 @@ static LOCAL: PerCpu<Local> = per_cpu!(Local {
     running: AtomicBool::new(false),
     handed_over: AtomicBool::new(false),
     counts: [const { AtomicU64::new(0) }; COUNT],
+    times_ns: [const { AtomicU64::new(0) }; COUNT],
     busy_ns: AtomicU64::new(0),
     window: Window::new(),
     thread: AtomicPtr::new(core::ptr::null_mut()),
@@ -149,47 +155,59 @@ fn run(local: &Local) {
         Allowance::Urgent => URGENT,
         Allowance::Nothing => 0,
     };
+    let deferred = Deferred::begin(start_ns);
     let mut rounds = 0;
     let mut count = 0;
+    let mut now_ns = start_ns;
     while local.pending.load(Ordering::Relaxed) & allowed != 0
         && rounds < ROUNDS
-        && time::now_ns() - start_ns <= BUDGET_NS
+        && now_ns - start_ns <= BUDGET_NS
     {
-        count += run_pending(local, allowed);
+        let ran;
+        (ran, now_ns) = run_pending(local, allowed, now_ns);
+        count += ran;
         rounds += 1;
     }
     if local.pending.load(Ordering::Relaxed) != 0 && !is_handed_over {
         hand_over(local);
     }
-    if count > 0 {
-        let end_ns = time::now_ns();
-        local.busy_ns.fetch_add(end_ns - start_ns, Ordering::Relaxed);
-        local.window.charge(end_ns - start_ns);
-        rcu::softirqs_ran(count, end_ns);
+    if let Some(deferred) = deferred {
+        deferred.end(now_ns);
     }
+    if count > 0 {
+        local.busy_ns.fetch_add(now_ns - start_ns, Ordering::Relaxed);
+        local.window.charge(now_ns - start_ns);
+        rcu::softirqs_ran(count, now_ns);
+    }
+    starvation::look(now_ns);
     // Whoever needs rescheduling is told by the end of the interrupt or section, unless that was a raise only.
 }
 
-/// One round of those that may run; returns how many softirqs ran. Interrupts are off before and after, and on meanwhile.
-fn run_pending(local: &Local, allowed: u32) -> u64 {
+/// One round of those that may run, begun at `now_ns`; returns how many softirqs ran, and the time then. Interrupts are off before
+/// and after, and on meanwhile.
+fn run_pending(local: &Local, allowed: u32, mut now_ns: u64) -> (u64, u64) {
     let pending = local.pending.fetch_and(!allowed, Ordering::Relaxed) & allowed;
     local.running.store(true, Ordering::Relaxed);
     sync::classes::enter_softirq();
     interrupt::enable();
     for (number, handler) in HANDLERS.iter().enumerate() {
         if pending & (1 << number) != 0 {
-            local.counts[number].fetch_add(1, Ordering::Relaxed);
             let handler = handler.load(Ordering::Acquire);
             // SAFETY: the slots hold `fn()`s only, see `register`.
             let handler = unsafe { core::mem::transmute::<*mut (), fn()>(handler) };
             handler();
             rcu::softirq_exit();
+            let end_ns = time::now_ns();
+            let (count, time_ns) = (&local.counts[number], &local.times_ns[number]);
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            time_ns.store(time_ns.load(Ordering::Relaxed) + (end_ns - now_ns), Ordering::Relaxed);
+            now_ns = end_ns;
         }
     }
     interrupt::disable_unguarded();
     sync::classes::leave_softirq();
     local.running.store(false, Ordering::Relaxed);
-    u64::from(pending.count_ones())
+    (u64::from(pending.count_ones()), now_ns)
 }
 
 fn hand_over(local: &Local) {
@@ -227,8 +245,13 @@ fn thread_body(local: &Local) {
             {
                 let _preemption = preempt::disable();
                 let _interrupts = interrupt::disable();
-                let count = run_pending(local, u32::MAX);
-                rcu::softirqs_ran(count, time::now_ns());
+                let start_ns = time::now_ns();
+                let deferred = Deferred::begin(start_ns);
+                let (count, end_ns) = run_pending(local, u32::MAX, start_ns);
+                if let Some(deferred) = deferred {
+                    deferred.end(end_ns);
+                }
+                rcu::softirqs_ran(count, end_ns);
             }
             // The end of the sections above lets others run; this makes the round a quiescent state even if none wants to.
             crate::dispatch::schedule();
@@ -238,6 +261,11 @@ fn thread_body(local: &Local) {
             preempt::set_need_resched(true);
         }
     }
+}
+
+/// Whether this CPU's thread runs softirqs, or wants to.
+pub(crate) fn is_handed_over() -> bool {
+    LOCAL.of(cpu::current()).handed_over.load(Ordering::Relaxed)
 }
 
 /// Whether this CPU's softirqs have all run.
@@ -251,6 +279,11 @@ pub(crate) fn is_quiet() -> bool {
 /// How often a CPU has run a softirq.
 pub fn count(cpu: CpuId, softirq: usize) -> u64 {
     LOCAL.of(cpu).counts[softirq].load(Ordering::Relaxed)
+}
+
+/// How long a CPU has run a softirq, in interrupts, atomic sections' ends and its thread.
+pub fn time_ns(cpu: CpuId, softirq: usize) -> u64 {
+    LOCAL.of(cpu).times_ns[softirq].load(Ordering::Relaxed)
 }
 
 /// How often a CPU has left softirqs to its thread because they had used up their quota.

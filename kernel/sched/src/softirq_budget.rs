@@ -34,6 +34,11 @@ pub fn set_quota_percent(percent: u64) {
     QUOTA_PERCENT.store(percent.clamp(1, 100), Relaxed);
 }
 
+/// Lowers what softirqs may use of a window to so much; returns whether it was more.
+pub(crate) fn lower_quota_percent(percent: u64) -> bool {
+    QUOTA_PERCENT.fetch_min(percent, Relaxed) > percent
+}
+
 /// Which softirqs may run where an interrupt ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Allowance {

@@ -45,6 +45,7 @@ mod rcu;
 mod rcu_flood;
 mod sched;
 mod softirq_flood;
+mod starvation;
 mod timing;
 
 pub use machine::application_processor;
@@ -88,6 +89,7 @@ const LATE: &[&[Test]] = &[
     lock_stat::TESTS,
     rcu::TESTS,
     softirq_flood::TESTS,
+    starvation::TESTS,
     timing::TESTS,
     address_space::TESTS,
 ];

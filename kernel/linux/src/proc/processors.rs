@@ -1,4 +1,4 @@
-//! What the processors do: `stat`, `interrupts`, `softirqs`, `loadavg`, `uptime`.
+//! What the processors do: `stat`, `interrupts`, `softirqs`, `starling/interrupts`, `loadavg`, `uptime`.
 //!
 //! Counters of other processors are read while they count: sums may be off by what happens meanwhile, never by more.
 
@@ -7,8 +7,8 @@ use core::fmt::Write;
 use device::interrupt::Source;
 use machine::cpu::{self, CpuSet};
 use machine::interrupt;
-use sched::softirq;
 use sched::statistics::CpuTime;
+use sched::{softirq, starvation};
 use sync::message_box::{self, Kind};
 use vfs::Result;
 use vfs::text::Text;
@@ -146,6 +146,28 @@ pub(super) fn softirqs(out: &mut Text) -> Result<()> {
         }
         let _ = out.write_str("\n");
     }
+    Ok(())
+}
+
+/// `starling/interrupts`: how long interrupts and each softirq kept the processors, and what was done about it.
+pub(super) fn interrupt_times(out: &mut Text) -> Result<()> {
+    for cpu in cpu::online().iter() {
+        let _ = writeln!(
+            out,
+            "cpu{cpu}: interrupts_us {} softirqs_us {} left_to_thread {} starvations {}",
+            starvation::interrupts_ns(cpu) / 1_000,
+            softirq::busy_ns(cpu) / 1_000,
+            softirq::refusals(cpu),
+            starvation::count(cpu),
+        );
+        for (index, name) in softirq::NAMES.iter().enumerate() {
+            let (count, time_us) = (softirq::count(cpu, index), softirq::time_ns(cpu, index) / 1_000);
+            let _ = writeln!(out, "cpu{cpu} {name}: ran {count} us {time_us}");
+        }
+    }
+    device::interrupt::for_each_limited(|number, strikes| {
+        let _ = writeln!(out, "interrupt {number}: masked {strikes}");
+    });
     Ok(())
 }
 

@@ -74,6 +74,7 @@ fn system() -> Result<()> {
         let _ = ::ipc::statistics::write_report(out);
         Ok(())
     })?;
+    procfs::add_text("starling/interrupts", processors::interrupt_times)?;
     procfs::add_text("starling/message_boxes", |out| {
         let _ = sync::message_box::write_matrix(out);
         Ok(())

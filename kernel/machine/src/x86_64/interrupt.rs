@@ -66,7 +66,11 @@ pub(crate) fn nesting() -> u32 {
 #[inline(always)]
 pub(crate) fn enter(vector: u8) {
     let area = PerCpu::current();
-    area.interrupt_nesting.store(area.interrupt_nesting.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    let nesting = area.interrupt_nesting.load(Ordering::Relaxed);
+    area.interrupt_nesting.store(nesting + 1, Ordering::Relaxed);
+    if nesting == 0 {
+        area.interrupt_began.store(super::time::cycles(), Ordering::Relaxed);
+    }
     let count = &area.vector_counts[usize::from(vector)];
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
@@ -83,7 +87,31 @@ pub(crate) fn end(vector: u8, handled: bool) {
 #[inline(always)]
 pub(crate) fn leave() {
     let area = PerCpu::current();
-    area.interrupt_nesting.store(area.interrupt_nesting.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    let nesting = area.interrupt_nesting.load(Ordering::Relaxed) - 1;
+    if nesting == 0 {
+        let cycles = cycles_in_service(area);
+        area.interrupt_cycles.store(cycles, Ordering::Relaxed);
+    }
+    area.interrupt_nesting.store(nesting, Ordering::Relaxed);
+}
+
+/// What interrupts have taken of a processor until now, the one in service included; on that processor, in an interrupt.
+#[inline(always)]
+fn cycles_in_service(area: &PerCpu) -> u64 {
+    let running = super::time::cycles().saturating_sub(area.interrupt_began.load(Ordering::Relaxed));
+    area.interrupt_cycles.load(Ordering::Relaxed) + running
+}
+
+pub(crate) fn cycles_taken() -> u64 {
+    let area = PerCpu::current();
+    match nesting() {
+        0 => area.interrupt_cycles.load(Ordering::Relaxed),
+        _ => cycles_in_service(area),
+    }
+}
+
+pub(crate) fn cycles_taken_of(cpu: CpuId) -> u64 {
+    PerCpu::of(cpu).map_or(0, |area| area.interrupt_cycles.load(Ordering::Relaxed))
 }
 
 /// Instruction and frame pointer of the kernel code that the running interrupt handler has interrupted; None if it was

@@ -43,6 +43,10 @@ pub(crate) struct PerCpu {
     pub page_table_root: AtomicU64,
     /// The #PF stack's top when no fault is in progress.
     pub page_fault_stack_top: AtomicU64,
+    /// The cycle counter when the outermost interrupt in service began.
+    pub interrupt_began: AtomicU64,
+    /// Cycles that outermost interrupts have taken, with the softirqs at their ends; read by others for statistics.
+    pub interrupt_cycles: AtomicU64,
     /// Interrupts taken by vector; read by others for statistics.
     pub vector_counts: [AtomicU64; 256],
     /// Cells of statistics: see [`crate::cpu::add_to_static`]. Read by others.
@@ -120,6 +124,8 @@ impl PerCpu {
             locks_held: AtomicU32::new(0),
             page_table_root: AtomicU64::new(0),
             page_fault_stack_top: AtomicU64::new(0),
+            interrupt_began: AtomicU64::new(0),
+            interrupt_cycles: AtomicU64::new(0),
             vector_counts: [const { AtomicU64::new(0) }; 256],
             static_cells: [const { AtomicI64::new(0) }; crate::cpu::STATIC_CELLS],
             descriptors: UnsafeCell::new(DescriptorTable::new()),

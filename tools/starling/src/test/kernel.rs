@@ -34,7 +34,7 @@ const STARVATION: [&str; 6] = [
     "--accel",
     "icount",
     "--kernel-arg",
-    "test=softirq_flood",
+    "test=softirq_flood,starvation",
     "--kernel-arg",
     "softirq_flood.clock=instructions",
 ];
