@@ -165,7 +165,7 @@ pub fn nesting() -> u32 {
     backend::interrupt::nesting()
 }
 
-/// Sets what runs at the end of the outermost interrupt, with interrupts disabled, [`in_interrupt`] still true.
+/// Sets what runs at the end of each interrupt, with interrupts disabled, [`in_interrupt`] still true; [`nesting`] tells the outermost one.
 pub fn set_exit_hook(hook: fn()) {
     EXIT.set(hook);
 }
@@ -249,8 +249,6 @@ pub fn dispatch(vector: u8) {
     backend::interrupt::enter(vector);
     let handled = HANDLERS[usize::from(vector)].run();
     backend::interrupt::end(vector, handled);
-    if backend::interrupt::nesting() == 1 {
-        EXIT.call();
-    }
+    EXIT.call();
     backend::interrupt::leave();
 }

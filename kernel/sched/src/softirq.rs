@@ -114,8 +114,12 @@ pub(crate) fn raise_unhurried(softirq: Softirq) {
     LOCAL.of(cpu::current()).pending.fetch_or(1 << softirq as u32, Ordering::Relaxed);
 }
 
-/// Runs what is pending at the end of the outermost interrupt; interrupts are off.
+/// An interrupt is at its end: runs what is pending, if it is the outermost one. Interrupts are off.
 pub(crate) fn interrupt_exit() {
+    starvation::note_interrupt();
+    if interrupt::nesting() > 1 {
+        return;
+    }
     let local = LOCAL.this();
     if local.pending.load(Ordering::Relaxed) == 0 || local.running.load(Ordering::Relaxed) {
         return;

@@ -6,7 +6,8 @@
 //! there is another thread that wants to run, is *starved*. `SLICES` of them in a row (half a second) are a starvation: it is counted and told, and the quota lowered to
 //! `QUOTA_PERCENT`, for good, until somebody writes another one.
 //!
-//! Slices end where the clock is read anyway: with softirqs and with the interrupts of the clock. A processor that has neither ends no slice, and
+//! Slices end where the clock is read anyway, with softirqs and with the interrupts of the clock, and with each `LOOK_EVERY`th interrupt: a storm may keep
+//! a softirq from its end, and the clock's interrupt away. A processor that has none of them ends no slice, and
 //! however long a slice becomes by that it is one: a virtual machine that stood still for a second starves nobody.
 //!
 //! A processor's slices are touched by that processor only, with interrupts off.
@@ -14,7 +15,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use machine::cpu::{self, CpuId};
-use machine::interrupt;
+use machine::{interrupt, time};
 use sync::{PerCpu, per_cpu};
 
 use crate::cpu::Cpu;
@@ -25,6 +26,8 @@ use crate::{softirq, softirq_budget};
 const SLICE_NS: u64 = 50_000_000;
 /// Starved slices in a row that are a starvation.
 const SLICES: u32 = 10;
+/// Interrupts between two looks at the clock.
+const LOOK_EVERY: u32 = 64;
 /// What is taken of a starved slice, at least: entering and leaving interrupts is not measured.
 const TAKEN_PERCENT: u64 = 95;
 /// The quota that is left to softirqs after a starvation.
@@ -39,6 +42,8 @@ struct Watch {
     start_taken_ns: AtomicU64,
     /// Starved slices in a row.
     starved: AtomicU32,
+    /// Interrupts.
+    interrupts: AtomicU32,
     /// What softirqs took outside of interrupts, and the part of it that were interrupts meanwhile.
     deferred_ns: AtomicU64,
     interrupts_meanwhile_cycles: AtomicU64,
@@ -52,6 +57,7 @@ impl Watch {
             start_ns: AtomicU64::new(0),
             start_taken_ns: AtomicU64::new(0),
             starved: AtomicU32::new(0),
+            interrupts: AtomicU32::new(0),
             deferred_ns: AtomicU64::new(0),
             interrupts_meanwhile_cycles: AtomicU64::new(0),
             count: AtomicU64::new(0),
@@ -79,6 +85,17 @@ pub(crate) fn look(now_ns: u64) {
     let watch = WATCHES.of(cpu::current());
     if now_ns.saturating_sub(watch.start_ns.load(Relaxed)) >= SLICE_NS {
         end_slice(watch, now_ns);
+    }
+}
+
+/// An interrupt has come; with interrupts off.
+#[inline]
+pub(crate) fn note_interrupt() {
+    let watch = WATCHES.of(cpu::current());
+    let interrupts = watch.interrupts.load(Relaxed).wrapping_add(1);
+    watch.interrupts.store(interrupts, Relaxed);
+    if interrupts.is_multiple_of(LOOK_EVERY) {
+        look(time::now_ns());
     }
 }
 
