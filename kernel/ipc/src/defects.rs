@@ -14,9 +14,9 @@ pub const SENDER_WOKEN: u32 = 0x4001;
 /// The deadline of a receiver, or a signal, has woken it, and it has not looked whether a message came first. Interrupts are on.
 pub const RECEIVER_WOKEN: u32 = 0x4002;
 
-/// The deadline of a send is looked at before the state: a message that was taken at the last moment counts as not taken.
+/// Bug 1a, `pp_enqueue`: the deadline of a send is looked at before the state: a message that was taken at the last moment counts as not taken.
 pub(crate) const TIMEOUT_FIRST: u32 = 1;
-/// The deadline of a send outlives it: it ends the receive that follows.
+/// Bug 1b, `pp_timeout` or `no_timeout_reset`: the deadline of a send outlives it: it ends the receive that follows.
 pub(crate) const TIMEOUT_OUTLIVES: u32 = 2;
 /// The thread itself begins the receive that follows a send, when it runs again.
 pub(crate) const LATE_RECEIVE: u32 = 4;
@@ -32,8 +32,8 @@ pub fn inject_defects(names: &str) -> bool {
     let mut defects = 0;
     for name in names.split(',').filter(|name| !name.is_empty()) {
         defects |= match name {
-            "pp_timeout" => TIMEOUT_FIRST,
-            "no_timeout_reset" => TIMEOUT_OUTLIVES,
+            "pp_enqueue" => TIMEOUT_FIRST,
+            "pp_timeout" | "no_timeout_reset" => TIMEOUT_OUTLIVES,
             "late_receive" => LATE_RECEIVE,
             "late_cancel" => LATE_CANCEL,
             "kill_forgets_queue" => FORGETS_QUEUE,

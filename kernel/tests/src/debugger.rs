@@ -30,6 +30,7 @@ pub(crate) const TESTS: &[Test] = &[
         name: "debugger::a_hardware_breakpoint_stops_all",
         run: || repeated(hardware_breakpoint_stops_all),
     },
+    Test { name: "debugger::the_breakpoint_test_notices_dbg_vec3", run: notices_dbg_vec3 },
     Test { name: "debugger::entry_on_any_cpu_stops_all", run: entry_on_any_cpu_stops_all },
     Test { name: "debugger::entry_on_all_cpus_at_once_leaves_nobody_behind", run: entry_on_all_at_once },
     Test { name: "debugger::a_cpu_with_interrupts_off_comes_by_force", run: || repeated(masked_cpu_comes) },
@@ -247,6 +248,16 @@ fn hardware_breakpoint_stops_all() -> Outcome {
             happened.sessions
         );
     }
+    Ok(())
+}
+
+fn notices_dbg_vec3() -> Outcome {
+    debugger::inject_defect(true);
+    let outcome = hardware_breakpoint_stops_all();
+    debugger::inject_defect(false);
+    // There was no session to take the breakpoint back in.
+    scripted(&["unwatch 0", "continue"], || run_on(CpuId::BOOT, machine_debugger::breakpoint))?;
+    check!(outcome.is_err(), "a hit that stops nobody was not noticed");
     Ok(())
 }
 

@@ -27,9 +27,10 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "ipc_races::test_ipc_msg_cancel", run: || comes_while_sending(Incoming::Cancel) },
     Test { name: "ipc_races::test_ipc_msg_rcvd", run: || comes_while_sending(Incoming::Received) },
     Test { name: "ipc_races::a_message_taken_at_the_deadline_was_sent", run: taken_at_the_deadline },
-    Test { name: "ipc_races::the_deadline_test_notices_pp_timeout", run: notices_pp_timeout },
+    Test { name: "ipc_races::the_deadline_test_notices_pp_enqueue", run: notices_pp_enqueue },
     Test { name: "ipc_races::a_send_deadline_does_not_end_the_receive", run: deadline_ends_with_the_send },
     Test { name: "ipc_races::the_reset_test_notices_no_timeout_reset", run: notices_no_timeout_reset },
+    Test { name: "ipc_races::the_reset_test_notices_pp_timeout", run: notices_pp_timeout },
     Test { name: "ipc_races::a_cancellation_that_is_too_late_is_a_success", run: late_cancellation },
     Test { name: "ipc_races::the_cancellation_test_notices_late_cancel", run: notices_late_cancel },
     Test { name: "ipc_races::a_queued_caller_is_answered_at_once", run: queued_caller_is_answered },
@@ -400,8 +401,8 @@ fn taken_at_the_deadline() -> Outcome {
     Ok(())
 }
 
-fn notices_pp_timeout() -> Outcome {
-    notices("pp_timeout", taken_at_the_deadline)
+fn notices_pp_enqueue() -> Outcome {
+    notices("pp_enqueue", taken_at_the_deadline)
 }
 
 fn deadline_ends_with_the_send() -> Outcome {
@@ -412,6 +413,10 @@ fn deadline_ends_with_the_send() -> Outcome {
     check!(received.is_ok(), "the receiver found {received:?}");
     check!(sent.is_ok_and(|answer| answer.message == [2; 3]), "the call was taken, and got {sent:?}");
     Ok(())
+}
+
+fn notices_pp_timeout() -> Outcome {
+    notices("pp_timeout", deadline_ends_with_the_send)
 }
 
 fn notices_no_timeout_reset() -> Outcome {

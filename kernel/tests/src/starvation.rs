@@ -160,7 +160,7 @@ fn flood(is_over: fn(u64) -> bool) -> Result<Seen, super::Failure> {
     }
     let is_done = done.wait_deadline(time::now_ns() + HANG_NS);
     FLOODING.store(false, Ordering::Relaxed);
-    timers.iter().for_each(|timer| drop(timer.cancel()));
+    timers.iter().for_each(|timer| _ = timer.cancel());
     check!(is_done, "the program never got to its end");
     Ok(Seen {
         starvations: starvation::count(flooded) - starvations,

@@ -1,6 +1,6 @@
 //! The console: a terminal over the host link.
 //!
-//! Output is taken from the terminal's queue whenever there is some and the link has room ([`crate::drain`] says by whom); who waits for room is
+//! Output is taken from the terminal's queue whenever there is some and the link has room (`drain.rs` says by whom); who waits for room is
 //! a thread of the console's own.
 
 use alloc::boxed::Box;

@@ -241,7 +241,6 @@ fn requests(out: &mut Text) {
             "Messages between threads",
             &[Kind::IpcSend, Kind::IpcWakeup, Kind::IpcCancel, Kind::IpcAdopt, Kind::ResolvePageFault],
         ),
-        ("DBG", "Entries into the kernel debugger", &[Kind::EnterDebugger]),
     ];
     for (label, name, kinds) in rows {
         let _ = write!(out, "{label:>3}:");

@@ -12,7 +12,7 @@
 //! The debugger is off unless `debugger=on` is on the command line: a machine without anybody at its serial port is rather reported
 //! on and ended. Tests switch it on for themselves, without faults.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use machine::cpu::{self, CpuId, CpuSet};
 use machine::debugger::{self, Cause};
@@ -48,6 +48,14 @@ static TURNS: AtomicU64 = AtomicU64::new(0);
 /// Instances that are active now, and the most there ever were.
 static ACTIVE: AtomicU32 = AtomicU32::new(0);
 static MOST_ACTIVE: AtomicU32 = AtomicU32::new(0);
+
+/// Fiasco's bug `dbg_vec3` is in: only breakpoint instructions are local requests.
+static ONLY_VECTOR_3: AtomicBool = AtomicBool::new(false);
+
+/// Puts a historic bug in, for the tests that must notice it (specs/fiasco-mp.md, item 51), or takes it out; `dbg_vec3` is the only one.
+pub fn inject_defect(is_in: bool) {
+    ONLY_VECTOR_3.store(is_in, Relaxed);
+}
 
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +205,11 @@ fn visit(cause: Cause, frame: &mut TrapFrame) {
     } else {
         session::note(cause, hits, frame);
         let this = cpu::current();
-        if !RENDEZVOUS.enter(&Machine, this, cause != Cause::Summons, &mut drive) {
+        let is_local = match ONLY_VECTOR_3.load(Relaxed) {
+            false => cause != Cause::Summons,
+            true => cause == Cause::Breakpoint,
+        };
+        if !RENDEZVOUS.enter(&Machine, this, is_local, &mut drive) {
             SPURIOUS.fetch_add(1, Relaxed);
         }
         session::forget();

@@ -33,7 +33,7 @@ mod watches;
 mod words;
 
 #[cfg(target_os = "none")]
-pub use entry::{LEAVING, Statistics, enable, initialize, listen, statistics};
+pub use entry::{LEAVING, Statistics, enable, initialize, inject_defect, listen, statistics};
 pub use rendezvous::{BARRIER_NS, LEAVE_BEHIND_NS, set_patience_ns};
 #[cfg(target_os = "none")]
 pub use terminal::{run_script, transcript};
