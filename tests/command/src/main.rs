@@ -23,6 +23,7 @@
 //! * [`device_events`]: programs that listen to events of devices
 //! * [`kernel_size`]: the size of what QEMU loads
 //! * [`streams`]: what carries the command's streams
+//! * [`trees`]: a large tree, unpacked, searched and removed
 //! * [`start_up`]: the time until the command's first instruction
 //!
 //! `command-tests [--long] [WORD...]` runs the cases whose names contain one of the words, or all.
@@ -50,6 +51,7 @@ mod root_images;
 mod schedulers;
 mod start_up;
 mod streams;
+mod trees;
 
 use std::process::ExitCode;
 
@@ -103,8 +105,12 @@ fn main() -> ExitCode {
     for (name, check) in streams::CHECKS.iter().filter(|(name, _)| long && wanted(name)) {
         count(name, check());
     }
-    let more =
-        faults::CHECKS.iter().chain(&root_images::CHECKS).chain(&folders::CHECKS).chain(&damaged::CHECKS);
+    let more = faults::CHECKS
+        .iter()
+        .chain(&root_images::CHECKS)
+        .chain(&folders::CHECKS)
+        .chain(&trees::CHECKS)
+        .chain(&damaged::CHECKS);
     for (name, check) in disks::CHECKS.iter().chain(more).filter(|(name, _)| long && wanted(name)) {
         count(name, check());
     }
