@@ -40,7 +40,7 @@ const LOOK: &str = "export LC_ALL=C; \
     ${B}find . -type f -print0 | ${B}sort -z | ${B}xargs -0 ${B}stat -c '%n %F %s %h %a %u %g %Y' > $OUT.files; \
     ${B}find . -type f -print0 | ${B}sort -z | ${B}xargs -0 ${B}md5sum > $OUT.sums; \
     ${B}find . -type l -print0 | ${B}sort -z | ${B}xargs -0 ${B}stat -c '%N' > $OUT.links; \
-    ${B}grep -rsn needle . | ${B}sort > $OUT.found; \
+    ${B}grep -rsn needle . 2>&1 | ${B}sort > $OUT.found; \
     ${B}grep -rslE 'file [0-9]*7, ' . | ${B}sort > $OUT.named; \
     ${B}find . -name 'f*7' -size +3k | ${B}sort > $OUT.sevens; \
     ${B}find . -type f -links +1 | ${B}sort > $OUT.twice";
