@@ -470,6 +470,36 @@ fn a_device_is_mounted_once_in_one_place_and_again_in_another() {
     world.unmount();
 }
 
+#[test]
+fn set_user_id_that_a_write_took_away_is_not_back_after_an_unmount() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = Image::make(OPTIONS[0], 16 << 20, None);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound image");
+    let names = [b"/written", b"/cut off"];
+    for name in names {
+        let file = world.create(name).expect("space");
+        assert_eq!(write(&file, 0, b"a program"), Ok(9));
+        let change = AttributeChange { mode: Some(0o6775), ..AttributeChange::default() };
+        world.context().change_attributes(file.path().expect("it has a place"), &change).expect("its owner");
+    }
+    // Nobody here has the capability to keep the bits.
+    let file = world.open(names[0], OpenFlags::READ_WRITE).expect("it is there");
+    assert_eq!(write(&file, 0, b"another"), Ok(7));
+    assert_eq!(file.status().mode & 0o7777, 0o775);
+    let other = world.open(names[1], OpenFlags::READ_WRITE).expect("it is there");
+    other.truncate(3).expect("it is open for writing");
+    drop((file, other));
+    world.unmount();
+    let world = device.mount(true).expect("a sound image");
+    for name in names {
+        let file = world.open(name, OpenFlags::empty()).expect("it was made");
+        assert_eq!(file.status().mode & 0o7777, 0o775, "{}", name.escape_ascii());
+    }
+    world.unmount();
+    judge(&image, &device.bytes());
+}
+
 /// The clock that files are stamped by goes so many seconds ahead.
 fn set_clock(seconds: i64) {
     set_clock_offset_ns(seconds * 1_000_000_000);

@@ -8,10 +8,10 @@ use memory::buffer::{Sink, Source};
 use memory::file_cache::{CacheError, FileCache};
 
 use super::open_file::{OpenFile, SeekFrom};
-use crate::attributes::{FileKind, SET_GROUP_ID, SET_USER_ID};
+use crate::attributes::{AttributeChange, FileKind, MODE_MASK, SET_GROUP_ID, SET_USER_ID};
 use crate::credentials::{Capabilities, caller_has};
 use crate::flags::OpenFlags;
-use crate::inode::{Inode, InodeHead};
+use crate::inode::Inode;
 use crate::{Error, Result};
 
 impl From<CacheError> for Error {
@@ -87,10 +87,10 @@ pub(crate) fn write_cache_piece(
     if *position >= SIZE_MAX {
         return Err(Error::FileTooLarge);
     }
+    strip_set_id(inode)?;
     let number = cache.write_some(*position, most, source)?;
     *position += number as u64;
     inode.set_size(cache.size());
-    strip_set_id(inode);
     inode.touch_modified();
     Ok(number)
 }
@@ -116,20 +116,25 @@ fn overwrite(
 }
 
 /// Takes set-user-id away, and set-group-id if it is one (with group execution), as a write by anybody does who lacks
-/// the capability to keep them.
-pub(crate) fn strip_set_id(inode: &InodeHead) {
+/// the capability to keep them: before it changes anything, and where the file system keeps the mode, too.
+pub(crate) fn strip_set_id(inode: &Inode) -> Result<()> {
     let mode = inode.mode();
     if mode & (SET_USER_ID | SET_GROUP_ID) == 0 || inode.kind != FileKind::Regular {
-        return;
+        return Ok(());
     }
     if caller_has(Capabilities::FSETID) {
-        return;
+        return Ok(());
     }
     let mut stripped = mode & !SET_USER_ID;
     if mode & 0o010 != 0 {
         stripped &= !SET_GROUP_ID;
     }
-    inode.set_mode(stripped);
+    if stripped != mode {
+        let change = AttributeChange { mode: Some(stripped & MODE_MASK), ..AttributeChange::default() };
+        inode.operations().change_attributes(inode, &change)?;
+        inode.set_mode(stripped);
+    }
+    Ok(())
 }
 
 /// Where a seek in a file with pages leads to: knows data from holes.

@@ -140,11 +140,11 @@ pub(crate) fn truncate_inode(inode: &Arc<Inode>, size: u64) -> Result<()> {
         return Err(Error::FileTooLarge);
     }
     let _exclusive = inode.lock().write();
+    crate::file::strip_set_id(inode)?;
     // First the size, then the pages: a write beside this one compares the two when it has written, and mends the size.
     let before = inode.size();
     inode.set_size(size);
     inode.operations().truncate(inode, size).inspect_err(|_| inode.set_size(before))?;
-    crate::file::strip_set_id(inode);
     inode.touch_modified();
     Ok(())
 }
@@ -199,13 +199,13 @@ pub(crate) fn allocate_inode(
     end: u64,
 ) -> Result<()> {
     let _exclusive = inode.lock().write();
+    crate::file::strip_set_id(inode)?;
     inode.operations().allocate(inode, mode, offset, length)?;
     let grows = !mode.intersects(AllocateMode::KEEP_SIZE);
     if grows && end > inode.size() {
         inode.operations().truncate(inode, end)?;
         inode.set_size(end);
     }
-    crate::file::strip_set_id(inode);
     inode.touch_modified();
     Ok(())
 }
