@@ -1,4 +1,4 @@
-/* A program on a CPU that softirqs and timers flood at full rate: it is never away for longer than 20 ms.
+/* `starve` of specs/scalability.md: a program on a CPU that softirqs and timers flood at full rate: it is never away for longer than 20 ms.
  *
  * The host may take the processor away for any time, so the best of many short floods decides.
  *
