@@ -185,7 +185,7 @@ pub(crate) fn release(frame: FrameNumber) {
 
 /// Frees an allocated frame without references.
 pub(crate) fn free(frame: FrameNumber, purpose: Purpose) {
-    poison::fill(frame);
+    poison::fill(frame, purpose);
     metadata(frame).set_state(State::Cached);
     local(|cpu| {
         let frames = &cpu.frames;

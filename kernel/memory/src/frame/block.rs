@@ -11,7 +11,7 @@ use super::pool;
 use super::purpose::Purpose;
 use super::table::metadata;
 use super::watermark::Urgency;
-use super::{Zeroed, allocate, contents};
+use super::{Zeroed, allocate, contents, poison};
 use crate::local::local;
 use crate::{OutOfMemory, fallible};
 
@@ -58,8 +58,11 @@ impl Block {
         metadata(first).references.store(1, Relaxed);
         local(|cpu| cpu.frames.count(purpose, frames as i64));
         let block = Self { first, frames: frames as u32, purpose };
-        if zeroed == Zeroed::Yes {
-            block.zero();
+        for frame in block.numbers() {
+            match zeroed {
+                Zeroed::Yes => contents::zero(frame),
+                Zeroed::No => poison::check(frame),
+            }
         }
         Ok(block)
     }
@@ -121,9 +124,13 @@ impl Block {
 
     /// Fills the block with zeros.
     pub fn zero(&self) {
-        for frame in 0..self.frames {
-            contents::zero(self.first.add(frame));
-        }
+        self.numbers().for_each(contents::zero);
+    }
+
+    /// Its frames.
+    fn numbers(&self) -> impl Iterator<Item = FrameNumber> + use<> {
+        let first = self.first;
+        (0..self.frames).map(move |index| first.add(index))
     }
 }
 
@@ -153,6 +160,8 @@ impl Drop for Block {
         let known = metadata(self.first);
         assert!(matches!(known.state(), State::Allocated { .. }), "{self:?} is freed twice");
         known.references.store(0, Relaxed);
+        // What a holder left of the pattern of an earlier owner must not be taken for a frame that was written after it was freed.
+        self.numbers().for_each(|frame| poison::fill(frame, self.purpose));
         {
             let mut pool = pool::lock();
             for (block, order) in blocks_of(self.first, self.frames) {
