@@ -74,8 +74,7 @@ pub fn setsid(task: &mut Task) -> SysResult {
     }
     let group = ProcessGroup::new(pid, Session::new(pid)?)?;
     group.add(&process, || true)?;
-    process.replace_group(group);
-    old.remove(&process);
+    group.take_from(&old, &process);
     Ok(pid as usize)
 }
 
@@ -121,8 +120,7 @@ pub fn setpgid(task: &mut Task, pid: i32, group: i32) -> SysResult {
         // Its last member has been waited for since.
         return Err(Errno::EPERM);
     }
-    process.replace_group(new);
-    old.remove(&process);
+    new.take_from(&old, &process);
     Ok(0)
 }
 

@@ -147,7 +147,7 @@ pub(crate) fn bury(process: &Arc<Process>, waited: Waited) -> Option<Arc<Process
         }
         parent
     };
-    process.group().remove(process);
+    crate::process::group::leave_group(process);
     table::remove_process(process.pid());
     procfs::forget_process(process.pid());
     parent

@@ -16,12 +16,12 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 use sync::SpinLock;
 use tty::Terminal;
 
-use super::process::Process;
+use super::process::{Process, State};
 use super::table::{self, Pid};
 use crate::errno::Errno;
 
@@ -134,6 +134,18 @@ impl ProcessGroup {
         }
     }
 
+    /// Makes a process that was added to this group, and is still a member of `old`, a member of this one only. It may have been waited
+    /// for since: then it is a member of neither.
+    pub(crate) fn take_from(self: &Arc<Self>, old: &ProcessGroup, process: &Process) {
+        process.replace_group(self.clone());
+        old.remove(process);
+        // Pairs with the fence in `leave_group`: either who buries the process finds it here, or its state is seen below.
+        fence(Ordering::SeqCst);
+        if process.state() == State::Dead {
+            self.remove(process);
+        }
+    }
+
     /// Calls `visit` for each member under the list's lock.
     pub fn for_each(&self, mut visit: impl FnMut(&Arc<Process>)) {
         for member in self.members.lock().list.iter().filter_map(Weak::upgrade) {
@@ -195,6 +207,13 @@ impl ProcessGroup {
     }
 }
 
+/// Takes a dead process out of its group, also out of one that it is just being moved to.
+pub(crate) fn leave_group(process: &Process) {
+    debug_assert_eq!(process.state(), State::Dead);
+    fence(Ordering::SeqCst);
+    process.group().remove(process);
+}
+
 /// Takes a process out of a list; the last one of the list goes to its place.
 fn take_out(members: &mut Vec<Weak<Process>>, process: &Process) {
     let is_at = |member: &Weak<Process>| core::ptr::eq(member.as_ptr(), process);
@@ -208,5 +227,49 @@ fn take_out(members: &mut Vec<Weak<Process>>, process: &Process) {
     // Never the last reference: who is in a list has not left it yet, and who makes it leave has one.
     if let Some(moved) = members.get(place).and_then(Weak::upgrade) {
         moved.note_place_in_group(place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::exercise::Maker;
+
+    const FORMER: Pid = 4_000_001;
+    const LATER: Pid = 4_000_002;
+
+    fn group(id: Pid, session: &Arc<Session>) -> Arc<ProcessGroup> {
+        ProcessGroup::new(id, session.clone()).expect("memory")
+    }
+
+    /// A member of `former` that was added to `later`.
+    fn on_its_way(former: &Arc<ProcessGroup>, later: &Arc<ProcessGroup>) -> Arc<Process> {
+        let process = Maker::new().and_then(|maker| maker.make(FORMER)).expect("memory");
+        assert!(former.add(&process, || true).expect("memory"));
+        process.replace_group(former.clone());
+        assert!(later.add(&process, || true).expect("memory"));
+        process
+    }
+
+    #[test]
+    fn a_process_that_is_waited_for_on_its_way_is_in_neither_group() {
+        let session = Session::new(FORMER).expect("memory");
+        for (offset, dies_first) in [(0, true), (2, false)] {
+            let (former, later) = (group(FORMER + offset, &session), group(LATER + offset, &session));
+            let process = on_its_way(&former, &later);
+            if dies_first {
+                process.set_state(State::Dead);
+                leave_group(&process);
+                later.take_from(&former, &process);
+            } else {
+                later.take_from(&former, &process);
+                assert!(former.is_dissolved() && !later.is_dissolved());
+                process.set_state(State::Dead);
+                leave_group(&process);
+            }
+            assert!(former.is_dissolved() && later.is_dissolved());
+            assert!(table::group(later.id()).is_none());
+        }
+        assert!(table::session(FORMER).is_none());
     }
 }
