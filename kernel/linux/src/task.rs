@@ -45,7 +45,7 @@ pub enum Pause {
     /// Sleep until the deadline; what is left is written to `remaining`.
     Sleep { clock: crate::time::Clock, deadline_ns: u64, remaining: u64 },
     /// Wait on a futex until the deadline.
-    Futex { address: u64, value: u32, shared: bool, bitset: u32, deadline_ns: u64 },
+    Futex { address: u64, value: u32, shared: bool, bitset: u32, until: crate::time::Until },
     /// poll(2) until the deadline.
     Poll { list: u64, count: u32, deadline_ns: Option<u64> },
 }
@@ -223,8 +223,8 @@ pub fn resume(task: &mut Task, pause: Pause) -> SysResult {
         Pause::Sleep { clock, deadline_ns, remaining } => {
             crate::time::sleep::resume(task, clock, deadline_ns, remaining)
         }
-        Pause::Futex { address, value, shared, bitset, deadline_ns } => {
-            crate::futex::resume(task, address, value, shared, bitset, deadline_ns)
+        Pause::Futex { address, value, shared, bitset, until } => {
+            crate::futex::resume(task, address, value, shared, bitset, until)
         }
         Pause::Poll { list, count, deadline_ns } => crate::file::poll::resume(task, list, count, deadline_ns),
     }

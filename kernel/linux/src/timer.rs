@@ -68,6 +68,8 @@ enum Notice {
 }
 
 struct Setting {
+    /// What it counts: the timer's clock, or the monotonic one for so long after it was set by the time of day.
+    counted: Counted,
     /// When it expires on what it counts; `None`: disarmed.
     expiry_ns: Option<u64>,
     interval_ns: u64,
@@ -77,11 +79,34 @@ struct Setting {
     deleted: bool,
 }
 
+impl Setting {
+    /// What it counts now, when the timer's clock shows `look`.
+    fn now(&self, clock: Counted, look: u64) -> u64 {
+        if self.counted == clock { look } else { now_ns() }
+    }
+
+    /// Time to expiry, and interval.
+    fn remaining(&self, now: u64) -> (u64, u64) {
+        // An armed timer that is just expiring still has something left, for 0 means disarmed.
+        (self.expiry_ns.map_or(0, |expiry| expiry.saturating_sub(now).max(1)), self.interval_ns)
+    }
+}
+
+/// When a timer is to expire.
+#[derive(Clone, Copy)]
+enum Expiry {
+    Never,
+    /// When its clock shows this.
+    At(u64),
+    /// So many nanoseconds from now.
+    In(u64),
+}
+
 /// One timer of a process.
 struct ProcessTimer {
     id: u32,
     process: Weak<Process>,
-    counted: Counted,
+    clock: Counted,
     notice: Notice,
     setting: SpinLock<Setting>,
     kernel: sync::Once<Arc<Timer>>,
@@ -144,6 +169,21 @@ impl ProcessTimers {
         }
     }
 
+    /// The time of day was set: timers that wait for a time of day wait for another moment. In a read section: it does not sleep.
+    pub(crate) fn clock_was_set(&self) {
+        let mut index = 0;
+        while let Some(place) = self.place(index) {
+            if let Some(timer) = place.timer() {
+                timer.clock_was_set();
+            }
+            index += 1;
+        }
+    }
+
+    fn place(&self, index: usize) -> Option<Place> {
+        self.inner.lock().as_ref()?.timers.get(index).cloned()
+    }
+
     fn with<T>(&self, body: impl FnOnce(&mut Inner) -> Result<T, Errno>) -> Result<T, Errno> {
         if self.inner.lock().is_none() {
             let fresh = memory::fallible::try_box(Inner::default()).map_err(|_| Errno::ENOMEM)?;
@@ -166,14 +206,14 @@ impl ProcessTimer {
     fn new(
         id: u32,
         process: &Arc<Process>,
-        counted: Counted,
+        clock: Counted,
         notice: Notice,
     ) -> Result<Arc<ProcessTimer>, Errno> {
-        let setting = Setting { expiry_ns: None, interval_ns: 0, overrun: 0, deleted: false };
+        let setting = Setting { counted: clock, expiry_ns: None, interval_ns: 0, overrun: 0, deleted: false };
         let timer = ProcessTimer {
             id,
             process: Arc::downgrade(process),
-            counted,
+            clock,
             notice,
             setting: SpinLock::new(setting),
             kernel: sync::Once::new(),
@@ -191,9 +231,9 @@ impl ProcessTimer {
         Ok(timer)
     }
 
-    /// What it counts, now.
-    fn now(&self) -> u64 {
-        match self.counted {
+    /// What its clock shows now. Asked without the lock: what it holds meanwhile may end a process.
+    fn look(&self) -> u64 {
+        match self.clock {
             Counted::Clock(Clock::Realtime) => crate::time::clock::realtime_ns(),
             Counted::Clock(Clock::Monotonic) => now_ns(),
             Counted::Clock(Clock::Thread(tid)) => table::thread(tid)
@@ -209,23 +249,24 @@ impl ProcessTimer {
         }
     }
 
-    /// The earliest monotonic time at which it can have reached `expiry`.
-    fn earliest(&self, expiry: u64) -> u64 {
-        match self.counted {
+    /// The earliest monotonic time at which what it counts, which is `now`, can have reached `expiry`.
+    fn earliest(&self, counted: Counted, now: u64, expiry: u64) -> u64 {
+        match counted {
             Counted::Clock(clock @ (Clock::Realtime | Clock::Monotonic)) => clock.to_monotonic(expiry),
             _ => {
                 const SOONEST_NS: u64 = 1_000_000;
                 let threads =
                     self.process.upgrade().map_or(1, |process| process.thread_count().max(1)) as u64;
                 let cpus = threads.min(machine::cpu::count() as u64);
-                now_ns() + (expiry.saturating_sub(self.now()) / cpus).max(SOONEST_NS)
+                now_ns() + (expiry.saturating_sub(now) / cpus).max(SOONEST_NS)
             }
         }
     }
 
-    fn arm(&self, expiry: u64) {
-        if let Some(kernel) = self.kernel.get() {
-            kernel.arm(self.earliest(expiry));
+    /// Has the kernel timer look at this setting when it can have come to its expiry; its caller has it locked.
+    fn arm(&self, setting: &Setting, now: u64) {
+        if let (Some(kernel), Some(expiry)) = (self.kernel.get(), setting.expiry_ns) {
+            kernel.arm(self.earliest(setting.counted, now, expiry));
         }
     }
 
@@ -242,20 +283,19 @@ impl ProcessTimer {
     fn fire(&self) {
         // Held to the end, for the last reference must not go under the lock.
         let Some(process) = self.process.upgrade() else { return };
-        let now = self.now();
+        let look = self.look();
         let mut setting = self.setting.lock();
         let Some(expiry) = setting.expiry_ns.filter(|_| !setting.deleted) else { return };
+        let now = setting.now(self.clock, look);
         if now < expiry {
-            return self.arm(expiry);
+            return self.arm(&setting, now);
         }
         if self.notice == Notice::ProcessorLimit {
             setting.expiry_ns = self.enforce_processor_limit(&process, now);
-            return setting.expiry_ns.into_iter().for_each(|next| self.arm(next));
+            return self.arm(&setting, now);
         }
         let missed = advance(&mut setting, expiry, now);
-        if let Some(next) = setting.expiry_ns {
-            self.arm(next);
-        }
+        self.arm(&setting, now);
         self.notify(&process, missed.min(i32::MAX as u64) as u32);
     }
 
@@ -269,8 +309,15 @@ impl ProcessTimer {
         }
         if reached(limit.current) {
             let _ = send::to_process(process, SignalInformation::from_kernel(Signal::SIGXCPU));
-            let raised = ResourceLimit { current: limit.current + 1, ..limit };
-            process.set_limit(Resource::Cpu as usize, raised);
+            // Unless somebody has set another one meanwhile.
+            let _ = process.change_limit(Resource::Cpu as usize, |now| {
+                let unchanged = (now.current, now.maximum) == (limit.current, limit.maximum);
+                Ok::<_, ()>(if unchanged {
+                    ResourceLimit { current: limit.current + 1, ..limit }
+                } else {
+                    now
+                })
+            });
         }
         processor_expiry(process)
     }
@@ -296,30 +343,46 @@ impl ProcessTimer {
         }
     }
 
-    /// Sets it to expire when `expiry_of` says, given what it counts now; returns the former time to expiry and interval.
-    fn set(&self, expiry_of: impl FnOnce(u64) -> Option<u64>, interval_ns: u64) -> (u64, u64) {
-        let now = self.now();
-        let expiry_ns = expiry_of(now);
+    /// Sets when it expires; returns the former time to expiry and interval.
+    fn set(&self, expiry: Expiry, interval_ns: u64) -> (u64, u64) {
+        let look = self.look();
         let mut setting = self.setting.lock();
-        let old = remaining(&setting, now);
+        let old = setting.remaining(setting.now(self.clock, look));
         if setting.deleted {
             return old;
         }
-        setting.expiry_ns = expiry_ns;
+        setting.counted = match (self.clock, expiry) {
+            // The time of day may be set before it is over.
+            (Counted::Clock(Clock::Realtime), Expiry::In(_)) => Counted::Clock(Clock::Monotonic),
+            (clock, _) => clock,
+        };
+        let now = setting.now(self.clock, look);
+        setting.expiry_ns = match expiry {
+            Expiry::Never => None,
+            Expiry::At(ns) => Some(ns),
+            Expiry::In(ns) => Some(now.saturating_add(ns)),
+        };
         setting.interval_ns = if interval_ns > 0 { interval_ns.max(INTERVAL_MIN_NS) } else { 0 };
         setting.overrun = 0;
         if let Some(kernel) = self.kernel.get() {
             kernel.cancel();
         }
-        if let Some(expiry) = expiry_ns {
-            self.arm(expiry);
-        }
+        self.arm(&setting, now);
         old
     }
 
     fn get(&self) -> (u64, u64) {
-        let now = self.now();
-        remaining(&self.setting.lock(), now)
+        let look = self.look();
+        let setting = self.setting.lock();
+        setting.remaining(setting.now(self.clock, look))
+    }
+
+    /// The time of day was set.
+    fn clock_was_set(&self) {
+        let setting = self.setting.lock();
+        if setting.counted == Counted::Clock(Clock::Realtime) {
+            self.arm(&setting, crate::time::clock::realtime_ns());
+        }
     }
 }
 
@@ -348,7 +411,7 @@ pub(crate) fn watch_processor_limit(process: &Arc<Process>) -> Result<(), Errno>
             process.timers.with(|inner| Ok(inner.processor_limit.get_or_insert(fresh).clone()))?
         }
     };
-    timer.set(|_| expiry, 0);
+    timer.set(expiry.map_or(Expiry::Never, Expiry::At), 0);
     Ok(())
 }
 
@@ -385,11 +448,6 @@ fn advance(setting: &mut Setting, expiry: u64, now: u64) -> u64 {
     let missed = (now - expiry) / setting.interval_ns;
     setting.expiry_ns = Some(expiry.saturating_add((missed + 1).saturating_mul(setting.interval_ns)));
     missed
-}
-
-fn remaining(setting: &Setting, now: u64) -> (u64, u64) {
-    // An armed timer that is just expiring still has something left, for 0 means disarmed.
-    (setting.expiry_ns.map_or(0, |expiry| expiry.saturating_sub(now).max(1)), setting.interval_ns)
 }
 
 fn interval_timer(task: &Task, which: u32) -> Result<Arc<ProcessTimer>, Errno> {
@@ -453,7 +511,7 @@ fn set_interval(task: &Task, which: u32, value: u64, interval: u64) -> Result<(u
         return Ok((0, 0));
     }
     let timer = interval_timer(task, which)?;
-    Ok(timer.set(|now| (value > 0).then(|| now.saturating_add(value)), interval))
+    Ok(timer.set(if value > 0 { Expiry::In(value) } else { Expiry::Never }, interval))
 }
 
 /// Sends SIGALRM after some seconds.
@@ -565,12 +623,12 @@ pub fn timer_settime(task: &mut Task, id: i32, flags: u32, new: u64, old: u64) -
     let value = wanted.value.to_ns().ok_or(Errno::EINVAL)?;
     let interval = wanted.interval.to_ns().ok_or(Errno::EINVAL)?;
     let timer = posix_timer(task, id)?;
-    let expiry_of = |now: u64| match value {
-        0 => None,
-        value if flags & ABSOLUTE != 0 => Some(value),
-        value => Some(now.saturating_add(value)),
+    let expiry = match value {
+        0 => Expiry::Never,
+        value if flags & ABSOLUTE != 0 => Expiry::At(value),
+        value => Expiry::In(value),
     };
-    let before = timer.set(expiry_of, interval);
+    let before = timer.set(expiry, interval);
     UserPointer::<IntervalTimerSpec>::new(old).write_if_given(&to_spec(before))?;
     Ok(0)
 }
@@ -606,7 +664,9 @@ mod tests {
 
     #[test]
     fn missed_expiries_are_counted_and_the_phase_is_kept() {
-        let mut setting = Setting { expiry_ns: Some(100), interval_ns: 10, overrun: 0, deleted: false };
+        let counted = Counted::Clock(Clock::Monotonic);
+        let mut setting =
+            Setting { counted, expiry_ns: Some(100), interval_ns: 10, overrun: 0, deleted: false };
         assert_eq!(advance(&mut setting, 100, 135), 3);
         assert_eq!(setting.expiry_ns, Some(140));
         setting.interval_ns = 0;

@@ -103,13 +103,22 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-/// What `settimeofday` and time adjustment added to the clock since boot, in nanoseconds.
+/// What is added to the wall clock found at boot, in nanoseconds, since the time of day was set.
 static CLOCK_OFFSET_NS: AtomicI64 = AtomicI64::new(0);
 
-/// Sets what is to be added to the wall clock found at boot, in nanoseconds.
-pub fn set_clock_offset_ns(offset_ns: i64) {
+/// Sets the time of day: what it was when the monotonic clock began, in nanoseconds since 1970. Who waits for a time of day is told by
+/// the caller.
+pub fn set_time_of_day_base_ns(base_ns: u64) {
     // Relaxed: an independent number.
-    CLOCK_OFFSET_NS.store(offset_ns, Ordering::Relaxed);
+    CLOCK_OFFSET_NS
+        .store(base_ns.wrapping_sub(machine::time::wall_clock_boot_ns()) as i64, Ordering::Relaxed);
+}
+
+/// What to add to the monotonic clock for the time of day in nanoseconds since 1970.
+#[inline]
+pub fn time_of_day_base_ns() -> u64 {
+    // Relaxed: an independent number.
+    machine::time::wall_clock_boot_ns().wrapping_add_signed(CLOCK_OFFSET_NS.load(Ordering::Relaxed))
 }
 
 impl Timestamp {
@@ -129,21 +138,14 @@ impl Timestamp {
     /// The current time. Reads the cycle counter; takes no lock.
     #[inline]
     pub fn now() -> Self {
-        let boot_ns = machine::time::wall_clock_boot_ns() as i64;
-        // Relaxed: an independent number.
-        let offset_ns = CLOCK_OFFSET_NS.load(Ordering::Relaxed);
-        Self::from_nanoseconds(boot_ns.wrapping_add(offset_ns).wrapping_add(machine::time::now_ns() as i64))
+        Self::from_nanoseconds(time_of_day_base_ns().wrapping_add(machine::time::now_ns()) as i64)
     }
 
     /// The current time as files are stamped with it: in steps, as Linux's coarse clock goes, so that a file that is changed many times
     /// within one has one time, and is changed on its disk once.
     #[inline]
     pub fn coarse() -> Self {
-        let boot_ns = machine::time::wall_clock_boot_ns() as i64;
-        // Relaxed: an independent number.
-        let offset_ns = CLOCK_OFFSET_NS.load(Ordering::Relaxed);
-        let now_ns = machine::time::coarse_now_ns() as i64;
-        Self::from_nanoseconds(boot_ns.wrapping_add(offset_ns).wrapping_add(now_ns))
+        Self::from_nanoseconds(time_of_day_base_ns().wrapping_add(machine::time::coarse_now_ns()) as i64)
     }
 
     /// Packs into 64 bits: 34 bits of biased seconds, 30 of nanoseconds. Order-preserving; clamps to the range a

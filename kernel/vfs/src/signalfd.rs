@@ -26,8 +26,8 @@ pub trait SignalSource: Send + Sync {
     /// Whether a signal of the set is pending.
     fn is_pending(&self, set: u64) -> bool;
 
-    /// Waits until a signal of the set is pending; `EINTR` when another one has to be handled.
-    fn wait(&self, set: u64) -> Result<()>;
+    /// Waits until a signal of the set, which may change meanwhile, is pending; `EINTR` when another one has to be handled.
+    fn wait(&self, set: &AtomicU64) -> Result<()>;
 
     /// Registers with the list that is notified when signals arrive for the thread or its process.
     fn register(&self, table: &mut PollTable<'_>);
@@ -58,7 +58,7 @@ impl SignalFile {
         file.object::<Self>().ok_or(Error::Invalid)
     }
 
-    /// `signalfd4` with an existing descriptor.
+    /// `signalfd4` with an existing descriptor. Who reads it or polls is to look again.
     pub fn set(&self, set: u64) {
         self.set.store(set, Ordering::Release);
     }
@@ -74,14 +74,13 @@ impl FileOperations for SignalFile {
             return Err(Error::Invalid);
         }
         let source = SOURCE.get().ok_or(Error::Invalid)?;
-        let set = self.set.load(Ordering::Acquire);
         let mut done = 0;
         while sink.remaining() >= RECORD_BYTES {
-            match source.take(set) {
+            match source.take(self.set.load(Ordering::Acquire)) {
                 Some(record) => done += sink.write(&record)?,
                 None if done > 0 => break,
                 None if file.non_block() => return Err(Error::WouldBlock),
-                None => source.wait(set)?,
+                None => source.wait(&self.set)?,
             }
         }
         Ok(done)

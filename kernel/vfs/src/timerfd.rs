@@ -8,8 +8,8 @@
 //! The kernel timer is armed and cancelled with the state locked: it always runs to what the state says, also when one thread reads the timer
 //! while another sets it. Its callback takes the state's lock, but with none of the timer's own held.
 //!
-//! Real-time clocks are converted when the timer is set; setting the clock calls [`clock_was_set`], which moves the
-//! absolute ones and cancels those that asked for it.
+//! Times of day are converted when the timer is set, with the state locked, which notes by what. Setting the clock calls [`clock_was_set`],
+//! which moves the absolute timers that were converted before, and cancels those that asked for it.
 
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
@@ -22,6 +22,7 @@ use sched::WaitQueue;
 use sched::timer::Timer;
 use sync::{IrqSpinLock, SpinLock};
 
+use crate::attributes::time_of_day_base_ns;
 use crate::file::{FileFeatures, FileOperations, OpenFile};
 use crate::flags::OpenFlags;
 use crate::poll::{PollEvents, PollList, PollTable};
@@ -52,7 +53,8 @@ struct State {
     interval_ns: u64,
     /// Expiries that were counted and not read.
     ticks: u64,
-    absolute: bool,
+    /// If it was set to a time of day: what the conversion took for the time of day when the monotonic clock began.
+    base_ns: Option<u64>,
     cancel_on_set: bool,
     cancelled: bool,
 }
@@ -73,6 +75,18 @@ impl State {
                 self.next_ns += (missed + 1) * self.interval_ns;
             }
         }
+    }
+
+    /// The time of day is the monotonic clock's plus `base_ns` now; returns whether that means something to the timer.
+    fn move_to_base(&mut self, base_ns: u64) -> bool {
+        let Some(former_ns) = self.base_ns.filter(|&former_ns| former_ns != base_ns) else { return false };
+        self.base_ns = Some(base_ns);
+        self.cancelled |= self.cancel_on_set;
+        if self.next_ns != 0 {
+            let next_ns = i128::from(self.next_ns) + i128::from(former_ns) - i128::from(base_ns);
+            self.next_ns = u64::try_from(next_ns.max(1)).unwrap_or(u64::MAX);
+        }
+        true
     }
 
     /// What is left.
@@ -113,7 +127,14 @@ pub struct TimerFile {
 }
 
 /// Timers that follow the real-time clock.
-static REAL_TIME: SpinLock<Vec<Weak<TimerFile>>> = SpinLock::new(Vec::new());
+static REAL_TIME: SpinLock<RealTimeTimers> =
+    SpinLock::named("timers of the time of day", RealTimeTimers { list: Vec::new(), removals: 0 });
+
+struct RealTimeTimers {
+    list: Vec<Weak<TimerFile>>,
+    /// How often timers were taken out, which moves those behind them forward.
+    removals: u64,
+}
 
 /// `timerfd_create`.
 pub fn create(clock: TimerClock, flags: OpenFlags) -> Result<Arc<OpenFile>> {
@@ -127,26 +148,35 @@ pub fn create(clock: TimerClock, flags: OpenFlags) -> Result<Arc<OpenFile>> {
     let file = allocation::arc(TimerFile { clock, shared, timer: Timer::new(callback)? })?;
     if clock == TimerClock::RealTime {
         let mut timers = REAL_TIME.lock();
-        timers.retain(|timer| timer.strong_count() > 0);
-        allocation::push(&mut timers, Arc::downgrade(&file))?;
+        let before = timers.list.len();
+        timers.list.retain(|timer| timer.strong_count() > 0);
+        timers.removals += u64::from(timers.list.len() < before);
+        allocation::push(&mut timers.list, Arc::downgrade(&file))?;
     }
     let flags = (flags & OpenFlags::NON_BLOCK) | OpenFlags::READ_WRITE;
     OpenFile::anonymous(anonymous::shared_inode()?, file, flags)
 }
 
-/// The real-time clock was moved by so many nanoseconds: absolute timers move with it.
-pub fn clock_was_set(moved_ns: i64) {
-    let mut index = 0;
+/// The time of day was set: absolute timers move with it.
+pub fn clock_was_set() {
     loop {
-        let timer = match REAL_TIME.lock().get(index) {
-            Some(timer) => timer.upgrade(),
-            None => return,
-        };
-        if let Some(timer) = timer {
-            timer.clock_was_set(moved_ns);
+        let removals = REAL_TIME.lock().removals;
+        let mut index = 0;
+        while let Some(timer) = real_time_timer(index) {
+            if let Some(timer) = timer.upgrade() {
+                timer.clock_was_set();
+            }
+            index += 1;
         }
-        index += 1;
+        // One that was moved forward may have been passed over. Those that were told have nothing more to do.
+        if REAL_TIME.lock().removals == removals {
+            return;
+        }
     }
+}
+
+fn real_time_timer(index: usize) -> Option<Weak<TimerFile>> {
+    REAL_TIME.lock().list.get(index).cloned()
 }
 
 impl TimerFile {
@@ -158,25 +188,22 @@ impl TimerFile {
     /// `timerfd_settime`; returns the old setting.
     pub fn set(&self, new: TimerSetting, absolute: bool, cancel_on_set: bool) -> TimerSetting {
         let now = now_ns();
-        let next = if new.value_ns == 0 {
-            0
-        } else if !absolute {
-            now.saturating_add(new.value_ns)
-        } else {
-            match self.clock {
-                TimerClock::Monotonic => new.value_ns,
-                TimerClock::RealTime => new.value_ns.saturating_sub(real_time_base_ns()).max(1),
-            }
-        };
         let mut state = self.shared.state.lock();
         let old = state.setting_at(now);
+        // With the state locked: if the time of day is set from here on, `clock_was_set` finds what this noted.
+        let base_ns = (absolute && self.clock == TimerClock::RealTime).then(time_of_day_base_ns);
+        let next = match (new.value_ns, base_ns) {
+            (0, _) => 0,
+            (value_ns, Some(base_ns)) => value_ns.saturating_sub(base_ns).max(1),
+            (value_ns, None) if absolute => value_ns,
+            (value_ns, None) => now.saturating_add(value_ns),
+        };
         *state = State {
             next_ns: next,
             interval_ns: new.interval_ns,
-            ticks: 0,
-            absolute,
-            cancel_on_set: cancel_on_set && absolute && self.clock == TimerClock::RealTime,
-            cancelled: false,
+            base_ns,
+            cancel_on_set: cancel_on_set && base_ns.is_some(),
+            ..State::default()
         };
         self.timer.cancel();
         if next != 0 {
@@ -190,14 +217,14 @@ impl TimerFile {
         self.shared.state.lock().setting_at(now_ns())
     }
 
-    fn clock_was_set(&self, moved_ns: i64) {
+    fn clock_was_set(&self) {
         {
             let mut state = self.shared.state.lock();
-            if state.cancel_on_set {
-                state.cancelled = true;
+            state.advance(now_ns());
+            if !state.move_to_base(time_of_day_base_ns()) {
+                return;
             }
-            if state.absolute && state.next_ns != 0 {
-                state.next_ns = state.next_ns.saturating_add_signed(-moved_ns).max(1);
+            if state.next_ns != 0 {
                 self.timer.arm(state.next_ns);
             }
         }
@@ -220,14 +247,6 @@ impl TimerFile {
         }
         Ok(Some(ticks))
     }
-}
-
-/// Real time at the start of the monotonic clock.
-fn real_time_base_ns() -> u64 {
-    let now = crate::attributes::Timestamp::now();
-    let real_ns =
-        (now.seconds as u64).saturating_mul(1_000_000_000).saturating_add(u64::from(now.nanoseconds));
-    real_ns.saturating_sub(now_ns())
 }
 
 impl FileOperations for TimerFile {
@@ -290,6 +309,22 @@ mod tests {
         assert_eq!(state.ticks, 0);
         state.advance(135);
         assert_eq!((state.ticks, state.next_ns), (4, 140));
+    }
+
+    #[test]
+    fn a_time_of_day_moves_with_the_clock_once() {
+        let to = |base_ns| State { next_ns: 100, base_ns, cancel_on_set: true, ..State::default() };
+        let mut state = to(Some(1000));
+        assert!(!state.move_to_base(1000) && !state.cancelled);
+        assert!(state.move_to_base(970) && state.cancelled);
+        assert_eq!(state.next_ns, 130);
+        assert!(!state.move_to_base(970));
+        assert!(state.move_to_base(5000));
+        assert_eq!(state.next_ns, 1, "due at once, and not disarmed");
+        assert!(!to(None).move_to_base(970));
+        let mut disarmed = State { base_ns: Some(1), ..State::default() };
+        assert!(disarmed.move_to_base(2));
+        assert_eq!(disarmed.next_ns, 0);
     }
 
     #[test]

@@ -137,9 +137,39 @@ static void threads(void)
     SHOW(sigtimedwait(&set, NULL, &none));
 }
 
+static void *read_one(void *descriptor)
+{
+    struct signalfd_siginfo info = { 0 };
+    read(*(int *)descriptor, &info, sizeof info);
+    return (void *)(long)info.ssi_signo;
+}
+
+/* A descriptor that is read gets another set, of which a signal is pending already. */
+static void changed_sets(void)
+{
+    sigset_t both = set_of(2, SIGUSR1, SIGUSR2), first = set_of(1, SIGUSR1), second = set_of(1, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &both, NULL);
+    int seen = 0;
+    for (int round = 0; round < 20; round++) {
+        int fd = signalfd(-1, &first, 0);
+        pthread_t thread;
+        void *result;
+        kill(getpid(), SIGUSR2);
+        pthread_create(&thread, NULL, read_one, &fd);
+        for (int turn = 0; turn < round * 10; turn++)
+            sched_yield();
+        signalfd(fd, &second, 0);
+        pthread_join(thread, &result);
+        seen += (long)result == SIGUSR2;
+        close(fd);
+    }
+    SHOW(seen);
+}
+
 int main(void)
 {
     child_signals();
+    changed_sets();
     descriptor();
     threads();
     return 0;

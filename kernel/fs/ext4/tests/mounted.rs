@@ -11,7 +11,7 @@ use block::{FaultyDisk, Queue};
 use image::Image;
 use memory::buffer::{Sink, Source};
 use memory::file_cache::Intent;
-use vfs::attributes::set_clock_offset_ns;
+use vfs::attributes::set_time_of_day_base_ns;
 use vfs::credentials::Credentials;
 use vfs::file::OpenFile;
 use vfs::flags::{AllocateMode, LookupFlags, MountFlags, OpenFlags, RenameFlags};
@@ -501,8 +501,8 @@ fn set_user_id_that_a_write_took_away_is_not_back_after_an_unmount() {
 }
 
 /// The clock that files are stamped by goes so many seconds ahead.
-fn set_clock(seconds: i64) {
-    set_clock_offset_ns(seconds * 1_000_000_000);
+fn set_clock(seconds: u64) {
+    set_time_of_day_base_ns(machine::time::wall_clock_boot_ns() + seconds * 1_000_000_000);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::queue::{self, Waiter, withdraw};
 use crate::abi::Timespec;
 use crate::errno::{Errno, SysResult};
 use crate::task::{Pause, Task};
+use crate::time::wall_clock::{Until, block_interruptible};
 use crate::user_pointer::UserPointer;
 
 const COMMAND_MASK: u32 = 0x7f;
@@ -61,13 +62,13 @@ pub fn futex(
 }
 
 /// When a wait ends: relative to now for WAIT, absolute for WAIT_BITSET.
-fn deadline(command: u32, realtime: bool, timeout: u64) -> Result<Option<u64>, Errno> {
+fn deadline(command: u32, realtime: bool, timeout: u64) -> Result<Option<Until>, Errno> {
     let Some(pointer) = UserPointer::<Timespec>::new(timeout).given() else { return Ok(None) };
     let ns = pointer.read()?.to_ns().ok_or(Errno::EINVAL)?;
     Ok(Some(match (command, realtime) {
-        (WAIT, _) => now_ns().saturating_add(ns),
-        (_, true) => crate::time::realtime_to_monotonic(ns),
-        (_, false) => ns,
+        (WAIT, _) => Until::Monotonic(now_ns().saturating_add(ns)),
+        (_, true) => Until::TimeOfDay(ns),
+        (_, false) => Until::Monotonic(ns),
     }))
 }
 
@@ -96,7 +97,7 @@ fn wait(
     value: u32,
     shared: bool,
     bitset: u32,
-    deadline_ns: Option<u64>,
+    until: Option<Until>,
 ) -> SysResult {
     if bitset == 0 {
         return Err(Errno::EINVAL);
@@ -104,16 +105,14 @@ fn wait(
     let key = Key::of(task, address, shared)?;
     let waiter = waiter_of(task)?;
     enqueue(key, address, value, bitset, &waiter)?;
-    let slept = sched::block_interruptible(|| waiter.is_woken(), deadline_ns);
+    let slept = block_interruptible(|| waiter.is_woken(), until);
     if slept.is_ok() || !withdraw(&waiter) {
         return Ok(0);
     }
-    match (slept, deadline_ns) {
+    match (slept, until) {
         (Err(WaitError::TimedOut), _) => Err(Errno::ETIMEDOUT),
         (_, None) => Err(Errno::ERESTARTSYS),
-        (_, Some(deadline_ns)) => {
-            Err(task.pause(Pause::Futex { address, value, shared, bitset, deadline_ns }))
-        }
+        (_, Some(until)) => Err(task.pause(Pause::Futex { address, value, shared, bitset, until })),
     }
 }
 
@@ -147,9 +146,9 @@ pub fn resume(
     value: u32,
     shared: bool,
     bitset: u32,
-    deadline_ns: u64,
+    until: Until,
 ) -> SysResult {
-    wait(task, address, value, shared, bitset, Some(deadline_ns))
+    wait(task, address, value, shared, bitset, Some(until))
 }
 
 fn wake(task: &Task, address: u64, shared: bool, bitset: u32, count: u32) -> SysResult {

@@ -10,6 +10,7 @@ use super::queue::{Waiter, withdraw};
 use crate::abi::{FutexWaiter, Timespec};
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
+use crate::time::wall_clock::{Until, block_interruptible};
 use crate::user_pointer::UserPointer;
 
 const WAITERS_MAX: u32 = 128;
@@ -31,13 +32,13 @@ pub fn futex_waitv(
     if flags != 0 || count == 0 || count > WAITERS_MAX {
         return Err(Errno::EINVAL);
     }
-    let deadline = match UserPointer::<Timespec>::new(timeout).given() {
+    let until = match UserPointer::<Timespec>::new(timeout).given() {
         None => None,
         Some(pointer) => {
             let ns = pointer.read()?.to_ns().ok_or(Errno::EINVAL)?;
             Some(match clock {
-                CLOCK_REALTIME => crate::time::realtime_to_monotonic(ns),
-                CLOCK_MONOTONIC => ns,
+                CLOCK_REALTIME => Until::TimeOfDay(ns),
+                CLOCK_MONOTONIC => Until::Monotonic(ns),
                 _ => return Err(Errno::EINVAL),
             })
         }
@@ -51,7 +52,7 @@ pub fn futex_waitv(
         Ok(())
     });
     let slept = match queued {
-        Ok(()) => Ok(sched::block_interruptible(|| waiters.iter().any(|w| w.is_woken()), deadline)),
+        Ok(()) => Ok(block_interruptible(|| waiters.iter().any(|w| w.is_woken()), until)),
         Err(errno) => Err(errno),
     };
     // All are taken out; whoever is not there any more was woken.

@@ -86,6 +86,20 @@ fn apply(process: &Arc<Process>, resource: usize) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Sets a limit, if the caller may; returns what it was.
+fn change(
+    task: &Task,
+    target: &Arc<Process>,
+    resource: usize,
+    wanted: ResourceLimit,
+) -> Result<ResourceLimit, Errno> {
+    let privileged = task.credentials.has(Capabilities::SYS_RESOURCE);
+    let permitted = |before| check(resource, before, wanted, privileged).map(|()| wanted);
+    let before = target.change_limit(resource, permitted)?;
+    apply(target, resource)?;
+    Ok(before)
+}
+
 /// Reads and sets a limit of any process.
 pub fn prlimit64(task: &mut Task, pid: i32, resource: u32, new: u64, old: u64) -> SysResult {
     let resource = resource as usize;
@@ -113,12 +127,10 @@ pub fn prlimit64(task: &mut Task, pid: i32, resource: u32, new: u64, old: u64) -
         Some(pointer) => Some(pointer.read()?),
         None => None,
     };
-    let before = target.limit_pair(resource);
-    if let Some(wanted) = wanted {
-        check(resource, before, wanted, task.credentials.has(Capabilities::SYS_RESOURCE))?;
-        target.set_limit(resource, wanted);
-        apply(&target, resource)?;
-    }
+    let before = match wanted {
+        Some(wanted) => change(task, &target, resource, wanted)?,
+        None => target.limit_pair(resource),
+    };
     UserPointer::<ResourceLimit>::new(old).write_if_given(&before)?;
     Ok(0)
 }
@@ -135,14 +147,10 @@ pub fn getrlimit(task: &mut Task, resource: u32, limit: u64) -> SysResult {
 /// Sets a limit of the calling process.
 pub fn setrlimit(task: &mut Task, resource: u32, limit: u64) -> SysResult {
     let wanted = UserPointer::<ResourceLimit>::new(limit).read()?;
-    let before = if (resource as usize) < COUNT {
-        task.process().limit_pair(resource as usize)
-    } else {
+    if resource as usize >= COUNT {
         return Err(Errno::EINVAL);
-    };
-    check(resource as usize, before, wanted, task.credentials.has(Capabilities::SYS_RESOURCE))?;
-    task.process().set_limit(resource as usize, wanted);
-    apply(task.process(), resource as usize)?;
+    }
+    change(task, task.process(), resource as usize, wanted)?;
     Ok(0)
 }
 

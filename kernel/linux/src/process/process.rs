@@ -374,10 +374,20 @@ impl Process {
         self.limits.lock()[resource]
     }
 
-    pub(crate) fn set_limit(&self, resource: usize, limit: ResourceLimit) {
+    /// Changes a limit to what `change` makes of it; returns what it was.
+    ///
+    /// # Errors
+    /// What `change` says: then nothing changes.
+    pub(crate) fn change_limit<E>(
+        &self,
+        resource: usize,
+        change: impl FnOnce(ResourceLimit) -> Result<ResourceLimit, E>,
+    ) -> Result<ResourceLimit, E> {
         let mut limits = self.limits.lock();
-        limits[resource] = limit;
-        self.soft_limits[resource].store(limit.current, Ordering::Relaxed);
+        let before = limits[resource];
+        limits[resource] = change(before)?;
+        self.soft_limits[resource].store(limits[resource].current, Ordering::Relaxed);
+        Ok(before)
     }
 
     /// All limits.

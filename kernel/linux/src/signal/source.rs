@@ -1,5 +1,7 @@
 //! Where signalfd descriptors get their signals from: the calling thread and its process.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use vfs::signalfd::{RECORD_BYTES, SignalSource};
 use vfs::{PollEvents, PollTable};
 use zerocopy::IntoBytes;
@@ -46,9 +48,12 @@ impl SignalSource for Caller {
         crate::terminal::calling_thread().is_some_and(|thread| pending(&thread, set))
     }
 
-    fn wait(&self, set: u64) -> vfs::Result<()> {
+    fn wait(&self, set: &AtomicU64) -> vfs::Result<()> {
         let thread = crate::terminal::calling_thread().ok_or(vfs::Error::Invalid)?;
-        let waited = thread.process().signal_event.wait_interruptible(|| pending(&thread, set));
+        let waited = thread
+            .process()
+            .signal_event
+            .wait_interruptible(|| pending(&thread, set.load(Ordering::Acquire)));
         waited.map_err(|_| vfs::Error::Interrupted)
     }
 
@@ -82,6 +87,7 @@ pub fn signalfd4(task: &mut Task, descriptor: i32, mask: u64, size: usize, flags
     if descriptor != -1 {
         let file = task.usable_file(descriptor)?;
         vfs::signalfd::SignalFile::of(&file)?.set(set);
+        notify(task.process());
         return Ok(descriptor as usize);
     }
     let close_on_exec = flags.contains(vfs::OpenFlags::CLOSE_ON_EXEC);

@@ -1,10 +1,8 @@
 //! clock_gettime and the rest of its family.
 //!
-//! All clocks are the machine's monotonic one plus something: CLOCK_REALTIME adds the wall-clock time of the boot and what
-//! was set since; CPU clocks are the scheduler's counts. There is no suspend, so CLOCK_BOOTTIME equals CLOCK_MONOTONIC. The coarse
+//! All clocks are the machine's monotonic one plus something: CLOCK_REALTIME adds the wall-clock time of the boot or what
+//! was set since ([`super::wall_clock`]); CPU clocks are the scheduler's counts. There is no suspend, so CLOCK_BOOTTIME equals CLOCK_MONOTONIC. The coarse
 //! clocks go on in steps, as Linux's do, and the times of files with them.
-
-use core::sync::atomic::{AtomicI64, Ordering};
 
 use machine::time::{COARSE_NS, coarse_now_ns, now_ns};
 use vfs::Capabilities;
@@ -32,17 +30,14 @@ pub enum Clock {
 const REALTIME_COARSE: i32 = 5;
 const MONOTONIC_COARSE: i32 = 6;
 
-// Relaxed: a clock set on one CPU may be seen a moment later on another.
-static OFFSET: AtomicI64 = AtomicI64::new(0);
-
 /// Time of day in nanoseconds since 1970.
 pub fn realtime_ns() -> u64 {
-    (machine::time::wall_clock_boot_ns() + now_ns()).saturating_add_signed(OFFSET.load(Ordering::Relaxed))
+    realtime_offset_ns() + now_ns()
 }
 
 /// What [`realtime_ns`] adds to the monotonic clock.
 pub fn realtime_offset_ns() -> u64 {
-    machine::time::wall_clock_boot_ns().saturating_add_signed(OFFSET.load(Ordering::Relaxed))
+    vfs::attributes::time_of_day_base_ns()
 }
 
 /// When, on the monotonic clock, the time of day will be `ns`.
@@ -135,9 +130,7 @@ pub fn clock_settime(task: &mut Task, clock: i32, time: u64) -> SysResult {
 
 fn set_realtime(task: &Task, wanted: u64) -> SysResult {
     task.credentials.require(Capabilities::SYS_TIME)?;
-    let natural = machine::time::wall_clock_boot_ns() + now_ns();
-    OFFSET.store(wanted.wrapping_sub(natural) as i64, Ordering::Relaxed);
-    crate::vdso::update();
+    super::wall_clock::set(wanted)?;
     Ok(0)
 }
 

@@ -3,8 +3,10 @@
 pub mod clock;
 pub mod sleep;
 pub mod usage;
+pub mod wall_clock;
 
-pub use clock::{Clock, realtime_to_monotonic};
+pub use clock::Clock;
+pub use wall_clock::Until;
 
 /// Nanoseconds of a clock tick as programs see it (USER_HZ = 100).
 pub const NS_PER_TICK: u64 = 10_000_000;

@@ -1,8 +1,10 @@
 //! nanosleep and clock_nanosleep.
 
 use machine::time::now_ns;
+use sched::WaitError;
 
 use super::clock::Clock;
+use super::wall_clock::{Until, block_interruptible};
 use crate::abi::Timespec;
 use crate::errno::{Errno, SysResult};
 use crate::task::{Pause, Task};
@@ -30,9 +32,10 @@ pub fn clock_nanosleep(task: &mut Task, clock: i32, flags: u32, request: u64, re
     if flags & ABSOLUTE == 0 {
         return resume(task, Clock::Monotonic, now_ns().saturating_add(ns), remaining);
     }
-    match sched::timer::sleep_until(clock.to_monotonic(ns)) {
-        Ok(()) => Ok(0),
-        Err(_) => Err(Errno::ERESTARTNOHAND),
+    let until = if clock == Clock::Realtime { Until::TimeOfDay(ns) } else { Until::Monotonic(ns) };
+    match block_interruptible(|| false, Some(until)) {
+        Ok(()) | Err(WaitError::TimedOut) => Ok(0),
+        Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),
     }
 }
 
