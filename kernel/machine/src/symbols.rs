@@ -1,12 +1,18 @@
 //! Names of the kernel's functions, for reports.
 
+mod name;
+mod table;
+
 use core::fmt;
+
+pub use name::Name;
+pub use table::Table;
 
 /// A place in the kernel's code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Symbol {
     /// The function.
-    pub name: &'static str,
+    pub name: Name,
     /// Bytes from its start.
     pub offset: usize,
     /// Bytes from its start to the next function's.
@@ -15,7 +21,7 @@ pub struct Symbol {
 
 impl fmt::Display for Symbol {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}+{:#x}", self.name, self.offset)
+        write!(formatter, "{}+{:#x}", &*self.name, self.offset)
     }
 }
 

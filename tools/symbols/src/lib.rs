@@ -6,15 +6,20 @@
 //!
 //! | field | bytes |
 //! |---|---|
-//! | magic `STARSYM1` | 8 |
+//! | magic `STARSYM2` | 8 |
 //! | bytes of the whole table | 8 |
 //! | functions | 4 |
-//! | zero | 4 |
-//! | by ascending address: address of the function minus base of the kernel | 4 each |
-//! | in the same order: offset of the name from the start of the names | 4 each |
-//! | names, each a length byte and that many bytes of UTF-8 | |
+//! | codes | 4 |
+//! | of each 32 functions by ascending address: address of the first minus base of the kernel, offset of its text | 8 each |
+//! | of each code what it means: a character and 0xffff, or the codes that it stands for | 4 each |
+//! | of each function its text: bytes to the next function (0 for the last), seven bits a byte and the lowest first; bytes of the name; the name's codes | |
+//!
+//! A code below 0xc0 is one byte, another one two: 0xc0 and its high byte, and its low byte. The names repeat each other in
+//! long parts, so most codes stand for pairs of codes that are often side by side ([`codes`]): the names then take a fifth
+//! of what they are long, and each can still be read alone.
 #![forbid(unsafe_code)]
 
+mod codes;
 mod image;
 mod table;
 

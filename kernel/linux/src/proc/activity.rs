@@ -77,7 +77,7 @@ pub(super) fn wait_channel(subject: &Subject, out: &mut Text) -> Result<()> {
             .find(|name| !is_of_the_scheduler(name)),
         _ => None,
     };
-    let _ = out.write_str(function.unwrap_or("0"));
+    let _ = out.write_str(function.as_deref().unwrap_or("0"));
     Ok(())
 }
 
