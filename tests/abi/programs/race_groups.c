@@ -3,6 +3,7 @@
  * abi: limit 100
  */
 #include "abi.h"
+#include <pthread.h>
 
 enum { KILLS = 60, MOVES = 100 };
 
@@ -59,6 +60,52 @@ static int kill_while_forking(void)
         survivors += reap_all(leader);
         if (kill(-leader, 0) == 0 || errno != ESRCH)
             survivors += 100;
+    }
+    return survivors;
+}
+
+static void *wait_for_signals(void *unused)
+{
+    (void)unused;
+    /* A thread begins with all signals blocked. */
+    atomic_store(shared, 1);
+    for (;;)
+        pause();
+}
+
+/* The thread that forks is not the one that the signal ends: its children, who get it or are never made, let it through. */
+static int terminate_while_another_forks(void)
+{
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    int survivors = 0;
+    for (int round = 0; round < KILLS; round++) {
+        atomic_store(shared, 0);
+        pid_t leader = fork();
+        if (leader == 0) {
+            setpgid(0, 0);
+            pthread_t other;
+            pthread_create(&other, NULL, wait_for_signals, NULL);
+            sigprocmask(SIG_BLOCK, &term, NULL);
+            while (!atomic_load(shared))
+                sched_yield();
+            atomic_store(shared, 2);
+            for (int i = 0; i < 30; i++)
+                if (fork() == 0) {
+                    sigprocmask(SIG_UNBLOCK, &term, NULL);
+                    for (;;)
+                        pause();
+                }
+            for (;;)
+                pause();
+        }
+        while (atomic_load(shared) != 2)
+            sched_yield();
+        spin(round * 9973 % 200000);
+        if (kill(-leader, SIGTERM) != 0)
+            survivors += 1000;
+        survivors += reap_all(leader);
     }
     return survivors;
 }
@@ -138,6 +185,7 @@ int main(void)
     shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     SHOW(kill_while_forking());
+    SHOW(terminate_while_another_forks());
     SHOW(moved_by_two());
     SHOW(moved_out());
     return 0;

@@ -137,8 +137,17 @@ impl Thread {
 
     /// Whether it wants to see the signal even where it has no effect: blocked now, or awaited.
     pub(crate) fn holds_back(&self, signal: crate::signal::set::Signal) -> bool {
-        let awaited = SignalSet::from_bits(self.awaited.load(Ordering::Relaxed));
-        (self.blocked() | awaited).contains(signal)
+        self.blocked().contains(signal) || self.awaits(signal)
+    }
+
+    /// Whether it waits for the signal.
+    pub(crate) fn awaits(&self, signal: crate::signal::set::Signal) -> bool {
+        SignalSet::from_bits(self.awaited.load(Ordering::Relaxed)).contains(signal)
+    }
+
+    /// Whether it would take the signal: not blocked, and the thread is not about to end.
+    pub(crate) fn can_take(&self, signal: crate::signal::set::Signal) -> bool {
+        !self.blocked().contains(signal) && !self.exiting.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_blocked(&self, set: SignalSet) {

@@ -5,10 +5,12 @@
 //! attention flag of a kernel thread, which takes it out of user mode or an interruptible wait. A thread that is about to sleep
 //! or to return to user mode looks at the flag after it is set or is woken by it, so nothing is lost.
 //!
-//! SIGKILL does not wait for a thread to take it: the sender begins the process's end.
+//! SIGKILL does not wait for a thread to take it: the sender begins the process's end. So it does with other signals that end the process
+//! by default, if a thread could take them: no thread forks a child in between that the signal does not reach.
 
 use alloc::sync::Arc;
 
+use super::actions::SignalActions;
 use super::information::{SI_QUEUE, SI_USER, SignalInformation};
 use super::pending::Charge;
 use super::set::{DefaultAction, Signal, SignalSet};
@@ -82,6 +84,7 @@ fn send(
     }
     let actions = process.actions();
     let continued;
+    let ends;
     {
         let mut signals = process.signals.lock();
         if signals.group_exit.is_some() {
@@ -106,8 +109,12 @@ fn send(
             finish_continue(process, continued);
             return Err(Errno::EAGAIN);
         }
+        ends = signal == Signal::SIGKILL
+            || is_fatal(&actions, signal)
+                && signals.stop == StopState::Running
+                && is_taken_at_once(process, &target, signal);
     }
-    if signal == Signal::SIGKILL {
+    if ends {
         process.begin_exit(signal.number() as u32);
     } else {
         choose_thread(process, &target, signal);
@@ -175,6 +182,24 @@ fn any_holds_back(process: &Process, signal: Signal) -> bool {
     process.threads.lock().iter().any(|thread| thread.holds_back(signal))
 }
 
+/// Whether the signal ends the process and leaves no trace of the thread that took it.
+fn is_fatal(actions: &SignalActions, signal: Signal) -> bool {
+    signal.default_action() == DefaultAction::Terminate
+        && !(actions.caught() | actions.ignored()).contains(signal)
+}
+
+/// Whether a thread that it is for would take the signal now, and none waits for it (sigwait), which then has it without its effect.
+fn is_taken_at_once(process: &Process, target: &Target<'_>, signal: Signal) -> bool {
+    match target {
+        Target::Thread(thread) => thread.can_take(signal) && !thread.awaits(signal),
+        Target::Process => {
+            let threads = process.threads.lock();
+            threads.iter().any(|thread| thread.can_take(signal))
+                && !threads.iter().any(|thread| thread.awaits(signal))
+        }
+    }
+}
+
 /// Interrupts a thread that can take the signal: the target or, for a process, its leader if it can, else the first that can.
 /// When all block the signal, whoever unblocks it finds it.
 fn choose_thread(process: &Process, target: &Target<'_>, signal: Signal) {
@@ -186,10 +211,7 @@ fn choose_thread(process: &Process, target: &Target<'_>, signal: Signal) {
         }
         Target::Process => {
             let threads = process.threads.lock();
-            let able = |thread: &&Arc<Thread>| {
-                !thread.blocked().contains(signal)
-                    && !thread.exiting.load(core::sync::atomic::Ordering::Relaxed)
-            };
+            let able = |thread: &&Arc<Thread>| thread.can_take(signal);
             let leader = threads.iter().find(|thread| thread.tid() == process.pid()).filter(able);
             if let Some(thread) = leader.or_else(|| threads.iter().find(able)) {
                 thread.interrupt();
@@ -230,11 +252,6 @@ pub fn user_information(signal: Signal, sender: &Process, credentials: &Credenti
 /// Whether a program may set this `si_code` itself when it signals another process: no kernel code, none of kill's.
 pub fn may_forge(code: i32) -> bool {
     code < 0 && code != super::information::SI_TKILL
-}
-
-/// Whether the signal would end a process that has default dispositions.
-pub fn is_deadly(signal: Signal) -> bool {
-    matches!(signal.default_action(), DefaultAction::Terminate | DefaultAction::Core)
 }
 
 const _: () = assert!(SI_QUEUE < 0);
