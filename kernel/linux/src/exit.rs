@@ -18,7 +18,7 @@ use crate::signal::actions::{ActionFlags, IGNORE};
 use crate::signal::information::{ChildEvent, SignalInformation};
 use crate::signal::send;
 use crate::signal::set::Signal;
-use crate::signal::shared::StopState;
+use crate::signal::shared::{ProcessSignals, StopState};
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
 use crate::wait::Waited;
@@ -41,7 +41,12 @@ pub fn exit_group(task: &mut Task, code: u32) -> SysResult {
 impl Process {
     /// Begins the end of the process with this status (as wait4 reports it): all its threads leave. The first caller's status counts.
     pub(crate) fn begin_exit(&self, status: u32) {
-        let mut signals = self.signals.lock();
+        self.begin_exit_locked(&mut self.signals.lock(), status);
+        self.signal_event.wake_all();
+    }
+
+    /// The same with the signals locked; the caller wakes those who wait for `signal_event` afterwards.
+    pub(crate) fn begin_exit_locked(&self, signals: &mut ProcessSignals, status: u32) {
         if signals.group_exit.is_some() {
             return;
         }
@@ -50,8 +55,6 @@ impl Process {
         for thread in self.threads.lock().iter() {
             thread.kill();
         }
-        drop(signals);
-        self.signal_event.wake_all();
     }
 }
 

@@ -142,8 +142,11 @@ fn wait_for(task: &mut Task, set: SignalSet, deadline: Option<u64>) -> Result<Si
         return Err(Errno::EAGAIN);
     }
     let before = task.thread.blocked();
-    task.thread.awaited.store(set.bits(), core::sync::atomic::Ordering::Relaxed);
-    task.thread.set_blocked(before & !set);
+    {
+        let _signals = task.process().signals.lock();
+        task.thread.awaited.store(set.bits(), core::sync::atomic::Ordering::Relaxed);
+        task.thread.set_blocked(before & !set);
+    }
     // A signal sent since the first look found it blocked and interrupted nobody.
     let taken = take_from(task, set);
     let slept = match taken {
@@ -151,8 +154,13 @@ fn wait_for(task: &mut Task, set: SignalSet, deadline: Option<u64>) -> Result<Si
         None => sched::block_interruptible(|| false, deadline),
     };
     let taken = taken.or_else(|| take_from(task, set));
-    task.set_blocked(before);
-    task.thread.awaited.store(0, core::sync::atomic::Ordering::Relaxed);
+    {
+        // Both in one step for senders: a signal that is let through and not awaited may end the process.
+        let _signals = task.process().signals.lock();
+        task.thread.set_blocked(before);
+        task.thread.awaited.store(0, core::sync::atomic::Ordering::Relaxed);
+    }
+    task.hand_over(before & set);
     if taken.is_some() {
         // Cleared before the look, so that what comes after the look keeps its attention.
         current().set_attention(false);

@@ -247,13 +247,14 @@ impl Task {
         if !opened.is_empty() && is_pending(self) {
             current().set_attention(true);
         }
-        if !closed.is_empty() {
-            self.hand_over(closed);
-        }
+        self.hand_over(closed);
     }
 
     /// Signals for the process that this thread no longer takes: another thread that can is told.
-    fn hand_over(&self, closed: SignalSet) {
+    pub(super) fn hand_over(&self, closed: SignalSet) {
+        if closed.is_empty() {
+            return;
+        }
         let process = self.process();
         if process.pid() == table::INIT {
             return;

@@ -113,10 +113,12 @@ fn send(
             || is_fatal(&actions, signal)
                 && signals.stop == StopState::Running
                 && is_taken_at_once(process, &target, signal);
+        if ends {
+            // Under the lock, with which a thread ends its wait for a signal.
+            process.begin_exit_locked(&mut signals, signal.number() as u32);
+        }
     }
-    if ends {
-        process.begin_exit(signal.number() as u32);
-    } else {
+    if !ends {
         choose_thread(process, &target, signal);
     }
     finish_continue(process, continued);
