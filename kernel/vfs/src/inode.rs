@@ -19,8 +19,8 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, 
 
 use memory::file_cache::FileCache;
 use memory::per_cpu::Shared;
-use sync::Once;
 use sync::clustered::Count;
+use sync::{Once, SpinLock};
 
 use crate::attributes::{
     AtomicTimestamp, AttributeChange, DeviceNumber, FileKind, FileStatus, MODE_MASK, Timestamp,
@@ -247,6 +247,8 @@ pub struct InodeHead {
     mode: AtomicU32,
     user: AtomicU32,
     group: AtomicU32,
+    /// Held while mode and owner change, or are looked at together.
+    identity: SpinLock<()>,
     links: AtomicU32,
     size: AtomicU64,
     accessed: AtomicTimestamp,
@@ -269,6 +271,17 @@ pub struct Inode<O: ?Sized = dyn InodeOperations> {
     head: InodeHead,
     lock: sched::RwLock<()>,
     operations: O,
+}
+
+/// Whose a file is, and what that permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Permission bits; [`InodeHead::identity`] gives the kind with them.
+    pub mode: u32,
+    /// Owner.
+    pub user: u32,
+    /// Group.
+    pub group: u32,
 }
 
 /// What a new inode starts with.
@@ -341,6 +354,7 @@ impl<O: InodeOperations> Inode<O> {
                 mode: AtomicU32::new(attributes.mode & MODE_MASK),
                 user: AtomicU32::new(attributes.user),
                 group: AtomicU32::new(attributes.group),
+                identity: SpinLock::named("identity of an inode", ()),
                 links: AtomicU32::new(attributes.links),
                 size: AtomicU64::new(attributes.size),
                 accessed: AtomicTimestamp::new(time),
@@ -441,6 +455,7 @@ impl InodeHead {
 
     /// Changes the permission bits.
     pub fn set_mode(&self, mode: u32) {
+        let _one = self.identity.lock();
         self.mode.store(mode & MODE_MASK, Ordering::Relaxed);
     }
 
@@ -458,8 +473,24 @@ impl InodeHead {
 
     /// Changes the owner and group.
     pub fn set_owner(&self, user: u32, group: u32) {
+        let _one = self.identity.lock();
         self.user.store(user, Ordering::Relaxed);
         self.group.store(group, Ordering::Relaxed);
+    }
+
+    /// Mode, owner and group as they were at one moment: who acts for the owner because the mode says so must not see a mode that a former
+    /// owner gave.
+    pub fn identity(&self) -> Identity {
+        let _one = self.identity.lock();
+        Identity { mode: self.mode(), user: self.user(), group: self.group() }
+    }
+
+    /// Changes mode, owner and group in one step.
+    pub fn set_identity(&self, new: Identity) {
+        let _one = self.identity.lock();
+        self.mode.store(new.mode & MODE_MASK, Ordering::Relaxed);
+        self.user.store(new.user, Ordering::Relaxed);
+        self.group.store(new.group, Ordering::Relaxed);
     }
 
     /// The number of hard links.

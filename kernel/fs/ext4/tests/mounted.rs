@@ -500,6 +500,26 @@ fn set_user_id_that_a_write_took_away_is_not_back_after_an_unmount() {
     judge(&image, &device.bytes());
 }
 
+/// A change of the mode is on the disk before it is in memory; who synchronises the file in between does not take it back.
+#[test]
+fn what_memory_has_still_of_a_mode_is_not_written_over_a_new_one() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = Image::make(OPTIONS[0], 16 << 20, None);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound image");
+    let file = world.create(b"/file").expect("space");
+    let to = |mode| AttributeChange { mode: Some(mode), ..AttributeChange::default() };
+    world.context().change_attributes(file.path().expect("it has a place"), &to(0o4755)).expect("its owner");
+    // The first half of another change.
+    file.inode().operations().change_attributes(file.inode(), &to(0o755)).expect("the disk works");
+    file.sync(false).expect("the disk works");
+    drop(file);
+    world.unmount();
+    let world = device.mount(true).expect("a sound image");
+    assert_eq!(world.open(b"/file", OpenFlags::empty()).expect("it was made").status().mode & 0o7777, 0o755);
+    world.unmount();
+}
+
 /// The clock that files are stamped by goes so many seconds ahead.
 fn set_clock(seconds: u64) {
     set_time_of_day_base_ns(machine::time::wall_clock_boot_ns() + seconds * 1_000_000_000);

@@ -216,8 +216,7 @@ impl Node {
         let Ok(real) = self.real() else { return };
         real.operations().refresh(real);
         let _order = self.attributes.lock();
-        inode.set_mode(real.mode());
-        inode.set_owner(real.user(), real.group());
+        inode.set_identity(real.identity());
         inode.set_size(real.size());
         inode.accessed().set(real.accessed().get());
         inode.modified().set(real.modified().get());

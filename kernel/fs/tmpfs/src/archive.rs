@@ -16,7 +16,7 @@ use machine::address::{PAGE_SIZE, PhysAddr};
 use memory::buffer::Source;
 use memory::frame::{self, Frame, Purpose};
 use vfs::attributes::{DeviceNumber, FileKind, MODE_MASK, Timestamp};
-use vfs::inode::{Inode, NewFile};
+use vfs::inode::{Identity, Inode, NewFile};
 use vfs::name::{Name, PATH_MAX};
 use vfs::{Error, Result, allocation};
 
@@ -431,8 +431,7 @@ impl Unpacker<'_> {
     }
 
     fn set_attributes(&self, inode: &Arc<Inode>, header: &Header) {
-        inode.set_mode(header.mode);
-        inode.set_owner(header.user, header.group);
+        inode.set_identity(Identity { mode: header.mode, user: header.user, group: header.group });
         let time = Timestamp { seconds: header.modified.into(), nanoseconds: 0 };
         inode.accessed().set(time);
         inode.modified().set(time);

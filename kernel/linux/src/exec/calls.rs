@@ -8,6 +8,7 @@ use machine::user::UserContext;
 use memory::address_space::AddressSpace;
 use sched::current;
 use vfs::OpenFile;
+use vfs::inode::Identity;
 
 use super::arguments::Arguments;
 use super::image::{self, Loaded, ProgramFile};
@@ -274,12 +275,12 @@ fn describe(
 }
 
 fn new_credentials(task: &Task, file: &ProgramFile) -> Result<(Credentials, bool), Errno> {
-    let inode = file.file.inode();
-    let mode = inode.mode();
+    // Together: a mode that a former owner gave does not count for a new one.
+    let Identity { mode, user, group } = file.file.inode().identity();
     let honoured = files::honours_set_id(&file.file);
-    let set_user = (honoured && mode & MODE_SET_USER != 0).then(|| inode.user());
+    let set_user = (honoured && mode & MODE_SET_USER != 0).then_some(user);
     let executable_group = MODE_SET_GROUP | MODE_GROUP_EXECUTE;
-    let set_group = (honoured && mode & executable_group == executable_group).then(|| inode.group());
+    let set_group = (honoured && mode & executable_group == executable_group).then_some(group);
     Ok(task.credentials.after_exec(set_user, set_group))
 }
 

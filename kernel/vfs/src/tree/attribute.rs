@@ -8,7 +8,7 @@ use crate::attributes::{
 use crate::credentials::{Capabilities, Credentials};
 use crate::file::OpenFile;
 use crate::flags::{Access, AllocateMode, LookupFlags};
-use crate::inode::Inode;
+use crate::inode::{Identity, Inode};
 use crate::inotify::{self, EventMask};
 use crate::mount::Path;
 use crate::permission::{check_access, check_owner, owns};
@@ -46,16 +46,20 @@ impl PathContext<'_> {
     }
 }
 
-/// Changes mode, owner or times of a file without a place (`fchmod` of a pipe).
+/// Changes mode, owner or times of a file without a place (`fchmod` of a pipe). What the file is, what the caller may, and the change in both
+/// places where attributes are kept are one step for other changes, and for writes, which take set-user-id away.
 pub fn change_inode(inode: &Arc<Inode>, change: &AttributeChange, credentials: &Credentials) -> Result<()> {
+    let _exclusive = inode.lock().write();
     inode.operations().refresh(inode);
     let change = permitted(inode, change, credentials)?;
     inode.operations().change_attributes(inode, &change)?;
-    if change.user.is_some() || change.group.is_some() {
-        inode.set_owner(change.user.unwrap_or(inode.user()), change.group.unwrap_or(inode.group()));
-    }
-    if let Some(mode) = change.mode {
-        inode.set_mode(mode);
+    if change.user.is_some() || change.group.is_some() || change.mode.is_some() {
+        let before = inode.identity();
+        inode.set_identity(Identity {
+            mode: change.mode.unwrap_or(before.mode),
+            user: change.user.unwrap_or(before.user),
+            group: change.group.unwrap_or(before.group),
+        });
     }
     let now = Timestamp::coarse();
     let time = |wanted: TimeChange| match wanted {

@@ -139,23 +139,15 @@ impl Node {
         stored.map(|_| ()).map_err(error_of)
     }
 
-    /// Stores what changes in memory alone: times, and the bits of a mode that a write takes away.
-    pub(super) fn store_head(&self, inode: &Inode) -> Result<()> {
+    /// Stores what changes in memory alone: times. Mode and owner change on the disk first: what memory has may be older.
+    pub(super) fn store_times(&self, inode: &Inode) -> Result<()> {
         let stored = self.stored()?;
         self.file.show_written(inode);
-        let mode = (inode.mode() & 0o7777) as u16;
         let times = [inode.accessed(), inode.modified(), inode.changed()].map(|time| time_of(time.get()));
-        if stored.mode == mode {
-            if [stored.accessed, stored.modified, stored.changed] == times {
-                return Ok(());
-            }
-            return self.instance.writer()?.set_times(self.file.number, times).map_err(error_of);
+        if [stored.accessed, stored.modified, stored.changed] == times {
+            return Ok(());
         }
-        let changed = self.instance.writer()?.set_attributes(self.file.number, |stored| {
-            stored.mode = mode;
-            [stored.accessed, stored.modified, stored.changed] = times;
-        });
-        changed.map(|_| ()).map_err(error_of)
+        self.instance.writer()?.set_times(self.file.number, times).map_err(error_of)
     }
 
     /// A file that becomes shorter loses its pages first, so that none is written behind its end.

@@ -234,7 +234,7 @@ impl Home for Node {
     fn commit(&self, inode: &Inode, data_only: bool) -> Result<()> {
         let Ok(writer) = self.instance.writer() else { return Ok(()) };
         if !data_only {
-            self.store_head(inode)?;
+            self.store_times(inode)?;
         }
         match inode.kind {
             FileKind::Regular => writer.commit_file(self.file.number, data_only),

@@ -86,9 +86,8 @@ impl Node {
     /// Shows what the server says of the file.
     pub(super) fn show(&self, inode: &Inode, found: &Attributes) {
         let is_ours = self.instance.is_loose() && self.is_in_use();
-        inode.set_mode(found.mode);
+        inode.set_identity(vfs::inode::Identity { mode: found.mode, user: found.user, group: found.group });
         self.note_mode(found.mode);
-        inode.set_owner(found.user, found.group);
         inode.set_links(u32::try_from(found.links).unwrap_or(u32::MAX));
         inode.accessed().set(stamp(found.accessed));
         self.blocks.store(found.blocks, Relaxed);
