@@ -119,11 +119,13 @@ fn run(index: usize) {
     }
 }
 
-/// Visits the limits of interrupts in use, and whether each was given up because nobody claims it.
+/// Visits the limits of interrupts in use, and whether each was given up because nobody claims it: lines only. A message that nobody claims
+/// disturbs no other device.
 fn for_each_limit(visit: &mut Visit<'_>) {
     for slot in SLOT.iter().filter(|slot| slot.taken.load(Ordering::Acquire)) {
         let mut actions = slot.actions.lock();
-        visit(&mut actions.limit, slot.unclaimed.load(Ordering::Relaxed) >= UNCLAIMED_MAX);
+        let is_line = slot.line.load(Ordering::Relaxed) != 0;
+        visit(&mut actions.limit, is_line && slot.unclaimed.load(Ordering::Relaxed) >= UNCLAIMED_MAX);
     }
 }
 

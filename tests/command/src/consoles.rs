@@ -73,14 +73,14 @@ fn check_on(machine: &str, device: &str) -> Result<(), String> {
     let (port, terminal_path) = (folder.path().join("port"), folder.path().join("terminal"));
     let socket =
         |name: &str, path: &Path| format!("socket,id={name},path={},server=on,wait=off", path.display());
-    let mut words = vec!["-device".into(), format!("{device},max_ports=4")];
+    let mut words = vec!["-device".into(), format!("{device},id=own,max_ports=4")];
     if machine == "microvm" {
         words.extend(["-global".into(), "virtio-mmio.force-legacy=false".into()]);
     }
     words.extend(["-chardev".into(), socket("terminal", &terminal_path)]);
-    words.extend(["-device".into(), "virtconsole,chardev=terminal".into()]);
-    words.extend(["-chardev".into(), socket("port", &port)]);
-    words.extend(["-device".into(), "virtserialport,chardev=port,name=starling.test".into()]);
+    words.extend(["-device".into(), "virtconsole,bus=own.0,chardev=terminal".into()]);
+    words.extend(["-chardev".into(), socket("bytes", &port)]);
+    words.extend(["-device".into(), "virtserialport,bus=own.0,chardev=bytes,name=starling.test".into()]);
     let mut command = starling();
     command.args(["--machine", machine, "--cpus", "2", "--timeout", "150", "--kernel-arg", "devices=first"]);
     for word in words {

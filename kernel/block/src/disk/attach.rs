@@ -225,8 +225,7 @@ fn enter(description: Description, wanted: Wanted<'_>, queue: Arc<Queue>) -> Res
         disks.push(disk.clone());
         replace(&DISKS, disks);
         if let Err(error) = registry::register(&disk.device) {
-            let disks = all()?.into_iter().filter(|known| !Arc::ptr_eq(known, &disk));
-            replace(&DISKS, disks.collect());
+            forget(&disk);
             return Err(error);
         }
         emit(Action::Add, &disk, &disk.device);
@@ -248,11 +247,15 @@ pub fn detach(disk: &Arc<Disk>) {
         emit(Action::Remove, disk, part);
     }
     emit(Action::Remove, disk, &disk.device);
-    match all() {
-        Ok(disks) => {
-            replace(&DISKS, disks.into_iter().filter(|known| !Arc::ptr_eq(known, disk)).collect());
-        }
-        Err(_) => log::error!("{}: no memory to forget it", disk.name()),
+    forget(disk);
+}
+
+/// Takes a disk off the list, which needs no memory. With `CHANGING` held.
+fn forget(disk: &Arc<Disk>) {
+    let mut disks = DISKS.lock();
+    if let Some(at) = disks.iter().position(|known| Arc::ptr_eq(known, disk)) {
+        // Not the last reference: the caller has one.
+        disks.remove(at);
     }
 }
 
@@ -292,23 +295,30 @@ pub fn rescan(disk: &Arc<Disk>) -> Result<()> {
         registry::remove(part);
         emit(Action::Remove, disk, part);
     }
-    for partition in table.partitions {
+    let added = table.partitions.into_iter().try_for_each(|partition| {
         if staying.iter().any(|(known, _)| *known == partition) {
-            continue;
+            return Ok(());
         }
-        let volume = disk.device.volume().part(partition.start, partition.sectors)?;
-        let volume = volume.counted_for(partition.number)?;
-        let name = partition_name(disk.name(), partition.number);
-        let number = partition_number(disk, partition.number)?;
-        let part = BlockDevice::partition(&disk.device, partition.number, &name, number, volume)?;
         fallible::try_reserve(&mut staying, 1)?;
-        registry::register(&part)?;
-        emit(Action::Add, disk, &part);
+        let part = add_partition(disk, &partition)?;
         staying.push((partition, part));
-    }
+        Ok(())
+    });
+    // Whether all of them could be added or not: what is registered is in the list.
     staying.sort_by_key(|(partition, _)| partition.number);
     replace(&disk.parts, staying);
-    Ok(())
+    added
+}
+
+fn add_partition(disk: &Arc<Disk>, partition: &Partition) -> Result<Arc<BlockDevice>> {
+    let volume = disk.device.volume().part(partition.start, partition.sectors)?;
+    let volume = volume.counted_for(partition.number)?;
+    let name = partition_name(disk.name(), partition.number);
+    let number = partition_number(disk, partition.number)?;
+    let part = BlockDevice::partition(&disk.device, partition.number, &name, number, volume)?;
+    registry::register(&part)?;
+    emit(Action::Add, disk, &part);
+    Ok(part)
 }
 
 /// The device has another size now.

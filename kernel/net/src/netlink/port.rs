@@ -162,10 +162,17 @@ impl Port {
         if own.port != 0 && own.port != wanted.port {
             return Err(Error::Invalid);
         }
+        self.claim(&mut ports, wanted.port, process)?;
+        self.set_groups(wanted.groups);
+        Ok(())
+    }
+
+    /// Takes the number, or one for the process if that is 0.
+    fn claim(self: &Arc<Self>, ports: &mut Vec<Arc<Self>>, wanted: u32, process: u32) -> Result<()> {
         let is_taken = |number: u32| {
             ports.iter().any(|port| port.number.load(Ordering::Relaxed) == number && !Arc::ptr_eq(port, self))
         };
-        let number = match wanted.port {
+        let number = match wanted {
             0 if !is_taken(process) => process,
             0 => {
                 // There are fewer ports than numbers.
@@ -175,9 +182,8 @@ impl Port {
             number if is_taken(number) => return Err(Error::AddressInUse),
             number => number,
         };
-        self.enter(&mut ports)?;
+        self.enter(ports)?;
         self.number.store(number, Ordering::Relaxed);
-        self.set_groups(wanted.groups);
         Ok(())
     }
 
@@ -186,8 +192,12 @@ impl Port {
     /// # Errors
     /// As [`bind`](Self::bind).
     pub(super) fn bind_if_not(self: &Arc<Self>, process: u32) -> Result<()> {
-        let Address { port, groups } = self.address();
-        if port != 0 { Ok(()) } else { self.bind(Address { port: 0, groups }, process) }
+        if self.address().port != 0 {
+            return Ok(());
+        }
+        let mut ports = PORTS.lock();
+        // Another thread may have bound it since.
+        if self.address().port != 0 { Ok(()) } else { self.claim(&mut ports, 0, process) }
     }
 
     /// Makes it a member of a group, or no member.

@@ -137,7 +137,8 @@ impl NetlinkSocket {
     /// # Errors
     /// `EMSGSIZE`, `ENODATA` for nothing, `ECONNREFUSED`, `EAGAIN` if the port has no room, `EFAULT`, `ENOMEM`, and those of binding.
     pub fn send(&self, source: &mut Source<'_>, to: Address, identity: Identity) -> Result<usize> {
-        self.port.bind_if_not(identity.process)?;
+        // The number is the caller's, whoever it says it is.
+        self.port.bind_if_not(identity_of_caller().process)?;
         let length = source.remaining();
         if length > self.port.options.buffer(Direction::Send) - RESERVED_BYTES {
             return Err(Error::MessageTooLong);

@@ -322,6 +322,7 @@ impl Console {
             }
             self.terminals.lock().iter().for_each(|terminal| terminal.serve());
         }
+        self.clear();
         self.ended.complete();
     }
 
@@ -459,17 +460,21 @@ impl Console {
         }
     }
 
-    /// The device is at work no more.
+    /// The device is at work no more: its ports are at their end.
     fn stop(&self) {
         if self.gone.swap(true, Ordering::AcqRel) {
             return;
         }
         start::stop(&*self.transport, "virtio-console");
+        self.ports.iter().for_each(|port| port.end());
+    }
+
+    /// Takes away what there was of the device. By its thread, which also makes such things, as the last that it does.
+    fn clear(&self) {
         for port in &self.ports {
-            if port.is_there() {
+            if port.disappear() {
                 file::disappear(self, port);
             }
-            port.end();
         }
         let terminals = core::mem::take(&mut *self.terminals.lock());
         terminals.iter().for_each(|terminal| terminal.end());

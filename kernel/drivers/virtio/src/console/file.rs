@@ -150,7 +150,7 @@ impl DeviceDriver for PortDriver {
             entry.map(|entry| (entry.port.clone(), entry.console.clone()))
         };
         let (port, console) = found.ok_or(Error::NoDeviceAddress)?;
-        if console.is_terminal(&port) {
+        if !port.is_there() || console.is_terminal(&port) {
             return Err(Error::NoDeviceAddress);
         }
         let notifier = allocation::arc(Notifier(PollList::new()))?;

@@ -156,7 +156,8 @@ impl<M: RingMemory> Port<M> {
     /// The device was stopped.
     pub(super) fn end(&self) {
         self.is_gone.store(true, Ordering::Release);
-        self.disappear();
+        self.is_connected.store(false, Ordering::Release);
+        self.wake();
     }
 
     /// Whether there is such a port, of a device at work.

@@ -1,7 +1,8 @@
 //! A port as a terminal: `/dev/hvc0`.
 //!
 //! Output is taken from the terminal's queue whenever there is some and the port has room, by whoever wrote it, or by the device's thread when room appears. One
-//! does so at a time; a request that comes meanwhile makes the running one go round again. Input is handed over by the device's thread.
+//! does so at a time; a request that comes meanwhile makes the running one go round again. Who writes does so for a bounded number of bytes, whatever others write
+//! meanwhile; the device's thread goes on. Input is handed over by the device's thread, and in turn with output.
 
 use alloc::format;
 use alloc::string::String;
@@ -28,10 +29,15 @@ const MAJOR: u32 = 229;
 const MODE: u32 = 0o600;
 /// Bytes moved at a time: they lie on the kernel stack.
 const CHUNK_BYTES: usize = 256;
+/// Bytes of output, and of input, after which who moves them looks at other things.
+const TURN_BYTES: usize = 8192;
 
 const IDLE: u8 = 0;
 const DRAINING: u8 = 1;
 const AGAIN: u8 = 2;
+
+/// Held while a terminal is made: numbers are given once.
+static MAKING: Mutex<()> = Mutex::named("making of virtio terminals", ());
 
 static TERMINALS: SpinLock<Vec<(u32, Arc<Terminal>)>> = SpinLock::named("virtio terminals", Vec::new());
 
@@ -40,7 +46,7 @@ struct PortDevice {
     port: Arc<Port>,
     events: Arc<Events>,
     /// IDLE, DRAINING, or DRAINING with another round wanted.
-    drain: AtomicU8,
+    state: AtomicU8,
 }
 
 /// See the theory of this file.
@@ -62,27 +68,27 @@ impl Hvc {
         port: &Arc<Port>,
         events: &Arc<Events>,
     ) -> core::result::Result<Arc<Self>, OutOfMemory> {
-        let device = PortDevice { port: port.clone(), events: events.clone(), drain: AtomicU8::new(IDLE) };
+        let device = PortDevice { port: port.clone(), events: events.clone(), state: AtomicU8::new(IDLE) };
         let device = fallible::try_arc(device)?;
-        // Held by the thread of one device; two devices at a time are told apart by the list.
+        let _one = MAKING.lock();
         let mut list = Vec::new();
-        let wanted = TERMINALS.lock().len() + 8;
-        fallible::try_reserve(&mut list, wanted)?;
-        let taken: Vec<u32> = TERMINALS.lock().iter().map(|(number, _)| *number).collect();
-        let number = (0..u32::MAX).find(|number| !taken.contains(number)).ok_or(OutOfMemory)?;
+        fallible::try_reserve(&mut list, TERMINALS.lock().len() + 1)?;
+        let number = {
+            let terminals = TERMINALS.lock();
+            let is_free = |number: &u32| terminals.iter().all(|(taken, _)| taken != number);
+            (0..u32::MAX).find(is_free).ok_or(OutOfMemory)?
+        };
         let terminal = Terminal::new(device.clone(), Name { major: MAJOR, minor: number })?;
-        let hvc = Self {
+        let hvc = fallible::try_arc(Self {
             port: port.clone(),
             terminal: terminal.clone(),
             device,
             number,
             left: Mutex::named("virtio terminal input", fallible::try_vec(CHUNK_BYTES)?),
-        };
+        })?;
         {
+            // Not longer than before: terminals are made one after the other.
             let mut terminals = TERMINALS.lock();
-            if terminals.len() >= list.capacity() {
-                return Err(OutOfMemory);
-            }
             list.append(&mut terminals);
             list.push((number, terminal));
             core::mem::swap(&mut *terminals, &mut list);
@@ -96,7 +102,7 @@ impl Hvc {
             number: DeviceNumber::new(MAJOR, number),
             target: String::new(),
         });
-        fallible::try_arc(hvc)
+        Ok(hvc)
     }
 
     /// Whether it is this port's.
@@ -114,9 +120,17 @@ impl Hvc {
 
     /// Hands over input, and output that there is room for now.
     pub(super) fn serve(&self) {
-        self.device.output_ready(&self.terminal);
+        let is_more = self.device.drain(&self.terminal) | self.take_input();
+        if is_more {
+            self.device.events.attend();
+        }
+    }
+
+    /// Hands over input; returns whether there may be more after so much.
+    fn take_input(&self) -> bool {
         let mut left = self.left.lock();
-        loop {
+        let mut total = 0;
+        while total < TURN_BYTES {
             if left.is_empty() {
                 let mut bytes = [0; CHUNK_BYTES];
                 let count = self.port.read(&mut bytes);
@@ -124,10 +138,12 @@ impl Hvc {
             }
             let taken = if left.is_empty() { 0 } else { self.terminal.input(&left) };
             left.drain(..taken);
+            total += taken;
             if taken == 0 {
-                return;
+                return false;
             }
         }
+        true
     }
 
     /// The port is there no more.
@@ -147,17 +163,8 @@ impl Hvc {
 
 impl Device for PortDevice {
     fn output_ready(&self, terminal: &Terminal) {
-        // AcqRel: whoever finds DRAINING leaves the work to the drainer, which looks again after AGAIN.
-        if self.drain.swap(AGAIN, Ordering::AcqRel) != IDLE {
-            return;
-        }
-        loop {
-            self.drain.store(DRAINING, Ordering::Release);
-            self.drain_once(terminal);
-            let done = self.drain.compare_exchange(DRAINING, IDLE, Ordering::AcqRel, Ordering::Acquire);
-            if done.is_ok() {
-                return;
-            }
+        if self.drain(terminal) {
+            self.events.attend();
         }
     }
 
@@ -167,15 +174,41 @@ impl Device for PortDevice {
 }
 
 impl PortDevice {
-    /// Nobody else writes to the port, so what there is room for now stays so.
-    fn drain_once(&self, terminal: &Terminal) {
-        let mut chunk = [0; CHUNK_BYTES];
-        while self.port.room(1) > 0 {
-            let count = terminal.take_output(&mut chunk);
-            if count == 0 || !self.port.try_write_all(&[&chunk[..count]]) {
-                return;
+    /// Moves output that there is room for; returns whether there may be more, after so much that somebody else is to go on.
+    fn drain(&self, terminal: &Terminal) -> bool {
+        // AcqRel: whoever finds DRAINING leaves the work to the drainer, which looks again after AGAIN.
+        if self.state.swap(AGAIN, Ordering::AcqRel) != IDLE {
+            return false;
+        }
+        let mut moved = 0;
+        loop {
+            self.state.store(DRAINING, Ordering::Release);
+            moved += self.drain_once(terminal, TURN_BYTES - moved);
+            if moved >= TURN_BYTES {
+                // Also what came meanwhile is for who goes on.
+                self.state.store(IDLE, Ordering::Release);
+                return true;
+            }
+            let done = self.state.compare_exchange(DRAINING, IDLE, Ordering::AcqRel, Ordering::Acquire);
+            if done.is_ok() {
+                return false;
             }
         }
+    }
+
+    /// Moves up to so many bytes. Nobody else writes to the port, so what there is room for now stays so.
+    fn drain_once(&self, terminal: &Terminal, bytes: usize) -> usize {
+        let mut chunk = [0; CHUNK_BYTES];
+        let mut moved = 0;
+        while moved < bytes && self.port.room(1) > 0 {
+            let wanted = CHUNK_BYTES.min(bytes - moved);
+            let count = terminal.take_output(&mut chunk[..wanted]);
+            if count == 0 || !self.port.try_write_all(&[&chunk[..count]]) {
+                break;
+            }
+            moved += count;
+        }
+        moved
     }
 }
 
