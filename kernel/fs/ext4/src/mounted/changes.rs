@@ -65,14 +65,14 @@ impl Node {
         let new = new_file(new);
         let made = self.instance.with_space(|writer| writer.create(number, name.as_bytes(), &new, now()))?;
         refresh(directory)?;
-        self.instance.inode(directory, made)
+        self.instance.inode(directory, made, self.instance.cleanings())
     }
 
     pub(super) fn create_nameless(&self, directory: &Arc<Inode>, new: &NewFile<'_>) -> Result<Arc<Inode>> {
         let made = self
             .instance
             .with_space(|writer| writer.create_unnamed(self.file.number, &new_file(new), now()))?;
-        let inode = self.instance.inode(directory, made)?;
+        let inode = self.instance.inode(directory, made, self.instance.cleanings())?;
         refresh(&inode)?;
         Ok(inode)
     }

@@ -7,7 +7,10 @@ use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use core::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+};
 
 use block::registry::{BlockDevice, Holder};
 use memory::fallible;
@@ -40,6 +43,8 @@ pub(super) struct Instance {
     pub(super) device: Arc<BlockDevice>,
     pub(super) files: Arc<DeviceFiles>,
     inodes: sched::Mutex<Known>,
+    /// How often entries of inodes that have left memory were taken out of `inodes`; under its lock.
+    cleanings: AtomicU64,
     /// Files without names that nobody has open any more, to be deleted.
     gone: SpinLock<Vec<Arc<File>>>,
     /// Held by whoever deletes them.
@@ -181,6 +186,7 @@ impl Instance {
             device: device.clone(),
             files,
             inodes,
+            cleanings: AtomicU64::new(0),
             gone: SpinLock::named("deleted files of ext4", Vec::new()),
             deleting: sched::Mutex::named("deletions of ext4", ()),
             deletions: AtomicU64::new(0),
@@ -311,17 +317,28 @@ impl Instance {
     /// The root directory.
     pub(super) fn root(self: &Arc<Self>, superblock: &Arc<Superblock>) -> Result<Arc<Inode>> {
         let root = self.system().root().map_err(error_of)?;
-        self.enter(root, |attributes, node| Ok(Inode::new(superblock, attributes, node)?))
+        self.enter(root, self.cleanings(), |attributes, node| Ok(Inode::new(superblock, attributes, node)?))
     }
 
-    /// The inode that a directory's entry names.
-    pub(super) fn inode(self: &Arc<Self>, beside: &Inode, found: crate::Inode) -> Result<Arc<Inode>> {
-        self.enter(found, |attributes, node| Ok(Inode::beside(beside, attributes, node)?))
+    /// What to give to [`Instance::inode`]: asked before the inode is read.
+    pub(super) fn cleanings(&self) -> u64 {
+        self.cleanings.load(Acquire)
+    }
+
+    /// The inode that a directory's entry names, which was read after so many `cleanings`.
+    pub(super) fn inode(
+        self: &Arc<Self>,
+        beside: &Inode,
+        found: crate::Inode,
+        cleanings: u64,
+    ) -> Result<Arc<Inode>> {
+        self.enter(found, cleanings, |attributes, node| Ok(Inode::beside(beside, attributes, node)?))
     }
 
     fn enter(
         self: &Arc<Self>,
-        found: crate::Inode,
+        mut found: crate::Inode,
+        cleanings: u64,
         make: impl FnOnce(InodeAttributes, Node) -> Result<Arc<Inode>>,
     ) -> Result<Arc<Inode>> {
         let number = u64::from(found.number);
@@ -329,8 +346,13 @@ impl Instance {
         if let Some(inode) = known.table.get(&number).and_then(|entry| entry.inode.upgrade()) {
             return Ok(inode);
         }
+        // It was in memory since, perhaps, and changed there: what was read may be older than that.
+        if known.table.contains_key(&number) || self.cleanings() != cleanings {
+            found = self.system().inode(found.number).map_err(error_of)?;
+        }
         if known.table.len() >= known.clean_at {
             known.table.retain(|_, entry| entry.is_used());
+            self.cleanings.fetch_add(1, Release);
             known.clean_at = (known.table.len() * 2).max(CLEAN_FROM);
         }
         known.table.try_reserve(1).map_err(|_| Error::OutOfMemory)?;

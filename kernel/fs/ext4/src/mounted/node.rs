@@ -82,8 +82,9 @@ fn error_of_attribute(error: crate::Error) -> Error {
 
 impl InodeOperations for Node {
     fn lookup(&self, directory: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
+        let cleanings = self.instance.cleanings();
         let found = self.instance.system().lookup(&self.stored()?, name).map_err(error_of)?;
-        self.instance.inode(directory, found)
+        self.instance.inode(directory, found, cleanings)
     }
 
     fn create(&self, directory: &Arc<Inode>, name: &Name, new: &NewFile<'_>) -> Result<Arc<Inode>> {
