@@ -79,7 +79,7 @@ impl Handle<'_> {
         let (place, at) = inode_place(self, inode)?;
         let bytes = geometry.inode_bytes;
         // It has no checksum yet; nothing reads it before it is stored.
-        self.edit_part(place, at / bytes)?[at..at + bytes].fill(0);
+        self.edit_part(place, at / bytes, bytes)?.fill(0);
         Ok(Some(inode))
     }
 

@@ -128,6 +128,11 @@ pub(crate) fn of_inodes(blocks: &impl Blocks, number: u32, group: &Group) -> Res
     })
 }
 
+/// The bytes that have these bits.
+fn bytes_of(bits: &Range<u32>) -> Range<usize> {
+    bits.start as usize / 8..bits.end.div_ceil(8) as usize
+}
+
 /// Changes some bits, and the checksum of `count` of them.
 fn change_bits(
     geometry: &Geometry,
@@ -137,7 +142,7 @@ fn change_bits(
     sum: u32,
     change: impl FnOnce(&mut [u8]),
 ) -> u32 {
-    let (from, to) = (range.start as usize / 8, range.end.div_ceil(8) as usize);
+    let Range { start: from, end: to } = bytes_of(&range);
     if !geometry.metadata_checksum() {
         change(bits);
         return sum;
@@ -170,7 +175,7 @@ pub(crate) fn change_blocks(
         group.flags &= !BLOCKS_UNUSED;
     }
     drop(bits);
-    let bits = handle.edit(group.block_bitmap, |_| Ok(()))?;
+    let bits = handle.edit_ranges(group.block_bitmap, &[bytes_of(&range)])?;
     let sum = group.block_bitmap_checksum;
     group.block_bitmap_checksum = change_bits(geometry, bits, range, geometry.blocks_per_group, sum, change);
     Ok(())
@@ -192,7 +197,7 @@ pub(crate) fn change_inodes(
         group.flags &= !INODES_UNUSED;
     }
     drop(bits);
-    let bits = handle.edit(group.inode_bitmap, |_| Ok(()))?;
+    let bits = handle.edit_ranges(group.inode_bitmap, &[bytes_of(&range)])?;
     let sum = group.inode_bitmap_checksum;
     group.inode_bitmap_checksum =
         change_bits(geometry, bits, range, geometry.inodes_per_group.into(), sum, change);

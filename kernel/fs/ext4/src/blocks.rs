@@ -2,6 +2,8 @@
 //!
 //! Walks over extents, directories and attributes are written once, for both.
 
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use crate::cache::BlockBytes;
 use crate::file_system::FileSystem;
 use crate::geometry::Geometry;
@@ -14,6 +16,9 @@ pub(crate) trait Blocks {
     /// What the superblock says.
     fn geometry(&self) -> &Geometry;
 
+    /// Where each group has its inodes; 0: nobody has asked yet.
+    fn inode_tables(&self) -> &[AtomicU64];
+
     /// A block's newest contents. `check` looks at what comes from the disk.
     fn block(&self, block: u64, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes>;
 
@@ -24,6 +29,10 @@ pub(crate) trait Blocks {
 impl Blocks for FileSystem {
     fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    fn inode_tables(&self) -> &[AtomicU64] {
+        &self.inode_tables
     }
 
     fn block(&self, block: u64, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
@@ -48,14 +57,30 @@ impl RawInodeBytes {
     }
 }
 
+/// Where a group has its inodes, which its descriptor is asked for once.
+fn inode_table(blocks: &impl Blocks, group: u32) -> Result<u64> {
+    let known = blocks.inode_tables().get(group as usize);
+    // Relaxed: a group's inodes never move, so whoever finds a number here finds the only one.
+    match known.map_or(0, |known| known.load(Relaxed)) {
+        0 => {
+            let table = Group::read(blocks, group)?.inode_table;
+            if let Some(known) = known {
+                known.store(table, Relaxed);
+            }
+            Ok(table)
+        }
+        table => Ok(table),
+    }
+}
+
 /// The block with an inode, and where in it that is.
 pub(crate) fn inode_place(blocks: &impl Blocks, number: u32) -> Result<(u64, usize)> {
     let geometry = blocks.geometry();
     let index = number.checked_sub(1).filter(|index| *index < geometry.inodes);
     let index = index.ok_or(Error::Corrupted("the number of an inode", number.into()))?;
-    let group = Group::read(blocks, index / geometry.inodes_per_group)?;
+    let table = inode_table(blocks, index / geometry.inodes_per_group)?;
     let offset = (index % geometry.inodes_per_group) as usize * geometry.inode_bytes;
-    Ok((group.inode_table + (offset / geometry.block_bytes) as u64, offset % geometry.block_bytes))
+    Ok((table + (offset / geometry.block_bytes) as u64, offset % geometry.block_bytes))
 }
 
 pub(crate) fn raw_inode(blocks: &impl Blocks, number: u32) -> Result<RawInodeBytes> {

@@ -206,16 +206,17 @@ impl Cache {
     }
 
     /// Replaces blocks by newer contents than the disk's, and drops those that are no longer metadata: all under one lock, so that
-    /// readers find either none or all of a handle's changes. Room was reserved.
+    /// readers find either none or all of a handle's changes. Room was reserved. What a block held before comes out.
     pub(crate) fn publish<'b>(
         &self,
-        blocks: impl Iterator<Item = (u64, &'b BlockBytes, CheckedParts)>,
+        blocks: impl Iterator<Item = (u64, &'b BlockBytes, CheckedParts, &'b mut Option<BlockBytes>)>,
         dropped: impl Iterator<Item = u64>,
     ) {
         let mut entries = self.entries.lock();
-        for (block, bytes, parts) in blocks {
+        for (block, bytes, parts, replaced) in blocks {
             let bytes = bytes.clone();
-            entries.insert(block, Entry { bytes, pinned: true, used: true, checked: true, parts });
+            let new = Entry { bytes, pinned: true, used: true, checked: true, parts };
+            *replaced = entries.insert(block, new).map(|old| old.bytes);
         }
         for block in dropped {
             entries.remove(&block);

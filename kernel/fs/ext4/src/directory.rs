@@ -91,6 +91,7 @@ impl<'a> Entries<'a> {
 }
 
 /// 64 KiB does not fit into the field: it is written as 65535 or 0.
+#[inline]
 pub(crate) fn record_bytes(field: u16, block_bytes: usize) -> usize {
     match usize::from(field) {
         0 | 0xffff if block_bytes == 1 << 16 => 1 << 16,

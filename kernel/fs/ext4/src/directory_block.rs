@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 use block::checksum::{crc32c, crc32c_changed};
 
@@ -24,6 +24,11 @@ pub(crate) const fn entry_bytes(name: usize) -> usize {
 pub(crate) fn entries_end(geometry: &Geometry) -> usize {
     let tail = if geometry.metadata_checksum() { DIRECTORY_TAIL_BYTES } else { 0 };
     geometry.block_bytes - tail
+}
+
+/// Where the checksum of a block is, if it has one.
+fn tail(geometry: &Geometry) -> Range<usize> {
+    entries_end(geometry)..geometry.block_bytes
 }
 
 fn length_field(length: usize) -> u16 {
@@ -61,16 +66,21 @@ pub(crate) struct Record {
     pub(crate) inode: u32,
 }
 
+/// Reads the record at `at`, whose head is read as one number: a name is looked for among hundreds.
+#[inline]
 fn record(bytes: &[u8], at: usize, end: usize) -> Result<Record> {
     let damaged = || Error::Corrupted("a directory's entry", at as u64);
-    let (head, _) = RawEntry::ref_from_prefix(&bytes[at..end]).map_err(|_| damaged())?;
-    let length = record_bytes(head.length.get(), bytes.len());
-    let name_length = usize::from(head.name_length);
+    let head = bytes[at..end].first_chunk::<ENTRY_HEAD_BYTES>().ok_or_else(damaged)?;
+    // The fields of `RawEntry`.
+    let head = u64::from_le_bytes(*head);
+    let inode = head as u32;
+    let length = record_bytes((head >> 32) as u16, bytes.len());
+    let name_length = usize::from((head >> 48) as u8);
     let fits = length >= ENTRY_HEAD_BYTES && length.is_multiple_of(4) && at + length <= end;
-    if !fits || (head.inode.get() != 0 && ENTRY_HEAD_BYTES + name_length > length) {
+    if !fits || (inode != 0 && ENTRY_HEAD_BYTES + name_length > length) {
         return Err(damaged());
     }
-    Ok(Record { at, length, name_length, inode: head.inode.get() })
+    Ok(Record { at, length, name_length, inode })
 }
 
 fn set_length(bytes: &mut [u8], at: usize, length: usize) {
@@ -207,8 +217,8 @@ impl Handle<'_> {
     /// Adds a name to a block of entries, where there is room for it.
     pub(crate) fn add_entry(&mut self, place: u64, room: &Room, new: NewEntry<'_>) -> Result<()> {
         let geometry = &self.system().geometry;
-        let bytes = self.edit(place, |_| Ok(()))?;
         let changed = room.at..room.at + room.used + ENTRY_HEAD_BYTES + new.name.len();
+        let bytes = self.edit_ranges(place, &[changed.clone(), tail(geometry)])?;
         change_part(geometry, bytes, changed, |bytes| insert(geometry, bytes, room, new));
         Ok(())
     }
@@ -216,10 +226,12 @@ impl Handle<'_> {
     /// Takes a name out of a block of entries. False: it is not there.
     pub(crate) fn remove_entry(&mut self, place: u64, name: &[u8]) -> Result<bool> {
         let geometry = &self.system().geometry;
-        let bytes = self.edit(place, |_| Ok(()))?;
-        let Some((here, before)) = find(bytes, entries_end(geometry), name)? else { return Ok(false) };
+        let found = find(&self.block(place, |_| Ok(()))?, entries_end(geometry), name)?;
+        let Some((here, before)) = found else { return Ok(false) };
         let from = before.as_ref().map_or(here.at, |before| before.at);
-        change_part(geometry, bytes, from..here.at + ENTRY_HEAD_BYTES, |bytes| {
+        let changed = from..here.at + ENTRY_HEAD_BYTES;
+        let bytes = self.edit_ranges(place, &[changed.clone(), tail(geometry)])?;
+        change_part(geometry, bytes, changed, |bytes| {
             remove(bytes, &here, before.as_ref());
         });
         Ok(true)
@@ -228,9 +240,10 @@ impl Handle<'_> {
     /// Has a name in a block of entries mean another file. False: it is not there.
     pub(crate) fn point_entry(&mut self, place: u64, new: NewEntry<'_>) -> Result<bool> {
         let geometry = &self.system().geometry;
-        let bytes = self.edit(place, |_| Ok(()))?;
-        let Some((here, _)) = find(bytes, entries_end(geometry), new.name)? else { return Ok(false) };
+        let found = find(&self.block(place, |_| Ok(()))?, entries_end(geometry), new.name)?;
+        let Some((here, _)) = found else { return Ok(false) };
         let changed = here.at..here.at + ENTRY_HEAD_BYTES + new.name.len();
+        let bytes = self.edit_ranges(place, &[changed.clone(), tail(geometry)])?;
         change_part(geometry, bytes, changed, |bytes| {
             new.write(geometry, &mut bytes[here.at..], here.length);
         });
@@ -245,7 +258,7 @@ impl Handle<'_> {
         seal: impl FnOnce(&Geometry, &mut [u8]),
     ) -> Result<bool> {
         let geometry = &self.system().geometry;
-        let bytes = self.edit(place, |_| Ok(()))?;
+        let bytes = self.edit(place)?;
         let Some((here, _)) = find(bytes, bytes.len(), new.name)? else { return Ok(false) };
         new.write(geometry, &mut bytes[here.at..], here.length);
         seal(geometry, bytes);

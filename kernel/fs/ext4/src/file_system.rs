@@ -1,6 +1,7 @@
 //! A mounted file system: the way from a name to bytes.
 
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
 
 use block::{SECTOR_BYTES, Volume};
 use memory::fallible;
@@ -21,6 +22,8 @@ const LINK_MAX: u64 = 4095;
 pub struct FileSystem {
     pub(crate) geometry: Geometry,
     pub(crate) cache: Cache,
+    /// Where each group has its inodes; 0: nobody has asked yet. Empty while the journal is replayed.
+    pub(crate) inode_tables: Vec<AtomicU64>,
     transactions_replayed: u32,
 }
 
@@ -53,13 +56,17 @@ impl FileSystem {
         }
         let geometry = Self::read_superblock(volume, device_bytes)?;
         let cache = Cache::new(volume.clone(), geometry.block_bytes);
-        let mut system = Self { geometry, cache, transactions_replayed: 0 };
+        let mut system = Self { geometry, cache, inode_tables: Vec::new(), transactions_replayed: 0 };
         if let Some((name, bit)) = system.geometry.read_only_because() {
             log::warn!("ext4: the feature {name} ({bit:#x}) is not supported: only to be read");
         }
         if system.geometry.has_incompatible(incompatible::RECOVER) {
             system.recover(device_bytes)?;
         }
+        let groups = system.geometry.groups as usize;
+        let mut inode_tables = fallible::try_vec(groups)?;
+        inode_tables.resize_with(groups, AtomicU64::default);
+        system.inode_tables = inode_tables;
         Ok(system)
     }
 

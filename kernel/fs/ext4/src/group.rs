@@ -96,8 +96,8 @@ impl Group {
         let system = handle.system();
         let geometry = &system.geometry;
         let block = geometry.descriptor_block(number);
-        let (part, at) = place_in_block(geometry, number);
-        let bytes = &mut handle.edit_part(block, part)?[at..at + geometry.descriptor_bytes];
+        let (part, _) = place_in_block(geometry, number);
+        let bytes = handle.edit_part(block, part, geometry.descriptor_bytes)?;
         let damaged = || Error::Corrupted("a group's descriptor", number.into());
         let (low, rest) = RawGroup::mut_from_prefix(bytes).map_err(|_| damaged())?;
         low.free_blocks.set(self.free_blocks as u16);

@@ -13,6 +13,8 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::AtomicU64;
 
 use memory::fallible;
 use sched::MutexGuard;
@@ -24,6 +26,7 @@ use crate::file_system::FileSystem;
 use crate::geometry::Geometry;
 use crate::orphan::OrphanChanges;
 use crate::running::Running;
+use crate::spare::Differences;
 use crate::{Error, Result};
 
 /// Blocks that one handle may change.
@@ -33,11 +36,15 @@ pub(crate) const HANDLE_BLOCKS_MAX: usize = 60;
 struct Changed {
     bytes: BlockBytes,
     parts: CheckedParts,
+    /// From what it will replace.
+    differences: Differences,
+    /// What it has replaced.
+    replaced: Option<BlockBytes>,
 }
 
 impl Changed {
-    fn new(bytes: Vec<u8>, parts: CheckedParts) -> Result<Self> {
-        Ok(Self { bytes: fallible::try_arc(bytes)?, parts })
+    fn new(bytes: BlockBytes, parts: CheckedParts, differences: Differences) -> Self {
+        Self { bytes, parts, differences, replaced: None }
     }
 
     /// Its bytes, copied first if somebody looks at them.
@@ -77,6 +84,10 @@ pub(crate) struct Handle<'a> {
 impl Blocks for Handle<'_> {
     fn geometry(&self) -> &Geometry {
         &self.system.geometry
+    }
+
+    fn inode_tables(&self) -> &[AtomicU64] {
+        &self.system.inode_tables
     }
 
     fn block(&self, block: u64, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
@@ -144,36 +155,52 @@ impl<'a> Handle<'a> {
         self.changed.last_mut().map(|(_, changed)| changed).ok_or(Error::OutOfMemory)
     }
 
-    /// A private copy of a block, to be changed.
-    pub(crate) fn edit(
-        &mut self,
-        block: u64,
-        check: impl FnOnce(&[u8]) -> Result<()>,
-    ) -> Result<&mut Vec<u8>> {
-        if self.changed(block).is_none() {
-            let bytes = self.system.cache.get(block, check)?;
-            let copy = Changed::new(fallible::try_copy(&bytes)?, CheckedParts::default())?;
-            return self.insert(block, copy)?.edit();
+    /// A copy of a block's newest value.
+    fn copy(&mut self, block: u64, newest: &BlockBytes) -> Result<BlockBytes> {
+        match self.running.spares.take(block, newest) {
+            Some(copy) => Ok(copy),
+            None => Ok(fallible::try_arc(fallible::try_copy(newest)?)?),
         }
-        self.changed_mut(block).ok_or(Error::OutOfMemory)?.edit()
     }
 
-    /// The same of a block of many structures, of which one is changed: its checksum is the caller's to set.
-    pub(crate) fn edit_part(&mut self, block: u64, part: usize) -> Result<&mut Vec<u8>> {
+    /// A private copy of a block, to be changed anywhere.
+    pub(crate) fn edit(&mut self, block: u64) -> Result<&mut Vec<u8>> {
+        let whole = 0..self.system.geometry.block_bytes;
+        self.edit_ranges(block, core::slice::from_ref(&whole))
+    }
+
+    /// A private copy of a block, to be changed in these places and nowhere else.
+    pub(crate) fn edit_ranges(&mut self, block: u64, ranges: &[Range<usize>]) -> Result<&mut Vec<u8>> {
         if self.changed(block).is_none() {
-            let (bytes, parts) = self.system.cache.get_parts(block)?;
-            let copy = Changed::new(fallible::try_copy(&bytes)?, parts)?;
-            self.insert(block, copy)?;
+            let newest = self.system.cache.get(block, |_| Ok(()))?;
+            let copy = self.copy(block, &newest)?;
+            self.insert(block, Changed::new(copy, CheckedParts::default(), Differences::default()))?;
         }
+        let block_bytes = self.system.geometry.block_bytes;
+        let changed = self.changed_mut(block).ok_or(Error::OutOfMemory)?;
+        ranges.iter().for_each(|range| changed.differences.add(range.clone(), block_bytes));
+        changed.edit()
+    }
+
+    /// The bytes of one structure in a block of many of that size, to be changed: the `part`th. Its checksum is the caller's to set.
+    pub(crate) fn edit_part(&mut self, block: u64, part: usize, bytes: usize) -> Result<&mut [u8]> {
+        if self.changed(block).is_none() {
+            let (newest, parts) = self.system.cache.get_parts(block)?;
+            let copy = self.copy(block, &newest)?;
+            self.insert(block, Changed::new(copy, parts, Differences::default()))?;
+        }
+        let block_bytes = self.system.geometry.block_bytes;
         let changed = self.changed_mut(block).ok_or(Error::OutOfMemory)?;
         changed.parts.add(part);
-        changed.edit()
+        let range = part * bytes..(part + 1) * bytes;
+        changed.differences.add(range.clone(), block_bytes);
+        Ok(&mut changed.edit()?[range])
     }
 
     /// Sets all of a block's contents.
     pub(crate) fn put(&mut self, block: u64, bytes: Vec<u8>) -> Result<()> {
         debug_assert!(bytes.len() == self.system.geometry.block_bytes, "blocks have one size");
-        let new = Changed::new(bytes, CheckedParts::default())?;
+        let new = Changed::new(fallible::try_arc(bytes)?, CheckedParts::default(), Differences::ALL);
         match self.changed_mut(block) {
             Some(changed) => *changed = new,
             None => {
@@ -214,6 +241,7 @@ impl<'a> Handle<'a> {
         let Self { system, running, changed, forgotten, orphans, stored, .. } = &mut self;
         orphans.reserve(&mut running.orphans)?;
         running.stored.try_reserve(stored.len()).map_err(|_| Error::OutOfMemory)?;
+        running.spares.reserve(changed.len())?;
         let closed = &mut running.closed;
         closed.blocks.try_reserve(changed.len()).map_err(|_| Error::OutOfMemory)?;
         closed.revoked.try_reserve(forgotten.len()).map_err(|_| Error::OutOfMemory)?;
@@ -229,16 +257,24 @@ impl<'a> Handle<'a> {
             added += 1;
         }
         // Nothing fails from here on.
-        let Self { system, mut running, changed, forgotten, .. } = self;
-        let blocks = changed.iter().map(|(block, changed)| (*block, &changed.bytes, changed.parts));
+        let Self { system, mut running, mut changed, forgotten, .. } = self;
+        let blocks = changed.iter_mut().map(|(block, changed)| {
+            let Changed { bytes, parts, replaced, .. } = changed;
+            (*block, &*bytes, *parts, replaced)
+        });
         system.cache.publish(blocks, forgotten.iter().copied());
         for block in forgotten {
+            running.spares.drop(block);
             running.closed.blocks.remove(&block);
             running.closed.revoked.insert(block, ());
         }
         for (block, changed) in changed {
             running.closed.revoked.remove(&block);
-            running.closed.blocks.insert(block, changed.bytes);
+            let Changed { bytes, differences, replaced, .. } = changed;
+            running.closed.blocks.insert(block, bytes.clone());
+            if let Some(replaced) = replaced {
+                running.spares.keep(block, replaced, bytes, differences);
+            }
         }
         running.free_blocks = running.free_blocks.saturating_add_signed(self.free_blocks);
         if let Some(place) = self.entering {

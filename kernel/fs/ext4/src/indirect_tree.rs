@@ -102,12 +102,12 @@ fn insert_one(handle: &mut Handle<'_>, inode: &mut Inode, logical: u64, block: u
         let mut next = slot(&handle.block(table.into(), |_| Ok(()))?, *index);
         if next == 0 {
             next = new_table(handle, inode, block.into())?;
-            set_slot(handle.edit(table.into(), |_| Ok(()))?, *index, next);
+            set_slot(handle.edit(table.into())?, *index, next);
         }
         table = next;
     }
     check_table(handle, inode, table)?;
-    let bytes = handle.edit(table.into(), |_| Ok(()))?;
+    let bytes = handle.edit(table.into())?;
     let index = slots.below[slots.levels - 1];
     if slot(bytes, index) != 0 {
         return Err(occupied());
@@ -213,7 +213,7 @@ pub(crate) fn remove_some(
         match level.checked_sub(1) {
             None => set_slot(&mut inode.map, slots.root, 0),
             Some(above) => {
-                let bytes = handle.edit(tables[above].into(), |_| Ok(()))?;
+                let bytes = handle.edit(tables[above].into())?;
                 set_slot(bytes, slots.below[above], 0);
                 gone = bytes.iter().all(|byte| *byte == 0);
             }

@@ -222,7 +222,7 @@ impl Handle<'_> {
         let (place, at) = inode_place(self, inode.number)?;
         let geometry = &self.system().geometry;
         let part = at / geometry.inode_bytes;
-        let bytes = &mut self.edit_part(place, part)?[at..at + geometry.inode_bytes];
+        let bytes = self.edit_part(place, part, geometry.inode_bytes)?;
         change(geometry, bytes)?;
         seal(geometry, inode.seed, bytes, inode.inner_attributes_at - INODE_BYTES_MIN);
         Ok(())

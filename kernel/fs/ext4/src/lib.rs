@@ -48,6 +48,7 @@ mod names;
 mod orphan;
 mod recovery;
 mod running;
+mod spare;
 mod superblock;
 mod writer;
 mod xattr;

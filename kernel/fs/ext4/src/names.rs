@@ -101,10 +101,10 @@ fn drop_name(handle: &mut Handle<'_>, mut inode: Inode, now: Time) -> Result<Ino
     } else {
         remove_link(&mut inode);
     }
-    handle.store(&inode)?;
     if inode.links == 0 {
-        handle.add_orphan(inode.number)?;
+        handle.list_orphan(&mut inode)?;
     }
+    handle.store(&inode)?;
     Ok(inode)
 }
 

@@ -12,6 +12,7 @@ use memory::fallible;
 use crate::cache::BlockMap;
 use crate::file_system::FileSystem;
 use crate::handle::Handle;
+use crate::inode::Inode;
 use crate::{Error, Result};
 
 /// Orphans that a list may have: a damaged list ends.
@@ -112,10 +113,19 @@ impl Handle<'_> {
         if self.neighbours(number).is_some() {
             return Ok(());
         }
-        let next = self.first_orphan();
         let mut inode = self.inode(number)?;
+        self.list_orphan(&mut inode)?;
+        self.store(&inode)
+    }
+
+    /// Puts a file at the list's head, unless it is in the list. Its inode is the caller's to store.
+    pub(crate) fn list_orphan(&mut self, inode: &mut Inode) -> Result<()> {
+        let number = inode.number;
+        if self.neighbours(number).is_some() {
+            return Ok(());
+        }
+        let next = self.first_orphan();
         inode.deleted = next;
-        self.store(&inode)?;
         self.set_neighbours(number, Some(Neighbours { before: 0, next }))?;
         if let Some(neighbours) = self.neighbours(next) {
             self.set_neighbours(next, Some(Neighbours { before: number, ..neighbours }))?;

@@ -13,6 +13,7 @@ use crate::allocate::Place;
 use crate::cache::{BlockBytes, BlockMap};
 use crate::geometry::Geometry;
 use crate::orphan::Orphans;
+use crate::spare::Spares;
 use crate::{Error, Result};
 
 /// Ranges of blocks, by group: first block within the group, and how many.
@@ -69,6 +70,7 @@ pub(crate) struct Running {
     /// Counts transactions since the mount, from 1.
     pub(crate) id: u64,
     pub(crate) closed: Closed,
+    pub(crate) spares: Spares,
     /// Freed since the last commit began.
     pub(crate) held: Ranges,
     /// Freed by the transaction that is being committed.

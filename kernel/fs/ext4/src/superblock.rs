@@ -73,6 +73,6 @@ impl Handle<'_> {
     pub(crate) fn change_superblock(&mut self, with: impl FnOnce(&mut RawSuperblock)) -> Result<()> {
         let system = self.system();
         let (block, _) = system.superblock_place();
-        change(system, self.edit(block, |_| Ok(()))?, with)
+        change(system, self.edit(block)?, with)
     }
 }

@@ -324,12 +324,14 @@ impl Writer {
         let bytes: BlockBytes = fallible::try_arc(bytes)?;
         running.closed.blocks.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
         self.system.cache.reserve(1)?;
-        let changed = core::iter::once((block, &bytes, CheckedParts::default()));
+        let mut replaced = None;
+        let changed = core::iter::once((block, &bytes, CheckedParts::default(), &mut replaced));
         self.system.cache.publish(changed, core::iter::empty());
         running.closed.blocks.insert(block, bytes);
         running.held_committing = core::mem::take(&mut running.held);
         running.id += 1;
         running.stored.clear();
+        running.spares.clear();
         Ok(Some(core::mem::take(&mut running.closed)))
     }
 
