@@ -3,6 +3,7 @@
 //! Sectors that were never written read as zeros and take no memory; memory is taken in chunks as they are written.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use memory::fallible;
 use sync::SpinLock;
@@ -14,8 +15,6 @@ use crate::{Error, Result};
 
 /// What is allocated at a time.
 const CHUNK_BYTES: usize = 16 << 10;
-/// What is copied at a time.
-const PIECE_BYTES: usize = 4096;
 const CHUNK_SECTORS: u64 = (CHUNK_BYTES / SECTOR_BYTES) as u64;
 
 /// See the theory of this file.
@@ -52,12 +51,17 @@ impl RamDisk {
     /// # Panics
     /// When they reach beyond the disk.
     pub fn read_at(&self, sector: u64, into: &mut [u8]) {
-        let chunks = self.chunks.lock();
-        for_each_part(sector, into.len(), |chunk, offset, range| {
-            match &chunks[chunk] {
-                Some(bytes) => into[range.clone()].copy_from_slice(&bytes[offset..offset + range.len()]),
-                None => into[range].fill(0),
-            }
+        self.read_parts(sector, into.len(), |range, bytes| match bytes {
+            Some(bytes) => into[range].copy_from_slice(bytes),
+            None => into[range].fill(0),
+        });
+    }
+
+    /// Calls `each` with the parts of some bytes from a sector on: where in them, and what is there; `None`: zeros. It runs under a spin lock.
+    fn read_parts(&self, sector: u64, length: usize, mut each: impl FnMut(Range<usize>, Option<&[u8]>)) {
+        for_each_part(sector, length, |chunk, offset, range| {
+            let bytes = &self.chunks.lock()[chunk];
+            each(range.clone(), bytes.as_ref().map(|bytes| &bytes[offset..offset + range.len()]));
             Ok(())
         })
         .expect("reading takes no memory");
@@ -68,7 +72,17 @@ impl RamDisk {
     /// # Panics
     /// When they reach beyond the disk.
     pub fn write_at(&self, sector: u64, from: &[u8]) -> Result<()> {
-        for_each_part(sector, from.len(), |chunk, offset, range| {
+        self.write_parts(sector, from.len(), |range, bytes| bytes.copy_from_slice(&from[range]))
+    }
+
+    /// Calls `each` with the parts of some bytes from a sector on: where in them, and what is to be changed. It runs under a spin lock.
+    fn write_parts(
+        &self,
+        sector: u64,
+        length: usize,
+        mut each: impl FnMut(Range<usize>, &mut [u8]),
+    ) -> Result<()> {
+        for_each_part(sector, length, |chunk, offset, range| {
             let mut fresh = None;
             loop {
                 let mut chunks = self.chunks.lock();
@@ -76,7 +90,8 @@ impl RamDisk {
                     chunks[chunk] = fresh.take();
                 }
                 if let Some(bytes) = &mut chunks[chunk] {
-                    bytes[offset..offset + range.len()].copy_from_slice(&from[range]);
+                    let count = range.len();
+                    each(range, &mut bytes[offset..offset + count]);
                     return Ok(());
                 }
                 drop(chunks);
@@ -111,19 +126,22 @@ impl RamDisk {
             Operation::Read | Operation::Write => {}
         }
         let reads = request.operation() == Operation::Read;
-        let mut bytes = fallible::try_vec_of(0, PIECE_BYTES)?;
         for segment in request.segments_mut() {
-            for at in (0..segment.len()).step_by(PIECE_BYTES) {
-                let piece = &mut bytes[..PIECE_BYTES.min(segment.len() - at)];
-                if reads {
-                    self.read_at(sector, piece);
-                    segment.copy_in(at, piece);
-                } else {
-                    segment.copy_out(at, piece);
-                    self.write_at(sector, piece)?;
-                }
-                sector += (piece.len() / SECTOR_BYTES) as u64;
+            let length = segment.len();
+            if reads {
+                self.read_parts(sector, length, |range, bytes| match bytes {
+                    Some(bytes) => segment.copy_in(range.start, bytes),
+                    None => {
+                        let end = range.end;
+                        for at in range.step_by(SECTOR_BYTES) {
+                            segment.copy_in(at, &[0; SECTOR_BYTES][..SECTOR_BYTES.min(end - at)]);
+                        }
+                    }
+                });
+            } else {
+                self.write_parts(sector, length, |range, bytes| segment.copy_out(range.start, bytes))?;
             }
+            sector += (length / SECTOR_BYTES) as u64;
         }
         Ok(())
     }
@@ -133,7 +151,7 @@ impl RamDisk {
 fn for_each_part(
     sector: u64,
     bytes: usize,
-    mut each: impl FnMut(usize, usize, core::ops::Range<usize>) -> Result<()>,
+    mut each: impl FnMut(usize, usize, Range<usize>) -> Result<()>,
 ) -> Result<()> {
     let mut position = usize::try_from(sector).map_err(|_| Error::Invalid)? * SECTOR_BYTES;
     let mut done = 0;
