@@ -4,7 +4,7 @@
 
 use super::Suite;
 use super::figures::Figures;
-use super::fresh_disk::FreshDisk;
+use super::fresh_disk::{self, FreshDisk};
 use super::system::{self, Boot, System};
 use super::{stack_fault, start_up};
 use crate::failure::Outcome;
@@ -68,11 +68,18 @@ impl Campaign<'_> {
         let name = suite.name();
         let samples = if self.boot.accelerator == Accelerator::Icount { &["short"][..] } else { &[] };
         let words = [samples, &[name.as_str()]].concat();
-        let output = if suite == Suite::FilesExt4 {
-            let disk = FreshDisk::make()?;
-            system::run_with_disk(&self.boot, system, self.tree, &words, &disk.disk)?
-        } else {
-            system::run(&self.boot, system, self.tree, &words)?
+        let output = match suite {
+            Suite::FilesExt4 if self.boot.accelerator == Accelerator::Icount => {
+                let [number, size] = fresh_disk::words_for_memory();
+                let system = system.with_kernel_argument(&system.name, &number);
+                let system = system.with_kernel_argument(&system.name, &size);
+                system::run(&self.boot, &system, self.tree, &words)?
+            }
+            Suite::FilesExt4 => {
+                let disk = FreshDisk::make()?;
+                system::run_with_disk(&self.boot, system, self.tree, &words, &disk.disk)?
+            }
+            _ => system::run(&self.boot, system, self.tree, &words)?,
         };
         figures.add_lines(&system.name, &output.lines)?;
         if let Some(defect) = output.defect() {

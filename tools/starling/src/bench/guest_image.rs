@@ -81,3 +81,13 @@ pub(crate) fn add_modules(tree: &mut Tree, modules: Vec<(String, Vec<u8>)>) -> O
     }
     Ok(())
 }
+
+/// Puts the blocks of a disk in memory where the benchmark program looks for them.
+///
+/// # Errors
+/// When the image has something else in that place.
+pub(crate) fn add_disk(tree: &mut Tree, blocks: Vec<u8>) -> Outcome<()> {
+    let kind = Kind::File(tree.add_content(Content::Bytes(blocks)));
+    let node = Node { attributes: Attributes::root(0o644), kind };
+    tree.insert(b"disk.blocks", node).context(|| "the disk in memory".into())
+}

@@ -1,5 +1,5 @@
 //! The stock Linux kernel to compare with: Debian's for virtual machines, downloaded by apt and unpacked into the cache, never
-//! installed. With it its modules for an ext4 on a virtio disk.
+//! installed. With it its modules for an ext4 on a disk.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,8 +14,8 @@ use crate::progress::Progress;
 const PACKAGE: &str = "linux-image-cloud-amd64";
 /// Names another kernel to compare with.
 const KERNEL_VARIABLE: &str = "STARLING_LINUX";
-/// What an ext4 on a virtio disk needs. What is not a module is in the kernel itself.
-const WANTED: [&str; 5] = ["virtio_pci", "virtio_blk", "crc32c_generic", "crc32c_intel", "ext4"];
+/// What an ext4 on a virtio disk or in memory needs. What is not a module is in the kernel itself.
+const WANTED: [&str; 6] = ["virtio_pci", "virtio_blk", "brd", "crc32c_generic", "crc32c_intel", "ext4"];
 
 /// The kernel's file. It is downloaded if it is not in the cache.
 ///
@@ -34,7 +34,7 @@ pub(super) fn find(progress: &Progress) -> Outcome<PathBuf> {
     Ok(kept)
 }
 
-/// Modules for an ext4 on a virtio disk, in the order in which they must be loaded: file names and contents. A kernel that is named in the environment
+/// Modules for an ext4 on a disk, in the order in which they must be loaded: file names and contents. A kernel that is named in the environment
 /// must have all that in itself.
 ///
 /// # Errors
@@ -44,7 +44,7 @@ pub(super) fn modules(progress: &Progress) -> Outcome<Vec<(String, Vec<u8>)>> {
         return Ok(Vec::new());
     }
     let package = newest()?;
-    let kept = cache::directory()?.join(format!("{package}.modules"));
+    let kept = cache::directory()?.join(format!("{package}.disk-modules"));
     if !kept.exists() {
         progress.say(&format!("downloading {package}"));
         keep_modules(&unpacked(&package)?, &kept)?;

@@ -125,7 +125,7 @@ pub(crate) enum Suite {
     Threads,
     /// The same work on 1, 2, ... processors
     Scale,
-    /// Files on an ext4 on a virtio disk: `files --fs ext4`
+    /// Files on an ext4: `files --fs ext4`
     #[value(skip)]
     FilesExt4,
 }
@@ -135,7 +135,7 @@ pub(crate) enum Suite {
 enum FileSystemKind {
     /// On a file system in memory
     Memory,
-    /// On an ext4 on a virtio disk, which is the only suite then
+    /// On an ext4 on a virtio disk, or in memory with --icount; this is the only suite then
     Ext4,
 }
 
@@ -151,7 +151,7 @@ impl Suite {
     /// Whether counting instructions on so many processors makes sense for it.
     fn counts_on(self, cpus: u32) -> bool {
         match self {
-            Self::Boot | Self::FilesExt4 => false,
+            Self::Boot => false,
             Self::Scale => cpus > 1,
             _ => cpus == 1,
         }
@@ -197,12 +197,15 @@ impl BenchArguments {
     /// The suites that were asked for, or all that make sense.
     fn chosen_suites(&self) -> Outcome<Vec<Suite>> {
         if self.fs == FileSystemKind::Ext4 {
-            // A disk's time is none of the guest's instructions.
-            let alone = self.suites.iter().all(|suite| *suite == Suite::Files) && !self.counts_instructions();
-            return if alone {
+            let alone = self.suites.iter().all(|suite| *suite == Suite::Files);
+            let recorded = self.check.is_some() || self.record.is_some();
+            let fits = !self.counts_instructions() || Suite::FilesExt4.counts_on(self.processors());
+            return if alone && !recorded && fits {
                 Ok(vec![Suite::FilesExt4])
             } else {
-                Err(Failure::ours("--fs ext4 goes with the suite files alone, and with the clock"))
+                Err(Failure::ours(
+                    "--fs ext4 goes with the suite files alone, without --check and --record, and with --icount on 1 CPU",
+                ))
             };
         }
         let cpus = self.processors();
@@ -244,6 +247,9 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Outcome<u8> {
     let mut tree = guest_image::tree(Program::Bench, &repository, &progress)?;
     if suites.contains(&Suite::FilesExt4) && systems.iter().any(|system| system.kind == Kind::Linux) {
         guest_image::add_modules(&mut tree, linux_kernel::modules(&progress)?)?;
+    }
+    if suites.contains(&Suite::FilesExt4) && arguments.counts_instructions() {
+        guest_image::add_disk(&mut tree, fresh_disk::FreshDisk::make()?.blocks()?)?;
     }
     let boot = Boot {
         machine: arguments.machine,
@@ -371,6 +377,17 @@ mod tests {
         assert!(parse("--icount scale").chosen_suites().is_err());
         assert_eq!(names("--icount --cpus 2"), "scale");
         assert!(parse("--icount --cpus 2 calls").chosen_suites().is_err());
+    }
+
+    #[test]
+    fn instructions_of_an_ext4_are_counted_on_one_processor() {
+        assert_eq!(names("--fs ext4"), "files-ext4");
+        assert_eq!(names("--fs ext4 --icount files"), "files-ext4");
+        for refused in
+            ["--fs ext4 calls", "--fs ext4 --icount --cpus 2", "--fs ext4 --check", "--fs ext4 --record"]
+        {
+            assert!(parse(refused).chosen_suites().is_err(), "{refused}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `files-ext4`: files on an ext4 on a virtio disk: making and removing them, writing and reading them in order and at random, and having them last.
+//! `files-ext4`: files on an ext4, on a virtio disk, or in memory where instructions are counted: making and removing them, writing and reading them in order and at random, and having them last.
 //!
 //! What is read in order or at random is not in memory when that begins. What is written is on the disk when the time is taken.
 
@@ -90,12 +90,6 @@ fn synced() -> io::Result<()> {
     fs::remove_file(path)
 }
 
-/// Nothing of any file is in memory, and nothing waits to be written.
-fn forget() -> io::Result<()> {
-    rustix::fs::sync();
-    fs::write("/proc/sys/vm/drop_caches", "3")
-}
-
 fn large_file() -> io::Result<()> {
     let path = format!("{ROOT}/large-file");
     let mebibyte = |start: Instant| start.elapsed().div_f64(LARGE as f64);
@@ -110,19 +104,19 @@ fn large_file() -> io::Result<()> {
             "read_random_4k",
         ],
         || {
-            forget()?;
+            disk::forget()?;
             let start = Instant::now();
             write_all(&mut File::create_new(&path)?, &piece)?;
             let written = mebibyte(start);
             let start = Instant::now();
             write_all(&mut OpenOptions::new().write(true).open(&path)?, &piece)?;
             let rewritten = mebibyte(start);
-            forget()?;
+            disk::forget()?;
             let start = Instant::now();
             let mut file = File::open(&path)?;
             while file.read(&mut piece)? > 0 {}
             let read = mebibyte(start);
-            forget()?;
+            disk::forget()?;
             let start = Instant::now();
             let file = OpenOptions::new().read(true).write(true).open(&path)?;
             for place in places() {
@@ -130,7 +124,7 @@ fn large_file() -> io::Result<()> {
             }
             file.sync_all()?;
             let written_at_random = call(start);
-            forget()?;
+            disk::forget()?;
             let start = Instant::now();
             for place in places() {
                 file.read_exact_at(&mut piece[..BLOCK], place)?;
