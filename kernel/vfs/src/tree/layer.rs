@@ -81,14 +81,14 @@ pub fn remove(parent: &Path, name: &Name) -> Result<()> {
         let _exclusive = directory.lock().write();
         let dentry = find_entry_locked(&parent.dentry, name)?.ok_or(Error::NotFound)?;
         let inode = dentry.existing()?.clone();
+        let victim = inode.lock().write_nested(1);
         if inode.kind == FileKind::Directory {
-            let _victim = inode.lock().write_nested(1);
             directory.operations().remove_directory(directory, name, &inode)?;
-            dentry.remove();
         } else {
             directory.operations().unlink(directory, name, &inode)?;
-            dentry.remove();
         }
+        dentry.remove();
+        drop(victim);
         inode
     };
     inotify::report_child(parent, name, EventMask::DELETE, inode.kind == FileKind::Directory);

@@ -43,7 +43,11 @@ impl PathContext<'_> {
             if is_mount_point(parent, &dentry) {
                 return Err(Error::Busy);
             }
-            directory.operations().unlink(directory, name.as_bytes(), &inode)?;
+            {
+                // It is given no other name meanwhile.
+                let _victim = inode.lock().write_nested(1);
+                directory.operations().unlink(directory, name.as_bytes(), &inode)?;
+            }
             dentry.remove();
             (inode, dentry)
         };

@@ -3,7 +3,7 @@
 //! # Locking
 //! A rename between directories takes the file system's rename lock: no directory's ancestors change meanwhile. Then
 //! both directories are locked exclusively, an ancestor before its descendant, else in the order of their addresses;
-//! then a directory that is replaced.
+//! then what is replaced.
 
 use alloc::sync::Arc;
 
@@ -154,9 +154,8 @@ impl PathContext<'_> {
             flags,
         };
         let _victim = match &replaced {
-            Some(replaced) if !exchange && replaced.kind == FileKind::Directory => {
-                Some(replaced.lock().write_nested(2))
-            }
+            // It loses its name: if it is a directory nothing is made in it, else it is given no other name meanwhile.
+            Some(replaced) if !exchange => Some(replaced.lock().write_nested(2)),
             _ => None,
         };
         Self::commit(&rename, old, new, &source, target.as_ref())
