@@ -22,6 +22,7 @@ mod disks;
 mod host_link;
 mod ipc;
 mod ipc_costs;
+mod ipc_loads;
 mod ipc_moments;
 mod ipc_races;
 mod ipc_states;
@@ -55,6 +56,11 @@ pub(crate) use outcome::{Failure, Outcome, check, fail};
 
 /// Who waits for something longer than this reports a hang. No limit on how long anything may take: that depends on the host.
 pub(crate) const HANG_NS: u64 = 300_000_000_000;
+
+/// Whether instructions are the clock, as `test.clock=instructions` says: what a test measures then does not depend on the host.
+pub(crate) fn counts_instructions() -> bool {
+    ::machine::boot::info().option("test.clock") == Some("instructions")
+}
 
 /// A test.
 pub(crate) struct Test {
@@ -104,6 +110,7 @@ const ON_REQUEST: &[&[Test]] = &[
     address_space_costs::TESTS,
     message_box_costs::TESTS,
     ipc_costs::TESTS,
+    ipc_loads::TESTS,
     kstack_costs::TESTS,
     rcu_flood::TESTS,
 ];

@@ -2,7 +2,7 @@
 //! spin, the report of stalls, and the policies for callbacks compared.
 
 use super::kit::{Random, join, on, sleep_ns, spawn};
-use super::{HANG_NS, Outcome, Test, check, fail};
+use super::{HANG_NS, Outcome, Test, check, counts_instructions, fail};
 use ::sched::{Builder, Completion, Policy, timer};
 use alloc::boxed::Box;
 use alloc::format;
@@ -460,59 +460,98 @@ fn stall_with_interrupts_off_is_reported() -> Outcome {
     })
 }
 
-/// The three policies with 20,000 callbacks, and how long a real-time thread has to wait meanwhile.
+/// The three policies with thousands of callbacks that one grace period makes ready, and how long a real-time thread has to wait meanwhile. Who runs them is tested on every clock. With
+/// instructions as the clock, on one processor, also that each policy keeps the thread waiting for a small part of what it waits when all
+/// run in one go, and that the one that lets none wait keeps it for the least.
 fn policies_compared() -> Outcome {
+    use parameters::Policy;
     let usual = parameters::policy();
     let is_alone = cpu::online().count() == 1;
-    let policies = [parameters::Policy::Throttle, parameters::Policy::Thread, parameters::Policy::Direct];
-    let mut outcome = Ok(());
-    for policy in policies.into_iter().filter(|&policy| policy != parameters::Policy::Direct || is_alone) {
-        parameters::set_policy(policy);
-        outcome = compare(policy);
-        if outcome.is_err() {
-            break;
+    let compare_all = || {
+        let throttle_us = compare("throttle", Some(Policy::Throttle))?;
+        let thread_us = compare("kthread", Some(Policy::Thread))?;
+        if is_alone {
+            let direct_us = compare("direct", Some(Policy::Direct))?;
+            let unlimited_us = compare("none", None)?;
+            if counts_instructions() {
+                let most_us = throttle_us.max(thread_us);
+                check!(direct_us <= most_us, "direct {direct_us} us, others {most_us} us");
+                check!(most_us * 10 <= unlimited_us, "policies {most_us} us, none {unlimited_us} us");
+            }
         }
-    }
+        Ok(())
+    };
+    let outcome = compare_all();
     parameters::set_policy(usual);
     outcome
 }
 
-fn compare(policy: parameters::Policy) -> Outcome {
-    const CALLBACKS: u64 = 20_000;
+/// Callbacks of each comparison: fewer than make a flood, in which there is no limit.
+const CALLBACKS: u64 = 9_000;
+
+/// How many microseconds a real-time thread was late at most; with no policy, beside the same functions one after the other.
+fn compare(name: &str, policy: Option<parameters::Policy>) -> Result<u64, super::Failure> {
     const PERIOD_NS: u64 = 200_000;
+    policy.into_iter().for_each(parameters::set_policy);
     let target = CpuSet::only(cpu::current());
     let (stop, latest_ns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let (end, latest) = (stop.clone(), latest_ns.clone());
+    // Set when the callbacks are there, or from the beginning if none is to wait.
+    let is_direct = policy == Some(parameters::Policy::Direct);
+    let counts = Arc::new(AtomicBool::new(is_direct || policy.is_none()));
+    let (end, latest, begun) = (stop.clone(), latest_ns.clone(), counts.clone());
     let builder = Builder { policy: Policy::Fifo(50), ..on(target) };
     let (_watcher, watched) = spawn(builder, move || {
         while !end.load(Ordering::Relaxed) {
-            let due_ns = time::now_ns() + PERIOD_NS;
+            let (due_ns, counts) = (time::now_ns() + PERIOD_NS, begun.load(Ordering::Relaxed));
             timer::sleep_until_uninterruptible(due_ns);
-            latest.fetch_max(time::now_ns() - due_ns, Ordering::Relaxed);
+            if counts {
+                latest.fetch_max(time::now_ns() - due_ns, Ordering::Relaxed);
+            }
         }
     })?;
-    let ran = Arc::new(AtomicU64::new(0));
-    let counter = ran.clone();
+    // Callbacks that ran: all, in a thread for callbacks, and before whoever handed them over went on.
+    let callbacks: Arc<[AtomicU64; 3]> = Arc::default();
+    let counters = callbacks.clone();
     let start_ns = time::now_ns();
     let (_poster, posted) = spawn(on(target), move || {
-        for _ in 0..CALLBACKS {
-            let counter = counter.clone();
-            rcu::call(Box::new(move || {
+        // They wait for the end of this.
+        let section = (!is_direct).then(rcu::read);
+        for number in 1..=CALLBACKS {
+            let counters = counters.clone();
+            let counted = counters.clone();
+            let callback = Box::new(move || {
                 assert!(preempt::count() > 0, "callbacks run with preemption off");
-                counter.fetch_add(1, Ordering::Relaxed);
-            }));
+                counters[0].fetch_add(1, Ordering::Relaxed);
+                let is_own = ::sched::current().name().as_bytes().starts_with(b"rcuc/");
+                counters[1].fetch_add(u64::from(is_own), Ordering::Relaxed);
+            });
+            if policy.is_some() {
+                rcu::call(callback);
+            } else {
+                callback();
+            }
+            let ran_at_once = counted[0].load(Ordering::Relaxed) == number;
+            counted[2].fetch_add(u64::from(ran_at_once), Ordering::Relaxed);
         }
+        counts.store(true, Ordering::Relaxed);
+        drop(section);
     })?;
     join(&posted)?;
     rcu::barrier();
     let taken_us = (time::now_ns() - start_ns) / 1_000;
     stop.store(true, Ordering::Relaxed);
     join(&watched)?;
-    let ran = ran.load(Ordering::Relaxed);
+    let late_us = latest_ns.load(Ordering::Relaxed) / 1_000;
     log::info!(
-        "rcu.cb={policy:?}: {CALLBACKS} callbacks in {taken_us} us; a real-time thread was at most {} us late",
-        latest_ns.load(Ordering::Relaxed) / 1_000
+        "rcu.cb={name}: {CALLBACKS} callbacks in {taken_us} us; a real-time thread was at most {late_us} us late"
     );
-    check!(ran == CALLBACKS, "{ran} of {CALLBACKS} callbacks ran with {policy:?}");
-    Ok(())
+    let [ran, in_thread, at_once] = [0, 1, 2].map(|index| callbacks[index].load(Ordering::Relaxed));
+    check!(ran == CALLBACKS, "{ran} of {CALLBACKS} callbacks ran with {name}");
+    if policy == Some(parameters::Policy::Thread) {
+        check!(in_thread == CALLBACKS, "the thread ran {in_thread} of {CALLBACKS} callbacks");
+    }
+    if is_direct {
+        check!(at_once == CALLBACKS, "{at_once} of {CALLBACKS} callbacks ran at once");
+    }
+    Ok(late_us)
 }

@@ -56,6 +56,26 @@ const UNMOUNTING: [&str; 6] = [
     "--kernel-arg",
     "mounts.clock=instructions",
 ];
+/// Messages, interrupts and locks under load (Figures 16 to 18 of specs/fiasco-mp.md, §J38 of specs/scalability.md), with instructions as
+/// the clock.
+const LOADS: [&str; 6] = [
+    "--accel",
+    "icount",
+    "--kernel-arg",
+    "test=ipc_loads,locks::lockbench",
+    "--kernel-arg",
+    "test.clock=instructions",
+];
+const LOADS_CPUS: u32 = 8;
+/// The policies for RCU's callbacks (§J39), likewise.
+const CALLBACKS: [&str; 6] = [
+    "--accel",
+    "icount",
+    "--kernel-arg",
+    "test=rcu::policies_compared",
+    "--kernel-arg",
+    "test.clock=instructions",
+];
 /// Historic bugs of message boxes, each with the test of the paper that must fail with it.
 const BUGS: [(&str, &str); 2] =
     [("no_serve_while_waiting", "test_msg_parallel"), ("order_swapped", "test_msg_order")];
@@ -122,6 +142,16 @@ pub(super) fn steps(repository: &Repository, stress_seconds: Option<u64>) -> Out
     let starling = kernel("microvm", 4, LIMIT, &UNMOUNTING);
     steps.push(
         Step::new("unmounting waits for no timer, in instructions", starling, tally::kernel_log)
+            .within(STEP_LIMIT),
+    );
+    let starling = kernel("microvm", LOADS_CPUS, LIMIT, &LOADS);
+    steps.push(
+        Step::new("messages, interrupts and locks under load, in instructions", starling, tally::kernel_log)
+            .within(STEP_LIMIT),
+    );
+    let starling = kernel("microvm", 1, LIMIT, &CALLBACKS);
+    steps.push(
+        Step::new("policies for RCU's callbacks, in instructions", starling, tally::kernel_log)
             .within(STEP_LIMIT),
     );
     steps.extend(BUGS.map(|(bug, test)| {
