@@ -10,7 +10,7 @@ use block::checksum::crc32c;
 
 use crate::blocks::Blocks;
 use crate::cache::BlockBytes;
-use crate::directory_block;
+use crate::directory_block::{self, Record};
 use crate::geometry::incompatible;
 use crate::hash::Function;
 use crate::inode::{Inode, Kind};
@@ -99,8 +99,21 @@ pub(crate) fn record_bytes(field: u16, block_bytes: usize) -> usize {
     }
 }
 
-/// Looks for a directory's file of that name: its inode, and which of the directory's blocks names it.
-pub(crate) fn locate(system: &impl Blocks, directory: &Inode, name: &[u8]) -> Result<(u32, u64)> {
+/// A name of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The file's inode.
+    pub(crate) inode: u32,
+    /// Which block of the directory names it.
+    pub(crate) logical: u64,
+    /// Where in that block.
+    pub(crate) here: Record,
+    /// The record before that one, if it is not the first.
+    pub(crate) before: Option<Record>,
+}
+
+/// Looks for a directory's file of that name.
+pub(crate) fn locate(system: &impl Blocks, directory: &Inode, name: &[u8]) -> Result<Found> {
     if name.len() > NAME_MAX || name.is_empty() {
         return Err(Error::NotFound);
     }
@@ -121,8 +134,8 @@ pub(crate) fn locate(system: &impl Blocks, directory: &Inode, name: &[u8]) -> Re
         match block(system, directory, logical)? {
             Block::Hole(count) => logical = logical.saturating_add(count),
             Block::Here(bytes) => {
-                if let Some(inode) = find_in_block(system, directory, &bytes, name)? {
-                    return Ok((inode, logical));
+                if let Some(found) = find_in_block(system, directory, logical, &bytes, name)? {
+                    return Ok(found);
                 }
                 logical += 1;
             }
@@ -132,14 +145,17 @@ pub(crate) fn locate(system: &impl Blocks, directory: &Inode, name: &[u8]) -> Re
 }
 
 /// Of the other entries only what leads on is looked at.
-fn find_in_block(system: &impl Blocks, directory: &Inode, bytes: &[u8], name: &[u8]) -> Result<Option<u32>> {
-    let found = directory_block::find(bytes, bytes.len(), name);
-    let found = found.map_err(|_| Error::Corrupted("a directory's entry", directory.number.into()))?;
-    match found {
-        Some((entry, _)) if entry.inode > system.geometry().inodes => {
-            Err(Error::Corrupted("a directory's entry", directory.number.into()))
-        }
-        found => Ok(found.map(|(entry, _)| entry.inode)),
+fn find_in_block(
+    system: &impl Blocks,
+    directory: &Inode,
+    logical: u64,
+    bytes: &[u8],
+    name: &[u8],
+) -> Result<Option<Found>> {
+    let damaged = || Error::Corrupted("a directory's entry", directory.number.into());
+    match directory_block::find(bytes, bytes.len(), name).map_err(|_| damaged())? {
+        Some((here, _)) if here.inode > system.geometry().inodes => Err(damaged()),
+        found => Ok(found.map(|(here, before)| Found { inode: here.inode, logical, here, before })),
     }
 }
 
@@ -301,15 +317,15 @@ impl IndexHead {
 }
 
 /// Finds a name's leaf by the tree. `None`: the tree cannot tell, all leaves must be looked at.
-fn lookup_indexed(system: &impl Blocks, directory: &Inode, name: &[u8]) -> Result<Option<(u32, u64)>> {
+fn lookup_indexed(system: &impl Blocks, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {
     let damaged = || Error::Corrupted("a directory's index", directory.number.into());
     let root = block(system, directory, 0)?.here().ok_or_else(damaged)?;
     let index = IndexHead::parse(system, directory, &root)?;
     let hash = index.hash(name);
     let (logical, next_hash) = descend(system, directory, &root, index.levels, hash)?;
     let leaf = block(system, directory, logical)?.here().ok_or_else(damaged)?;
-    match find_in_block(system, directory, &leaf, name)? {
-        Some(inode) => Ok(Some((inode, logical))),
+    match find_in_block(system, directory, logical, &leaf, name)? {
+        Some(found) => Ok(Some(found)),
         // An odd key says that the next leaf goes on with the same hash: names collide over the end of a leaf once in
         // millions of directories, so they are looked for in all of it.
         None if next_hash == Some(hash | 1) => Ok(None),

@@ -59,6 +59,7 @@ impl NewEntry<'_> {
 }
 
 /// A record of a block: where, how long, and the length of its name (0: it is empty).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     at: usize,
     length: usize,
@@ -146,7 +147,7 @@ pub(crate) fn find(bytes: &[u8], end: usize, name: &[u8]) -> Result<Option<(Reco
 }
 
 /// Takes an entry out: the one before it becomes longer.
-fn remove(bytes: &mut [u8], here: &Record, before: Option<&Record>) {
+fn remove(bytes: &mut [u8], here: Record, before: Option<Record>) {
     bytes[here.at..here.at + 4].fill(0);
     match before {
         Some(before) => set_length(bytes, before.at, before.length + here.length),
@@ -223,18 +224,19 @@ impl Handle<'_> {
         Ok(())
     }
 
-    /// Takes a name out of a block of entries. False: it is not there.
-    pub(crate) fn remove_entry(&mut self, place: u64, name: &[u8]) -> Result<bool> {
+    /// Takes a name out of a block of entries, in which [`find`] has just found it.
+    pub(crate) fn remove_entry(&mut self, place: u64, here: Record, before: Option<Record>) -> Result<()> {
         let geometry = &self.system().geometry;
-        let found = find(&self.block(place, |_| Ok(()))?, entries_end(geometry), name)?;
-        let Some((here, before)) = found else { return Ok(false) };
-        let from = before.as_ref().map_or(here.at, |before| before.at);
+        // It was looked for up to the end of the block, where only a damaged one has entries.
+        if here.at + here.length > entries_end(geometry) {
+            return Err(Error::Corrupted("a directory's entry", here.at as u64));
+        }
+        let from = before.map_or(here.at, |before| before.at);
         let changed = from..here.at + ENTRY_HEAD_BYTES;
         let bytes = self.edit_ranges(place, &[changed.clone(), tail(geometry)])?;
-        change_part(geometry, bytes, changed, |bytes| {
-            remove(bytes, &here, before.as_ref());
-        });
-        Ok(true)
+        debug_assert!(record(bytes, here.at, entries_end(geometry)) == Ok(here), "nothing was changed since");
+        change_part(geometry, bytes, changed, |bytes| remove(bytes, here, before));
+        Ok(())
     }
 
     /// Has a name in a block of entries mean another file. False: it is not there.

@@ -1,6 +1,6 @@
 //! Directories, changed: names added, removed and pointed elsewhere, in plain and in indexed ones.
 
-use crate::directory::{self, NAME_MAX, block_at};
+use crate::directory::{self, Found, NAME_MAX, block_at};
 use crate::directory_block::{self as leaf, NewEntry};
 use crate::geometry::compatible;
 use crate::handle::Handle;
@@ -20,19 +20,10 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A name of a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
-    /// The file's inode.
-    pub(crate) inode: u32,
-    /// Which block of the directory has it.
-    logical: u64,
-}
-
 /// The file of that name, if there is one.
 pub(crate) fn find(handle: &Handle<'_>, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {
     match directory::locate(handle, directory, name) {
-        Ok((inode, logical)) => Ok(Some(Found { inode, logical })),
+        Ok(found) => Ok(Some(found)),
         Err(Error::NotFound) => Ok(None),
         Err(error) => Err(error),
     }
@@ -69,16 +60,15 @@ fn must_be_there(directory: &Inode, there: bool) -> Result<()> {
     if there { Ok(()) } else { Err(Error::Corrupted("a directory's entry", directory.number.into())) }
 }
 
-/// Removes a name that [`find`] found.
-pub(crate) fn remove(handle: &mut Handle<'_>, directory: &Inode, name: &[u8], found: Found) -> Result<()> {
+/// Removes a name that [`find`] found; the directory was not changed since.
+pub(crate) fn remove(handle: &mut Handle<'_>, directory: &Inode, found: Found) -> Result<()> {
     let (place, _) = block_at(handle, directory, found.logical)?;
-    let removed = handle.remove_entry(place, name)?;
-    must_be_there(directory, removed)
+    handle.remove_entry(place, found.here, found.before)
 }
 
 /// Has a name that is there mean another file.
 pub(crate) fn point(handle: &mut Handle<'_>, directory: &Inode, new: NewEntry<'_>) -> Result<()> {
-    let (_, logical) = directory::locate(handle, directory, new.name)?;
+    let logical = directory::locate(handle, directory, new.name)?.logical;
     let (place, _) = block_at(handle, directory, logical)?;
     let pointed = if logical == 0 && directory.flags & FLAG_INDEX != 0 {
         handle.point_in_root(place, new, |geometry, bytes| {

@@ -137,7 +137,7 @@ impl FileSystem {
     /// Finds a name in a directory.
     pub fn lookup(&self, directory: &Inode, name: &[u8]) -> Result<Inode> {
         Self::require(directory, Kind::Directory, Error::NotDirectory)?;
-        let (number, _) = directory::locate(self, directory, name)?;
+        let number = directory::locate(self, directory, name)?.inode;
         let first = self.geometry.raw.first_inode.get();
         if number != ROOT_INODE && self.geometry.raw.revision.get() > 0 && number < first {
             return Err(Error::Corrupted("an entry's inode", number.into()));

@@ -223,7 +223,7 @@ impl Writer {
             if inode.kind == Kind::Directory {
                 return Err(Error::IsDirectory);
             }
-            directory::remove(handle, &parent, name, found)?;
+            directory::remove(handle, &parent, found)?;
             (parent.modified, parent.changed) = (now, now);
             handle.store(&parent)?;
             drop_name(handle, inode, now)
@@ -243,7 +243,7 @@ impl Writer {
             if !directory::is_empty(handle, &inode)? {
                 return Err(Error::NotEmpty);
             }
-            directory::remove(handle, &parent, name, found)?;
+            directory::remove(handle, &parent, found)?;
             remove_link(&mut parent);
             (parent.modified, parent.changed) = (now, now);
             handle.store(&parent)?;
@@ -350,7 +350,7 @@ fn move_name(
     let from = handle.inode(what.from)?;
     // An addition to the same directory may have split its block.
     let found = directory::find(handle, &from, what.old)?.ok_or(Error::NotFound)?;
-    directory::remove(handle, &from, what.old, found)?;
+    directory::remove(handle, &from, found)?;
     if is_directory && what.from != what.to {
         set_parent(handle, &moved, what.to)?;
         change_parents(handle, what.from, what.to)?;
