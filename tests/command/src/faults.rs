@@ -72,7 +72,9 @@ const FAILING_DIRECTORY: Fault = Fault {
 /// Mounting takes some flushes, each `fsync` one or two.
 const FAILING_FLUSH: Fault = Fault {
     failing: Failing::Flushes(40),
-    script: "i=0; while dd if=/dev/zero of=victim bs=4k count=16 conv=notrunc,fsync 2> /tmp/why; do i=$((i+1)); [ $i -lt 100 ] || break; done; \
+    // Each round makes the file longer, so that its `fsync` is a commit: where only times change, and not even those within a step of their clock, it is a
+    // flush, which fails alone.
+    script: "i=0; while echo >> victim; dd if=/dev/zero of=victim bs=4k count=16 conv=notrunc,fsync 2> /tmp/why; do i=$((i+1)); [ $i -lt 100 ] || break; done; \
         [ $i -gt 5 ] && grep -o 'Input/output error' /tmp/why; echo x 2>&1 > more | grep -o 'Read-only file system'; cat folder/inside",
     printed: "Input/output error\nRead-only file system\ninside\nfine\nend\n",
 };
