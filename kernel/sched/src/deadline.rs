@@ -20,7 +20,7 @@ const NEVER: u64 = u64::MAX;
 static ARMED: PerCpu<AtomicU64> = per_cpu!(AtomicU64::new(NEVER));
 
 /// Programs the deadline if an earlier one is needed. Interrupts are off.
-#[inline]
+#[inline(always)]
 pub(crate) fn arm() {
     let next = Cpu::this().slice_end_ns.load(Ordering::Relaxed).min(timer::first_expiry());
     let armed = ARMED.this();

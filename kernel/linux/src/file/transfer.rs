@@ -39,27 +39,37 @@ pub(crate) fn user_range(address: u64, length: usize) -> Result<(UserAddr, usize
 }
 
 /// Sends SIGPIPE for a write to a broken pipe.
+#[inline]
 pub fn broken_pipe(task: &Task, result: Result<usize, vfs::Error>) -> SysResult {
     match result {
         Ok(count) => Ok(count),
-        Err(vfs::Error::BrokenPipe) => Err(raise_broken_pipe(task)),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The result of a write to a file; sockets of messages fail without a signal.
-fn written(task: &Task, file: &OpenFile, result: Result<usize, vfs::Error>) -> SysResult {
-    match result {
-        Err(vfs::Error::BrokenPipe) if crate::socket::create::takes_messages(file) => Err(Errno::EPIPE),
-        result => broken_pipe(task, result),
+        Err(error) => Err(not_moved(task, error)),
     }
 }
 
 #[cold]
 #[inline(never)]
-fn raise_broken_pipe(task: &Task) -> Errno {
-    let _ = crate::signal::send::to_thread(&task.thread, SignalInformation::kernel(Signal::SIGPIPE));
-    Errno::EPIPE
+fn not_moved(task: &Task, error: vfs::Error) -> Errno {
+    if error == vfs::Error::BrokenPipe {
+        let signal = SignalInformation::kernel(Signal::SIGPIPE);
+        let _ = crate::signal::send::to_thread(&task.thread, signal);
+    }
+    error.into()
+}
+
+/// The result of a write to a file; sockets of messages fail without a signal.
+#[inline(always)]
+fn written(task: &Task, file: &OpenFile, result: Result<usize, vfs::Error>) -> SysResult {
+    match result {
+        Ok(count) => Ok(count),
+        Err(error) => Err(not_written(task, file, error)),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn not_written(task: &Task, file: &OpenFile, error: vfs::Error) -> Errno {
+    if crate::socket::create::takes_messages(file) { error.into() } else { not_moved(task, error) }
 }
 
 /// Keeps a write within RLIMIT_FSIZE: regular files only. Beyond it SIGXFSZ and EFBIG.

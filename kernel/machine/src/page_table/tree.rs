@@ -75,6 +75,7 @@ impl PageTable {
     ///
     /// # Safety
     /// As [`PageTable::leaf`].
+    #[inline(always)]
     pub unsafe fn entry(&self, address: u64) -> Entry {
         // SAFETY: as the caller's.
         let Some(leaf) = (unsafe { self.leaf(address) }) else { return Entry::EMPTY };

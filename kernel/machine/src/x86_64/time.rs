@@ -50,7 +50,7 @@ fn scale(value: u64, multiplier: u64) -> u64 {
     ((u128::from(value) * u128::from(multiplier)) >> SHIFT) as u64
 }
 
-#[inline]
+#[inline(always)]
 fn parameters() -> VdsoParameters {
     loop {
         let before = SEQUENCE.load(Ordering::Acquire);
@@ -167,6 +167,7 @@ pub(crate) fn set_deadline_ns(deadline_ns: u64) {
     arm(deadline_ns);
 }
 
+#[inline(always)]
 fn arm(deadline_ns: u64) {
     let parameters = parameters();
     let now_cycles = cycles();

@@ -67,6 +67,7 @@ impl AddressSpace {
     ///
     /// # Errors
     /// Why the access can't be made.
+    #[inline(always)]
     pub fn fault(&self, address: UserAddr, access: Access) -> Result<(), FaultError> {
         let address = address.as_u64() & !(PAGE_SIZE as u64 - 1);
         let step = self.attempt(address, access);

@@ -83,6 +83,7 @@ impl<'a> Source<'a> {
     }
 
     /// Steps over bytes as if they had been read.
+    #[inline(always)]
     pub fn skip(&mut self, count: usize) {
         let _ = self.transfer(count, |_, _| (), |_, _| Ok(()));
     }

@@ -141,6 +141,7 @@ fn take_from_magazine(index: usize, count: u32, chain: &mut Chain) {
 }
 
 /// Whether this CPU has an object of the class at hand.
+#[inline(always)]
 pub(crate) fn is_at_hand(index: usize) -> bool {
     let _interrupts = interrupt::disable();
     MAGAZINES[index].length() > 0

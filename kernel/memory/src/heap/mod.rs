@@ -136,6 +136,7 @@ pub(crate) fn shrink() -> usize {
 
 /// Whether the next allocation of this layout on this CPU cannot fail. Interrupts are off.
 #[cfg(target_os = "none")]
+#[inline(always)]
 pub(crate) fn is_at_hand(layout: Layout) -> bool {
     class::index_of_layout(layout).is_some_and(magazine::is_at_hand)
 }
@@ -144,6 +145,7 @@ pub(crate) fn is_at_hand(layout: Layout) -> bool {
 ///
 /// # Errors
 /// When there is no memory.
+#[inline(always)]
 pub(crate) fn prepare(layout: Layout) -> Result<(), crate::OutOfMemory> {
     let serves_itself = layout.size() == 0 || layout.size() > MAX_SLAB_OBJECT;
     if serves_itself || is_at_hand(layout) { Ok(()) } else { put_at_hand(layout) }

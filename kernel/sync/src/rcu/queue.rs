@@ -175,11 +175,13 @@ fn run_at_once(header: *mut Header) -> bool {
 }
 
 /// How many callbacks and batched objects wait on this CPU. The caller cannot migrate.
+#[inline(always)]
 pub fn pending() -> u64 {
     pending_on(cpu::current())
 }
 
 /// How many callbacks and batched objects wait on a CPU.
+#[inline(always)]
 pub fn pending_on(cpu: CpuId) -> u64 {
     LOCAL.of(cpu).iter().map(Local::waiting).sum::<u64>() + bulk::waiting(cpu)
 }

@@ -61,23 +61,27 @@ impl OpenFile {
         self.after_write(result)
     }
 
+    /// Part of both ways to write. What is seldom wanted is a call, so that it costs the others nothing but the question.
+    #[inline(always)]
     fn after_write(&self, result: Result<usize>) -> Result<usize> {
         let number = result?;
         if number > 0 {
             if inotify::active() {
                 inotify::report_file(self, EventMask::MODIFY);
             }
-            self.sync_if_wanted()?;
+            if self.flags().contains(crate::flags::OpenFlags::DATA_SYNC) {
+                self.sync_written()?;
+            }
         }
         Ok(number)
     }
 
-    fn sync_if_wanted(&self) -> Result<()> {
-        use crate::flags::OpenFlags;
-        let flags = self.flags();
-        let stored = matches!(self.inode().kind, FileKind::Regular | FileKind::BlockDevice);
-        if flags.contains(OpenFlags::DATA_SYNC) && stored {
-            return self.operations().sync(self, !flags.contains(OpenFlags::FILE_SYNC));
+    /// Part of a write with `O_DSYNC` or `O_SYNC`.
+    #[cold]
+    #[inline(never)]
+    fn sync_written(&self) -> Result<()> {
+        if matches!(self.inode().kind, FileKind::Regular | FileKind::BlockDevice) {
+            return self.operations().sync(self, !self.flags().contains(crate::flags::OpenFlags::FILE_SYNC));
         }
         Ok(())
     }

@@ -85,6 +85,7 @@ impl FileSystemContext {
     }
 
     /// Root and working directory now: one lock, one reference.
+    #[inline(always)]
     pub fn places(&self) -> CurrentPlaces {
         self.places.lock().clone()
     }
