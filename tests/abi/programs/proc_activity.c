@@ -138,6 +138,16 @@ static void await_state(pid_t pid, char state)
     while (strrchr(text, ')')[2] != state);
 }
 
+/* Waits until a process that has ended is off its stack for good: it is told to be a zombie a little before that. */
+static void await_no_stack(pid_t pid)
+{
+    char text[512];
+    long number, stack = 1;
+    do
+        slurp(file_of(pid, "syscall"), text, sizeof text);
+    while (sscanf(text, "%ld %lx", &number, &stack) == 2 && stack != 0);
+}
+
 static void show_call(const char *what, pid_t pid, const char *name)
 {
     char text[512];
@@ -215,6 +225,7 @@ static void activities(void)
     show_call("stopped in the program", spins, "syscall");
     kill(spins, SIGKILL);
     await_state(spins, 'Z');
+    await_no_stack(spins);
     show_call("ended", spins, "syscall");
     show_wchan("ended", spins);
     waitpid(spins, NULL, 0);
