@@ -15,7 +15,7 @@
 //! | of each function its text: bytes to the next function (0 for the last), seven bits a byte and the lowest first; bytes of the name; the name's codes | |
 //!
 //! A code below 0xc0 is one byte, another one two: 0xc0 and its high byte, and its low byte. The names repeat each other in
-//! long parts, so most codes stand for pairs of codes that are often side by side ([`codes`]): the names then take a fifth
+//! long parts, so most codes stand for pairs of codes that are often side by side (`codes`): the names then take a fifth
 //! of what they are long, and each can still be read alone.
 #![forbid(unsafe_code)]
 
