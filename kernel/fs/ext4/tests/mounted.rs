@@ -520,6 +520,38 @@ fn what_memory_has_still_of_a_mode_is_not_written_over_a_new_one() {
     world.unmount();
 }
 
+/// Likewise for times, which are stored from memory: not between the two halves of a change.
+#[test]
+fn what_memory_has_still_of_a_time_is_not_written_over_a_new_one() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = Image::make(OPTIONS[0], 16 << 20, None);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound image");
+    drop(world.create(b"/file").expect("space"));
+    world.unmount();
+    for round in 0..10 {
+        let time = Timestamp { seconds: 1_000_000_000 + round, nanoseconds: 0 };
+        let change = AttributeChange { modified: Some(TimeChange::To(time)), ..AttributeChange::default() };
+        let world = device.mount(false).expect("a sound image");
+        let file = world.open(b"/file", OpenFlags::READ_WRITE).expect("it was made");
+        let inode = file.inode();
+        let changing = inode.lock().write();
+        inode.operations().change_attributes(inode, &change).expect("the disk works");
+        std::thread::scope(|scope| {
+            let syncing = scope.spawn(|| file.sync(false));
+            (0..1000).for_each(|_| std::thread::yield_now());
+            inode.modified().set(time);
+            drop(changing);
+            assert_eq!(syncing.join().expect("it does not panic"), Ok(()));
+        });
+        drop(file);
+        world.unmount();
+        let world = device.mount(true).expect("a sound image");
+        assert_eq!(world.open(b"/file", OpenFlags::empty()).expect("it was made").status().modified, time);
+        world.unmount();
+    }
+}
+
 /// The clock that files are stamped by goes so many seconds ahead.
 fn set_clock(seconds: u64) {
     set_time_of_day_base_ns(machine::time::wall_clock_boot_ns() + seconds * 1_000_000_000);

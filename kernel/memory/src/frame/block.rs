@@ -127,6 +127,11 @@ impl Block {
         self.numbers().for_each(contents::zero);
     }
 
+    /// What a holder left of the pattern of an earlier owner must not be taken for a frame that was written after it was freed.
+    pub(super) fn mark_freed(&self) {
+        self.numbers().for_each(|frame| poison::fill(frame, self.purpose));
+    }
+
     /// Its frames.
     fn numbers(&self) -> impl Iterator<Item = FrameNumber> + use<> {
         let first = self.first;
@@ -160,8 +165,7 @@ impl Drop for Block {
         let known = metadata(self.first);
         assert!(matches!(known.state(), State::Allocated { .. }), "{self:?} is freed twice");
         known.references.store(0, Relaxed);
-        // What a holder left of the pattern of an earlier owner must not be taken for a frame that was written after it was freed.
-        self.numbers().for_each(|frame| poison::fill(frame, self.purpose));
+        self.mark_freed();
         {
             let mut pool = pool::lock();
             for (block, order) in blocks_of(self.first, self.frames) {

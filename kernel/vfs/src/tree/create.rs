@@ -174,6 +174,11 @@ impl PathContext<'_> {
             if inode.kind == FileKind::Directory {
                 return Err(Error::NotPermitted);
             }
+            // The last name does not go meanwhile.
+            let _linked = inode.lock().write_nested(1);
+            if inode.links() == 0 && !inode.linkable() {
+                return Err(Error::NotFound);
+            }
             link_entry(&parent, &name, &inode)?;
         }
         inotify::report_child(&parent, name.as_bytes(), EventMask::CREATE, false);
@@ -206,15 +211,9 @@ pub(super) fn create_entry(parent: &Path, name: &Name, new: &NewFile<'_>) -> Res
     })
 }
 
-/// Gives a file another name and enters that, if it has one or was made to be given one. The directory's lock is held exclusively, the name
-/// is absent.
+/// Gives a file another name and enters that. The directory's lock and the file's are held exclusively, the name is absent.
 pub(super) fn link_entry(parent: &Path, name: &Name, inode: &Arc<Inode>) -> Result<Arc<Dentry>> {
     let directory = parent.inode()?;
-    // The last name does not go meanwhile.
-    let _linked = inode.lock().write_nested(1);
-    if inode.links() == 0 && !inode.linkable() {
-        return Err(Error::NotFound);
-    }
     directory.operations().link(directory, name, inode)?;
     inode.set_linkable(false);
     enter_created(&parent.dentry, name.as_bytes(), inode.clone()).inspect_err(|_| {

@@ -64,7 +64,10 @@ pub fn create_unnamed(parent: &Path, new: &NewFile<'_>) -> Result<Arc<Dentry>> {
 /// # Errors
 /// `EEXIST` if there is one of that name; what the file system says.
 pub fn link(inode: &Arc<Inode>, parent: &Path, name: &Name) -> Result<Arc<Dentry>> {
-    let linked = with_absent(parent, name, || link_entry(parent, name, inode))?;
+    let linked = with_absent(parent, name, || {
+        let _linked = inode.lock().write_nested(1);
+        link_entry(parent, name, inode)
+    })?;
     inotify::report_child(parent, name.as_bytes(), EventMask::CREATE, false);
     Ok(linked)
 }

@@ -235,6 +235,8 @@ impl Home for Node {
     fn commit(&self, inode: &Inode, data_only: bool) -> Result<()> {
         let Ok(writer) = self.instance.writer() else { return Ok(()) };
         if !data_only {
+            // A change of attributes is on the disk before it is in memory: not in between.
+            let _unchanged = inode.lock().read();
             self.store_times(inode)?;
         }
         match inode.kind {
