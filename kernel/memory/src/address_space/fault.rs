@@ -130,6 +130,10 @@ impl AddressSpace {
             }
             step = self.attempt(address, access);
         }
+        if let Step::Forget { copy, former } = step {
+            self.tables.forget(address, address + PAGE_SIZE as u64, false);
+            drop((copy, former));
+        }
         Err(FaultError::OutOfMemory)
     }
 

@@ -11,7 +11,7 @@ use core::sync::atomic::{
 };
 
 use super::contents;
-use super::metadata::State;
+use super::metadata::{FOUND_BY_LOOKUP, State};
 use super::number::FrameNumber;
 use super::per_cpu::{BATCH, CpuFrames, READY_CAPACITY, bump};
 use super::pool;
@@ -63,7 +63,7 @@ pub(crate) fn allocate(
     let known = metadata(frame);
     debug_assert_eq!(known.state(), State::Cached);
     known.set_state(State::Allocated { purpose, order: 0 });
-    known.references.store(1, Relaxed);
+    known.begin_references(purpose);
     match (zeroed, is_zero) {
         (Zeroed::Yes, false) => contents::zero(frame),
         (_, false) => poison::check(frame),
@@ -166,14 +166,15 @@ fn refill(frames: &CpuFrames, urgency: Urgency) -> Option<FrameNumber> {
 pub(crate) fn release(frame: FrameNumber) {
     let known = metadata(frame);
     debug_assert!(
-        matches!(known.state(), State::Allocated { order: 0, .. }) && known.references.load(Relaxed) > 0,
+        matches!(known.state(), State::Allocated { order: 0, .. })
+            && known.references.load(Relaxed) & !FOUND_BY_LOOKUP > 0,
         "{frame:?} is freed twice: {:?}",
         known.state()
     );
-    // The only holder needs no atomic operation, unless somebody without a reference may gain one meanwhile. Acquire
+    // The only holder needs no atomic operation, unless somebody without a reference may gain one meanwhile (then the word is not 1). Acquire
     // and Release: what other holders did to the frame happens before it is used anew.
-    if known.references.load(Acquire) != 1 || known.purpose().found_by_lookup() {
-        if known.references.fetch_sub(1, Release) != 1 {
+    if known.references.load(Acquire) != 1 {
+        if known.references.fetch_sub(1, Release) & !FOUND_BY_LOOKUP != 1 {
             return;
         }
         known.references.load(Acquire);

@@ -12,7 +12,7 @@ use machine::fault::Fault;
 use machine::user_memory;
 use sync::rcu::Deferred;
 
-use super::metadata::State;
+use super::metadata::{FOUND_BY_LOOKUP, REFERENCES_MAX, State};
 use super::number::FrameNumber;
 use super::purpose::Purpose;
 use super::table::{self, metadata};
@@ -77,7 +77,7 @@ impl Frame {
     #[inline]
     pub fn references(&self) -> u32 {
         // Acquire: who sees 1 sees what former holders wrote.
-        metadata(self.number()).references.load(Acquire)
+        metadata(self.number()).references.load(Acquire) & !FOUND_BY_LOOKUP
     }
 
     /// What the frame is used for.
@@ -90,6 +90,10 @@ impl Frame {
         let known = metadata(self.number());
         let former = known.purpose();
         known.set_state(State::Allocated { purpose, order: 0 });
+        match purpose.found_by_lookup() {
+            true => known.references.fetch_or(FOUND_BY_LOOKUP, Relaxed),
+            false => known.references.fetch_and(!FOUND_BY_LOOKUP, Relaxed),
+        };
         crate::local::local(|cpu| {
             cpu.frames.count(former, -1);
             cpu.frames.count(purpose, 1);
@@ -263,18 +267,17 @@ impl Frame {
         if !matches!(known.state(), State::Allocated { purpose, order: 0 } if purpose.found_by_lookup()) {
             return None;
         }
-        let grown = known.references.fetch_update(Acquire, Relaxed, |count| (count > 0).then_some(count + 1));
-        grown.is_ok().then(|| Self::of_allocated(frame))
+        // The frame may have been freed since, and allocated for something that no look-up finds.
+        known.gain_reference().then(|| Self::of_allocated(frame))
     }
 }
 
 /// Counts one more reference to a frame of which the caller has one.
 #[inline(always)]
 fn count_reference(frame: FrameNumber) {
-    let former = metadata(frame).references.fetch_add(1, Relaxed);
+    let former = metadata(frame).references.fetch_add(1, Relaxed) & !FOUND_BY_LOOKUP;
     debug_assert!(former > 0, "a reference keeps its frame alive");
-    // Each page-table entry costs 8 bytes, so 2^31 references would take 16 GiB of page tables to the same frame.
-    assert!(former < u32::MAX / 2, "too many references to one frame");
+    assert!(former < REFERENCES_MAX, "too many references to one frame");
 }
 
 impl Clone for Frame {
@@ -331,7 +334,7 @@ pub fn from_boot(address: PhysAddr, purpose: Purpose) -> Option<Frame> {
         pool.adopt();
         metadata(frame).set_state(State::Allocated { purpose, order: 0 });
     }
-    metadata(frame).references.store(1, Relaxed);
+    metadata(frame).begin_references(purpose);
     crate::local::local(|cpu| cpu.frames.count(purpose, 1));
     Some(Frame::of_allocated(frame))
 }

@@ -14,7 +14,10 @@
 //! A chunk's metadata is zero when it is brought up, so bringing up a chunk of free memory writes one frame's
 //! metadata only. Frame number 0 is never managed and serves as the end of lists.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
 
 use super::number::FrameNumber;
 use super::purpose::Purpose;
@@ -23,7 +26,7 @@ use super::purpose::Purpose;
 #[repr(C, align(32))]
 #[derive(Default)]
 pub(crate) struct Metadata {
-    /// Holders of the frame. Changed atomically by holders of [`super::Frame`].
+    /// Holders of the frame, and [`FOUND_BY_LOOKUP`] where it applies. Changed atomically by holders of [`super::Frame`].
     pub(crate) references: AtomicU32,
     /// [`State`], packed.
     state: AtomicU32,
@@ -48,6 +51,14 @@ pub(crate) enum State {
     Cached,
     Allocated { purpose: Purpose, order: u8 },
 }
+
+/// Of `references`: somebody may gain a reference without holding one ([`Purpose::found_by_lookup`]). In the same word as the count, so that a
+/// look-up that was held up after it had found the frame gains nothing if the frame is somebody else's meanwhile, who may let go of it by a
+/// plain store.
+pub(crate) const FOUND_BY_LOOKUP: u32 = 1 << 31;
+
+/// Each page-table entry takes 8 bytes, so so many references would take 8 GiB of page tables to the same frame.
+pub(crate) const REFERENCES_MAX: u32 = 1 << 30;
 
 const KIND_FREE: u32 = 1;
 const KIND_CACHED: u32 = 2;
@@ -85,6 +96,19 @@ impl Metadata {
         self.state.load(Relaxed) == KIND_FREE | u32::from(order) << 8
     }
 
+    /// The frame is allocated: it has one holder.
+    #[inline]
+    pub(crate) fn begin_references(&self, purpose: Purpose) {
+        self.references.store(1 | if purpose.found_by_lookup() { FOUND_BY_LOOKUP } else { 0 }, Relaxed);
+    }
+
+    /// Counts one more holder who had no reference. False, and nothing is counted, if the frame has none or is not found by look-ups.
+    pub(crate) fn gain_reference(&self) -> bool {
+        let more = |word: u32| (word & FOUND_BY_LOOKUP != 0 && word != FOUND_BY_LOOKUP).then_some(word + 1);
+        // Acquire: who gains a reference sees what the holders did before.
+        self.references.fetch_update(Acquire, Relaxed, more).is_ok()
+    }
+
     /// The purpose of an allocated frame.
     pub(crate) fn purpose(&self) -> Purpose {
         Purpose::from_number((self.state.load(Relaxed) >> 16) as u8)
@@ -99,11 +123,25 @@ pub(crate) trait Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Metadata, Purpose, State};
+    use super::{FOUND_BY_LOOKUP, Metadata, Purpose, Relaxed, State};
 
     #[test]
     fn fresh_metadata_reads_as_reserved() {
         assert_eq!(Metadata::default().state(), State::Reserved);
+    }
+
+    #[test]
+    fn only_frames_that_are_found_by_look_ups_gain_references() {
+        let metadata = Metadata::default();
+        assert!(!metadata.gain_reference(), "nobody holds it");
+        for purpose in Purpose::ALL {
+            metadata.begin_references(purpose);
+            assert_eq!(metadata.gain_reference(), purpose.found_by_lookup());
+            let held = if purpose.found_by_lookup() { 2 | FOUND_BY_LOOKUP } else { 1 };
+            assert_eq!(metadata.references.load(Relaxed), held, "{purpose:?}");
+        }
+        metadata.references.store(FOUND_BY_LOOKUP, Relaxed);
+        assert!(!metadata.gain_reference(), "its last holder has just let go");
     }
 
     #[test]

@@ -228,6 +228,10 @@ fn who_maps_while_it_is_taken_back_keeps_nothing() {
         let (middle, there) = client(1);
         let (last, end) = with_memory(1, MapFlags::empty());
         last.set_pager(at(end), PAGE, OTHER).unwrap();
+        // Makes all tables on this processor, which frees them, and whose frames are counted.
+        pager.provide(&middle, PAGER, &provision(pool, there, 1)).unwrap();
+        middle.provide(&last, OTHER, &provision(there, end, 1)).unwrap();
+        taken(&pager, pool, 1);
         std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 // The middle one has a page at times, and gives it on as soon as it has.
