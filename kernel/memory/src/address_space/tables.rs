@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use machine::address::{PAGE_SIZE, PhysAddr, VirtAddr};
 use machine::cpu::{self, AtomicCpuSet, CpuSet};
 use machine::page_table::{PageTable, TableFrames};
-use machine::{mmu, preempt};
+use machine::{interrupt, mmu, preempt};
 use sync::{Once, PerCpu, per_cpu, remote};
 
 /// Beyond this many pages all translations of the space are forgotten instead of one by one.
@@ -236,12 +236,13 @@ pub(super) fn enter_lazy() {
 
 /// The address space whose program runs on this processor.
 pub(super) fn current() -> Option<Arc<AddressSpace>> {
-    let _preemption = preempt::disable();
+    let _interrupts = interrupt::disable();
     let loaded = LOADED.of(cpu::current()).load(Ordering::Relaxed);
     if loaded.is_null() {
         return None;
     }
-    // SAFETY: as in `enter_lazy`.
+    // SAFETY: the processor's reference keeps the tables alive. It is dropped by this processor only, in an interrupt too (`serve_unload`),
+    // and those are off.
     unsafe { &*loaded }.owner.get()?.upgrade()
 }
 

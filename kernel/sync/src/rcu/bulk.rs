@@ -140,21 +140,23 @@ pub fn try_drop_later<D: Deferred>(value: D) -> Result<(), D> {
     pressure::pace();
     let _preemption = preempt::disable();
     let local = LOCAL.this();
-    if !ensure_open(local) {
-        queue::bump(&local.refused, 1);
-        return Err(value);
-    }
-    let entry = Entry { raw: value.into_raw(), drop: D::drop_raw };
-    let (full, first) = {
+    let (full, first) = loop {
+        if !ensure_open(local) {
+            queue::bump(&local.refused, 1);
+            return Err(value);
+        }
         let _interrupts = interrupt::disable();
-        // SAFETY: interrupts are off and this is the CPU's own; `ensure_open` left a block with room, and an interrupt
-        // since then leaves one, too, see there.
-        let block = unsafe { &mut **local.open.get() };
-        block.entries[block.count].write(entry);
+        // SAFETY: interrupts are off and this is the CPU's own.
+        let Some(block) = unsafe { (*local.open.get()).as_mut() }.filter(|block| block.count < ENTRIES)
+        else {
+            // An interrupt since then filled it, and found no memory for the next one.
+            continue;
+        };
+        block.entries[block.count].write(Entry { raw: value.into_raw(), drop: D::drop_raw });
         block.count += 1;
         block.weight += D::WEIGHT;
         let first = queue::bump(&local.put, 1) == local.dropped.load(Ordering::Relaxed) + 1;
-        (block.count == ENTRIES, first)
+        break (block.count == ENTRIES, first);
     };
     if full {
         flush();
