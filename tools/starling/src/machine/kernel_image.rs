@@ -29,6 +29,8 @@ pub(crate) enum Build {
     Checked,
     /// With counts of lock acquisitions
     Counted,
+    /// Without messages to other processors
+    LocalIpc,
 }
 
 /// Names the variant to boot, where no option does.
@@ -41,8 +43,9 @@ impl Build {
     /// When there is no such variant.
     pub(crate) fn from_environment() -> Outcome<Self> {
         let Ok(name) = std::env::var(BUILD_VARIABLE) else { return Ok(Self::Release) };
-        <Self as ValueEnum>::from_str(&name, false)
-            .map_err(|_| Failure::ours(format!("{BUILD_VARIABLE}={name}: not release, checked or counted")))
+        <Self as ValueEnum>::from_str(&name, false).map_err(|_| {
+            Failure::ours(format!("{BUILD_VARIABLE}={name}: not release, checked, counted or local-ipc"))
+        })
     }
 
     /// Its name.
@@ -51,6 +54,7 @@ impl Build {
             Self::Release => "release",
             Self::Checked => "checked",
             Self::Counted => "counted",
+            Self::LocalIpc => "local-ipc",
         }
     }
 }
@@ -92,8 +96,10 @@ impl Kernel {
         progress.say("building the kernel");
         let mut cargo = repository.bare_cargo("build");
         cargo.args(["--quiet", "--profile", build.name(), "--package", KERNEL]);
-        if build == Build::Counted {
-            cargo.args(["--features", "lcount"]);
+        match build {
+            Build::Release | Build::Checked => {}
+            Build::Counted => _ = cargo.args(["--features", "lcount"]),
+            Build::LocalIpc => _ = cargo.args(["--features", "local-ipc"]),
         }
         let output = cargo.stdin(Stdio::null()).output().context(|| "cargo".into())?;
         progress.finish();

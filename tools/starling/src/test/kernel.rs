@@ -169,6 +169,12 @@ pub(super) fn steps(repository: &Repository, stress_seconds: Option<u64>) -> Out
         let starling = kernel("microvm", COSTS_CPUS, LIMIT, &COSTS);
         let name = format!("costs of messages with {COSTS_CPUS} CPUs");
         steps.push(Step::new(name, starling, tally::kernel_log).within(STEP_LIMIT));
+        let mut starling = Command::new(&program);
+        starling.current_dir(repository.root()).args(["trace", "messages", "--check"]);
+        steps.push(
+            Step::new("messages with and without other processors", starling, tally::closing_line)
+                .within(STEP_LIMIT * 2),
+        );
         let options = ["--kernel-arg", "test=debugger", "--kernel-arg", DEBUGGER_REPETITIONS];
         steps.extend(DEBUGGED.map(|cpus| {
             let starling = kernel("microvm", cpus, DEBUGGER_LIMIT, &options);

@@ -5,6 +5,7 @@
 //! * [`code`]: names of functions and objects
 //! * [`sharing`]: cache lines that calls on two processors share though they commute; [`conflict`] finds them,
 //!   [`expectation`] knows which ones are known; [`comparison`]: how many there are in several kernels
+//! * [`messages`]: what messages on one processor cost because there are others
 //! * [`locks`]: locks and atomic operations of each system call; [`ceilings`] knows how many are allowed
 
 mod ceilings;
@@ -13,6 +14,7 @@ mod comparison;
 mod conflict;
 mod expectation;
 mod locks;
+mod messages;
 mod plugin;
 mod sharing;
 mod window;
@@ -31,6 +33,7 @@ pub(crate) struct TraceArguments {
 #[derive(Subcommand, Debug)]
 enum What {
     Locks(locks::LocksArguments),
+    Messages(messages::MessagesArguments),
     Sharing(sharing::SharingArguments),
 }
 
@@ -41,6 +44,7 @@ enum What {
 pub(crate) fn trace(arguments: &TraceArguments) -> Outcome<u8> {
     match &arguments.what {
         What::Locks(arguments) => locks::trace(arguments),
+        What::Messages(arguments) => messages::trace(arguments),
         What::Sharing(arguments) => sharing::trace(arguments),
     }
 }
