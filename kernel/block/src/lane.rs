@@ -26,6 +26,8 @@ pub(crate) struct Lane {
 pub(crate) struct Waiting {
     /// A request that the device had no room for. One runs the lane, so there is one at most.
     returned: Option<Request>,
+    /// Requests that the driver had begun and could not carry out: they go before others.
+    again: VecDeque<Request>,
     /// Former schedulers that still have requests, the oldest first.
     former: VecDeque<Box<dyn Scheduler>>,
     pub(crate) scheduler: Box<dyn Scheduler>,
@@ -34,7 +36,8 @@ pub(crate) struct Waiting {
 
 impl Lane {
     pub(crate) fn new(scheduler: Box<dyn Scheduler>) -> Self {
-        let waiting = Waiting { returned: None, former: VecDeque::new(), scheduler, closed: false };
+        let (again, former) = (VecDeque::new(), VecDeque::new());
+        let waiting = Waiting { returned: None, again, former, scheduler, closed: false };
         Self { waiting: SpinLock::new(waiting), runner: OneRunner::new() }
     }
 
@@ -60,11 +63,24 @@ impl Lane {
         let before = self.waiting.lock().returned.replace(request);
         debug_assert!(before.is_none(), "who runs a lane gives back what it took before it takes another");
     }
+
+    /// The device was given the request, and has to be given it again.
+    ///
+    /// # Errors
+    /// The request, when there is no memory for the list.
+    pub(crate) fn put_back(&self, request: Request) -> core::result::Result<(), Request> {
+        let mut waiting = self.waiting.lock();
+        if waiting.again.try_reserve(1).is_err() {
+            return Err(request);
+        }
+        waiting.again.push_back(request);
+        Ok(())
+    }
 }
 
 impl Waiting {
     fn take(&mut self, now_ns: u64) -> Option<Request> {
-        if let Some(request) = self.returned.take() {
+        if let Some(request) = self.returned.take().or_else(|| self.again.pop_front()) {
             return Some(request);
         }
         while let Some(former) = self.former.front_mut() {

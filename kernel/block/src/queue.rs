@@ -230,10 +230,13 @@ impl Queue {
     pub fn remove(self: &Arc<Self>) {
         // Release: pairs with the load in `check`.
         self.gone.store(true, Ordering::Release);
-        for lane in 0..self.lanes.len() {
-            while let Some(request) = self.take(lane) {
-                self.begin(request).complete(Err(Error::NoDevice));
-            }
+        (0..self.lanes.len()).for_each(|lane| self.end_waiting(lane));
+    }
+
+    /// Ends what waits in a lane of a device that is gone.
+    fn end_waiting(self: &Arc<Self>, lane: usize) {
+        while let Some(request) = self.take(lane) {
+            self.begin(request).complete(Err(Error::NoDevice));
         }
     }
 
@@ -394,6 +397,20 @@ impl Queue {
         self.outstanding.withdraw();
         self.count(request.partition(), Statistics::withdraw);
         self.lanes[lane].take_back(request);
+    }
+
+    /// The driver has begun the request, could not carry it out, and offers to do it again: see [`Request::try_again`].
+    pub(crate) fn put_back(self: &Arc<Self>, request: Request) {
+        /// Any lane that is open does: who had it may have been on another CPU.
+        const LANE: usize = 0;
+        self.outstanding.withdraw();
+        self.count(request.partition(), Statistics::withdraw);
+        if let Err(request) = self.lanes[LANE].put_back(request) {
+            self.begin(request).complete(Err(Error::OutOfMemory));
+        } else if self.is_gone() {
+            // `remove` may have looked at the lane before.
+            self.end_waiting(LANE);
+        }
     }
 
     pub(crate) fn account_end(&self, request: &Request, outcome: Result<()>) {

@@ -13,6 +13,9 @@ use crate::driver::Limits;
 use crate::queue::Queue;
 use crate::{Error, Result};
 
+/// How often a request may be begun again: a device that needs to be reset more often for one transfer won't do it.
+const TRIES_AGAIN_MAX: u8 = 5;
+
 /// See the theory of this file.
 pub struct Request {
     operation: Operation,
@@ -24,6 +27,8 @@ pub struct Request {
     submitted_ns: u64,
     owner: u64,
     partition: u32,
+    /// How often it was begun again.
+    tries: u8,
     /// Whom to tell; set while the driver has it.
     pub(crate) queue: Option<Arc<Queue>>,
 }
@@ -45,6 +50,7 @@ impl Request {
             submitted_ns,
             owner,
             partition,
+            tries: 0,
             queue: None,
         }
     }
@@ -139,6 +145,20 @@ impl Request {
     /// The transfer has ended. Every request ends by this, once.
     pub fn complete(mut self, outcome: Result<()>) {
         self.end_all(outcome);
+    }
+
+    /// The device had to be reset in the midst of it: it waits to be given to the driver again, before others, or fails with `EIO` if
+    /// that has happened too often. Doing any of the operations twice is like doing it once. Whoever calls has the queue run
+    /// when the device can be used.
+    pub fn try_again(mut self) {
+        self.tries += 1;
+        if self.tries > TRIES_AGAIN_MAX {
+            return self.complete(Err(Error::Io));
+        }
+        match self.queue.take() {
+            Some(queue) => queue.put_back(self),
+            None => self.complete(Err(Error::Io)),
+        }
     }
 
     fn end_all(&mut self, outcome: Result<()>) {

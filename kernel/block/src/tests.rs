@@ -134,6 +134,45 @@ fn a_batch_leaves_nothing_behind_when_its_thread_moves() {
 }
 
 #[test]
+fn what_is_tried_again_goes_before_others_and_not_for_ever() {
+    let mut limits = Limits::of_size(100);
+    limits.depth = 1;
+    let slow = SlowDisk::new(limits);
+    let queue = Queue::new(slow.clone()).unwrap();
+    let outcome = Arc::new(sync::SpinLock::new(None));
+    let told = outcome.clone();
+    queue.submit(write(7, BioFlags::empty(), move |outcome| *told.lock() = Some(outcome)));
+    queue.submit(write(50, BioFlags::empty(), |outcome| outcome.unwrap()));
+    let held = || core::mem::take(&mut *slow.held.lock());
+    for _ in 0..5 {
+        let mut requests = held();
+        assert_eq!(requests.len(), 1, "the device has room for one");
+        assert_eq!(requests[0].sector(), 7);
+        requests.remove(0).try_again();
+        assert_eq!((queue.statistics().in_flight(), slow.held.lock().len()), (0, 0));
+        queue.run();
+    }
+    assert_eq!(*outcome.lock(), None);
+    held().remove(0).try_again();
+    assert_eq!(*outcome.lock(), Some(Err(Error::Io)));
+    assert_eq!(slow.answer(Ok(())), [(Operation::Write, 50, 1)]);
+    assert_eq!(queue.statistics().in_flight(), 0);
+}
+
+#[test]
+fn what_is_put_back_into_a_queue_that_is_gone_fails() {
+    let slow = SlowDisk::new(Limits::of_size(100));
+    let queue = Queue::new(slow.clone()).unwrap();
+    let outcome = Arc::new(sync::SpinLock::new(None));
+    let told = outcome.clone();
+    queue.submit(write(7, BioFlags::empty(), move |outcome| *told.lock() = Some(outcome)));
+    queue.remove();
+    let request = slow.held.lock().remove(0);
+    request.try_again();
+    assert_eq!(*outcome.lock(), Some(Err(Error::NoDevice)));
+}
+
+#[test]
 fn many_flushes_become_two() {
     let mut limits = Limits::of_size(100);
     limits.write_cache = true;

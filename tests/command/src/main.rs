@@ -47,6 +47,7 @@ mod kept_images;
 mod kernel_size;
 mod mapped_files;
 mod promises;
+mod recovery;
 mod root_images;
 mod schedulers;
 mod start_up;
@@ -128,6 +129,9 @@ fn main() -> ExitCode {
     }
     if long && wanted(balloon::NAME) {
         count(balloon::NAME, balloon::check());
+    }
+    if wanted(recovery::NAME) {
+        count(recovery::NAME, recovery::check());
     }
     check_devices(long, &wanted, &mut count);
     for measurement in

@@ -5,12 +5,13 @@
 //! A pair has a thread that its interrupt wakes; it takes commands back and ends them, so that whoever is told may sleep and submit more.
 //!
 //! # States
-//! *Working*; *restarting*, when it did not answer: it is switched off, all that it had fails with `EIO`, then it is switched on again while requests wait; *failed*,
-//! when it broke the rules or could not be started again: everything fails with `EIO`; *gone*: everything fails with `ENODEV`. The last two are final.
+//! *Working*; *held* and *frozen*, between the two ends of a recovery, see [`recovery`](crate::recovery): requests wait; *restarting*: it is switched off and on again while
+//! requests wait; *failed*, when it broke the rules or could not be started again: everything fails with `EIO`; *gone*: everything fails with `ENODEV`. The last
+//! two are final.
 //!
 //! # Time-outs
 //! First the queues are looked at without an interrupt, and the controller is asked to abort what it has. If nothing comes of that in the same time again, or
-//! it is not at work any more at all, it is restarted.
+//! it is not at work any more at all, it is restarted, and all that it had fails with `EIO`.
 //!
 //! # Locking
 //! `admin` is held by who changes the state from working to another one and back. A lane's spin lock, inside of it, is held to put a command into its queue and to take one
@@ -26,6 +27,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use block::disk::{self, Description, Disk};
 use block::{Queue, Request, TimeoutVerdict};
 use device::dma::Buffer;
+use device::express::ErrorHandlers;
 use device::interrupt::{Claim, Interrupt, Registration, Source};
 use device::model::{Binding, BusDevice, DriverError};
 use device::pci::{Function, table_size};
@@ -50,10 +52,14 @@ const BATCH: usize = 32;
 /// Commands of a queue that are aborted.
 const ABORTS_MAX: u16 = 8;
 
-const WORKING: u8 = 0;
-const RESTARTING: u8 = 1;
-const FAILED: u8 = 2;
-const GONE: u8 = 3;
+pub(crate) const WORKING: u8 = 0;
+/// What it has may end; nothing new begins.
+pub(crate) const HELD: u8 = 1;
+/// Nothing of it is believed until it was reset.
+pub(crate) const FROZEN: u8 = 2;
+pub(crate) const RESTARTING: u8 = 3;
+pub(crate) const FAILED: u8 = 4;
+const GONE: u8 = 5;
 
 /// A pair of queues with what belongs to its slots.
 struct Commands {
@@ -79,12 +85,12 @@ struct Namespaces {
 /// See the theory of this file.
 pub(crate) struct Controller {
     function: Arc<Function>,
-    registers: Registers,
+    pub(crate) registers: Registers,
     number: Number,
     state: AtomicU8,
     /// Time-outs in a row.
     strikes: AtomicU32,
-    admin: Mutex<Admin>,
+    pub(crate) admin: Mutex<Admin>,
     lanes: Vec<Lane>,
     signals: Arc<Vec<Signal>>,
     /// How many interrupts there are.
@@ -250,13 +256,24 @@ impl Controller {
             removable: false,
         };
         let name = format!("nvme{number}n{id}");
-        let disk = disk::attach_as(description, &name, queue).map_err(|_| DriverError::Exhausted)?;
+        let disk =
+            disk::attach_as(description, &name, queue).map_err(|_| DriverError::Exhausted)?;
         self.namespaces.lock().disks.push(disk);
         Ok(())
     }
 
-    fn state(&self) -> u8 {
+    pub(crate) fn state(&self) -> u8 {
         self.state.load(Ordering::Acquire)
+    }
+
+    /// Changes the state, if it is this one. With `admin` held, but to the final ones.
+    pub(crate) fn exchange(&self, from: u8, to: u8) -> Result<u8, u8> {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+    }
+
+    /// How it is called.
+    pub(crate) fn number(&self) -> u32 {
+        self.number.value
     }
 
     fn error(state: u8) -> block::Error {
@@ -321,7 +338,7 @@ impl Controller {
     fn complete(&self, index: usize, batch: &mut Vec<(Transfer, Ending)>) -> bool {
         let mut trouble = None;
         let mut commands = self.lanes[index].commands.lock();
-        if self.state() != WORKING {
+        if !matches!(self.state(), WORKING | HELD) {
             return false;
         }
         while batch.len() < batch.capacity() && trouble.is_none() {
@@ -353,26 +370,26 @@ impl Controller {
     }
 
     /// Has requests that wait tried again.
-    fn run_queues(&self) {
+    pub(crate) fn run_queues(&self) {
         self.namespaces.lock().queues.iter().for_each(Queue::run);
     }
 
-    /// Ends all that the controller has, which is stopped.
-    fn empty_lanes(&self, error: block::Error) {
+    /// Ends all that the controller has, which is stopped, or has it wait to be tried again.
+    fn empty_lanes(&self, end: impl Fn(Request)) {
         for lane in &self.lanes {
             loop {
                 let transfer = lane.commands.lock().pair.take_away();
                 let Some(transfer) = transfer else { break };
-                transfer.complete(Err(error));
+                end(transfer.into_request());
             }
         }
     }
 
     /// The controller works no more: stops it and ends all that it has.
-    fn fail(&self, state: u8) {
+    pub(crate) fn fail(&self, state: u8) {
         self.state.fetch_max(state, Ordering::AcqRel);
         self.admin.lock().stop(state == GONE);
-        self.empty_lanes(Self::error(state));
+        self.empty_lanes(|request| request.complete(Err(Self::error(state))));
         self.run_queues();
     }
 
@@ -417,32 +434,56 @@ impl Controller {
     /// Switches the controller off and on again.
     fn restart(&self) {
         log::error!("nvme{}: the controller does not answer; it is restarted", self.number.value);
-        let exchange = |from, to| self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
         {
             let mut admin = self.admin.lock();
-            if exchange(WORKING, RESTARTING).is_err() {
+            if self.exchange(WORKING, RESTARTING).is_err() {
                 return;
             }
-            admin.stop(false);
-            self.empty_lanes(block::Error::Io);
-            self.lanes.iter().for_each(|lane| lane.commands.lock().pair.restart());
-            let restarted = admin.restart().and_then(|()| {
-                let count = admin.set_queue_count(self.lanes.len() as u16)?;
-                if usize::from(count) < self.lanes.len() {
-                    return Err(DriverError::NotSupported);
-                }
-                self.create_queues(&mut admin)
-            });
-            let to = if restarted.is_ok() { WORKING } else { FAILED };
-            if let Err(error) = restarted {
-                log::error!("nvme{}: it can't be started again: {error:?}", self.number.value);
-                admin.stop(false);
-            }
+            let fail = |request: Request| request.complete(Err(block::Error::Io));
+            let to = if self.start_again(&mut admin, fail) { WORKING } else { FAILED };
             // It may be gone meanwhile: then nothing may be left in the queues, and nothing is.
-            let _ = exchange(RESTARTING, to);
+            let _ = self.exchange(RESTARTING, to);
         }
         self.strikes.store(0, Ordering::Relaxed);
         self.run_queues();
+    }
+
+    /// Switches the controller off, does this with all that it had, and switches it on with empty queues; with `admin` held, in the state of restarting. Whether that can
+    /// be done; if not, it is off.
+    pub(crate) fn start_again(&self, admin: &mut Admin, end: impl Fn(Request)) -> bool {
+        admin.stop(false);
+        self.empty_lanes(end);
+        self.lanes.iter().for_each(|lane| lane.commands.lock().pair.restart());
+        let restarted = admin.restart().and_then(|()| {
+            let count = admin.set_queue_count(self.lanes.len() as u16)?;
+            if usize::from(count) < self.lanes.len() {
+                return Err(DriverError::NotSupported);
+            }
+            self.create_queues(admin)
+        });
+        if let Err(error) = restarted {
+            log::error!("nvme{}: it can't be started again: {error:?}", self.number.value);
+            admin.stop(false);
+        }
+        restarted.is_ok()
+    }
+
+    /// Has the function interrupt as before, after a reset of the function has made it forget how. False if it won't. With `admin` held.
+    pub(crate) fn interrupt_again(&self) -> bool {
+        // Nobody else takes them: that is done after the controller was stopped.
+        let registrations = core::mem::take(&mut *self.registrations.lock());
+        let interrupts: Vec<_> =
+            registrations.iter().map(|registration| registration.interrupt().clone()).collect();
+        *self.registrations.lock() = registrations;
+        let by_table =
+            table_size(&self.function) >= interrupts.len() && self.function.enable_table(&interrupts);
+        by_table || (interrupts.len() == 1 && self.function.enable_message(&interrupts[0]))
+    }
+
+    /// Has the threads look at the queues.
+    pub(crate) fn look(&self) {
+        self.strikes.store(0, Ordering::Relaxed);
+        self.signals.iter().for_each(Signal::raise);
     }
 
     /// Ends everything: the controller, the threads, the interrupts.
@@ -468,5 +509,9 @@ impl Binding for Controller {
         self.function.disable();
         disks.iter().for_each(disk::detach);
         self.number.release();
+    }
+
+    fn error_handlers(&self) -> Option<&dyn ErrorHandlers> {
+        Some(self)
     }
 }

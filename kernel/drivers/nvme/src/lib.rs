@@ -9,6 +9,7 @@
 //! | `registers` | switching a controller on and off, doorbells |
 //! | `admin` | commands to the controller itself, one at a time |
 //! | `controller` | start, completions, time-outs, removal |
+//! | `recovery` | what happens to requests while the way to a controller has errors |
 //! | `namespace` | a disk |
 //! | `find` | which functions are driven |
 //!
@@ -26,6 +27,7 @@ mod find;
 mod identity;
 mod namespace;
 pub mod queue;
+mod recovery;
 mod registers;
 mod transfer;
 

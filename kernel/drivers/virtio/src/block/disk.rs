@@ -5,12 +5,13 @@
 //! queue also looks at the configuration when that has changed.
 //!
 //! # States
-//! *Working*; *failed*, when the device broke the rules, asked for a reset or did not answer twice the time a request has: it was reset, and everything fails with `EIO`; *gone*:
-//! everything fails with `ENODEV`. A state is only left for a later one.
+//! *Working*; *held* and *frozen*, between the two ends of a recovery, see [`recovery`](super::recovery): requests wait; *failed*, when the device broke the rules, asked for a
+//! reset or did not answer twice the time a request has: it was reset, and everything fails with `EIO`; *gone*: everything fails with `ENODEV`. The last two
+//! are final.
 //!
 //! # Locking
 //! A lane's spin lock is held to put a request into its ring and to take one out. The state is looked at under it, and the lanes are emptied one by one after it was
-//! changed, so nothing is left in a ring whose device is not at work.
+//! changed, so nothing is left in a ring whose device is not at work. `changing` is held around that lock by who stops the device or starts it again.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -21,6 +22,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use block::disk::{self, Description, Disk};
 use block::{Driver, Limits, Queue, Request, TimeoutVerdict};
 use device::dma::Buffer;
+use device::express::ErrorHandlers;
 use device::model::{Binding, DriverError};
 use machine::cpu;
 use memory::fallible;
@@ -41,9 +43,13 @@ const BATCH: usize = 32;
 const IDENTIFY_NS: u64 = 5_000_000_000;
 const PAUSE_NS: u64 = 50_000;
 
-const WORKING: u8 = 0;
-const FAILED: u8 = 1;
-const GONE: u8 = 2;
+pub(super) const WORKING: u8 = 0;
+/// What it has may end; nothing new begins.
+pub(super) const HELD: u8 = 1;
+/// Nothing of it is believed until it was reset.
+pub(super) const FROZEN: u8 = 2;
+pub(super) const FAILED: u8 = 3;
+const GONE: u8 = 4;
 
 struct Entry {
     lane: SpinLock<Lane>,
@@ -54,11 +60,15 @@ struct Entry {
 
 /// A disk of a virtual machine.
 pub(super) struct VirtioDisk {
-    transport: Box<dyn Transport>,
+    pub(super) transport: Box<dyn Transport>,
+    features: u64,
     layout: Layout,
+    /// Of a ring, at most.
+    ring: u16,
     entries: Vec<Entry>,
     signals: Arc<Signals>,
     state: AtomicU8,
+    pub(super) changing: Mutex<()>,
     /// Time-outs in a row.
     strikes: AtomicU32,
     connection: SpinLock<Option<Connection>>,
@@ -125,15 +135,18 @@ impl VirtioDisk {
             Ok(entries) => entries,
             Err(error) => return Err((transport, error)),
         };
-        let Begun { mut layout, connection, signals, .. } = begun;
+        let Begun { features, mut layout, connection, signals, ring, .. } = begun;
         layout.limits.depth *= entries.len() as u32;
         start::go(&*transport);
         Ok(Arc::new(Self {
             transport,
+            features,
             layout,
+            ring,
             entries,
             signals,
             state: AtomicU8::new(WORKING),
+            changing: Mutex::named("virtio disk's reset", ()),
             strikes: AtomicU32::new(0),
             connection: SpinLock::named("virtio interrupts", Some(connection)),
             attached: Mutex::named("virtio disk", None),
@@ -220,7 +233,7 @@ impl VirtioDisk {
         }
         loop {
             self.signals.of(index).wait();
-            if self.state.load(Ordering::Acquire) == GONE {
+            if self.state() == GONE {
                 break;
             }
             self.complete(index, &mut batch);
@@ -236,7 +249,7 @@ impl VirtioDisk {
         let mut any = false;
         loop {
             let mut lane = self.entries[index].lane.lock();
-            if self.state.load(Ordering::Acquire) != WORKING {
+            if !matches!(self.state(), WORKING | HELD) {
                 return any;
             }
             lane.refuse_interrupts();
@@ -284,21 +297,85 @@ impl VirtioDisk {
         }
     }
 
+    pub(super) fn state(&self) -> u8 {
+        self.state.load(Ordering::Acquire)
+    }
+
+    /// Changes the state, if it is this one.
+    pub(super) fn exchange(&self, from: u8, to: u8) -> Result<u8, u8> {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+    }
+
     fn error(state: u8) -> block::Error {
         if state == GONE { block::Error::NoDevice } else { block::Error::Io }
     }
 
     /// The device works no more: stops it and ends all that it has.
-    fn fail(&self, state: u8) {
+    pub(super) fn fail(&self, state: u8) {
         self.state.fetch_max(state, Ordering::AcqRel);
-        start::stop(&*self.transport, "virtio disk");
+        {
+            let _changing = self.changing.lock();
+            start::stop(&*self.transport, "virtio disk");
+        }
+        self.empty_lanes(|request| request.complete(Err(Self::error(state))));
+        self.run();
+    }
+
+    /// Does this with all that the device has, which was reset.
+    fn empty_lanes(&self, end: impl Fn(Request)) {
         for entry in &self.entries {
             loop {
                 let request = entry.lane.lock().take_away();
                 let Some(request) = request else { break };
-                request.complete(Err(Self::error(state)));
+                end(request);
             }
         }
+    }
+
+    /// Has requests that wait tried again.
+    pub(super) fn run(&self) {
+        let queue = self.attached.lock().as_ref().map(|disk| disk.queue().clone());
+        if let Some(queue) = queue {
+            queue.run();
+        }
+    }
+
+    /// Resets the device, has what it had wait to be tried again, and gives the device new queues, which it may use at once. With `changing` held, frozen.
+    ///
+    /// # Errors
+    /// [`DriverError`]; it was reset all the same, or cut off from memory.
+    pub(super) fn start_again(&self) -> Result<(), DriverError> {
+        start::stop(&*self.transport, "virtio disk");
+        self.empty_lanes(Request::try_again);
+        if start::negotiate(&*self.transport, self.features)? != self.features {
+            return Err(DriverError::NotSupported);
+        }
+        // Nobody else takes it: that is done after the device was stopped, for which `changing` is held.
+        let connection = self.connection.lock().take();
+        let is_connected =
+            connection.as_ref().is_some_and(|connection| self.transport.connect_again(connection));
+        *self.connection.lock() = connection;
+        if !is_connected {
+            return Err(DriverError::Broken);
+        }
+        let pieces = self.layout.pieces_max + EXTRA_PIECES;
+        for (queue, entry) in self.entries.iter().enumerate() {
+            // The device is notified of the queue where it was before.
+            let (ring, _, size) =
+                RingOf::start(&*self.transport, queue as u16, self.features, self.ring, pieces)?;
+            let lane = Lane::new(ring, size, &self.layout).map_err(|_| DriverError::Exhausted)?;
+            let old = core::mem::replace(&mut *entry.lane.lock(), lane);
+            drop(old);
+        }
+        start::go(&*self.transport);
+        Ok(())
+    }
+
+    /// Has the threads look at the queues and at the configuration.
+    pub(super) fn look(&self) {
+        self.strikes.store(0, Ordering::Relaxed);
+        crate::transport::Handlers::configuration(&*self.signals);
+        self.signals.raise_all();
     }
 
     /// Ends everything: the device, the threads, the interrupts.
@@ -328,10 +405,14 @@ impl Driver for VirtioDisk {
         };
         let entry = &self.entries[cpu % self.entries.len()];
         let mut lane = entry.lane.lock();
-        let state = self.state.load(Ordering::Acquire);
+        let state = self.state();
         if state != WORKING {
             drop(lane);
-            prepared.into_request().complete(Err(Self::error(state)));
+            let request = prepared.into_request();
+            if state < FAILED {
+                return Err(request);
+            }
+            request.complete(Err(Self::error(state)));
             return Ok(());
         }
         let added = lane.add(prepared);
@@ -345,6 +426,9 @@ impl Driver for VirtioDisk {
 
     /// Looks whether an interrupt was lost. A device that does not answer in twice the time of a request has failed.
     fn timed_out(&self, _since_ns: u64) -> TimeoutVerdict {
+        if matches!(self.state(), HELD | FROZEN) {
+            return TimeoutVerdict::MoreTime;
+        }
         self.signals.raise_all();
         if self.strikes.fetch_add(1, Ordering::Relaxed) == 0 {
             log::warn!("virtio disk: requests take long");
@@ -367,5 +451,9 @@ impl Binding for VirtioDisk {
         if let Some(attached) = attached {
             disk::detach(&attached);
         }
+    }
+
+    fn error_handlers(&self) -> Option<&dyn ErrorHandlers> {
+        Some(self)
     }
 }

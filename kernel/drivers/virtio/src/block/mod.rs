@@ -9,5 +9,6 @@
 mod disk;
 mod lane;
 mod layout;
+mod recovery;
 
 pub(crate) use disk::probe;

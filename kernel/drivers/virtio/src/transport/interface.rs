@@ -93,6 +93,12 @@ pub trait Transport: Send + Sync {
     /// Has the device interrupt. Before queues are started. None without an interrupt.
     fn connect(&self, queues: usize, handlers: Arc<dyn Handlers>) -> Option<Connection>;
 
+    /// Has the device interrupt as before, after a reset of the function has made it forget how. Before queues are started. False if it won't.
+    fn connect_again(&self, connection: &Connection) -> bool {
+        let _ = connection;
+        true
+    }
+
     /// Ends what [`Transport::connect`] began, when the connection is gone.
     fn disconnect(&self);
 

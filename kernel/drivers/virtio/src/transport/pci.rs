@@ -165,9 +165,13 @@ impl Pci {
             });
             registrations.push(interrupt.register("virtio", handler)?);
         }
+        self.choose_configuration_vector().then_some(Connection { registrations })
+    }
+
+    /// The first entry of the table is for the configuration. False if the device has no room for that.
+    fn choose_configuration_vector(&self) -> bool {
         self.common.write_u16(register::CONFIGURATION_VECTOR, 0);
-        let taken = self.common.read_u16(register::CONFIGURATION_VECTOR);
-        (taken != NO_VECTOR).then_some(Connection { registrations })
+        self.common.read_u16(register::CONFIGURATION_VECTOR) != NO_VECTOR
     }
 
     fn connect_pin(&self, queues: usize, handlers: Arc<dyn Handlers>) -> Option<Connection> {
@@ -259,6 +263,16 @@ impl Transport for Pci {
         }
         self.function.disable_messages();
         self.connect_pin(queues, handlers)
+    }
+
+    fn connect_again(&self, connection: &Connection) -> bool {
+        if self.vectors.load(Ordering::Relaxed) == 0 {
+            // What says that the pin is used was given back with the rest of the configuration.
+            return true;
+        }
+        let interrupts: Vec<_> =
+            connection.registrations.iter().map(|registration| registration.interrupt().clone()).collect();
+        self.function.enable_table(&interrupts) && self.choose_configuration_vector()
     }
 
     fn disconnect(&self) {
