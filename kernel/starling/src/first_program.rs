@@ -299,7 +299,7 @@ fn devices_come_first() -> bool {
     boot::info().option("devices") == Some("first") || virtio::count_named() > usize::from(host_link::moves())
 }
 
-/// Finds the devices that are on no bus, and those on PCI where ACPI tells of any.
+/// Finds the devices that are on no bus, and those on PCI where ACPI tells of any, and the partitions of disks.
 pub(crate) fn look_for_devices() {
     host_link::move_when_found();
     virtio::initialize();
@@ -307,6 +307,7 @@ pub(crate) fn look_for_devices() {
     if boot::has_firmware_tables() {
         device::pci::initialize();
     }
+    block::disk::wait_for_partitions();
 }
 
 /// Has devices looked for where ACPI or the command line tells of them, beside the first program and after it: ports of PCI Express have to hear of

@@ -1,8 +1,14 @@
 //! A disk comes, is divided, changes its size, goes.
 //!
+//! # Tables of partitions
+//! A driver's probe holds its bus, so it must not wait for a disk that may not answer: [`attach_by_driver`] leaves the reading of the table to a thread, one for each disk.
+//! [`wait_for_partitions`] waits for these threads; at start-up, for those who count on partitions.
+//!
 //! # Locking
-//! `CHANGING` is held while disks and partitions come and go; the registry's lock is taken inside of it. `DISKS` is a spin lock under which everybody reads.
+//! `CHANGING` is held while disks and partitions come and go, and never while a disk is waited for; the registry's lock is taken inside of it. A disk's `scanning` is held
+//! around it by who reads the disk's table. `DISKS` is a spin lock under which everybody reads.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,7 +18,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use device::model::BusDevice;
 use device::model::uevent::{self, Action};
 use memory::fallible;
-use sched::Mutex;
+use sched::{Completion, Mutex};
 use sync::SpinLock;
 
 use super::family::{EXTENDED_MAJOR, Family, partition_name};
@@ -43,6 +49,10 @@ pub struct Disk {
     pub device: Arc<BlockDevice>,
     index: u32,
     parts: SpinLock<Vec<(Partition, Arc<BlockDevice>)>>,
+    /// Held while its table is read and followed.
+    scanning: Mutex<()>,
+    /// Its table was read for the first time, or could not be.
+    pub(super) is_read: Completion,
 }
 
 static CHANGING: Mutex<()> = Mutex::named("disks", ());
@@ -73,6 +83,11 @@ impl Disk {
     /// Its name, as in `/sys/block`.
     pub fn name(&self) -> &str {
         self.device.name()
+    }
+
+    /// Sleeps until its table of partitions was read once, or could not be.
+    pub fn wait_for_partitions(&self) {
+        self.is_read.wait();
     }
 
     /// Its queue.
@@ -173,12 +188,33 @@ pub fn attach(description: Description, queue: Arc<Queue>) -> Result<Arc<Disk>> 
     enter(description, Wanted::Free, queue)
 }
 
-/// The same under a name that its driver chooses, and with any number.
+/// Adds a disk as [`attach`] does, or under a name that its driver chooses and with any number. The disk is not waited for: its partitions follow, and a thread reads which
+/// they are.
 ///
 /// # Errors
 /// [`Error::Busy`] if there is a disk of that name; else as [`attach`].
-pub fn attach_as(description: Description, name: &str, queue: Arc<Queue>) -> Result<Arc<Disk>> {
-    enter(description, Wanted::Name(name), queue)
+pub fn attach_by_driver(
+    description: Description,
+    name: Option<&str>,
+    queue: Arc<Queue>,
+) -> Result<Arc<Disk>> {
+    let disk = announce(description, name.map_or(Wanted::Free, Wanted::Name), queue)?;
+    let scanned = disk.clone();
+    let thread =
+        fallible::try_box(move || scan_first(&scanned)).map(|body| -> Box<dyn FnOnce() + Send> { body });
+    let is_started = thread.is_ok_and(|body| sched::spawn(sched::Builder::new("partitions"), body).is_ok());
+    if !is_started {
+        log::error!("{}: no memory to look for partitions", disk.name());
+        disk.is_read.complete();
+    }
+    Ok(disk)
+}
+
+/// Sleeps until the tables of all disks that there are were read once, or could not be.
+pub fn wait_for_partitions() {
+    if let Ok(disks) = all() {
+        disks.iter().for_each(|disk| disk.wait_for_partitions());
+    }
 }
 
 /// The same as the disk of its family that has this index.
@@ -214,27 +250,37 @@ fn place(family: Family, wanted: Wanted<'_>, disks: &[Arc<Disk>]) -> Result<(Str
 }
 
 fn enter(description: Description, wanted: Wanted<'_>, queue: Arc<Queue>) -> Result<Arc<Disk>> {
-    let disk = {
-        let _changing = CHANGING.lock();
-        let mut disks = all()?;
-        let (name, number, index) = place(description.family, wanted, &disks)?;
-        let device = BlockDevice::disk(&name, number, Volume::whole(queue))?;
-        let sequence = SEQUENCE.fetch_add(1, Ordering::Relaxed);
-        let parts = SpinLock::named("partitions of a disk", Vec::new());
-        let disk = fallible::try_arc(Disk { description, sequence, device, index, parts })?;
-        disks.push(disk.clone());
-        replace(&DISKS, disks);
-        if let Err(error) = registry::register(&disk.device) {
-            forget(&disk);
-            return Err(error);
-        }
-        emit(Action::Add, &disk, &disk.device);
-        disk
-    };
-    if let Err(error) = rescan(&disk) {
+    let disk = announce(description, wanted, queue)?;
+    scan_first(&disk);
+    Ok(disk)
+}
+
+/// Adds a disk, so far without partitions.
+fn announce(description: Description, wanted: Wanted<'_>, queue: Arc<Queue>) -> Result<Arc<Disk>> {
+    let _changing = CHANGING.lock();
+    let mut disks = all()?;
+    let (name, number, index) = place(description.family, wanted, &disks)?;
+    let device = BlockDevice::disk(&name, number, Volume::whole(queue))?;
+    let sequence = SEQUENCE.fetch_add(1, Ordering::Relaxed);
+    let parts = SpinLock::named("partitions of a disk", Vec::new());
+    let (scanning, is_read) = (Mutex::named("table of a disk", ()), Completion::new());
+    let disk = fallible::try_arc(Disk { description, sequence, device, index, parts, scanning, is_read })?;
+    disks.push(disk.clone());
+    replace(&DISKS, disks);
+    if let Err(error) = registry::register(&disk.device) {
+        forget(&disk);
+        return Err(error);
+    }
+    emit(Action::Add, &disk, &disk.device);
+    Ok(disk)
+}
+
+/// Finds the partitions of a new disk.
+fn scan_first(disk: &Arc<Disk>) {
+    if let Err(error) = rescan(disk) {
         log::warn!("{}: no partitions: {error}", disk.name());
     }
-    Ok(disk)
+    disk.is_read.complete();
 }
 
 /// Takes a disk out, with its partitions: what waits for it fails with `ENODEV`.
@@ -282,10 +328,15 @@ fn partition_number(disk: &Disk, number: u32) -> Result<DeviceNumber> {
 /// Reads the disk's table again. Partitions that are as before stay; others go and come.
 ///
 /// # Errors
-/// [`Error::Busy`] if somebody has claimed one that would go; what reading says.
+/// [`Error::Busy`] if somebody has claimed one that would go; [`Error::NoDevice`] if the disk has gone; what reading says.
 pub fn rescan(disk: &Arc<Disk>) -> Result<()> {
-    let _changing = CHANGING.lock();
+    let _scanning = disk.scanning.lock();
     let table = partition::scan(disk.device.volume())?;
+    let _changing = CHANGING.lock();
+    if disk.queue().is_gone() {
+        // Who has detached it has taken, or will take, the partitions that it had.
+        return Err(Error::NoDevice);
+    }
     let (mut staying, going): (Vec<_>, Vec<_>) =
         disk.partitions()?.into_iter().partition(|(known, _)| table.partitions.contains(known));
     if going.iter().any(|(_, part)| part.is_claimed()) {

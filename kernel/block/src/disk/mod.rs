@@ -5,5 +5,8 @@ mod family;
 #[cfg(test)]
 mod tests;
 
-pub use attach::{Description, Disk, all, attach, attach_as, attach_at, detach, of, rescan, resize};
+pub use attach::{
+    Description, Disk, all, attach, attach_at, attach_by_driver, detach, of, rescan, resize,
+    wait_for_partitions,
+};
 pub use family::{EXTENDED_MAJOR, Family, LOOP, NVME, RAM, VIRTIO};

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::registry::{self, DeviceNumber, Holder, find_name};
-use crate::{Error, Queue, RamDisk};
+use crate::{Driver, Error, Limits, Queue, RamDisk, Request};
+use machine::hosted::Machine;
 
 const FAMILY: Family = Family { prefix: "tst", letters: true, major: 242, minors: 3 };
 
@@ -87,15 +88,58 @@ fn names_that_drivers_choose_are_taken_once_and_numbers_given() {
         Queue::new(Arc::new(RamDisk::from_bytes(&with_partitions(&[(1, 9)])).expect("memory")))
             .expect("memory")
     };
-    let disk = attach_as(description(NVME), "nvme3n1", queue()).expect("memory");
+    let by_driver = |name| attach_by_driver(description(NVME), Some(name), queue());
+    let disk = by_driver("nvme3n1").expect("memory");
+    disk.wait_for_partitions();
     assert_eq!(names(&disk), ["nvme3n1", "nvme3n1p1"]);
     let (whole, part) = (disk.device.number(), find_name("nvme3n1p1").expect("it is registered").number());
     assert_eq!((whole.major, part.major), (EXTENDED_MAJOR, EXTENDED_MAJOR));
     assert_ne!(whole.minor, part.minor);
-    assert_eq!(attach_as(description(NVME), "nvme3n1", queue()).err(), Some(Error::Busy));
-    let other = attach_as(description(NVME), "nvme3n2", queue()).expect("memory");
+    assert_eq!(by_driver("nvme3n1").err(), Some(Error::Busy));
+    let other = by_driver("nvme3n2").expect("memory");
     assert!(![whole, part].contains(&other.device.number()));
     detach(&other);
     detach(&disk);
     assert!(find_name("nvme3n1").is_none());
+}
+
+/// A disk that says nothing until it is let go of.
+#[derive(Default)]
+struct DeadDisk(sync::SpinLock<Vec<Request>>);
+
+impl Driver for DeadDisk {
+    fn limits(&self) -> Limits {
+        Limits::of_size(100)
+    }
+
+    fn submit(&self, _cpu: usize, request: Request) -> core::result::Result<(), Request> {
+        self.0.lock().push(request);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_answer_holds_up_nobody() {
+    let _turn = crate::registry::TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    sched::current();
+    let _machine = Machine::boot(2, |_| sched::enter_application_processor());
+    let dead = Arc::new(DeadDisk::default());
+    let by_driver = |driver| {
+        attach_by_driver(description(FAMILY), None, Queue::new(driver).expect("memory")).expect("memory")
+    };
+    let first = by_driver(dead.clone());
+    let alive = RamDisk::from_bytes(&with_partitions(&[(1, 9)])).expect("memory");
+    let second = by_driver(Arc::new(alive));
+    second.wait_for_partitions();
+    assert_eq!((names(&first).len(), names(&second).len()), (1, 2));
+    assert!(!first.is_read.is_complete());
+    detach(&second);
+    detach(&first);
+    // Its driver ends what it has, and with that the thread that looks for partitions.
+    while !first.is_read.is_complete() {
+        let held = core::mem::take(&mut *dead.0.lock());
+        held.into_iter().for_each(|request| request.complete(Err(Error::NoDevice)));
+        sched::yield_now();
+    }
+    assert!(names(&first).is_empty() && names(&second).is_empty());
 }

@@ -257,7 +257,7 @@ impl Controller {
         };
         let name = format!("nvme{number}n{id}");
         let disk =
-            disk::attach_as(description, &name, queue).map_err(|_| DriverError::Exhausted)?;
+            disk::attach_by_driver(description, Some(&name), queue).map_err(|_| DriverError::Exhausted)?;
         self.namespaces.lock().disks.push(disk);
         Ok(())
     }

@@ -170,7 +170,7 @@ impl VirtioDisk {
         let driver: Arc<dyn Driver> = self.clone();
         let attached = Queue::new(driver).and_then(|queue| {
             queue.watch()?;
-            disk::attach(description, queue)
+            disk::attach_by_driver(description, None, queue)
         });
         match attached {
             Ok(attached) => {
