@@ -28,10 +28,9 @@ impl Handle<'_> {
     /// Finds free blocks near `goal`, at most `wanted`, at least one. They are not taken by that.
     pub(crate) fn choose(&self, goal: u64, wanted: u32) -> Result<Place> {
         let geometry = self.geometry();
-        let kept = if self.privileged { 0 } else { geometry.reserved_blocks() };
         let chosen =
             self.running.chosen_blocks.saturating_sub(self.entering.map_or(0, |place| place.count.into()));
-        let available = self.free_blocks_now().saturating_sub(kept + chosen);
+        let available = self.free_blocks_now().saturating_sub(self.left_for_others() + chosen);
         let wanted = wanted.min(RUN_MAX).min(u32::try_from(available).unwrap_or(u32::MAX));
         if wanted == 0 {
             return Err(Error::NoSpace);

@@ -195,6 +195,7 @@ impl Writer {
         let mut again = true;
         loop {
             let mut handle = self.begin(privileged)?;
+            handle.keeps_promise = true;
             let goal = goal_for(&handle, inode, logical)?;
             match handle.choose(goal, count) {
                 Ok(place) => {
@@ -244,6 +245,7 @@ impl Writer {
     ) -> Result<Inode> {
         let logical = u32::try_from(logical).map_err(|_| Error::TooLarge)?;
         self.change(true, |handle| {
+            handle.keeps_promise = true;
             let mut inode = handle.inode(inode.number)?;
             extent_tree::mark_written(handle, &mut inode, logical, count)?;
             inode.size = inode.size.max(end);
@@ -265,6 +267,7 @@ impl Writer {
         self.change(privileged, |handle| {
             let mut inode = handle.inode(inode.number)?;
             handle.take(place)?;
+            handle.keeps_promise = true;
             handle.entering = Some(place);
             enter(handle, &mut inode, logical, place.start, place.count, false)?;
             inode.size = inode.size.max(end);

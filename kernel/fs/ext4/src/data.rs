@@ -86,7 +86,8 @@ impl Writer {
             return Err(Error::ReadOnly);
         }
         let inode = self.regular(number)?;
-        if (logical + u64::from(count)) * self.block_bytes() > size_max(&self.system, &inode) {
+        // The last block may go beyond the largest size, the file does not.
+        if (logical + u64::from(count) - 1) * self.block_bytes() >= size_max(&self.system, &inode) {
             return Err(Error::TooLarge);
         }
         let run = map(&self.system, &inode, logical, count.into())?;

@@ -25,6 +25,7 @@ use crate::cache::{BlockBytes, CheckedParts};
 use crate::file_system::FileSystem;
 use crate::geometry::Geometry;
 use crate::orphan::OrphanChanges;
+use crate::promise::Promises;
 use crate::running::Running;
 use crate::spare::Differences;
 use crate::{Error, Result};
@@ -74,6 +75,9 @@ pub(crate) struct Handle<'a> {
     stored: Vec<(u32, bool)>,
     /// What changes in the list of orphans.
     pub(crate) orphans: OrphanChanges,
+    promises: &'a Promises,
+    /// What it needs was promised, or it gives back more: it may use blocks that are promised.
+    pub(crate) keeps_promise: bool,
     /// May use the blocks kept for the superuser.
     pub(crate) privileged: bool,
     /// Chosen blocks that it takes: they are not free any more, and so need not be kept from it as chosen. From the moment it is published
@@ -111,7 +115,12 @@ impl Blocks for Handle<'_> {
 }
 
 impl<'a> Handle<'a> {
-    pub(crate) fn new(system: &'a FileSystem, running: MutexGuard<'a, Running>, privileged: bool) -> Self {
+    pub(crate) fn new(
+        system: &'a FileSystem,
+        running: MutexGuard<'a, Running>,
+        promises: &'a Promises,
+        privileged: bool,
+    ) -> Self {
         Self {
             system,
             running,
@@ -123,6 +132,8 @@ impl<'a> Handle<'a> {
             free_inodes: 0,
             stored: Vec::new(),
             orphans: OrphanChanges::default(),
+            promises,
+            keeps_promise: false,
             privileged,
             entering: None,
         }
@@ -131,6 +142,12 @@ impl<'a> Handle<'a> {
     /// What it changes.
     pub(crate) fn system(&self) -> &'a FileSystem {
         self.system
+    }
+
+    /// Free blocks that are to be left for others.
+    pub(crate) fn left_for_others(&self) -> u64 {
+        let kept = if self.privileged { 0 } else { self.system.geometry.reserved_blocks() };
+        if self.keeps_promise { kept } else { kept + self.promises.reserved() }
     }
 
     /// How many more blocks it may change.

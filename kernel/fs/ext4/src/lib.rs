@@ -46,6 +46,7 @@ mod map_change;
 pub mod mounted;
 mod names;
 mod orphan;
+mod promise;
 mod recovery;
 mod running;
 mod spare;

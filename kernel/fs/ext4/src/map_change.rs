@@ -2,6 +2,7 @@
 
 use crate::blocks::Blocks;
 use crate::extent_tree::{self, Extent};
+use crate::geometry::read_only_compatible;
 use crate::handle::Handle;
 use crate::indirect_tree;
 use crate::inode::Inode;
@@ -17,7 +18,9 @@ pub(crate) fn size_max(blocks: &impl Blocks, inode: &Inode) -> u64 {
     } else {
         indirect_tree::blocks_max(geometry.block_bytes)
     };
-    count * geometry.block_bytes as u64
+    let bytes = count * geometry.block_bytes as u64;
+    let large = geometry.has_read_only_compatible(read_only_compatible::LARGE_FILE);
+    if large { bytes } else { bytes.min(i32::MAX as u64) }
 }
 
 /// Enters neighbouring blocks that are taken already where the file has a hole.
@@ -84,6 +87,8 @@ impl Writer {
         let mut at = Some(from);
         while let Some(from) = at {
             at = self.change(true, |handle| {
+                // What it may need to split an extent is less than it gives back.
+                handle.keeps_promise = true;
                 let mut inode = handle.inode(number)?;
                 let next = remove(handle, &mut inode, from, to)?;
                 handle.store(&inode)?;

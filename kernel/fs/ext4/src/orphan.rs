@@ -38,6 +38,11 @@ impl Orphans {
         self.first
     }
 
+    /// The one behind another, the first one behind 0; 0: there is none.
+    pub(crate) fn after(&self, number: u32) -> u32 {
+        if number == 0 { self.first } else { self.listed.get(&u64::from(number)).map_or(0, |found| found.next) }
+    }
+
     /// Reads the list from the disk.
     pub(crate) fn read(system: &FileSystem) -> Result<Self> {
         let first = system.geometry.raw.last_orphan.get();

@@ -36,6 +36,7 @@ use crate::handle::{HANDLE_BLOCKS_MAX, Handle};
 use crate::inode::Time;
 use crate::log_writer::LogWriter;
 use crate::orphan::Orphans;
+use crate::promise::Promises;
 use crate::recovery::{recover, set_recovery_needed};
 use crate::running::{Closed, Running};
 use crate::superblock::{self, ON_ERROR_CONTINUE, STATE_CLEAN, STATE_ERRORS};
@@ -70,6 +71,7 @@ pub struct Writer {
     pub(crate) running: Mutex<Running>,
     state: AtomicU8,
     blocks_max: usize,
+    pub(crate) promises: Promises,
     /// It was clean when it was mounted, and nothing was found since.
     was_clean: bool,
 }
@@ -111,10 +113,15 @@ impl Writer {
             system,
             state: AtomicU8::new(WORKING),
             blocks_max,
+            promises: Promises::default(),
             was_clean,
         };
         writer.mark_mounted(mounted_on, now, journal)?;
-        writer.delete_orphans(now)?;
+        match writer.delete_orphans(now) {
+            Err(error @ (Error::Device(_) | Error::OutOfMemory)) => return Err(error),
+            Err(error) => log::warn!("ext4: orphans stay: {error}; e2fsck should look at it"),
+            Ok(()) => {}
+        }
         if writer.is_dirty() {
             writer.commit()?;
         }
@@ -161,6 +168,11 @@ impl Writer {
         self.state.load(Relaxed) != WORKING
     }
 
+    /// Whether what was changed can still become durable.
+    pub fn is_stopped(&self) -> bool {
+        self.state.load(Relaxed) == STOPPED
+    }
+
     /// What `statfs` shows.
     pub fn status(&self) -> Status {
         let (free, chosen, inodes) = {
@@ -174,13 +186,6 @@ impl Writer {
             inodes_free: inodes.into(),
             ..self.system.status()
         }
-    }
-
-    /// Free blocks: all, or those that are not kept for the superuser.
-    pub fn blocks_free(&self, privileged: bool) -> u64 {
-        let running = self.running.lock();
-        let free = running.free_blocks.saturating_sub(running.chosen_blocks);
-        if privileged { free } else { free.saturating_sub(self.system.geometry.reserved_blocks()) }
     }
 
     /// A handle with room in the running transaction; commits first if there is none.
@@ -197,7 +202,7 @@ impl Writer {
             let roomy = running.closed.blocks.len() + HANDLE_BLOCKS_MAX < self.blocks_max
                 && running.closed.revoked.len() < REVOKED_MAX;
             if roomy {
-                return Ok(Handle::new(&self.system, running, privileged));
+                return Ok(Handle::new(&self.system, running, &self.promises, privileged));
             }
             drop(running);
             self.commit()?;
@@ -361,15 +366,35 @@ impl Writer {
         !self.running.lock().is_empty()
     }
 
-    /// Deletes all files without names, and shortens to their size those that were being shortened: nobody can have them open.
+    /// Deletes all files without names, and shortens to their size those that were being shortened: nobody can have them open. One
+    /// that is damaged stays in the list, and does not keep the others there.
+    ///
+    /// # Errors
+    /// The first of those that kept files in the list.
     pub fn delete_orphans(&self, now: Time) -> Result<()> {
+        let (mut stays, mut outcome) = (0, Ok(()));
         loop {
-            let first = self.running.lock().orphans.first();
-            match first {
-                0 => return Ok(()),
-                number if self.system.inode(number)?.links == 0 => self.delete(number, now)?,
-                number => self.finish_truncation(number)?,
+            let number = self.running.lock().orphans.after(stays);
+            if number == 0 {
+                return outcome;
             }
+            match self.delete_orphan(number, now) {
+                Ok(()) => {}
+                Err(error @ (Error::Corrupted(..) | Error::TooLarge | Error::NoSpace)) => {
+                    stays = number;
+                    outcome = outcome.and(Err(error));
+                }
+                // It would be the same with all others.
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn delete_orphan(&self, number: u32, now: Time) -> Result<()> {
+        match self.system.inode(number) {
+            Ok(inode) if inode.links == 0 => self.delete(number, now),
+            Ok(_) => self.finish_truncation(number),
+            Err(error) => Err(self.judge(error)),
         }
     }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, Once};
 use block::disk::{self, Description, Disk, Family};
 use block::{FaultyDisk, Queue};
 use image::Image;
+use machine::address::UserAddr;
 use memory::buffer::{Sink, Source};
 use memory::file_cache::Intent;
 use vfs::attributes::set_time_of_day_base_ns;
@@ -236,6 +237,81 @@ fn a_full_disk_refuses_writes_and_keeps_what_it_took() {
     drop(file);
     world.unmount();
     judge(&image, &device.bytes());
+}
+
+#[test]
+fn a_write_from_a_bad_buffer_takes_no_space() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = Image::make(&["-t", "ext4", "-b", "1024", "-J", "size=1"], 4 << 20, None);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound image");
+    let file = world.create(b"/file").expect("space");
+    let free = || world.superblock.status().blocks_free;
+    let before = free();
+    for page in 0..2000 {
+        let mut nowhere = Source::user(UserAddr::new(8), 4096);
+        assert_eq!(file.write_at(page * 4096, &mut nowhere), Err(Error::BadAddress));
+    }
+    assert_eq!(free(), before);
+    // Twice: what is promised once is returned once.
+    for byte in [1, 2] {
+        assert_eq!(write(&file, 0, &[byte; 50_000]), Ok(50_000));
+        file.truncate(0).expect("it may be cut");
+    }
+    assert!(free() + 2 >= before, "{} of {before}", free());
+    drop(file);
+    world.unmount();
+    judge(&image, &device.bytes());
+}
+
+#[test]
+fn nobody_takes_the_space_that_was_promised_to_what_is_written() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = Image::make(&["-t", "ext4", "-b", "1024", "-J", "size=1"], 4 << 20, None);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound image");
+    let (written, ahead) = (world.create(b"/written"), world.create(b"/ahead"));
+    let (written, ahead) = (written.expect("space"), ahead.expect("space"));
+    let data: Vec<u8> = (0..1_000_000u32).map(|at| (at * 7 / 3) as u8).collect();
+    assert_eq!(write(&written, 0, &data), Ok(data.len()));
+    // What is free on the disk would do, but most of it is taken.
+    let free = world.superblock.status().blocks_free as i64 * 1024;
+    assert_eq!(ahead.allocate(AllocateMode::empty(), 0, free + 200_000), Err(Error::NoSpace));
+    written.sync(false).expect("what was taken has space");
+    drop((written, ahead));
+    world.unmount();
+    judge(&image, &device.bytes());
+    let world = device.mount(true).expect("a sound image");
+    assert!(read(&world.open(b"/written", OpenFlags::empty()).expect("it is there"), 0, 2_000_000) == data);
+    world.unmount();
+}
+
+#[test]
+fn what_a_file_cannot_hold_is_refused_when_it_is_written() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let limits: [(&[&str], i64); 3] = [
+        (&["-t", "ext4", "-b", "4096"], ((1 << 32) - 1) * 4096),
+        (&["-t", "ext2", "-b", "1024"], (12 + 256 + 256 * 256 + 256 * 256 * 256) * 1024),
+        (&["-t", "ext2", "-b", "1024", "-O", "^large_file"], (1 << 31) - 1),
+    ];
+    for (options, limit) in limits {
+        let image = Image::make(options, 8 << 20, None);
+        let device = Device::new(&image.bytes());
+        let world = device.mount(false).expect("a sound image");
+        let file = world.create(b"/file").expect("space");
+        assert_eq!(write(&file, limit, b"x"), Err(Error::FileTooLarge), "{options:?}");
+        assert_eq!(write(&file, limit - 3, b"abcdef"), Ok(3), "{options:?}");
+        file.sync(false).expect("it has space");
+        assert_eq!(file.truncate(limit + 1), Err(Error::FileTooLarge), "{options:?}");
+        drop(file);
+        world.unmount();
+        judge(&image, &device.bytes());
+        let world = device.mount(true).expect("a sound image");
+        let file = world.open(b"/file", OpenFlags::empty()).expect("it is there");
+        assert_eq!(read(&file, limit - 5, 20), b"\0\0abc");
+        drop(file);
+        world.unmount();
+    }
 }
 
 #[test]

@@ -81,6 +81,38 @@ fn orphans_leave_their_list_from_all_its_places() {
 }
 
 #[test]
+fn an_orphan_that_is_damaged_does_not_keep_the_others_or_the_mount() {
+    let image = Image::make(&["-t", "ext2", "-b", "1024"], 16 << 20, None);
+    let disk = disk_with(&image);
+    let writer = mount(&disk);
+    let root = writer.system().root().expect("a root").number;
+    let make = |name: &[u8]| {
+        let file = writer.create(root, name, &FILE, NOW).expect("space");
+        writer.write(file.number, 0, &[7; 50_000], true, NOW).expect("space");
+        writer.unlink(root, name, NOW).expect("it is there");
+        file.number
+    };
+    let files = [make(b"first"), make(b"second"), make(b"third")];
+    writer.commit().expect("the disk works");
+    image.set_bytes(&disk.contents().expect("there is memory"));
+    // Its block of blocks is the superblock.
+    image.debugfs(&[format!("set_inode_field <{}> block[IND] 1", files[1])]);
+    let disk = disk_with(&image);
+    let writer = mount(&disk);
+    let system = writer.system();
+    let links = |number| system.inode(number).map(|inode| (inode.links, inode.size));
+    assert_eq!(links(files[1]), Ok((0, 50_000)), "the damaged one stays");
+    for sound in [files[0], files[2]] {
+        assert_ne!(links(sound), Ok((0, 50_000)), "it is deleted");
+    }
+    writer.create(root, b"file", &FILE, NOW).expect("space");
+    assert!(writer.delete_orphans(NOW).is_err());
+    writer.unmount().expect("the disk works");
+    let again = mount(&Arc::new(FaultyDisk::new(&disk.contents().expect("memory")).expect("memory")));
+    again.system().lookup(&again.system().root().expect("a root"), b"file").expect("what was made is there");
+}
+
+#[test]
 fn a_file_is_committed_only_if_a_transaction_has_its_changes() {
     let image = Image::make(&["-t", "ext4"], 16 << 20, None);
     let disk = disk_with(&image);

@@ -4,7 +4,8 @@ use super::tests::drop_unseen;
 use super::*;
 use crate::buffer::{Sink, Source};
 use alloc::sync::Arc;
-use machine::address::PAGE_SIZE;
+use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use machine::address::{PAGE_SIZE, UserAddr};
 use proptest::prelude::*;
 use std::sync::Mutex;
 
@@ -27,6 +28,8 @@ struct Disk {
     written: Mutex<Vec<(u64, usize)>>,
     filled: Mutex<Vec<(u64, usize)>>,
     forgotten: Mutex<Vec<u64>>,
+    /// Reserved and not given back: pages written back are taken from it.
+    reserved: AtomicI64,
 }
 
 impl Disk {
@@ -39,6 +42,7 @@ impl Disk {
             written: Mutex::new(Vec::new()),
             filled: Mutex::new(Vec::new()),
             forgotten: Mutex::new(Vec::new()),
+            reserved: AtomicI64::new(0),
         })
     }
 
@@ -87,10 +91,17 @@ impl FileRepresentative for Disk {
 
     fn write_back(&self, pages: PageRun) {
         self.written.lock().unwrap().push((pages.first(), pages.pages()));
+        self.reserved.fetch_sub(pages.pages() as i64, Relaxed);
         self.take(false, pages);
     }
 
+    fn prepare_write(&self, _page: u64) -> Result<bool, CacheError> {
+        self.reserved.fetch_add(1, Relaxed);
+        Ok(true)
+    }
+
     fn forget_write(&self, page: u64) {
+        self.reserved.fetch_sub(1, Relaxed);
         self.forgotten.lock().unwrap().push(page);
     }
 }
@@ -290,6 +301,37 @@ fn a_dirty_file_stays_in_its_devices_queue_until_it_is_written() {
     }
     assert!(!device.has_dirty_files() && device.dirty_pages() == 0);
     assert_eq!(Arc::strong_count(&disk), 1, "the file is gone");
+}
+
+#[test]
+fn what_is_reserved_for_a_page_that_does_not_become_dirty_is_given_back() {
+    let disk = Disk::new(1);
+    let cache = disk.cache(PAGE);
+    let nowhere = || Source::user(UserAddr::new(8), PAGE_SIZE);
+    assert_eq!(cache.write_at(4 * PAGE, &mut nowhere()), Err(CacheError::BadAddress));
+    assert_eq!(disk.reserved.load(Relaxed), 0, "no page has come of it");
+    assert_eq!(cache.write_at(PAGE / 2, &mut nowhere()), Err(CacheError::BadAddress));
+    assert_eq!(disk.reserved.load(Relaxed), 1, "it was made dirty before it was looked for bytes");
+    write(&cache, 2 * PAGE, &[1; 2 * PAGE_SIZE]);
+    let frame = cache.frame(2, Intent::Write).unwrap().unwrap();
+    assert_eq!(cache.mark_dirty(2, &frame), Ok(true));
+    assert_eq!(disk.reserved.load(Relaxed), 3);
+    drop(frame);
+    cache.truncate(3 * PAGE).unwrap();
+    assert_eq!(disk.reserved.load(Relaxed), 2);
+    cache.write_back(0, u64::MAX).unwrap();
+    assert_eq!(disk.reserved.load(Relaxed), 0);
+}
+
+#[test]
+fn a_write_within_a_file_does_not_make_it_longer() {
+    let disk = Disk::new(1);
+    let cache = disk.cache(PAGE + 10);
+    assert_eq!(cache.write_within(PAGE, 100, &mut Source::kernel(&[1; 50])), Ok(10));
+    assert_eq!(cache.write_within(PAGE + 10, 100, &mut Source::kernel(&[1; 50])), Ok(0));
+    assert_eq!(cache.write_within(5 * PAGE, 100, &mut Source::kernel(&[1; 50])), Ok(0));
+    assert_eq!(cache.write_within(0, 7, &mut Source::kernel(&[1; 50])), Ok(7));
+    assert_eq!(cache.size(), PAGE + 10);
 }
 
 #[derive(Clone, Debug)]

@@ -291,8 +291,15 @@ impl FileCache {
             return Ok(true);
         }
         self.wait_written(page);
-        backing.representative.prepare_write(page)?;
-        Ok(self.tag_dirty(backing, page, frame))
+        let reserved = Reserved::new(backing, page)?;
+        Ok(match self.tag_dirty(backing, page, frame) {
+            Tagged::Now => {
+                reserved.keep();
+                true
+            }
+            Tagged::Before => true,
+            Tagged::Absent => false,
+        })
     }
 
     /// A mapping gives the right to store to a dirty page.
@@ -312,25 +319,64 @@ impl FileCache {
         }
     }
 
-    /// Tags a page; false when it is not there.
-    pub(super) fn tag_dirty(&self, backing: &Backing, page: u64, frame: &Frame) -> bool {
+    /// Tags a page.
+    pub(super) fn tag_dirty(&self, backing: &Backing, page: u64, frame: &Frame) -> Tagged {
         let mut index = self.edit();
         if index.get(page) != Some(word_of(frame.physical())) {
-            return false;
+            return Tagged::Absent;
         }
-        if !index.has_tag(page, Tag::Dirty) {
-            index.set_tag(page, Tag::Dirty);
-            backing.count(1, 0);
-            drop(index);
-            backing.enqueue(&backing.own(), false);
+        if index.has_tag(page, Tag::Dirty) {
+            return Tagged::Before;
         }
-        true
+        index.set_tag(page, Tag::Dirty);
+        backing.count(1, 0);
+        drop(index);
+        backing.enqueue(&backing.own(), false);
+        Tagged::Now
     }
 
     /// Whether a page awaits being written back.
     #[must_use]
     pub fn is_dirty(&self, page: u64) -> bool {
         self.index.has_tag(page, Tag::Dirty, &rcu::read())
+    }
+}
+
+/// What tagging a page as dirty came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tagged {
+    /// It became dirty by this.
+    Now,
+    /// It was dirty.
+    Before,
+    /// It is not in the cache.
+    Absent,
+}
+
+/// What the representative has reserved for a page that is to become dirty. Given back unless it is kept.
+pub(super) struct Reserved<'a> {
+    backing: &'a Backing,
+    page: u64,
+    held: bool,
+}
+
+impl<'a> Reserved<'a> {
+    pub(super) fn new(backing: &'a Backing, page: u64) -> Result<Self, CacheError> {
+        let held = backing.representative.prepare_write(page)?;
+        Ok(Self { backing, page, held })
+    }
+
+    /// The page is dirty now: who writes it back, or cuts it off, has it from here on.
+    pub(super) fn keep(mut self) {
+        self.held = false;
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if self.held {
+            self.backing.representative.forget_write(self.page);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What stands behind a file cache whose pages have a home elsewhere.
 
-use super::CacheError;
+use super::{CacheError, MAX_FILE_BYTES};
 use super::run::PageRun;
 
 /// A file's representative: brings pages in and writes them back. Called without any lock of the cache's held except perhaps `change`; may
@@ -23,19 +23,26 @@ pub trait FileRepresentative: Send + Sync {
     fn write_back(&self, pages: PageRun);
 
     /// A clean page is about to become dirty: reserves the space it will need. Called before bytes are stored, by writers
-    /// and by faults of mappings; may sleep.
+    /// and by faults of mappings; may sleep. True: something was reserved, which [`write_back`](Self::write_back) uses or
+    /// [`forget_write`](Self::forget_write) gives back, the latter also when the page did not become dirty by this.
     ///
     /// # Errors
     /// [`CacheError::NoSpace`] refuses the write.
-    fn prepare_write(&self, page: u64) -> Result<(), CacheError> {
+    fn prepare_write(&self, page: u64) -> Result<bool, CacheError> {
         let _ = page;
-        Ok(())
+        Ok(false)
+    }
+
+    /// How long the file may become, at least 2 GiB - 1 bytes.
+    fn bytes_max(&self) -> u64 {
+        MAX_FILE_BYTES
     }
 
     /// Programs may store to a dirty page through a mapping from now on, until it has been written. Called with spin locks held.
     fn note_stores(&self) {}
 
-    /// A dirty page was given up without having been written: it was cut off, or a hole was made where it was.
+    /// A dirty page was given up without having been written: it was cut off, or a hole was made where it was. Or what was reserved for it
+    /// is not needed.
     fn forget_write(&self, page: u64) {
         let _ = page;
     }

@@ -7,13 +7,16 @@
 //! a fault takes `change` only to clear the file's tail, which the write has done before it copies.
 
 use super::cache::{CacheError, FileCache, MAX_FILE_BYTES, TAIL_UNCLEAN, borrow_frame, page_of, within_page};
-use super::lookup::{Found, Intent};
+use super::lookup::{Found, Intent, Reserved, Tagged};
 use super::variant;
 use crate::buffer::{Sink, Source};
 use crate::frame::{Frame, Zeroed};
 use core::sync::atomic::Ordering;
 use machine::address::PAGE_SIZE;
 use sync::rcu;
+
+/// Any home takes files of so many bytes.
+const SMALL_BYTES: u64 = i32::MAX as u64;
 
 /// Bytes of one page.
 #[derive(Clone, Copy)]
@@ -121,6 +124,23 @@ impl FileCache {
         self.write_locked(offset, most, source)
     }
 
+    /// The same, and not beyond the end of the file: its size stays, whoever changes it meanwhile.
+    ///
+    /// # Errors
+    /// As [`FileCache::write_at`].
+    pub fn write_within(
+        &self,
+        offset: u64,
+        most: u64,
+        source: &mut Source<'_>,
+    ) -> Result<usize, CacheError> {
+        let _change = self.change.lock();
+        match most.min(self.size().saturating_sub(offset)) {
+            0 => Ok(0),
+            most => self.write_locked(offset, most, source),
+        }
+    }
+
     /// Writes all of the source at the end of the file; returns where that was, and the bytes written.
     ///
     /// # Errors
@@ -139,14 +159,24 @@ impl FileCache {
         if offset >= MAX_FILE_BYTES {
             return Err(CacheError::TooBig);
         }
-        let most = most.min(source.remaining() as u64);
+        let mut most = most.min(source.remaining() as u64);
         let extends = offset.saturating_add(most) > self.size();
+        if extends && offset.saturating_add(most) > SMALL_BYTES {
+            most = self.most_of_large(offset, most)?;
+        }
         if extends && (self.has_representative() || self.tail_may_show())
             || self.flags.load(Ordering::Relaxed) & TAIL_UNCLEAN != 0
         {
             self.prepare_growth()?;
         }
         self.write_pages(offset, most, source)
+    }
+
+    /// How much of a large file's growth its home can take.
+    #[cold]
+    fn most_of_large(&self, offset: u64, most: u64) -> Result<u64, CacheError> {
+        let bytes_max = self.backing().map_or(MAX_FILE_BYTES, |backing| backing.representative.bytes_max());
+        if offset >= bytes_max { Err(CacheError::TooBig) } else { Ok(most.min(bytes_max - offset)) }
     }
 
     /// Writes page by page; the size follows.
@@ -234,9 +264,10 @@ impl FileCache {
         source: &mut Source<'_>,
         held: &mut Option<Frame>,
     ) -> Result<usize, CacheError> {
-        if let Some(backing) = self.backing() {
-            backing.representative.prepare_write(page)?;
-        }
+        let reserved = match self.backing() {
+            Some(backing) => Some((backing, Reserved::new(backing, page)?)),
+            None => None,
+        };
         let frame = Frame::allocate(self.purpose(), Zeroed::No)?;
         let copied = source.read_frame(&frame, 0, PAGE_SIZE)?;
         if copied < PAGE_SIZE {
@@ -247,8 +278,10 @@ impl FileCache {
             return Ok(copied);
         }
         if self.offer(page, &frame)? {
-            if let Some(backing) = self.backing() {
-                self.tag_dirty(backing, page, &frame);
+            if let Some((backing, reserved)) = reserved {
+                if self.tag_dirty(backing, page, &frame) == Tagged::Now {
+                    reserved.keep();
+                }
                 *held = Some(frame);
             }
         } else {

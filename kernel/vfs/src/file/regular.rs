@@ -78,8 +78,29 @@ pub(crate) fn write_cache_piece(
     let appends = file.flags().contains(OpenFlags::APPEND);
     let end = position.saturating_add(most.min(source.remaining() as u64));
     if !appends && end <= inode.size() && inode.mode() & (SET_USER_ID | SET_GROUP_ID) == 0 {
-        return overwrite(inode, cache, position, most, source);
+        let number = cache.write_within(*position, most, source)?;
+        *position += number as u64;
+        inode.touch_modified();
+        if source.is_empty() || number as u64 == most || number > 0 && *position < cache.size() {
+            return Ok(number);
+        }
+        // The file was cut off meanwhile: the rest makes it longer again.
+        let rest = extend(file, cache, position, most - number as u64, source);
+        return if number > 0 { Ok(number + rest.unwrap_or(0)) } else { rest };
     }
+    extend(file, cache, position, most, source)
+}
+
+/// A write that may change the size or the mode.
+fn extend(
+    file: &OpenFile,
+    cache: &FileCache,
+    position: &mut u64,
+    most: u64,
+    source: &mut Source<'_>,
+) -> Result<usize> {
+    let inode = file.inode();
+    let appends = file.flags().contains(OpenFlags::APPEND);
     let _exclusive = inode.lock().write();
     if appends {
         *position = cache.size();
@@ -91,26 +112,6 @@ pub(crate) fn write_cache_piece(
     let number = cache.write_some(*position, most, source)?;
     *position += number as u64;
     inode.set_size(cache.size());
-    inode.touch_modified();
-    Ok(number)
-}
-
-/// A write that changes neither the size nor the mode: the lock of the pages suffices.
-#[inline(always)]
-fn overwrite(
-    inode: &Inode,
-    cache: &FileCache,
-    position: &mut u64,
-    most: u64,
-    source: &mut Source<'_>,
-) -> Result<usize> {
-    let number = cache.write_some(*position, most, source)?;
-    *position += number as u64;
-    if cache.size() != inode.size() {
-        // The file was cut off meanwhile, and perhaps made longer again by this.
-        let _exclusive = inode.lock().write();
-        inode.set_size(cache.size());
-    }
     inode.touch_modified();
     Ok(number)
 }

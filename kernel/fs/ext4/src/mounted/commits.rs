@@ -55,7 +55,7 @@ impl Instance {
             self.delete_gone();
             if let Ok(writer) = self.writer()
                 && writer.is_dirty()
-                && !writer.is_read_only()
+                && !writer.is_stopped()
                 && let Err(error) = writer.commit()
             {
                 log::error!("ext4 on {}: {error}", self.device.name());
@@ -89,8 +89,10 @@ impl Instance {
         }
         self.wait.wake_all();
         flusher::sync_device(self.files.backing());
-        let ended = writer.delete_orphans(now()).and_then(|()| writer.unmount());
-        if let Err(error) = ended {
+        if let Err(error) = writer.delete_orphans(now()) {
+            log::error!("ext4 on {}: files without names stay: {error}", self.device.name());
+        }
+        if let Err(error) = writer.unmount() {
             log::error!("ext4 on {}: not unmounted in order: {error}", self.device.name());
         }
         self.transfers.close();

@@ -51,8 +51,6 @@ pub(super) struct Instance {
     deleting: sched::Mutex<()>,
     /// Counts them.
     deletions: AtomicU64,
-    /// Blocks that dirty pages will need.
-    pub(super) promised: AtomicU64,
     pub(super) transfers: Arc<Transfers>,
     /// It was written back for the last time, or is being.
     pub(super) ended: AtomicBool,
@@ -190,7 +188,6 @@ impl Instance {
             gone: SpinLock::named("deleted files of ext4", Vec::new()),
             deleting: sched::Mutex::named("deletions of ext4", ()),
             deletions: AtomicU64::new(0),
-            promised: AtomicU64::new(0),
             transfers: allocation::arc(Transfers::new())?,
             ended: AtomicBool::new(false),
             left: SpinLock::named("end of a mount of ext4", None),
@@ -304,7 +301,7 @@ impl Instance {
             None => self.system().status(),
             Some(writer) => {
                 let status = writer.status();
-                let promised = self.promised.load(Relaxed);
+                let promised = writer.promised();
                 crate::Status {
                     blocks_free: status.blocks_free.saturating_sub(promised),
                     blocks_available: status.blocks_available.saturating_sub(promised),

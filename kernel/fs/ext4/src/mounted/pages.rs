@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use block::{BioFlags, Operation, SECTOR_BYTES};
 use machine::address::PAGE_SIZE;
 use memory::fallible;
-use memory::file_cache::{CacheError, FileRepresentative, PageRun};
+use memory::file_cache::{CacheError, FileRepresentative, MAX_FILE_BYTES, PageRun};
 use vfs::Timestamp;
 use vfs::attributes::AtomicTimestamp;
 use vfs::disk::transfer::{error_of as error_of_device, pages_max, submit};
@@ -23,6 +23,7 @@ use vfs::inode::Inode;
 use super::instance::{Instance, time_of};
 use super::transfers::Part;
 use crate::contents::times_with;
+use crate::map_change::size_max;
 use crate::{Error, Time, Writer};
 
 /// A regular file, as its node and its pages know it.
@@ -112,10 +113,6 @@ pub(super) fn error_of(error: &Error) -> CacheError {
         }
     }
 }
-
-/// Blocks kept for extents' own blocks, beside one for each so many promised.
-const SPARE_BLOCKS: u64 = 16;
-const PROMISED_PER_SPARE: u64 = 64;
 
 impl Pages {
     /// Begins to fill the first pages of a run, as far as their blocks are neighbours. What is left is left in the run.
@@ -238,15 +235,18 @@ impl Pages {
             returned = promised.min(blocks);
             Some(promised - returned)
         });
-        self.instance.promised.fetch_sub(returned, Relaxed);
+        if let Ok(writer) = self.instance.writer() {
+            writer.return_promise(returned);
+        }
     }
 
-    /// Promises a page what it will need. What was removed is space only when it has been deleted, so that is done before there is none.
-    fn promise(&self, page: u64) -> Result<(), Error> {
+    /// Promises a page what it will need, and says whether it needs anything. What was removed is space only when it has been deleted, so that
+    /// is done before there is none.
+    fn promise(&self, page: u64) -> Result<bool, Error> {
         self.instance.retry_for_space(|| self.promise_now(page))
     }
 
-    fn promise_now(&self, page: u64) -> Result<(), Error> {
+    fn promise_now(&self, page: u64) -> Result<bool, Error> {
         let writer = self.instance.writer().map_err(|_| Error::ReadOnly)?;
         if writer.is_read_only() {
             return Err(Error::ReadOnly);
@@ -257,18 +257,12 @@ impl Pages {
         let first = page * PAGE_SIZE as u64 / system.block_bytes() as u64;
         let run = system.map(&inode, first, count)?;
         if run.count >= count && (run.place.is_some() || run.unwritten.is_some()) {
-            return Ok(());
-        }
-        let promised = self.instance.promised.load(Relaxed) + count;
-        let needed = promised + promised / PROMISED_PER_SPARE + SPARE_BLOCKS;
-        let privileged = vfs::credentials::caller_has(vfs::Capabilities::SYS_RESOURCE);
-        if needed > writer.blocks_free(privileged) {
-            return Err(Error::NoSpace);
+            return Ok(false);
         }
         // The sum first: who returns a promise of the file takes it from the sum.
-        self.instance.promised.fetch_add(count, Relaxed);
+        writer.promise(count, vfs::credentials::caller_has(vfs::Capabilities::SYS_RESOURCE))?;
         self.file.promised.fetch_add(count, Relaxed);
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -290,11 +284,16 @@ impl FileRepresentative for Pages {
         pages.complete(begun.map_err(|error| error_of(&error)));
     }
 
-    fn prepare_write(&self, page: u64) -> Result<(), CacheError> {
-        self.promise(page).map_err(|error| error_of(&error))?;
+    fn prepare_write(&self, page: u64) -> Result<bool, CacheError> {
+        let promised = self.promise(page).map_err(|error| error_of(&error))?;
         // Who writes may be long about it, and the page be written back meanwhile.
         self.file.note_written();
-        Ok(())
+        Ok(promised)
+    }
+
+    fn bytes_max(&self) -> u64 {
+        let system = self.instance.system();
+        system.inode(self.file.number).map_or(MAX_FILE_BYTES, |inode| size_max(system, &inode))
     }
 
     fn note_stores(&self) {
@@ -308,6 +307,8 @@ impl FileRepresentative for Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        self.instance.promised.fetch_sub(self.file.promised.swap(0, Relaxed), Relaxed);
+        if let Ok(writer) = self.instance.writer() {
+            writer.return_promise(self.file.promised.swap(0, Relaxed));
+        }
     }
 }

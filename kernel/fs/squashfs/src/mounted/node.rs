@@ -97,7 +97,7 @@ impl FileRepresentative for Pages {
         pages.complete(Err(CacheError::ReadOnly));
     }
 
-    fn prepare_write(&self, _page: u64) -> Result<(), CacheError> {
+    fn prepare_write(&self, _page: u64) -> Result<bool, CacheError> {
         Err(CacheError::ReadOnly)
     }
 }
