@@ -40,29 +40,50 @@ impl Orphans {
 
     /// The one behind another, the first one behind 0; 0: there is none.
     pub(crate) fn after(&self, number: u32) -> u32 {
-        if number == 0 { self.first } else { self.listed.get(&u64::from(number)).map_or(0, |found| found.next) }
+        if number == 0 {
+            self.first
+        } else {
+            self.listed.get(&u64::from(number)).map_or(0, |found| found.next)
+        }
     }
 
-    /// Reads the list from the disk.
+    /// Reads the list from the disk. A damaged one ends where it is damaged.
     pub(crate) fn read(system: &FileSystem) -> Result<Self> {
-        let first = system.geometry.raw.last_orphan.get();
-        let mut listed = BlockMap::default();
-        let (mut before, mut number) = (0, first);
+        let mut orphans = Self::default();
+        let mut last = 0;
+        let mut number = system.geometry.raw.last_orphan.get();
         while number != 0 {
-            if listed.len() >= ORPHANS_MAX || number < system.geometry.first_inode() {
-                return Err(Error::Corrupted("the list of orphans", number.into()));
+            match orphans.read_one(system, last, number) {
+                Ok(next) => (last, number) = (number, next),
+                Err(error @ Error::Corrupted(..)) => {
+                    log::warn!("ext4: the list of orphans: {error}; e2fsck should look at it");
+                    break;
+                }
+                Err(error) => return Err(error),
             }
-            listed.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
-            let next = system.inode(number)?.deleted;
-            if listed.insert(number.into(), Neighbours { before, next }).is_some() {
-                return Err(Error::Corrupted("a loop in the list of orphans", number.into()));
-            }
-            (before, number) = (number, next);
         }
-        if first != 0 {
-            log::info!("ext4: {} orphans", listed.len());
+        if orphans.first != 0 {
+            log::info!("ext4: {} orphans", orphans.listed.len());
         }
-        Ok(Self { first, listed })
+        Ok(orphans)
+    }
+
+    /// Adds one to the end, behind `before`; what its inode says comes next.
+    fn read_one(&mut self, system: &FileSystem, before: u32, number: u32) -> Result<u32> {
+        if self.listed.len() >= ORPHANS_MAX || number < system.geometry.first_inode() {
+            return Err(Error::Corrupted("the list of orphans", number.into()));
+        }
+        if self.listed.contains_key(&u64::from(number)) {
+            return Err(Error::Corrupted("a loop in the list of orphans", number.into()));
+        }
+        let next = system.inode(number)?.deleted;
+        self.listed.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+        self.listed.insert(number.into(), Neighbours { before, next: 0 });
+        match self.listed.get_mut(&u64::from(before)) {
+            Some(neighbours) => neighbours.next = number,
+            None => self.first = number,
+        }
+        Ok(next)
     }
 }
 

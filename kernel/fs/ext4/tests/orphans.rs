@@ -113,6 +113,32 @@ fn an_orphan_that_is_damaged_does_not_keep_the_others_or_the_mount() {
 }
 
 #[test]
+fn a_damaged_list_of_orphans_ends_where_it_is_damaged() {
+    for next in [3, 1 << 20, 0] {
+        let image = Image::make(&["-t", "ext2", "-b", "1024"], 16 << 20, None);
+        let disk = disk_with(&image);
+        let writer = mount(&disk);
+        let root = writer.system().root().expect("a root").number;
+        let files = [b"first", b"other"].map(|name| {
+            let file = writer.create(root, name, &FILE, NOW).expect("space");
+            writer.unlink(root, name, NOW).expect("it is there");
+            file.number
+        });
+        writer.commit().expect("the disk works");
+        image.set_bytes(&disk.contents().expect("there is memory"));
+        // The first in the list is the last that came: it names what is no orphan, no inode, or itself.
+        let next = if next == 0 { files[1] } else { next };
+        image.debugfs(&[format!("set_inode_field <{}> dtime @{next}", files[1])]);
+        let disk = disk_with(&image);
+        let writer = mount(&disk);
+        let inode = |number| writer.system().inode(number).map(|inode| inode.size);
+        assert!(inode(files[1]).is_err(), "it is deleted");
+        assert!(inode(files[0]).is_ok(), "nobody has told of it");
+        writer.unmount().expect("the disk works");
+    }
+}
+
+#[test]
 fn a_file_is_committed_only_if_a_transaction_has_its_changes() {
     let image = Image::make(&["-t", "ext4"], 16 << 20, None);
     let disk = disk_with(&image);

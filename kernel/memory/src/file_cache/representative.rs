@@ -1,7 +1,7 @@
 //! What stands behind a file cache whose pages have a home elsewhere.
 
-use super::{CacheError, MAX_FILE_BYTES};
 use super::run::PageRun;
+use super::{CacheError, MAX_FILE_BYTES};
 
 /// A file's representative: brings pages in and writes them back. Called without any lock of the cache's held except perhaps `change`; may
 /// sleep. Each page is on its way in one direction at a time.

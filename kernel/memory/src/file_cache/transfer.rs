@@ -128,12 +128,7 @@ impl FileCache {
     ///
     /// # Errors
     /// As [`FileCache::write_at`].
-    pub fn write_within(
-        &self,
-        offset: u64,
-        most: u64,
-        source: &mut Source<'_>,
-    ) -> Result<usize, CacheError> {
+    pub fn write_within(&self, offset: u64, most: u64, source: &mut Source<'_>) -> Result<usize, CacheError> {
         let _change = self.change.lock();
         match most.min(self.size().saturating_sub(offset)) {
             0 => Ok(0),
