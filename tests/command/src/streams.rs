@@ -12,12 +12,14 @@ use crate::case::{Case, starling};
 type Check = fn() -> Result<(), String>;
 
 /// What is promised, and takes long.
-pub(crate) const CHECKS: [(&str, Check); 5] = [
+pub(crate) const CHECKS: [(&str, Check); 7] = [
     ("a hundred megabytes of input have the sum that the host sees", sum_of_input),
     ("what nobody reads yet keeps the command waiting, and is whole", output_that_waits),
     ("streams end when the console that carries them goes away", console_goes_away),
     ("a terminal is hung up when the console that carries it goes away under a flood", terminal_goes_away),
     ("keys reach a terminal under a flood, whoever lets it go on", keys_under_a_flood),
+    ("signals reach a command whose console has gone away", signal_after_loss),
+    ("what is typed at a terminal whose console has gone away interrupts the command", interrupt_after_loss),
 ];
 
 /// Has the input come out twice.
@@ -192,6 +194,98 @@ fn terminal_goes_away() -> Result<(), String> {
         let status = child.wait().map_err(text)?;
         answer?;
         if status.code() != Some(129) {
+            return Err(format!("on a {machine} it ends with {status}"));
+        }
+    }
+    Ok(())
+}
+
+/// What `starling run` says when the console is gone and it sends on the serial port.
+const GONE: &str = "signals still reach the command";
+
+/// Reads lines until one has this in it.
+fn wait_for(lines: &mut impl BufRead, part: &str) -> Result<(), String> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if lines.read_until(b'\n', &mut line).map_err(text)? == 0 {
+            return Err(format!("it never says {part:?}"));
+        }
+        if String::from_utf8_lossy(&line).contains(part) {
+            return Ok(());
+        }
+    }
+}
+
+/// Unplugs the port, and sends a signal when the host has heard of that.
+fn signal_after_loss() -> Result<(), String> {
+    const GUEST: &str = "trap 'exit 9' USR1; echo ready; while :; do usleep 10000; done";
+    for machine in MACHINES {
+        let folder = tempfile::tempdir().map_err(text)?;
+        let monitor = folder.path().join("monitor");
+        let option = format!("--qemu-arg=unix:{},server=on,wait=off", monitor.display());
+        let mut guest = starling();
+        guest.args(["--machine", machine, "--timeout", "300", "--kernel-arg", "devices=first"]);
+        guest.args(["--qemu-arg=-monitor", &option, "--", "sh", "-c", GUEST]).stderr(Stdio::piped());
+        let mut child = piped(guest)?;
+        let mut told = BufReader::new(child.stdout.take().ok_or("no output")?);
+        let mut said = BufReader::new(child.stderr.take().ok_or("no errors")?);
+        let outcome = wait_for(&mut told, "ready")
+            .and_then(|()| ask(&monitor, "device_del starling.link").map(drop))
+            .and_then(|()| wait_for(&mut said, GONE))
+            .and_then(|()| {
+                Command::new("kill").args(["-USR1", &child.id().to_string()]).status().map_err(text)
+            });
+        if outcome.is_err() {
+            let _ = child.kill();
+        }
+        let status = child.wait().map_err(text)?;
+        outcome?;
+        if status.code() != Some(9) {
+            return Err(format!("on a {machine} it ends with {status}"));
+        }
+    }
+    Ok(())
+}
+
+/// Unplugs the port of a command that outlives the hang-up of its terminal, which `script` makes, and types `^C`.
+fn interrupt_after_loss() -> Result<(), String> {
+    for machine in MACHINES {
+        let folder = tempfile::tempdir().map_err(text)?;
+        let monitor = folder.path().join("monitor");
+        let program = folder.path().join("command");
+        std::fs::write(
+            &program,
+            "trap \"\" HUP; trap \"exit 7\" INT; echo ready; while :; do usleep 10000; done",
+        )
+        .map_err(text)?;
+        let guest = starling();
+        let options = format!(
+            "-it --machine {machine} --timeout 300 --kernel-arg devices=first --qemu-arg=-monitor --qemu-arg=unix:{},server=on,wait=off -- sh -c \"$(cat {})\"",
+            monitor.display(),
+            program.display()
+        );
+        let mut command = Command::new("script");
+        command.args([
+            "-q",
+            "-e",
+            "-c",
+            &format!("{} run {options}", guest.get_program().display()),
+            "/dev/null",
+        ]);
+        let mut child = piped(command)?;
+        let mut keyboard = child.stdin.take().ok_or("no input")?;
+        let mut screen = BufReader::new(child.stdout.take().ok_or("no output")?);
+        let outcome = wait_for(&mut screen, "ready")
+            .and_then(|()| ask(&monitor, "device_del starling.link").map(drop))
+            .and_then(|()| wait_for(&mut screen, GONE))
+            .and_then(|()| keyboard.write_all(b"\x03").map_err(text));
+        if outcome.is_err() {
+            let _ = child.kill();
+        }
+        let status = child.wait().map_err(text)?;
+        outcome?;
+        if status.code() != Some(7) {
             return Err(format!("on a {machine} it ends with {status}"));
         }
     }

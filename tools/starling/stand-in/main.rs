@@ -20,7 +20,7 @@
 //! | `die` | QEMU ends with a complaint |
 //! | `window` | tells the terminal's size until the first byte is typed |
 //! | `trace` | a boot trace |
-//! | `move` | moves the link to the second stream, then `cat`, or `panic` on the first one |
+//! | `move` | moves the link to the second stream, then `cat`, or `panic` on the first one, or `back`: loses the second with a signal that comes there, then `signals` |
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -179,6 +179,10 @@ fn command(
             Link::default().send(GuestFrame::Bug(b"kernel panic: all is lost"))?;
             std::process::exit(0);
         }
+        "move" if word(1) == "back" => {
+            back(link)?;
+            signals(link, true)
+        }
         "cat" | "move" => cat(link),
         "greedy" => greedy(link),
         "signals" => signals(link, true),
@@ -253,6 +257,19 @@ fn moved(mut first: Link, descriptor: &str) -> io::Result<Link> {
             frame => second.earlier.push_back(frame),
         }
     }
+}
+
+/// Is back on the first stream when a signal comes in the second, and says that it has not heard that one.
+fn back(link: &mut Link) -> io::Result<()> {
+    link.text("ready\n")?;
+    // What came in the first stream does not count.
+    link.earlier.clear();
+    let mut heard = 0;
+    while !matches!(link.receive()?, (HostFrame::SIGNAL, _)) {
+        heard += 1;
+    }
+    *link = Link::default();
+    link.send(GuestFrame::Back { heard })
 }
 
 /// Counts what comes without new credit. A signal from the host marks the moment to tell.

@@ -120,6 +120,27 @@ fn panic_is_heard_after_the_link_has_moved() {
 }
 
 #[test]
+fn signals_follow_the_link_back_and_what_was_lost_is_sent_again() {
+    let mut child = starling(&[], &["move", "back"]).spawn().expect("starling starts");
+    let mut output = BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while line != "ready\n" {
+        line.clear();
+        assert_ne!(output.read_line(&mut line).expect("the link has moved"), 0);
+    }
+    // The stand-in loses its second stream with it.
+    signal(&child, Signal::USR1);
+    for expected in ["ready\n", "signal 10\n"] {
+        line.clear();
+        output.read_line(&mut line).expect("told");
+        assert_eq!(line, expected);
+    }
+    signal(&child, Signal::TERM);
+    let (rest, status) = finish(child, output);
+    assert_eq!((rest.as_str(), status.code()), ("signal 15\n", Some(128 + 15)));
+}
+
+#[test]
 fn link_that_may_not_move_is_our_fault() {
     let output = run(&["--link", "serial"], &["move"]);
     assert_eq!(output.status.code(), Some(125));

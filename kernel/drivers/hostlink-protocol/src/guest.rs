@@ -55,6 +55,11 @@ pub enum GuestFrame<'a> {
     },
     /// The last frame in this stream; the next ones come in the other one, and the host is to send there too.
     Moved,
+    /// The second stream is gone. The guest is back on the first, and listens there: the host is to send there too.
+    Back {
+        /// How many frames of the host's the guest has received in the second.
+        heard: u32,
+    },
 }
 
 impl<'a> GuestFrame<'a> {
@@ -80,6 +85,8 @@ impl<'a> GuestFrame<'a> {
     pub const FIRST_USER: u8 = 0x0a;
     /// Kind byte of [`GuestFrame::Moved`].
     pub const MOVED: u8 = 0x0b;
+    /// Kind byte of [`GuestFrame::Back`].
+    pub const BACK: u8 = 0x0c;
 
     /// The frame of `kind` with this payload.
     ///
@@ -109,6 +116,7 @@ impl<'a> GuestFrame<'a> {
             Self::BOOT_TRACE => Self::BootTrace(BootRecords::decode(fields.remainder())?),
             Self::FIRST_USER => Self::FirstUser { nanoseconds: fields.u64()? },
             Self::MOVED => Self::Moved,
+            Self::BACK => Self::Back { heard: fields.u32()? },
             _ => return Err(FrameError::UnknownKind(kind)),
         };
         fields.finish(frame)
@@ -129,6 +137,7 @@ impl<'a> GuestFrame<'a> {
             Self::BootTrace(_) => Self::BOOT_TRACE,
             Self::FirstUser { .. } => Self::FIRST_USER,
             Self::Moved => Self::MOVED,
+            Self::Back { .. } => Self::BACK,
         }
     }
 
@@ -160,6 +169,7 @@ impl<'a> GuestFrame<'a> {
             Self::BootTrace(records) => frame.put(records.as_bytes())?,
             Self::FirstUser { nanoseconds } => frame.put(&nanoseconds.to_le_bytes())?,
             Self::Moved => {}
+            Self::Back { heard } => frame.put(&heard.to_le_bytes())?,
         }
         frame.finish()
     }
@@ -198,6 +208,7 @@ mod tests {
             GuestFrame::BootTrace(BootRecords::decode(&records[..length]).expect("one record")),
             GuestFrame::FirstUser { nanoseconds: 12_345_678 },
             GuestFrame::Moved,
+            GuestFrame::Back { heard: 70_000 },
         ] {
             round_trip(frame);
         }
@@ -211,6 +222,7 @@ mod tests {
         assert_eq!(GuestFrame::decode(0x06, &[2, 1]), Err(FrameError::BadValue(0x06)));
         assert_eq!(GuestFrame::decode(0x05, &[0x82, 1, 0, 0, 0]), Err(FrameError::BadValue(0x05)));
         assert_eq!(GuestFrame::decode(0x0b, b"x"), Err(FrameError::WrongLength(0x0b)));
+        assert_eq!(GuestFrame::decode(0x0c, b""), Err(FrameError::WrongLength(0x0c)));
         assert_eq!(GuestFrame::decode(0x09, &[1, 2, 3]), Err(FrameError::WrongLength(0x09)));
     }
 

@@ -48,9 +48,12 @@ impl Input {
         })
     }
 
-    /// Standard input has arrived. Returns false if some of it was dropped.
+    /// Standard input has arrived. Returns false if some of it was dropped. What comes after its end is dropped without a word: the host did not know.
     pub(crate) fn arrived(&self, bytes: &[u8]) -> bool {
-        let complete = append(&mut self.buffers.lock().standard, bytes);
+        let complete = {
+            let mut buffers = self.buffers.lock();
+            buffers.ended || append(&mut buffers.standard, bytes)
+        };
         self.ready.wake_all();
         complete
     }
@@ -156,6 +159,8 @@ mod tests {
         assert_eq!(input.read(&mut target), Some(2));
         assert_eq!(&target[..2], b"ef");
         assert_eq!(input.read(&mut target), Some(0));
+        assert!(input.arrived(b"late"));
+        assert_eq!(input.read(&mut target), Some(0), "the end is the end");
     }
 
     #[test]

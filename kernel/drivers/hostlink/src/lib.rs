@@ -11,7 +11,8 @@
 //! when that is found ([`Link::move_to`]). Each side says in the first stream that it has moved, and reads that one up to
 //! there before it reads the second, so no frame is lost and none overtakes another. The first stays open: it has the
 //! reports of panics, and everything else again, should the second one go away.
-//! What was under way there is lost then; so the command's output is closed, its input ends, and the terminal is hung up.
+//! What was under way there is lost then; so the command's output is closed, its input ends, and the terminal is hung up. The host is told, and its signals come
+//! by the first one from then on.
 //!
 //! The host sends only as much input as it was allowed to; the link allows more when input is consumed.
 #![cfg_attr(target_os = "none", no_std)]

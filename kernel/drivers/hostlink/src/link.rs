@@ -76,7 +76,7 @@ pub struct Link {
     lost: AtomicBool,
     /// The frame with which the command ends.
     last: Once<LastFrame>,
-    /// Credit waits for room; the receiver is to send it.
+    /// Credit, or the word that the link is back, waits for room; the receiver is to send it.
     pub(crate) owes_credit: AtomicBool,
     pub(crate) input: Input,
     terminal: Once<&'static dyn Terminal>,
@@ -337,6 +337,21 @@ impl Link {
         }
     }
 
+    /// Tells the host that the link is back on the first transport, and how many frames have come by the second. Without room nothing is sent, and the receiver
+    /// tries again when there is some. Whether it was.
+    pub(crate) fn send_back(&self, heard: u32) -> bool {
+        loop {
+            if let Ok(true) = self.send_small(&GuestFrame::Back { heard }) {
+                return true;
+            }
+            self.owes_credit.store(true, Ordering::SeqCst);
+            // Who frees room after this look wakes the receiver.
+            if self.port().transmit_room() < SMALL_FRAME_BYTES {
+                return false;
+            }
+        }
+    }
+
     /// There is room again. Any context.
     pub(crate) fn room_appeared(&self) {
         if self.owes_credit.load(Ordering::SeqCst) {
@@ -573,6 +588,23 @@ mod tests {
         assert_eq!(link.try_read(&mut [0]), Some(0), "the end of the input");
         link.exit(ExitKind::Exited(3));
         assert_eq!(first.take(), [GuestFrame::EXIT, 2, 0, 0, 3]);
+    }
+
+    #[test]
+    fn word_that_the_link_is_back_waits_for_room() {
+        let (link, first, second) = link();
+        link.move_to(Box::new(second));
+        second.gone.store(true, Ordering::Relaxed);
+        link.lose_second();
+        first.take();
+        first.full.store(true, Ordering::Relaxed);
+        assert!(!link.send_back(3));
+        link.input.take_attention();
+        link.room_appeared();
+        assert!(link.input.take_attention(), "the receiver is woken");
+        first.full.store(false, Ordering::Relaxed);
+        assert!(link.send_back(3));
+        assert_eq!(first.take(), [GuestFrame::BACK, 4, 0, 3, 0, 0, 0]);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Terminal input that the terminal does not take, and orders that come before anybody is in charge, are kept: the
 //! thread looks at them again when it is woken for it. When the host says that it has moved, the thread goes on with the second
-//! transport.
+//! transport. When that is lost the thread goes back to the first, for good, and tells the host, who sends there from then on: what the second had
+//! of a frame is forgotten, and the first has whole ones.
 //!
 //! The thread never waits for room to send: signals and orders have to get through while output is held up. Credit that has no room it sends when
 //! [`RoomWaker`] wakes it.
@@ -31,6 +32,21 @@ struct Pending {
     moved: bool,
     /// The terminal has been hung up.
     hung_up: bool,
+    /// Frames of the host's on the second transport.
+    heard: u32,
+    /// The host is to be told that the link is back.
+    is_back: bool,
+}
+
+/// Why the thread reads a transport no more.
+#[derive(PartialEq, Eq)]
+enum End {
+    /// The host has moved.
+    Moved,
+    /// The transport is gone.
+    Lost,
+    /// The stream makes no sense any more.
+    Nonsense,
 }
 
 /// Wakes the thread when there is room for credit that had none.
@@ -55,25 +71,36 @@ pub(crate) fn run(link: &'static Link) {
     let _registration = link.queues().room.register(waker);
     let mut pending = Pending::default();
     let mut small = [0; PIECE_BYTES];
-    if !receive_from(link, link.first(), &mut deframer, &mut small, &mut pending) {
+    if receive_from(link, link.first(), false, &mut deframer, &mut small, &mut pending) != End::Moved {
         return;
     }
     let Some(second) = link.second() else { return log::error!("the host has moved without being told to") };
-    match memory::fallible::try_vec_of(0, LARGE_PIECE_BYTES) {
-        Ok(mut large) => receive_from(link, second, &mut deframer, &mut large, &mut pending),
-        Err(_) => receive_from(link, second, &mut deframer, &mut small, &mut pending),
+    pending.heard = 0;
+    let end = match memory::fallible::try_vec_of(0, LARGE_PIECE_BYTES) {
+        Ok(mut large) => receive_from(link, second, true, &mut deframer, &mut large, &mut pending),
+        Err(_) => receive_from(link, second, true, &mut deframer, &mut small, &mut pending),
     };
+    if end == End::Lost {
+        *deframer = Deframer::new();
+        pending.is_back = true;
+        receive_from(link, link.first(), false, &mut deframer, &mut small, &mut pending);
+    }
 }
 
-/// Receives until the host has moved; false when the stream makes no sense any more.
+/// Receives until there is a reason to end. Only the second transport can be lost.
 fn receive_from(
     link: &Link,
     port: &dyn Transport,
+    is_second: bool,
     deframer: &mut Box<Deframer>,
     piece: &mut [u8],
     pending: &mut Pending,
-) -> bool {
+) -> End {
     loop {
+        pending.is_back = pending.is_back && !link.send_back(pending.heard);
+        if is_second && link.is_lost() {
+            return End::Lost;
+        }
         // Nobody signals this thread, so the wait is never interrupted; it is of the interruptible kind because a
         // thread that waits for its host is idle, not busy.
         let _ = link
@@ -82,14 +109,14 @@ fn receive_from(
             .wait_interruptible(|| port.has_data() || link.has_lost_second() || link.input.take_attention());
         if !receive(link, port, deframer, piece, pending) {
             log::error!("the host link lost its frame boundaries; no more input");
-            return false;
+            return End::Nonsense;
         }
         if link.has_lost_second() {
             link.lose_second();
         }
         hand_over(link, pending);
         if core::mem::take(&mut pending.moved) {
-            return true;
+            return End::Moved;
         }
     }
 }
@@ -111,6 +138,7 @@ fn receive(
         while !rest.is_empty() {
             let Ok((used, frame)) = deframer.feed(rest) else { return false };
             rest = &rest[used..];
+            pending.heard = pending.heard.wrapping_add(u32::from(frame.is_some()));
             match frame.map(|(kind, payload)| HostFrame::decode(kind, payload)) {
                 Some(Ok(frame)) => dispatch(link, &frame, pending),
                 Some(Err(error)) => log::warn!("from the host: {error}"),

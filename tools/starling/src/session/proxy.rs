@@ -8,11 +8,14 @@
 //!
 //! The link begins on the guest's serial port, of which QEMU writes each byte by itself: to be woken once for many of them, the
 //! loop leaves the stream alone for a moment while a frame is incomplete. When the guest says so, the link moves to the
-//! port of a virtio console, which is not read before. The serial port is, to the end: reports of panics come there.
+//! port of a virtio console, which is not read before. The serial port is, to the end: reports of panics come there. When that console goes away, the guest says that it is
+//! back on the serial port. The command's streams have ended by that, so input is not read any more, and a terminal in raw mode becomes what it was: its keys for signals
+//! make signals again, which are passed on. Signals that the guest has not received on the console are sent once more.
 //!
 //! Backpressure: when [`Output`] is full the link is not read, so QEMU stops taking bytes from the guest and the
 //! guest's writers sleep.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -42,6 +45,10 @@ const BACKGROUND_INTERVAL: Duration = Duration::from_millis(250);
 const PANIC: &[u8] = b"kernel panic";
 /// How long the log may go on after a panic, QEMU after it has closed the link, and readers after the timeout.
 const GRACE: Duration = Duration::from_secs(2);
+/// Signals that are kept in case the guest has not received them: more than anybody sends while a console is being unplugged.
+const UNHEARD_MAX: usize = 64;
+/// What is said when the console that carried the link has gone.
+const STREAMS_LOST: &[u8] = b"starling: the console of the command's streams has gone, they have ended; signals still reach the command\n";
 /// Pieces of the log that are read at a time: more than the longest report has. A kernel may log without end.
 const LOG_PIECES_MAX: u32 = 64;
 
@@ -93,6 +100,12 @@ pub(crate) struct Proxy {
     wires: Vec<Wire>,
     /// Which of them frames are sent on: the guest has moved there.
     current: usize,
+    /// The last of them that the guest has used.
+    reached: usize,
+    /// Frames that were sent on the second.
+    sent: u32,
+    /// The last signals among them, by number of frame.
+    unheard: VecDeque<(u32, u8)>,
     log_open: bool,
     complaints_open: bool,
     complaints: Vec<u8>,
@@ -140,6 +153,9 @@ impl Proxy {
         let mut proxy = Self {
             wires: wires.collect(),
             current: 0,
+            reached: 0,
+            sent: 0,
+            unheard: VecDeque::new(),
             log_open: true,
             complaints_open: true,
             complaints: Vec::new(),
@@ -198,7 +214,7 @@ impl Proxy {
         let mut wanted = vec![want(Source::Signals, self.signals.arrivals().as_fd(), PollFlags::IN)];
         let full = self.standard_output.is_full() || self.standard_error.is_full();
         for (index, wire) in self.wires.iter().enumerate().filter(|_| running) {
-            let interest = wire.interest(!full && index <= self.current);
+            let interest = wire.interest(!full && index <= self.reached);
             if !interest.is_empty() {
                 wanted.push(want(Source::Link(index), wire.descriptor(), interest));
             }
@@ -298,6 +314,13 @@ impl Proxy {
     }
 
     fn send(&mut self, frame: HostFrame<'_>) {
+        if self.current > 0 {
+            if let HostFrame::Signal(number) = frame {
+                self.unheard.push_back((self.sent, number));
+                self.unheard.drain(..self.unheard.len().saturating_sub(UNHEARD_MAX));
+            }
+            self.sent = self.sent.wrapping_add(1);
+        }
         if let Err(error) = self.wires[self.current].send(frame) {
             self.conclude(Conclusion::Broken(format!("host link: {error}")));
         }
@@ -325,16 +348,37 @@ impl Proxy {
 
     /// QEMU has closed all that the guest has used.
     fn has_ended(&self) -> bool {
-        !self.wires[..=self.current].iter().any(Wire::is_open)
+        !self.wires[..=self.reached].iter().any(Wire::is_open)
     }
 
     /// The guest sends on the other stream from now on, and looks for frames there when it has read that the host does so too.
     fn follow(&mut self) {
-        if self.current + 1 < self.wires.len() {
+        if self.reached + 1 < self.wires.len() {
             self.send(HostFrame::Moved);
-            self.current += 1;
+            self.reached += 1;
+            self.current = self.reached;
         } else {
             self.conclude(Conclusion::Broken("the guest has moved the host link to nowhere".into()));
+        }
+    }
+
+    /// The second stream is gone, of which the guest has received so many frames.
+    fn return_to_first(&mut self, heard: u32) {
+        if self.current == 0 {
+            return self.conclude(Conclusion::Broken("the guest is back where it has not left".into()));
+        }
+        self.wires[self.current].forget();
+        self.current = 0;
+        log::show(STREAMS_LOST, self.raw.is_some(), &mut self.standard_error);
+        // The kernel debugger's keyboard is the same.
+        if self.dialogue.is_none() {
+            self.input.close();
+            self.raw = None;
+        }
+        for (number, signal) in std::mem::take(&mut self.unheard) {
+            if number >= heard {
+                self.send(HostFrame::Signal(signal));
+            }
         }
     }
 
@@ -360,7 +404,10 @@ impl Proxy {
                 self.standard_output.append(bytes);
             }
             GuestFrame::Stderr(bytes) => self.standard_error.append(bytes),
-            GuestFrame::Credit { channel, bytes } => self.input.grant(channel, bytes),
+            GuestFrame::Credit { channel, bytes } => {
+                self.input.grant(channel, bytes);
+                self.send_kept();
+            }
             GuestFrame::Exit(kind) => self.conclude(Conclusion::Exit(kind)),
             GuestFrame::StartFailed { errno, text } => {
                 self.conclude(Conclusion::StartFailed(errno, String::from_utf8_lossy(text).into_owned()));
@@ -369,6 +416,7 @@ impl Proxy {
             GuestFrame::BootTrace(records) => self.trace.records(records),
             GuestFrame::FirstUser { nanoseconds } => self.trace.first_user(nanoseconds),
             GuestFrame::Moved => self.follow(),
+            GuestFrame::Back { heard } => self.return_to_first(heard),
         }
     }
 
@@ -457,7 +505,10 @@ impl Proxy {
         match self.input.read() {
             InputRead::Bytes(bytes) => match &mut self.dialogue {
                 Some(dialogue) if dialogue.takes_input() => dialogue.type_in(&bytes),
-                _ => self.send(self.input.frame(&bytes)),
+                _ => {
+                    self.input.keep(&bytes);
+                    self.send_kept();
+                }
             },
             InputRead::EnterDebugger => self.dialogue.iter_mut().for_each(Dialogue::enter),
             // The terminal has been closed.
@@ -465,6 +516,13 @@ impl Proxy {
             InputRead::End => self.send(HostFrame::StdinEof),
             InputRead::Escape => self.interrupted(SIGKILL),
             InputRead::Nothing => {}
+        }
+    }
+
+    /// Sends input for which there is credit.
+    fn send_kept(&mut self) {
+        while let Some(bytes) = self.input.take() {
+            self.send(self.input.frame(&bytes));
         }
     }
 

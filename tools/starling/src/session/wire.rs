@@ -80,6 +80,11 @@ impl Wire {
         Ok(())
     }
 
+    /// Drops what waits: nobody takes it.
+    pub(super) fn forget(&mut self) {
+        self.to_guest.clear();
+    }
+
     /// Writes what the guest takes now.
     pub(super) fn send_waiting(&mut self) {
         let (front, _) = self.to_guest.as_slices();
