@@ -240,6 +240,33 @@ fn a_full_disk_refuses_writes_and_keeps_what_it_took() {
 }
 
 #[test]
+fn what_lacked_memory_when_it_was_made_is_not_there() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = Image::make(OPTIONS[0], 16 << 20, None);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound image");
+    let (context, root) = (world.context(), &world.places.root);
+    let mut round = 0;
+    memory::fallible::exhaust("making files and directories of ext4", || {
+        round += 1;
+        let name = format!("/file-{round}");
+        let made = world.create(name.as_bytes());
+        if let Err(error) = &made {
+            assert_eq!(*error, Error::OutOfMemory);
+            let again = world.open(name.as_bytes(), OpenFlags::CREATE | OpenFlags::EXCLUSIVE);
+            again.expect("nothing was made");
+        }
+        let name = format!("/directory-{round}");
+        if context.make_directory(root, name.as_bytes(), 0o755).is_err() {
+            context.make_directory(root, name.as_bytes(), 0o755).expect("nothing was made");
+        }
+    });
+    assert!(round > 20, "it needs memory in more places than {round}");
+    world.unmount();
+    judge(&image, &device.bytes());
+}
+
+#[test]
 fn a_write_from_a_bad_buffer_takes_no_space() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let image = Image::make(&["-t", "ext4", "-b", "1024", "-J", "size=1"], 4 << 20, None);

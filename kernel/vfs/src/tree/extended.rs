@@ -74,6 +74,7 @@ pub fn set_attribute(
     if value.len() > VALUE_MAX {
         return Err(Error::TooBig);
     }
+    let _exclusive = inode.lock().write();
     inode.operations().set_extended_attribute(inode, name, value, how)?;
     inode.touch_changed();
     Ok(())
@@ -82,6 +83,7 @@ pub fn set_attribute(
 /// Removes an attribute. The caller has checked that the mount is writable.
 pub fn remove_attribute(inode: &Arc<Inode>, name: &[u8], credentials: &Credentials) -> Result<()> {
     check_name(inode, name, Access::WRITE, credentials)?;
+    let _exclusive = inode.lock().write();
     inode.operations().remove_extended_attribute(inode, name)?;
     inode.touch_changed();
     Ok(())

@@ -41,6 +41,18 @@ impl<'a> Side<'a> {
     }
 }
 
+/// Locks what is renamed and what it replaces: below their directories, and by address among each other.
+fn lock_moved<'a>(
+    moved: Option<&'a Arc<Inode>>,
+    victim: Option<&'a Arc<Inode>>,
+) -> (Option<RwLockWriteGuard<'a, ()>>, Option<RwLockWriteGuard<'a, ()>>) {
+    let address = |inode: &Arc<Inode>| Arc::as_ptr(inode).cast::<()>();
+    let victim_first = moved.zip(victim).is_some_and(|(moved, victim)| address(victim) < address(moved));
+    let (first, second) = if victim_first { (victim, moved) } else { (moved, victim) };
+    let first = first.map(|inode| inode.lock().write_nested(2));
+    (first, second.map(|inode| inode.lock().write_nested(3)))
+}
+
 /// Locks two directories exclusively in the right order.
 fn lock_both<'a>(
     first: &'a Side<'_>,
@@ -153,11 +165,10 @@ impl PathContext<'_> {
             replaced: replaced.as_ref(),
             flags,
         };
-        let _victim = match &replaced {
-            // It loses its name: if it is a directory nothing is made in it, else it is given no other name meanwhile.
-            Some(replaced) if !exchange => Some(replaced.lock().write_nested(2)),
-            _ => None,
-        };
+        // Nobody changes their attributes or gives them another name meanwhile; in a directory that loses its name nothing is made.
+        let moved = (!moves_directory).then_some(&inode);
+        let victim = replaced.as_ref().filter(|victim| !exchange || victim.kind != FileKind::Directory);
+        let _locked = lock_moved(moved, victim);
         Self::commit(&rename, old, new, &source, target.as_ref())
     }
 

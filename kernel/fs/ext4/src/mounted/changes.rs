@@ -64,17 +64,41 @@ impl Node {
         let number = self.file.number;
         let new = new_file(new);
         let made = self.instance.with_space(|writer| writer.create(number, name.as_bytes(), &new, now()))?;
-        refresh(directory)?;
-        self.instance.inode(directory, made, self.instance.cleanings())
+        let (kind, created) = (made.kind, made.number);
+        let entered = self.instance.inode(directory, made, self.instance.cleanings());
+        let entered = entered.and_then(|inode| refresh(directory).map(|()| inode));
+        if entered.is_err() {
+            let writer = self.instance.writer()?;
+            let removed = match kind {
+                Kind::Directory => writer.remove_directory(number, name.as_bytes(), now()),
+                _ => writer.unlink(number, name.as_bytes(), now()),
+            };
+            self.undone(created, removed.and_then(|_| writer.delete(created, now())));
+        }
+        entered
+    }
+
+    /// Memory did not suffice for what was made on the disk, so that was taken back.
+    fn undone(&self, created: u32, outcome: crate::Result<()>) {
+        if let Err(error) = outcome {
+            log::warn!(
+                "ext4 on {}: inode {created}, not entered, stays: {error}",
+                self.instance.device.name()
+            );
+        }
     }
 
     pub(super) fn create_nameless(&self, directory: &Arc<Inode>, new: &NewFile<'_>) -> Result<Arc<Inode>> {
         let made = self
             .instance
             .with_space(|writer| writer.create_unnamed(self.file.number, &new_file(new), now()))?;
-        let inode = self.instance.inode(directory, made, self.instance.cleanings())?;
-        refresh(&inode)?;
-        Ok(inode)
+        let created = made.number;
+        let entered = self.instance.inode(directory, made, self.instance.cleanings());
+        let entered = entered.and_then(|inode| refresh(&inode).map(|()| inode));
+        if entered.is_err() {
+            self.undone(created, self.instance.writer()?.delete(created, now()));
+        }
+        entered
     }
 
     pub(super) fn add_name(&self, directory: &Arc<Inode>, name: &Name, inode: &Arc<Inode>) -> Result<()> {
@@ -154,18 +178,26 @@ impl Node {
     pub(super) fn set_size(&self, size: u64) -> Result<()> {
         let writer = self.instance.writer()?;
         let cache = self.cache.as_ref().ok_or(Error::Invalid)?;
-        let shorter = size < cache.size();
-        if shorter {
+        if writer.is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        let before = cache.size();
+        if size < before {
             cache.truncate(size)?;
         }
-        {
+        let stored = {
             let _alone = self.file.alone(&self.instance);
-            writer.set_size(self.file.number, size, now()).map_err(error_of)?;
+            writer.set_size(self.file.number, size, now()).map_err(error_of)
+        };
+        match stored {
+            Ok(_) if size < before => Ok(()),
+            Ok(_) => Ok(cache.truncate(size)?),
+            Err(error) => {
+                // The disk has the file as it was; what was in memory alone is lost.
+                cache.truncate(before)?;
+                Err(error)
+            }
         }
-        if !shorter {
-            cache.truncate(size)?;
-        }
-        Ok(())
     }
 
     /// `fallocate`. The file layer makes the file longer afterwards, if that is wanted.
