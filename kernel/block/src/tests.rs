@@ -110,6 +110,24 @@ fn a_plug_makes_one_request_of_neighbours() {
 }
 
 #[test]
+fn a_batch_that_is_waited_for_makes_one_request_of_neighbours() {
+    let disk = volume(Arc::new(RamDisk::with_limits(Limits::of_size(100)).unwrap()));
+    let mut batch = disk.part(10, 50).unwrap().batch();
+    for sector in [4, 5, 6, 20, 50] {
+        let memory = Memory::Owned(vec![sector as u8; SECTOR_BYTES]);
+        batch.add(Bio::single(Operation::Write, sector, memory, BioFlags::empty()).unwrap()).unwrap();
+    }
+    let mut ended = 0;
+    assert_eq!(batch.wait_each(|_| ended += 1), Err(Error::Invalid), "the last one is outside of the part");
+    assert_eq!(ended, 5);
+    let snapshot = disk.queue().statistics().snapshot();
+    assert_eq!((snapshot.completed[1], snapshot.merged[1], snapshot.sectors[1]), (2, 2, 4));
+    for sector in [4, 5, 6, 20] {
+        assert_eq!(disk.read(10 + sector, SECTOR_BYTES), Ok(vec![sector as u8; SECTOR_BYTES]));
+    }
+}
+
+#[test]
 fn a_batch_leaves_nothing_behind_when_its_thread_moves() {
     sched::current();
     let machine = Machine::boot(2, |_| sched::enter_application_processor());

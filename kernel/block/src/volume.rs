@@ -8,6 +8,7 @@ use sched::Completion;
 use sync::SpinLock;
 
 use crate::bio::{Bio, BioFlags, Memory, Operation, SECTOR_BYTES, Segment};
+use crate::plug::Plug;
 use crate::queue::Queue;
 use crate::{Error, Result};
 
@@ -29,10 +30,31 @@ struct Waiter {
     outcome: SpinLock<Option<(Vec<Segment>, Result<()>)>>,
 }
 
-/// Transfers that somebody will wait for together.
+/// Transfers that somebody will wait for together. They are submitted together, too, so that neighbours meet.
 pub struct Batch {
     volume: Volume,
+    plug: Plug,
     waiters: Vec<Arc<Waiter>>,
+}
+
+impl Waiter {
+    /// A bio whose end is told to the waiter that comes with it.
+    fn of(bio: Bio) -> Result<(Bio, Arc<Self>)> {
+        let waiter = fallible::try_arc(Self::default())?;
+        let told = waiter.clone();
+        let bio = bio.on_done(move |mut bio, outcome| {
+            let segments = core::mem::take(bio.segments_vector());
+            *told.outcome.lock() = Some((segments, outcome));
+            told.done.complete();
+        })?;
+        Ok((bio, waiter))
+    }
+
+    /// Sleeps until it has ended. Its memory, and how it ended.
+    fn wait(&self) -> (Vec<Segment>, Result<()>) {
+        self.done.wait();
+        self.outcome.lock().take().unwrap_or((Vec::new(), Err(Error::Io)))
+    }
 }
 
 impl Volume {
@@ -77,28 +99,35 @@ impl Volume {
     }
 
     /// Submits a bio whose sectors count from the volume's beginning.
-    pub fn submit(&self, mut bio: Bio) {
+    pub fn submit(&self, bio: Bio) {
+        if let Some(bio) = self.place(bio) {
+            self.queue.submit(bio);
+        }
+    }
+
+    /// The same bio with its sectors counted from the disk's beginning. It has failed if they are not the volume's.
+    fn place(&self, mut bio: Bio) -> Option<Bio> {
         let inside = bio.sector.checked_add(bio.sectors).is_some_and(|end| end <= self.sectors());
         if !inside {
-            return bio.finish(Err(Error::Invalid));
+            bio.finish(Err(Error::Invalid));
+            return None;
         }
         bio.sector += self.start;
         bio.partition = self.partition;
-        self.queue.submit(bio);
+        Some(bio)
     }
 
     /// Submits a bio and sleeps until it has ended.
     pub fn transfer(&self, bio: Bio) -> Result<Vec<Segment>> {
-        let mut batch = self.batch();
-        batch.add(bio)?;
-        let mut segments = Vec::new();
-        batch.wait_each(|done| segments = done)?;
-        Ok(segments)
+        let (bio, waiter) = Waiter::of(bio)?;
+        self.submit(bio);
+        let (segments, outcome) = waiter.wait();
+        outcome.map(|()| segments)
     }
 
     /// An empty batch.
     pub fn batch(&self) -> Batch {
-        Batch { volume: self.clone(), waiters: Vec::new() }
+        Batch { volume: self.clone(), plug: Plug::new(self.queue.clone()), waiters: Vec::new() }
     }
 
     /// Reads whole sectors.
@@ -144,18 +173,14 @@ impl Volume {
 }
 
 impl Batch {
-    /// Submits a bio with the others.
+    /// Submits a bio with the others, when there are many or somebody waits for them.
     pub fn add(&mut self, bio: Bio) -> Result<()> {
         fallible::try_reserve(&mut self.waiters, 1)?;
-        let waiter = fallible::try_arc(Waiter::default())?;
-        let told = waiter.clone();
-        let bio = bio.on_done(move |mut bio, outcome| {
-            let segments = core::mem::take(bio.segments_vector());
-            *told.outcome.lock() = Some((segments, outcome));
-            told.done.complete();
-        })?;
+        let (bio, waiter) = Waiter::of(bio)?;
         self.waiters.push(waiter);
-        self.volume.submit(bio);
+        if let Some(bio) = self.volume.place(bio) {
+            self.plug.submit(bio);
+        }
         Ok(())
     }
 
@@ -165,11 +190,11 @@ impl Batch {
     }
 
     /// The same, with the memory of each, in the order they were added in.
-    pub fn wait_each(self, mut each: impl FnMut(Vec<Segment>)) -> Result<()> {
+    pub fn wait_each(mut self, mut each: impl FnMut(Vec<Segment>)) -> Result<()> {
+        self.plug.flush();
         let mut outcome = Ok(());
         for waiter in &self.waiters {
-            waiter.done.wait();
-            let (segments, ended) = waiter.outcome.lock().take().unwrap_or((Vec::new(), Err(Error::Io)));
+            let (segments, ended) = waiter.wait();
             each(segments);
             outcome = outcome.and(ended);
         }
