@@ -196,8 +196,7 @@ impl Writer {
         loop {
             let mut handle = self.begin(privileged)?;
             handle.keeps_promise = true;
-            let goal = goal_for(&handle, inode, logical)?;
-            match handle.choose(goal, count) {
+            match goal_for(&handle, inode, logical).and_then(|goal| handle.choose(goal, count)) {
                 Ok(place) => {
                     handle.running.chosen.add(&self.system.geometry, place.start, place.count)?;
                     handle.running.chosen_blocks += u64::from(place.count);
@@ -208,7 +207,10 @@ impl Writer {
                     self.commit()?;
                     again = false;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    drop(handle);
+                    return Err(self.judge(error));
+                }
             }
         }
     }

@@ -242,7 +242,7 @@ impl Writer {
     }
 
     /// What an error of an operation means for the whole.
-    fn judge(&self, error: Error) -> Error {
+    pub(crate) fn judge(&self, error: Error) -> Error {
         if let Error::Corrupted(what, place) = error {
             let goes_on = self.system.geometry.raw.errors.get() == ON_ERROR_CONTINUE;
             log::error!(

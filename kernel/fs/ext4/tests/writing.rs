@@ -5,7 +5,7 @@
 mod image;
 mod model;
 
-use ext4::{FileSystem, Time, Writer};
+use ext4::{Error, FileSystem, Kind, NewFile, Time, Writer};
 use image::{Image, Random, disk_of, volume_on};
 use model::Model;
 
@@ -59,4 +59,33 @@ fn a_mount_without_changes_leaves_a_clean_image() {
     assert_eq!(writer.status(), FileSystem::mount(&image.volume()).expect("a sound image").status());
     writer.unmount().expect("the disk works");
     judge(&image, &image::bytes_of(&disk), "mounted once");
+}
+
+#[test]
+fn a_damaged_bitmap_that_data_meets_is_noted() {
+    let image = Image::make(&["-t", "ext4", "-b", "1024", "-O", "^resize_inode"], 8 << 20, None);
+    let found = image.run("dumpe2fs", &[]);
+    let (_, place) = found.split_once("Block bitmap at ").expect("there is a group");
+    let place: usize = place[..place.find([' ', ',']).expect("more follows")].parse().expect("a number");
+    let mut bytes = image.bytes();
+    bytes[place * 1024 + 1000] ^= 1;
+    let disk = disk_of(&bytes);
+    let writer = Writer::mount(&volume_on(disk.clone()), b"/", Time::default()).expect("a sound superblock");
+    let new = NewFile {
+        kind: Kind::Regular,
+        mode: 0o644,
+        user: 0,
+        group: 0,
+        special: (0, 0),
+        target: b"",
+        privileged: true,
+    };
+    let file = writer.create(model::ROOT, b"file", &new, Time::default()).expect("it needs no block").number;
+    // As write-back asks.
+    let met = writer.destination(file, 0, 1, true);
+    assert!(matches!(met, Err(Error::Corrupted(..))), "{met:?}");
+    writer.unmount().expect("the disk works");
+    image.set_bytes(&image::bytes_of(&disk));
+    let said = image.run("dumpe2fs", &["-h"]);
+    assert!(said.contains("clean with errors") && said.contains("FS Error count:           1"), "{said}");
 }
