@@ -12,6 +12,7 @@ use block::checksum::crc32c;
 use memory::fallible;
 
 use crate::blocks::Blocks;
+use crate::geometry::Geometry;
 use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::layout::{
@@ -377,6 +378,21 @@ pub(crate) fn mark_written(handle: &mut Handle<'_>, inode: &mut Inode, from: u32
 /// Blocks that must be left in a handle for one more extent to be removed.
 const ROOM_FOR_ONE: usize = 24;
 
+/// Groups that have blocks of one extent and give them back at once: bitmap and descriptor of each, and the way to the extent, are no more than
+/// [`ROOM_FOR_ONE`]. Where groups have the usual size an extent lies in two at most.
+const GROUPS_AT_ONCE: u32 = 8;
+
+/// Where the part of an extent ends, as a block of the file, that lies in its first groups.
+fn end_in_first_groups(geometry: &Geometry, extent: Extent) -> u64 {
+    if !geometry.contains(extent.start, extent.count.into()) {
+        // Whoever frees it refuses.
+        return extent.end();
+    }
+    let last = geometry.group_of(extent.start).saturating_add(GROUPS_AT_ONCE - 1).min(geometry.groups - 1);
+    let behind = geometry.group_start(last) + u64::from(geometry.group_blocks(last));
+    extent.end().min(u64::from(extent.logical) + behind.saturating_sub(extent.start))
+}
+
 /// Frees blocks of the file from `from` up to `to`, those of one leaf at most. Returns where to go on, if there is more.
 pub(crate) fn remove_some(
     handle: &mut Handle<'_>,
@@ -401,7 +417,12 @@ pub(crate) fn remove_some(
             fallible::try_push(&mut keep, extent)?;
             continue;
         }
-        for kept in [extent.part(0, from), extent.part(to, 1 << 32)].into_iter().flatten() {
+        let end = end_in_first_groups(handle.geometry(), gone);
+        if end < gone.end() {
+            go_on = Some(end);
+        }
+        let gone = gone.part(from, end).unwrap_or(gone);
+        for kept in [extent.part(0, from), extent.part(end, 1 << 32)].into_iter().flatten() {
             fallible::try_push(&mut keep, kept)?;
         }
         handle.free_contents(inode, gone.start, gone.count.into())?;

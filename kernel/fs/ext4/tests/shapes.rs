@@ -128,3 +128,35 @@ fn what_no_operation_may_do_is_refused() {
         assert_eq!(writer.write(ROOT, 0, b"x", true, NOW).err(), Some(Error::WrongKind));
     });
 }
+
+#[test]
+fn an_extent_over_many_groups_is_freed_in_several_handles() {
+    // Behind group 343 none has a copy of the superblock up to group 625: 120 groups of 256 blocks in one piece.
+    const SIZE: u64 = 112 << 20;
+    let mut options = vec!["-t", "ext4", "-b", "1024", "-g", "256", "-G", "256", "-N", "256"];
+    options.extend(["-O", "^resize_inode", "-J", "size=1"]);
+    on_image(&options, SIZE + (8 << 20), |writer| {
+        let before = writer.status();
+        let file = writer.create(ROOT, b"file", &new_file(Kind::Regular), NOW).expect("space").number;
+        let fill = || {
+            let inode = writer.allocate(file, 0, SIZE, false, true, NOW).expect("space");
+            assert_eq!(inode.blocks >> 1 & !0x3ff, SIZE >> 10, "all of it has blocks");
+        };
+        fill();
+        // A hole within it, an end within it, and nothing.
+        writer.punch(file, 90 << 20, 20 << 20, NOW).expect("no space is needed");
+        fill();
+        writer.set_size(file, 88 << 20, NOW).expect("no space is needed");
+        writer.write(file, (88 << 20) - 1, &[7], true, NOW).expect("it has its block");
+        fill();
+        let mut bytes = [0; 2];
+        let inode = writer.system().inode(file).expect("a file");
+        assert_eq!(writer.system().read(&inode, (88 << 20) - 1, &mut bytes), Ok(2));
+        assert_eq!(bytes, [7, 0]);
+        writer.unlink(ROOT, b"file", NOW).expect("it is there");
+        writer.delete(file, NOW).expect("nobody has it");
+        writer.commit().expect("the disk works");
+        let after = writer.status();
+        assert_eq!((after.blocks_free, after.inodes_free), (before.blocks_free, before.inodes_free));
+    });
+}
