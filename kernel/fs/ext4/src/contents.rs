@@ -25,10 +25,6 @@ use crate::map_change::{enter, goal_for, remove, size_max};
 use crate::writer::Writer;
 use crate::{Error, Result};
 
-/// Blocks that must be left in a handle to delete an inode without blocks: its own, its neighbour's in the list of orphans, bitmaps and descriptors of
-/// itself and of its attributes, these themselves.
-const ROOM_TO_DELETE: usize = 8;
-
 /// Blocks written at once.
 const WRITE_BLOCKS_MAX: usize = 256;
 
@@ -339,37 +335,6 @@ impl Writer {
             self.remove_blocks(number, inode.size.div_ceil(self.block_bytes()), u64::MAX)?;
         }
         self.change(true, |handle| handle.remove_orphan(number))
-    }
-
-    /// Deletes a file that has no name any more: its blocks, its attributes, its inode. Nobody has it open.
-    pub fn delete(&self, number: u32, now: Time) -> Result<()> {
-        let inode = self.system.inode(number)?;
-        if inode.links != 0 {
-            return Err(Error::NotSupported);
-        }
-        let mut blocks = has_blocks(&inode, self.system.geometry.block_bytes).then_some(0);
-        loop {
-            let done = self.change(true, |handle| {
-                let mut inode = handle.inode(number)?;
-                let rest = match blocks {
-                    Some(from) => remove(handle, &mut inode, from, u64::MAX)?,
-                    None => None,
-                };
-                if rest.is_some() || handle.room() < ROOM_TO_DELETE {
-                    handle.store(&inode)?;
-                    return Ok(Err(rest));
-                }
-                handle.release_attribute_block(&mut inode)?;
-                handle.unlist_orphan(number)?;
-                handle.erase_inode(&inode, now)?;
-                handle.free_inode(number, inode.kind == Kind::Directory)?;
-                Ok(Ok(()))
-            })?;
-            match done {
-                Ok(()) => return Ok(()),
-                Err(rest) => blocks = rest,
-            }
-        }
     }
 
     /// Allocates blocks for all holes in a range, to be read as zeros until they are written.

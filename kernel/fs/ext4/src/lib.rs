@@ -24,6 +24,7 @@ mod blocks;
 mod cache;
 mod contents;
 mod data;
+mod deletion;
 mod directory;
 mod directory_block;
 mod directory_change;

@@ -7,6 +7,9 @@
 //! A spare is only used if the block's newest value is still the one that replaced it, and only if nobody looks at it any more: readers and commits
 //! hold references to values, and a value with references is never changed. Otherwise a copy is made from scratch.
 //!
+//! There are so many at most. When the younger half is full, the older half is dropped: what is changed again and again stays, what
+//! was passed through, as the inodes of a tree that is removed, goes.
+//!
 //! The spares are the running transaction's, under the change lock, and go when it is closed: what they hold is the commit's then.
 
 use alloc::sync::Arc;
@@ -15,8 +18,8 @@ use core::ops::Range;
 use crate::cache::{BlockBytes, BlockMap};
 use crate::{Error, Result};
 
-/// Spares at most: 1 MiB with the usual blocks.
-const SPARES_MAX: usize = 256;
+/// Spares in each half at most: together 1 MiB with the usual blocks.
+const HALF_MAX: usize = 128;
 /// Pieces that a block is divided into.
 const PIECES: usize = 64;
 
@@ -60,14 +63,21 @@ struct Spare {
     differences: Differences,
 }
 
-/// See the theory of this file.
+/// See the theory of this file. A block has one in one of the halves at most.
 #[derive(Default)]
-pub(crate) struct Spares(BlockMap<Spare>);
+pub(crate) struct Spares {
+    young: BlockMap<Spare>,
+    old: BlockMap<Spare>,
+}
 
 impl Spares {
     /// Makes room for so many more, so that [`keep`](Self::keep) can't fail.
     pub(crate) fn reserve(&mut self, count: usize) -> Result<()> {
-        self.0.try_reserve(count).map_err(|_| Error::OutOfMemory)
+        if self.young.len() + count > HALF_MAX {
+            self.old.clear();
+            core::mem::swap(&mut self.young, &mut self.old);
+        }
+        self.young.try_reserve(count).map_err(|_| Error::OutOfMemory)
     }
 
     /// Keeps what a block held before `newer`. Room was reserved.
@@ -78,14 +88,14 @@ impl Spares {
         newer: BlockBytes,
         differences: Differences,
     ) {
-        if self.0.len() < SPARES_MAX {
-            self.0.insert(block, Spare { bytes, newer, differences });
-        }
+        self.old.remove(&block);
+        self.young.insert(block, Spare { bytes, newer, differences });
     }
 
     /// A copy of a block's newest value that nobody else has, if its spare can become that.
     pub(crate) fn take(&mut self, block: u64, newest: &BlockBytes) -> Option<BlockBytes> {
-        let Spare { mut bytes, newer, differences } = self.0.remove(&block)?;
+        let spare = self.young.remove(&block).or_else(|| self.old.remove(&block));
+        let Spare { mut bytes, newer, differences } = spare?;
         if !Arc::ptr_eq(&newer, newest) {
             return None;
         }
@@ -95,12 +105,14 @@ impl Spares {
 
     /// The block has no use for one.
     pub(crate) fn drop(&mut self, block: u64) {
-        self.0.remove(&block);
+        self.young.remove(&block);
+        self.old.remove(&block);
     }
 
     /// Drops all.
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.young.clear();
+        self.old.clear();
     }
 }
 
@@ -134,6 +146,23 @@ mod tests {
         let mut spares = Spares::default();
         spares.keep(7, value(|_| 1), new.clone(), Differences::ALL);
         assert_eq!(spares.take(7, &new).expect("nobody has it"), new);
+    }
+
+    #[test]
+    fn what_is_changed_again_and_again_stays_and_what_was_passed_through_goes() {
+        let new = value(|_| 2);
+        let mut spares = Spares::default();
+        for passed in 1..10 * HALF_MAX as u64 {
+            let taken = spares.take(0, &new);
+            assert!(taken.is_some() || passed == 1, "it was used by the last handle");
+            spares.reserve(2).unwrap();
+            for block in [0, passed] {
+                spares.keep(block, value(|_| 1), new.clone(), Differences::ALL);
+            }
+            assert!(spares.young.len() + spares.old.len() <= 2 * HALF_MAX);
+        }
+        assert!(spares.take(1, &new).is_none());
+        assert!(spares.take(10 * HALF_MAX as u64 - 1, &new).is_some(), "the newest");
     }
 
     #[test]

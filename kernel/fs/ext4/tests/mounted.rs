@@ -739,3 +739,39 @@ fn a_store_through_a_mapping_changes_the_times_and_a_new_name_does_not_bring_old
         world.unmount();
     }
 }
+
+#[test]
+fn removals_delete_what_earlier_ones_left() {
+    const FILES: u64 = 100;
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for options in OPTIONS {
+        let image = Image::make(options, 16 << 20, None);
+        let device = Device::new(&image.bytes());
+        let inodes_free = || {
+            let disk = Arc::new(FaultyDisk::new(&device.bytes()).expect("there is memory"));
+            let volume = block::Volume::whole(Queue::new(disk).expect("a sound device"));
+            ext4::FileSystem::mount(&volume).expect("a sound image").status().inodes_free
+        };
+        let world = device.mount(false).expect("a sound image");
+        let before = inodes_free();
+        let names = (0..FILES).map(|number| format!("/file-{number}").into_bytes());
+        let root = world.open(b"/", OpenFlags::DIRECTORY).expect("it is there");
+        for name in names.clone() {
+            let file = world.create(&name).expect("space");
+            assert_eq!(write(&file, 0, &[7; 5000]), Ok(5000));
+        }
+        root.sync(false).expect("the disk works");
+        assert_eq!(inodes_free(), before - FILES);
+        for name in names {
+            world.context().unlink(&world.places.root, &name).expect("it was made");
+            // Nobody looks at it any more.
+            sync::rcu::barrier_expedited();
+        }
+        // Nobody has asked how much space there is.
+        root.sync(false).expect("the disk works");
+        assert!(inodes_free() > before - FILES / 4, "{} of {before}", inodes_free());
+        drop(root);
+        world.unmount();
+        judge(&image, &device.bytes());
+    }
+}

@@ -7,7 +7,7 @@ mod image;
 use std::sync::Arc;
 
 use block::{DiskEvent, FaultyDisk, Queue, Volume};
-use ext4::{Kind, NewFile, Time, Writer};
+use ext4::{Error, Kind, NewFile, Time, Writer};
 use image::Image;
 
 const NOW: Time = Time { seconds: 1_700_000_000, nanoseconds: 5 };
@@ -139,6 +139,53 @@ fn a_damaged_list_of_orphans_ends_where_it_is_damaged() {
 }
 
 #[test]
+fn files_that_nobody_has_are_deleted_together() {
+    for options in [&["-t", "ext4"][..], &["-t", "ext2", "-b", "1024"]] {
+        let image = Image::make(options, 16 << 20, None);
+        let disk = disk_with(&image);
+        let writer = mount(&disk);
+        let root = writer.system().root().expect("a root").number;
+        let before = writer.status();
+        let make = |number: usize| {
+            let name = format!("file-{number}");
+            let file = writer.create(root, name.as_bytes(), &FILE, NOW).expect("space").number;
+            // Pieces with holes between them: the last file's tree has blocks of its own.
+            let pieces = [0, 1, 3, 3000][if number == 40 { 3 } else { number % 3 }];
+            for piece in 0..pieces {
+                writer.write(file, piece * 8192, &[7; 1024], true, NOW).expect("space");
+            }
+            file
+        };
+        let files: Vec<u32> = (0..41).map(make).collect();
+        assert_eq!(writer.delete_some(&files[..1], NOW), Err(Error::NotSupported), "it has a name");
+        for number in 0..41 {
+            writer.unlink(root, format!("file-{number}").as_bytes(), NOW).expect("it is there");
+        }
+        let mut left: Vec<u32> = files.iter().rev().copied().collect();
+        let mut handles = 0;
+        while !left.is_empty() {
+            let deleted = writer.delete_some(&left, NOW).expect("nobody has them");
+            assert!(deleted > 0, "they fit");
+            left.drain(..deleted);
+            handles += 1;
+            // After a crash here the next mount deletes the others.
+            writer.commit().expect("the disk works");
+            let crashed = Arc::new(
+                FaultyDisk::new(&disk.contents().expect("there is memory")).expect("there is memory"),
+            );
+            let other = mount(&crashed);
+            let now = other.status();
+            assert_eq!((now.inodes_free, now.blocks_free), (before.inodes_free, before.blocks_free));
+            other.unmount().expect("the disk works");
+            judge(&image, &crashed.contents().expect("there is memory"));
+        }
+        assert!(handles <= 8, "41 files in {handles} handles");
+        writer.unmount().expect("the disk works");
+        judge(&image, &disk.contents().expect("there is memory"));
+    }
+}
+
+#[test]
 fn a_file_is_committed_only_if_a_transaction_has_its_changes() {
     let image = Image::make(&["-t", "ext4"], 16 << 20, None);
     let disk = disk_with(&image);
@@ -182,6 +229,38 @@ fn a_file_is_committed_only_if_a_transaction_has_its_changes() {
         )
         .expect("it is there");
     assert!(written(false), "its name");
+    writer.unmount().expect("the disk works");
+    judge(&image, &disk.contents().expect("there is memory"));
+}
+
+#[test]
+fn what_syncing_one_file_writes_is_few_requests() {
+    let image = Image::make(&["-t", "ext4"], 16 << 20, None);
+    let disk = disk_with(&image);
+    let writer = mount(&disk);
+    let root = writer.system().root().expect("a root").number;
+    let file = writer.create(root, b"file", &FILE, NOW).expect("space").number;
+    writer.write(file, 0, &[1; 4096], true, NOW).expect("space");
+    writer.commit().expect("the disk works");
+    disk.record();
+    // The same blocks within one step of the clock: data, and a flush. In the next step the inode, too: one write to the log, and what makes that
+    // count.
+    for (step, expected) in [(0, "wf"), (1, "wwfd"), (1, "wf"), (2, "wwfd")] {
+        disk.take_events();
+        let now = Time { nanoseconds: NOW.nanoseconds + step, ..NOW };
+        writer.write(file, 0, &[2; 4096], true, now).expect("space");
+        writer.commit_file(file, false).expect("the disk works");
+        let done: String = disk
+            .take_events()
+            .iter()
+            .map(|event| match event {
+                DiskEvent::Flush => 'f',
+                DiskEvent::Write { durable: true, .. } => 'd',
+                DiskEvent::Write { .. } => 'w',
+            })
+            .collect();
+        assert_eq!(done, expected, "in step {step}");
+    }
     writer.unmount().expect("the disk works");
     judge(&image, &disk.contents().expect("there is memory"));
 }

@@ -110,6 +110,7 @@ impl Node {
 
     pub(super) fn remove_name(&self, directory: &Arc<Inode>, name: &[u8], inode: &Arc<Inode>) -> Result<()> {
         let writer = self.instance.writer()?;
+        self.instance.delete_some_gone();
         let removed = if inode.kind == FileKind::Directory {
             writer.remove_directory(self.file.number, name, now())
         } else {
@@ -118,9 +119,7 @@ impl Node {
         removed.map_err(error_of)?;
         // As it is now: another name may have come or gone since.
         refresh(inode)?;
-        refresh(directory)?;
-        self.instance.delete_some_gone();
-        Ok(())
+        refresh(directory)
     }
 
     pub(super) fn move_name(&self, rename: &Rename<'_>) -> Result<()> {

@@ -5,15 +5,13 @@
 
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::any::Any;
 use core::sync::atomic::{
     AtomicBool, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    Ordering::{Acquire, Relaxed, Release},
 };
 
 use block::registry::{BlockDevice, Holder};
-use memory::fallible;
 use memory::file_cache::FileCache;
 use sched::WaitQueue;
 use sync::{Once, SpinLock};
@@ -23,6 +21,7 @@ use vfs::inode::{Inode, InodeAttributes};
 use vfs::superblock::{Superblock, SuperblockOperations};
 use vfs::{DeviceNumber, Error, FileKind, Result, Timestamp, allocation};
 
+use super::gone::Gone;
 use super::node::Node;
 use super::pages::File;
 use super::transfers::Transfers;
@@ -31,9 +30,6 @@ use crate::{FileSystem, Kind, NAME_MAX, Time, Writer};
 
 /// Inodes in the table before those that have gone are looked for.
 const CLEAN_FROM: usize = 256;
-
-/// Files that are deleted by one removal of a name: more than one, so that no more and more of them wait.
-const DELETED_A_REMOVAL: usize = 8;
 
 /// See the theory of this file.
 pub(super) struct Instance {
@@ -45,12 +41,7 @@ pub(super) struct Instance {
     inodes: sched::Mutex<Known>,
     /// How often entries of inodes that have left memory were taken out of `inodes`; under its lock.
     cleanings: AtomicU64,
-    /// Files without names that nobody has open any more, to be deleted.
-    gone: SpinLock<Vec<Arc<File>>>,
-    /// Held by whoever deletes them.
-    deleting: sched::Mutex<()>,
-    /// Counts them.
-    deletions: AtomicU64,
+    pub(super) gone: Gone,
     pub(super) transfers: Arc<Transfers>,
     /// It was written back for the last time, or is being.
     pub(super) ended: AtomicBool,
@@ -185,9 +176,7 @@ impl Instance {
             files,
             inodes,
             cleanings: AtomicU64::new(0),
-            gone: SpinLock::named("deleted files of ext4", Vec::new()),
-            deleting: sched::Mutex::named("deletions of ext4", ()),
-            deletions: AtomicU64::new(0),
+            gone: Gone::new(),
             transfers: allocation::arc(Transfers::new())?,
             ended: AtomicBool::new(false),
             left: SpinLock::named("end of a mount of ext4", None),
@@ -231,61 +220,6 @@ impl Instance {
                 self.writer.call_once(|| mounted);
                 Ok(())
             }
-        }
-    }
-
-    /// Nobody has a file without names any more. It is deleted by whoever removes the next name, finds no space or commits: this is called
-    /// from where nothing may sleep. What is not noted here, the list of orphans still has.
-    pub(super) fn note_gone(&self, file: &Arc<File>) {
-        let mut gone = self.gone.lock();
-        if fallible::try_reserve(&mut gone, 1).is_ok() {
-            gone.push(file.clone());
-        }
-    }
-
-    /// Deletes files that nobody can reach any more. No file of the caller's may be [`alone`](File::alone).
-    pub(super) fn delete_gone(&self) {
-        // Who comes beside somebody else waits for what that one is deleting.
-        let _deleting = self.deleting.lock();
-        while self.delete_one() {}
-    }
-
-    /// Deletes some of them, unless somebody else is at it: each removal of a name does, so that there are never many.
-    pub(super) fn delete_some_gone(&self) {
-        if self.gone.lock().is_empty() {
-            return;
-        }
-        if let Some(_deleting) = self.deleting.try_lock() {
-            let mut left = DELETED_A_REMOVAL;
-            while left > 0 && self.delete_one() {
-                left -= 1;
-            }
-        }
-    }
-
-    /// Deletes one. `deleting` is held. False: there is none.
-    fn delete_one(&self) -> bool {
-        let Ok(writer) = self.writer() else { return false };
-        let next = self.gone.lock().pop();
-        let Some(file) = next else { return false };
-        let _alone = file.alone(self);
-        let number = file.number;
-        if let Err(error) = writer.delete(number, now()) {
-            log::warn!("ext4 on {}: inode {number} could not be deleted: {error}", self.device.name());
-        }
-        self.deletions.fetch_add(1, SeqCst);
-        true
-    }
-
-    /// Runs an operation; when it finds no space but something has been deleted since, or can be, once more after that.
-    pub(super) fn retry_for_space<T>(&self, operation: impl Fn() -> crate::Result<T>) -> crate::Result<T> {
-        let before = self.deletions.load(SeqCst);
-        match operation() {
-            Err(crate::Error::NoSpace) => {
-                self.delete_gone();
-                if self.deletions.load(SeqCst) == before { Err(crate::Error::NoSpace) } else { operation() }
-            }
-            other => other,
         }
     }
 
