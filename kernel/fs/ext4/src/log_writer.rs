@@ -6,8 +6,8 @@
 //! 3. The commit block, after a flush and durable itself. When it is there the transaction counts, before that it does not exist.
 //!
 //! # Checkpoints
-//! Committed blocks are written home only when the log is full, or somebody asks: in ascending order, then a flush, then the log
-//! is empty. Of a block that several transactions changed, only the newest contents are written; none if it was revoked since.
+//! Committed blocks are written home only when the log is full, when they take more memory than they may, or somebody asks: in ascending order, then a flush,
+//! then the log is empty. Of a block that several transactions changed, only the newest contents are written; none if it was revoked since.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,6 +17,7 @@ use zerocopy::big_endian::U32;
 
 use block::BioFlags;
 use block::checksum::crc32c;
+use machine::address::PAGE_SIZE;
 use memory::fallible;
 
 use crate::cache::{BlockBytes, BlockMap};
@@ -47,7 +48,14 @@ pub struct LogWriter {
     sequence: u32,
     /// Committed and not yet home.
     pending: BlockMap<BlockBytes>,
+    /// Blocks with which `pending` is written home.
+    pending_max: usize,
 }
+
+/// Of the memory, what committed blocks may take that are not home: a sixteenth.
+const MEMORY_SHARE: u64 = 16;
+/// Blocks that it is at least, however small the machine is.
+const PENDING_MIN: usize = 256;
 
 impl LogWriter {
     /// Begins to write the journal of a file system that needs no recovery.
@@ -70,6 +78,8 @@ impl LogWriter {
             log.features = log.features & !FEATURE_CHECKSUM_V2 | FEATURE_CHECKSUM_V3;
         }
         let (head, sequence) = (log.first, log.sequence.max(1));
+        let memory_bytes = memory::frame::total_frames() * PAGE_SIZE as u64;
+        let share = memory_bytes / MEMORY_SHARE / system.geometry.block_bytes as u64;
         write_journal_superblock(system, &log, log.features, 0, sequence)?;
         set_recovery_needed(system, true)?;
         Ok(Self {
@@ -79,12 +89,23 @@ impl LogWriter {
             used: 0,
             sequence,
             pending: BlockMap::default(),
+            pending_max: (share as usize).max(PENDING_MIN),
         })
     }
 
-    /// Blocks of a transaction at most: a quarter of the log, so that there is always room for one after a checkpoint.
+    /// Has committed blocks be written home when there are so many, instead of as many as are a share of the machine's memory.
+    pub fn keep_at_most(&mut self, blocks: usize) {
+        self.pending_max = blocks;
+    }
+
+    /// Committed blocks that are not home.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Blocks of a transaction at most: a quarter of the log, so that there is always room for one after a checkpoint, and no more than may be kept in memory.
     pub fn blocks_max(&self) -> usize {
-        ((self.log.end - self.log.first) / 4) as usize
+        (((self.log.end - self.log.first) / 4) as usize).min(self.pending_max.max(PENDING_MIN))
     }
 
     fn capacity(&self) -> u64 {
@@ -116,7 +137,8 @@ impl LogWriter {
         if needed as u64 > self.capacity() - 1 {
             return Err(Error::Range);
         }
-        if self.used + needed as u64 > self.capacity() - 1 {
+        let too_many = !self.pending.is_empty() && self.pending.len() + blocks.len() > self.pending_max;
+        if too_many || self.used + needed as u64 > self.capacity() - 1 {
             self.checkpoint(system)?;
         }
         self.pending.try_reserve(blocks.len()).map_err(|_| Error::OutOfMemory)?;

@@ -109,6 +109,31 @@ fn after_a_crash_at_any_moment_whole_transactions_are_there() {
 }
 
 #[test]
+fn what_is_committed_goes_home_before_it_takes_too_much_memory() {
+    let image = Image::make(&SMALL_JOURNAL, 4 << 20, None);
+    let disk = Arc::new(FaultyDisk::new(&image.bytes()).expect("there is memory"));
+    let system = FileSystem::mount(&device(&disk)).expect("a sound image");
+    let mut writer = LogWriter::open(&system).expect("a clean journal");
+    writer.keep_at_most(10);
+    let mut kept = Vec::new();
+    // One alone may be more; the same blocks again are no more.
+    for (transaction, count) in [4, 4, 4, 12, 1, 9, 9].into_iter().enumerate() {
+        let blocks: Vec<_> = FREE
+            .skip(if transaction < 3 { transaction * 4 } else { 0 })
+            .take(count)
+            .map(|block| (block, Arc::new(vec![transaction as u8 + 1; BLOCK])))
+            .collect();
+        writer.commit(&system, &blocks, &[]).expect("the disk works");
+        kept.push(writer.pending());
+    }
+    assert_eq!(kept, [4, 8, 4, 12, 1, 9, 9]);
+    writer.close(&system).expect("the disk works");
+    let found = free_bytes(&disk.contents().expect("there is memory"));
+    let values: Vec<u8> = found.iter().step_by(BLOCK).copied().take(13).collect();
+    assert_eq!(values, [7, 7, 7, 7, 7, 7, 7, 7, 7, 4, 4, 4, 0]);
+}
+
+#[test]
 fn e2fsck_replays_what_we_wrote_and_finds_nothing_wrong() {
     let second = [&SMALL_JOURNAL[..], &["-O", "^metadata_csum,^64bit"]].concat();
     for options in [&SMALL_JOURNAL[..], &second] {
