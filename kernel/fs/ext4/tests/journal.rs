@@ -237,3 +237,23 @@ fn an_error_of_the_disk_is_told_and_nothing_of_the_transaction_remains() {
         assert!(after[3001 * BLOCK..3002 * BLOCK] == [1; BLOCK]);
     }
 }
+
+#[test]
+fn a_commit_block_that_is_torn_is_the_end_of_the_log() {
+    let image = Image::make(&SMALL_JOURNAL, 4 << 20, None);
+    let disk = Arc::new(FaultyDisk::new(&image.bytes()).expect("there is memory"));
+    disk.record();
+    let system = FileSystem::mount(&device(&disk)).expect("a sound image");
+    let mut writer = LogWriter::open(&system).expect("a clean journal");
+    for transaction in 1..5 {
+        let blocks: Vec<_> = FREE.map(|block| (block, Arc::new(vec![transaction; BLOCK]))).collect();
+        writer.commit(&system, &blocks, &[]).expect("the disk works");
+    }
+    let Some(DiskEvent::Write { sector, .. }) = disk.take_events().pop() else {
+        panic!("a commit block is durable itself")
+    };
+    let mut crashed = disk.contents().expect("there is memory");
+    let second = (sector as usize + 1) * 512;
+    crashed[second..second + 512].fill(0xaa);
+    assert!(free_bytes(&recovered(&crashed)).iter().all(|byte| *byte == 3));
+}
