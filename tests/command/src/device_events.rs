@@ -64,7 +64,7 @@ pub(crate) fn check() -> Result<(), String> {
         "for name in vda vda1; do echo add > /sys/class/block/$name/uevent; done; usleep 50000; grep -q 'add vda$' /tmp/mdev && grep -q 'add vda1$' /tmp/mdev && echo yes",
         "yes",
     )?;
-    machine.monitor("device_del disk0")?;
+    machine.unplug("disk0")?;
     machine.monitor_line("DEVICE_DELETED")?;
     machine.until("grep -c '^remove .*/block/vda' /tmp/uevent", "2")?;
     machine.until("grep -q 'remove vda$' /tmp/mdev && grep -q 'remove vda1$' /tmp/mdev && echo yes", "yes")

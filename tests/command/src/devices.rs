@@ -188,13 +188,27 @@ impl Machine {
         }
     }
 
+    /// Presses the button of a device's slot. A guest shows the device a moment before it lets the slot's lamp shine steadily, and QEMU refuses
+    /// as long as that blinks.
+    pub(crate) fn unplug(&mut self, name: &str) -> Result<(), String> {
+        let start = Instant::now();
+        loop {
+            match self.monitor(&format!("device_del {name}")) {
+                Err(why) if why.contains("guest is busy") && start.elapsed() < PATIENCE => {
+                    self.guest("sleep 0.1")?;
+                }
+                other => return other,
+            }
+        }
+    }
+
     /// Plugs a network device in and out again.
     fn plug(&mut self, bus: &str, name: &str) -> Result<(), String> {
         let present = self.functions()?;
         let count = format!("{NETWORK} | wc -l");
         self.monitor(&format!("device_add virtio-net-pci,bus={bus},id={name},romfile="))?;
         self.until(&count, &format!("{}", present + 1))?;
-        self.monitor(&format!("device_del {name}"))?;
+        self.unplug(name)?;
         self.monitor_line("DEVICE_DELETED")?;
         self.until(&count, &format!("{present}"))
     }

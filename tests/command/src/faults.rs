@@ -234,7 +234,7 @@ fn pulled_out() -> Result<(), String> {
         (while [ ! -e /tmp/stop ]; do cp /bin/busybox /n/copy && sync -f /n/copy || break; done; echo ended > /tmp/n) &",
     )?;
     machine.guest("sleep 0.5")?;
-    machine.monitor("device_del disk0")?;
+    machine.unplug("disk0")?;
     machine.monitor_line("DEVICE_DELETED")?;
     machine.until("cat /tmp/a /tmp/b | wc -l", "2")?;
     machine.until(
