@@ -117,6 +117,8 @@ errors! {
     NotSocket = 88, "ENOTSOCK";
     /// The message is too long.
     MessageTooLong = 90, "EMSGSIZE";
+    /// A socket of another type is there.
+    WrongSocketType = 91, "EPROTOTYPE";
     /// The operation is not supported.
     NotSupported = 95, "EOPNOTSUPP";
     /// Address already in use.
@@ -125,6 +127,8 @@ errors! {
     ConnectionReset = 104, "ECONNRESET";
     /// No buffer space available: messages were lost.
     NoBufferSpace = 105, "ENOBUFS";
+    /// There is another end already.
+    IsConnected = 106, "EISCONN";
     /// There is no other end.
     NotConnected = 107, "ENOTCONN";
     /// The wait's time is over.

@@ -93,6 +93,7 @@ pub(super) fn network(_subject: &Subject) -> Result<Arc<dyn Directory>> {
     }
     let new = StaticDirectory::allocate()?;
     new.add("dev", Node::file(0o444, text_file(interfaces)?))?;
+    new.add("unix", Node::file(0o444, text_file(super::sockets::local)?))?;
     Ok(NETWORK.call_once(|| new).clone())
 }
 

@@ -35,6 +35,7 @@ mod provoke_crash;
 mod provoke_flood;
 mod root;
 mod settings;
+mod sockets;
 mod stack_test;
 mod stat;
 mod status;

@@ -67,6 +67,7 @@ pub(super) fn register() -> Result<()> {
     }
     kernel()?;
     memory_settings()?;
+    sockets()?;
     files()
 }
 
@@ -201,6 +202,24 @@ fn kernel() -> Result<()> {
         |value| {
             kstack::set_trim_secs(value as u32);
         },
+    )
+}
+
+/// Limits of sockets.
+fn sockets() -> Result<()> {
+    use net::unix::settings;
+
+    setting(
+        "net/core/somaxconn",
+        0..=i32::MAX as u64,
+        || settings::somaxconn().into(),
+        |value| settings::set_somaxconn(value as u32),
+    )?;
+    setting(
+        "net/unix/max_dgram_qlen",
+        0..=i32::MAX as u64,
+        || settings::datagrams().into(),
+        |value| settings::set_datagrams(value as u32),
     )
 }
 

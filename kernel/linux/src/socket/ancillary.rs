@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::mem::size_of;
 
-use net::unix::{FILES_PER_MESSAGE_MAX, Identity, Received, Rights, UnixSocket};
+use net::unix::{FILES_PER_MESSAGE_MAX, Identity, Received, Rights};
 use vfs::{Capabilities, OpenFile};
 
 use crate::abi::{ControlHeader, UserCredentials};
@@ -57,12 +57,7 @@ impl Drop for FlightCharge {
 ///
 /// # Errors
 /// EINVAL, EBADF, EFAULT, ENOBUFS, ENOMEM; EPERM and ESRCH for claims of somebody else's identity; ETOOMANYREFS.
-pub(super) fn read(
-    task: &Task,
-    socket: Option<&UnixSocket>,
-    control: u64,
-    length: usize,
-) -> Result<Outgoing, Errno> {
+pub(super) fn read(task: &Task, passes_files: bool, control: u64, length: usize) -> Result<Outgoing, Errno> {
     let mut outgoing = Outgoing::default();
     if length == 0 {
         return Ok(outgoing);
@@ -91,9 +86,11 @@ pub(super) fn read(
         at = (at + aligned(whole)).min(length);
     }
     if !files.is_empty() {
-        let socket = socket.ok_or(Errno::EINVAL)?;
+        if !passes_files {
+            return Err(Errno::EINVAL);
+        }
         let charge = claim_flights(task, files.len())?;
-        outgoing.rights = Some(Rights::new(socket, files, Some(charge))?);
+        outgoing.rights = Some(Rights::new(files, Some(charge))?);
     }
     Ok(outgoing)
 }

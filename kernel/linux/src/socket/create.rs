@@ -7,11 +7,11 @@ use net::unix::{Half, Identity, Kind, Options, Ownership, UnixSocket};
 use vfs::OpenFile;
 use vfs::flags::OpenFlags;
 
-use super::netlink;
+use super::{local, netlink};
 use crate::errno::{Errno, SysResult};
 use crate::file::context::descriptor_flags;
 use crate::task::Task;
-use crate::user_pointer::{UserPointer, write_bytes};
+use crate::user_pointer::UserPointer;
 
 /// `AF_UNIX`
 pub(super) const FAMILY_UNIX: i32 = 1;
@@ -46,10 +46,36 @@ fn check_family(family: i32, kind: u32) -> Result<(), Errno> {
 pub fn socket(task: &mut Task, family: i32, kind: u32, protocol: i32) -> SysResult {
     let (kind, flags) = split_type(kind)?;
     check_family(family, kind)?;
-    if family == netlink::FAMILY {
-        netlink::create(task, kind, protocol, flags)
-    } else {
-        Err(Errno::EAFNOSUPPORT)
+    match family {
+        netlink::FAMILY => netlink::create(task, kind, protocol, flags),
+        FAMILY_UNIX => create_local(task, kind, protocol, flags),
+        _ => Err(Errno::EAFNOSUPPORT),
+    }
+}
+
+/// Makes a local socket.
+fn create_local(task: &Task, kind: u32, protocol: i32, flags: OpenFlags) -> SysResult {
+    check_local_protocol(protocol)?;
+    let kind = kind_of(kind)?;
+    let reserved = task.files.reserve(task.descriptor_limit())?;
+    let number = reserved.descriptor();
+    let owner = &task.credentials.file;
+    let file = net::unix::create(kind, flags, owner.user, owner.group)?;
+    reserved.install(file, descriptor_flags(flags.contains(OpenFlags::CLOSE_ON_EXEC)));
+    Ok(number as usize)
+}
+
+fn check_local_protocol(protocol: i32) -> Result<(), Errno> {
+    if protocol == 0 || protocol == FAMILY_UNIX { Ok(()) } else { Err(Errno::EPROTONOSUPPORT) }
+}
+
+/// The kind of a local socket.
+fn kind_of(kind: u32) -> Result<Kind, Errno> {
+    match kind {
+        STREAM => Ok(Kind::Stream),
+        DATAGRAM | RAW => Ok(Kind::Datagram),
+        SEQUENTIAL_PACKET => Ok(Kind::SequentialPacket),
+        _ => Err(Errno::ESOCKTNOSUPPORT),
     }
 }
 
@@ -69,15 +95,8 @@ pub fn socketpair(task: &mut Task, family: i32, kind: u32, protocol: i32, out: u
     if family != FAMILY_UNIX {
         return Err(Errno::EAFNOSUPPORT);
     }
-    if protocol != 0 && protocol != FAMILY_UNIX {
-        return Err(Errno::EPROTONOSUPPORT);
-    }
-    let kind = match kind {
-        STREAM => Kind::Stream,
-        DATAGRAM | RAW => Kind::Datagram,
-        SEQUENTIAL_PACKET => Kind::SequentialPacket,
-        _ => return Err(Errno::ESOCKTNOSUPPORT),
-    };
+    check_local_protocol(protocol)?;
+    let kind = kind_of(kind)?;
     let identity = Identity {
         process: task.process().pid(),
         user: task.credentials.user.effective,
@@ -105,7 +124,7 @@ pub(super) struct Socket(pub(super) Arc<OpenFile>);
 /// What a socket is.
 #[derive(Clone, Copy)]
 pub(super) enum Family<'a> {
-    /// One of a pair of local sockets.
+    /// A local socket.
     Unix(&'a UnixSocket),
     /// A netlink socket.
     Netlink(&'a NetlinkSocket),
@@ -147,7 +166,7 @@ pub(crate) fn takes_messages(file: &OpenFile) -> bool {
 }
 
 /// The number of a kind (`SO_TYPE`).
-pub(super) fn type_number(kind: Kind) -> u32 {
+pub(crate) fn type_number(kind: Kind) -> u32 {
     match kind {
         Kind::Stream => STREAM,
         Kind::Datagram => DATAGRAM,
@@ -171,28 +190,62 @@ pub fn shutdown(task: &mut Task, descriptor: i32, how: i32) -> SysResult {
     Ok(0)
 }
 
-/// Writes the address of a socket without a name, as much of it as there is room for.
-fn write_unnamed(address: u64, length: u64) -> SysResult {
-    let family = (FAMILY_UNIX as u16).to_ne_bytes();
-    let length = UserPointer::<i32>::new(length);
-    let room = usize::try_from(length.read()?).map_err(|_| Errno::EINVAL)?;
-    write_bytes(address, &family[..family.len().min(room)])?;
-    length.write(&(family.len() as i32))?;
-    Ok(0)
-}
-
 /// Gives a socket its address.
 pub fn bind(task: &mut Task, descriptor: i32, address: u64, length: i32) -> SysResult {
-    match Socket::of(task, descriptor)?.family()? {
-        Family::Unix(_) => Err(Errno::EOPNOTSUPP),
+    let socket = Socket::of(task, descriptor)?;
+    match socket.family()? {
+        Family::Unix(unix) => {
+            let length = usize::try_from(length).map_err(|_| Errno::EINVAL)?;
+            local::bind(task, &socket.0, unix, address, length)
+        }
         Family::Netlink(socket) => netlink::bind(task, socket, address, length),
     }
 }
 
-/// The socket's own address: none of the pair's has a name.
+/// Lets others connect to a socket.
+pub fn listen(task: &mut Task, descriptor: i32, backlog: i32) -> SysResult {
+    match Socket::of(task, descriptor)?.family()? {
+        Family::Unix(unix) => local::listen(task, unix, backlog),
+        Family::Netlink(_) => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+/// Connects a socket to another one.
+#[inline(never)]
+pub fn connect(task: &mut Task, descriptor: i32, address: u64, length: i32) -> SysResult {
+    let socket = Socket::of(task, descriptor)?;
+    let length = usize::try_from(length).map_err(|_| Errno::EINVAL)?;
+    let address = local::Address::read(address, length)?;
+    match socket.family()? {
+        Family::Unix(unix) => local::connect(task, &socket.0, unix, &address),
+        Family::Netlink(_) => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+/// Takes a connection that waits.
+pub fn accept(task: &mut Task, descriptor: i32, address: u64, length: u64) -> SysResult {
+    accept4(task, descriptor, address, length, 0)
+}
+
+/// Takes a connection that waits, with flags for the new descriptor.
+#[inline(never)]
+pub fn accept4(task: &mut Task, descriptor: i32, address: u64, length: u64, flags: u32) -> SysResult {
+    let socket = Socket::of(task, descriptor)?;
+    let known = OpenFlags::CLOSE_ON_EXEC | OpenFlags::NON_BLOCK;
+    if flags & !known.bits() != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let flags = OpenFlags::from_bits_truncate(flags);
+    match socket.family()? {
+        Family::Unix(unix) => local::accept(task, &socket, unix, (address, length), flags),
+        Family::Netlink(_) => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+/// The socket's own address.
 pub fn getsockname(task: &mut Task, descriptor: i32, address: u64, length: u64) -> SysResult {
     match Socket::of(task, descriptor)?.family()? {
-        Family::Unix(_) => write_unnamed(address, length),
+        Family::Unix(unix) => local::answer_name(unix.name().map(|name| &**name), address, length),
         Family::Netlink(socket) => netlink::answer_address(socket.address(), address, length),
     }
 }
@@ -200,8 +253,7 @@ pub fn getsockname(task: &mut Task, descriptor: i32, address: u64, length: u64) 
 /// The address of the socket at the other end.
 pub fn getpeername(task: &mut Task, descriptor: i32, address: u64, length: u64) -> SysResult {
     match Socket::of(task, descriptor)?.family()? {
-        Family::Unix(unix) if !unix.is_connected() => Err(Errno::ENOTCONN),
-        Family::Unix(_) => write_unnamed(address, length),
+        Family::Unix(unix) => local::answer_name(unix.peer_name()?.as_deref(), address, length),
         // The kernel's.
         Family::Netlink(_) => netlink::answer_address(Address::default(), address, length),
     }

@@ -4,12 +4,12 @@ use core::mem::size_of;
 
 use memory::buffer::{Sink, Source};
 use net::netlink::Address;
-use net::unix::{Direction, Kind, Options, Received, Receiving, Sending, UnixSocket};
+use net::unix::{Direction, Endpoint, Kind, Options, Received, Receiving, Sending, UnixSocket};
 use vfs::Error;
 
 use super::ancillary::{self, Incoming, Outgoing};
-use super::create::{FAMILY_UNIX, Family, Socket};
-use super::netlink;
+use super::create::{Family, Socket};
+use super::{local, netlink};
 use crate::abi::{MessageHeader, Timespec};
 use crate::errno::{Errno, SysResult};
 use crate::file::transfer::{broken_pipe, read_vectors, user_range};
@@ -36,34 +36,38 @@ const MESSAGES_MAX: u32 = 1024;
 /// Size of an element of `sendmmsg` and `recvmmsg`, and where the length stands in it.
 const MULTIPLE_BYTES: u64 = 64;
 const LENGTH_OFFSET: u64 = 56;
-/// Most bytes of an address.
-const ADDRESS_MAX: usize = 128;
 
 /// The errno of a call on a socket: with a limit of time a call is not restarted after a signal.
-fn errno_of(options: &Options, direction: Direction, error: Error) -> Errno {
+pub(super) fn errno_of(options: &Options, direction: Direction, error: Error) -> Errno {
     match error {
         Error::Interrupted if options.timeout_ns(direction).is_some() => Errno::EINTR,
         other => other.into(),
     }
 }
 
-/// Refuses what a destination can't be given for.
-fn check_destination(socket: &UnixSocket, address: u64, length: usize) -> Result<(), Errno> {
+/// Where a message goes, if the caller says it.
+fn destination(
+    task: &Task,
+    socket: &UnixSocket,
+    address: u64,
+    length: usize,
+) -> Result<Option<Endpoint>, Errno> {
     if address == 0 || length == 0 {
-        return Ok(());
-    }
-    if length > ADDRESS_MAX {
-        return Err(Errno::EINVAL);
-    }
-    let mut bytes = [0; ADDRESS_MAX];
-    crate::user_pointer::read_bytes(address, &mut bytes[..length])?;
-    match socket.kind() {
-        Kind::Stream => Err(Errno::EISCONN),
-        Kind::SequentialPacket => Ok(()),
-        Kind::Datagram if length <= 2 || bytes[..2] != (FAMILY_UNIX as u16).to_ne_bytes() => {
-            Err(Errno::EINVAL)
+        if socket.kind() == Kind::Datagram {
+            local::name_if_needed(socket)?;
         }
-        Kind::Datagram => Err(Errno::ECONNREFUSED),
+        return Ok(None);
+    }
+    let address = local::Address::read(address, length)?;
+    match socket.kind() {
+        Kind::Stream if socket.is_connected() => Err(Errno::EISCONN),
+        Kind::Stream => Err(Errno::EOPNOTSUPP),
+        Kind::SequentialPacket => Ok(None),
+        Kind::Datagram => {
+            let name = address.name()?;
+            local::name_if_needed(socket)?;
+            Ok(Some(local::find(task, name, Kind::Datagram)?))
+        }
     }
 }
 
@@ -81,18 +85,23 @@ fn send(
         Family::Netlink(netlink) => return netlink::send(task, netlink, source, address, with),
         Family::Unix(unix) => unix,
     };
-    if let Err(errno) = check_destination(unix, address.0, address.1) {
-        if let Some(rights) = with.rights {
-            rights.discard();
+    let to = match destination(task, unix, address.0, address.1) {
+        Ok(_) if flags & flag::OUT_OF_BAND != 0 => Err(Errno::EOPNOTSUPP),
+        outcome => outcome,
+    };
+    let to = match to {
+        Ok(to) => to,
+        Err(errno) => {
+            if let Some(rights) = with.rights {
+                rights.discard();
+            }
+            return Err(errno);
         }
-        return Err(errno);
-    }
-    if flags & flag::OUT_OF_BAND != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
+    };
     let how = Sending {
         non_block: socket.0.non_block() || flags & flag::DO_NOT_WAIT != 0,
         rights: with.rights,
+        to,
         identity: with.identity,
     };
     match unix.send(source, how) {
@@ -138,16 +147,18 @@ fn send_one(task: &Task, socket: &Socket, message: u64, flags: u32) -> SysResult
         return Err(Errno::ENOBUFS);
     }
     let name_length = usize::try_from(header.name_length).map_err(|_| Errno::EINVAL)?;
-    let unix = match socket.family()? {
-        Family::Unix(unix) => Some(unix),
-        Family::Netlink(_) => None,
-    };
-    let outgoing = ancillary::read(task, unix, header.control, header.control_length as usize)?;
+    let passes_files = matches!(socket.family()?, Family::Unix(_));
+    let outgoing = ancillary::read(task, passes_files, header.control, header.control_length as usize)?;
     send(task, socket, &mut Source::user_list(&ranges), (header.name, name_length), outgoing, flags)
 }
 
 /// What was received, and from which address if senders have addresses.
-fn receive(socket: &Socket, sink: &mut Sink<'_>, flags: u32) -> Result<(Received, Option<Address>), Errno> {
+fn receive(
+    socket: &Socket,
+    sink: &mut Sink<'_>,
+    flags: u32,
+    sender: bool,
+) -> Result<(Received, Option<Address>), Errno> {
     let family = socket.family()?;
     if flags & flag::OUT_OF_BAND != 0 {
         let is_stream = matches!(family, Family::Unix(unix) if unix.kind() == Kind::Stream);
@@ -162,6 +173,7 @@ fn receive(socket: &Socket, sink: &mut Sink<'_>, flags: u32) -> Result<(Received
         peek: flags & flag::PEEK != 0,
         all: flags & flag::WAIT_ALL != 0,
         whole_length: flags & flag::TRUNCATED != 0,
+        sender,
     };
     let received = match family {
         Family::Unix(unix) => unix.receive(sink, how).map(|received| (received, None)),
@@ -185,16 +197,11 @@ pub fn recvfrom(
 ) -> SysResult {
     let (buffer, length) = user_range(buffer, length)?;
     let socket = Socket::of(task, descriptor)?;
-    let (received, from) = receive(&socket, &mut Sink::user(buffer, length), flags)?;
+    let (received, from) = receive(&socket, &mut Sink::user(buffer, length), flags, address != 0)?;
     if let Some(from) = from.filter(|_| address != 0) {
         netlink::answer_address(from, address, address_length)?;
     } else if address != 0 {
-        // No sender has a name.
-        let length = UserPointer::<i32>::new(address_length);
-        if length.read()? < 0 {
-            return Err(Errno::EINVAL);
-        }
-        length.write(&0)?;
+        local::answer_sender(received.from.as_ref(), address, address_length)?;
     }
     Ok(received.result)
 }
@@ -215,14 +222,18 @@ fn receive_one(task: &Task, socket: &Socket, message: u64, flags: u32) -> SysRes
         return Err(Errno::EINVAL);
     }
     let ranges = read_vectors(header.vector_list, header.vectors as usize)?;
-    let (mut received, from) = receive(socket, &mut Sink::user_list(&ranges), flags)?;
+    let (mut received, from) = receive(socket, &mut Sink::user_list(&ranges), flags, header.name != 0)?;
     drop(ranges);
     let room = header.control_length as usize;
     let mut incoming = Incoming::new(header.control, room);
     let outcome = incoming.write(task, &mut received, flags & flag::CLOSE_ON_EXEC != 0);
     if header.name != 0 {
         let room = header.name_length as usize;
-        let written = from.map_or(Ok(0), |from| netlink::write_address(from, header.name, room))?;
+        let written = match (from, &received.from) {
+            (Some(from), _) => netlink::write_address(from, header.name, room)?,
+            (None, Some(name)) => local::write_name(Some(name), header.name, room)?,
+            (None, None) => 0,
+        };
         header.name_length = written as _;
     }
     header.flags =

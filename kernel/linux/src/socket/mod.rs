@@ -1,7 +1,8 @@
-//! Sockets: so far connected pairs of local ones, and netlink for events of devices.
+//! Sockets: local ones, and netlink for events of devices.
 
 mod ancillary;
 pub mod create;
+mod local;
 pub mod message;
 mod netlink;
 pub mod options;

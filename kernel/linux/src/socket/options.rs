@@ -75,9 +75,9 @@ pub fn getsockopt(
     let timeout = |direction| Timeval::from_ns(options.timeout_ns(direction).unwrap_or(0));
     let linger = options.linger();
     let maker = match family {
-        Family::Unix(unix) => unix.maker(),
+        Family::Unix(unix) => unix.peer_identity(),
         // Nobody is at the other end.
-        Family::Netlink(_) => Identity { process: 0, user: u32::MAX, group: u32::MAX },
+        Family::Netlink(_) => Identity::NOBODY,
     };
     let maker = UserCredentials { process: maker.process, user: maker.user, group: maker.group };
     let write = |bytes: &[u8]| {
@@ -136,7 +136,7 @@ fn number_of(family: Family<'_>, name: i32) -> Result<u32, Errno> {
         return Ok(options.flag(flag).into());
     }
     Ok(match name {
-        option::ACCEPTS => 0,
+        option::ACCEPTS => matches!(family, Family::Unix(unix) if unix.is_listening()).into(),
         option::SEND_BUFFER => options.buffer(Direction::Send) as u32,
         option::RECEIVE_BUFFER => options.buffer(Direction::Receive) as u32,
         option::PASS_CREDENTIALS => options.passes_identity().into(),

@@ -18,6 +18,7 @@ mod memory_calls;
 mod processes;
 mod program;
 mod signals;
+mod sockets;
 mod terminals;
 mod views;
 

@@ -2,20 +2,27 @@
 //!
 //! # State
 //! The inbox is under a sleeping lock, since a reader of a stream copies to user memory while it holds it. `queued` mirrors
-//! its length for who waits or polls. `state` collects what has ended: bits are only ever set. `error` is reported once
+//! its length for who waits or polls. `state` collects what has become of the socket: bits are only ever set. `error` is reported once
 //! by the next call. `charged` is what this end's messages in the other's inbox count.
 //!
 //! # Locking
 //! A thread holds one inbox at a time, and drops no message while it does: the last reference of a passed file may be in it.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use sched::{WaitError, WaitQueue};
+use sync::Once;
 use vfs::poll::{PollEvents, PollList};
 use vfs::{Error, Result, allocation};
 
+use super::endpoint::Endpoint;
+use super::identity::Identity;
+use super::listen::Listener;
 use super::message::Message;
+use super::name::Name;
 use super::options::{Direction, Options};
 
 /// Bits of an end's state.
@@ -28,7 +35,16 @@ pub(super) mod state {
     pub(in super::super) const SHUT: u8 = 3;
     /// Its socket is gone.
     pub(in super::super) const CLOSED: u8 = 4;
+    /// The two ends of the pair are a connection.
+    pub(in super::super) const CONNECTED: u8 = 8;
+    /// Others may connect to it.
+    pub(in super::super) const LISTENING: u8 = 16;
+    /// A datagram socket that sends to what its link says, not to the other end.
+    pub(in super::super) const REDIRECTED: u8 = 32;
 }
+
+/// See `max_dgram_qlen`.
+const DATAGRAMS_DEFAULT: u32 = super::options::settings::DATAGRAMS_DEFAULT;
 
 /// All events, for changes that concern everybody.
 const EVERYTHING: PollEvents = PollEvents::INPUT
@@ -37,14 +53,32 @@ const EVERYTHING: PollEvents = PollEvents::INPUT
     .union(PollEvents::WRITE_BAND)
     .union(PollEvents::READ_HANG_UP);
 
+/// What a socket is connected to, as far as that can change.
+pub(super) struct Link {
+    /// Of a datagram socket that is redirected.
+    pub(super) remote: Option<Endpoint>,
+    /// Whose the other end is, or of a listening socket: whose it is itself (`SO_PEERCRED`). Unless somebody made both ends at once.
+    pub(super) peer: Option<Identity>,
+}
+
 /// An end of a pair.
 pub(super) struct End {
     pub(super) inbox: sched::Mutex<VecDeque<Message>>,
     queued: AtomicUsize,
     state: AtomicU8,
     error: AtomicU32,
-    /// A datagram socket found its peer gone: it is connected no more.
-    pub(super) disconnected: AtomicBool,
+    /// Locked, too, while the socket gets a name or a connection.
+    pub(super) link: sched::Mutex<Link>,
+    /// Set once, with the link locked.
+    pub(super) name: Once<Arc<Name>>,
+    /// Of the name as it was bound. Written before the name.
+    pub(super) bound_hash: AtomicU64,
+    /// Of a listening socket; set once, with the link locked.
+    pub(super) listener: Once<Box<Listener>>,
+    /// The number of the listening socket where this end waits to be accepted; 0: nowhere.
+    pub(super) queued_at: AtomicU64,
+    /// Connections that may wait, or messages that others may leave; one more than this may.
+    pub(super) backlog: AtomicU32,
     charged: AtomicUsize,
     readers: WaitQueue,
     writers: WaitQueue,
@@ -53,13 +87,18 @@ pub(super) struct End {
 }
 
 impl End {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(state: u8) -> Self {
         Self {
             inbox: sched::Mutex::new(VecDeque::new()),
             queued: AtomicUsize::new(0),
-            state: AtomicU8::new(0),
+            state: AtomicU8::new(state),
             error: AtomicU32::new(0),
-            disconnected: AtomicBool::new(false),
+            link: sched::Mutex::named("link of a socket", Link { remote: None, peer: None }),
+            name: Once::new(),
+            bound_hash: AtomicU64::new(0),
+            listener: Once::new(),
+            queued_at: AtomicU64::new(0),
+            backlog: AtomicU32::new(DATAGRAMS_DEFAULT),
             charged: AtomicUsize::new(0),
             readers: WaitQueue::new(),
             writers: WaitQueue::new(),
@@ -113,8 +152,37 @@ impl End {
 
     /// Publishes how many messages are queued; with the inbox locked.
     pub(super) fn publish(&self, inbox: &VecDeque<Message>) {
-        // Release: pairs with the Acquire in `is_empty`.
-        self.queued.store(inbox.len(), Ordering::Release);
+        self.publish_length(inbox.len());
+    }
+
+    /// The same, of whatever waits here.
+    pub(super) fn publish_length(&self, length: usize) {
+        // Release: pairs with the Acquire in `is_empty` and `is_over_backlog`.
+        self.queued.store(length, Ordering::Release);
+    }
+
+    /// Whether more waits here than shall.
+    pub(super) fn is_over_backlog(&self) -> bool {
+        self.queued.load(Ordering::Acquire) > self.backlog.load(Ordering::Acquire) as usize
+    }
+
+    /// Waits until less waits here, or nothing will ever be taken.
+    pub(super) fn wait_for_backlog(&self, deadline_ns: Option<u64>) -> Result<()> {
+        let ready = || !self.is_over_backlog() || self.has(state::CLOSED | state::RECEIVE_SHUT);
+        self.writers.wait_interruptible_deadline(ready, deadline_ns).map_err(of_wait)
+    }
+
+    /// Something was taken out: others that found too much here look again.
+    pub(super) fn writers_may_look(&self) {
+        // `WaitQueue::wake_all` orders what was published before its look for waiters.
+        self.writers.wake_all();
+        self.pollers.notify(PollEvents::OUTPUT | PollEvents::WRITE_BAND);
+    }
+
+    /// Something was put in.
+    pub(super) fn tell_readers(&self) {
+        self.readers.wake_one();
+        self.pollers.notify(PollEvents::INPUT);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -124,8 +192,11 @@ impl End {
     /// Puts a message in. It comes back when this end takes none.
     pub(super) fn put(&self, message: Message) -> Result<(), (Error, Message)> {
         let mut inbox = self.inbox.lock();
-        if self.has(state::CLOSED | state::RECEIVE_SHUT) {
-            return Err((Error::BrokenPipe, message));
+        let current = self.state();
+        if current & (state::CLOSED | state::RECEIVE_SHUT | state::REDIRECTED) != 0 {
+            // Of what was connected elsewhere meanwhile the link decides.
+            let is_redirected = current & state::REDIRECTED != 0;
+            return Err((if is_redirected { Error::NotPermitted } else { Error::BrokenPipe }, message));
         }
         if inbox.len() == inbox.capacity()
             && (allocation::fail_point().is_err() || inbox.try_reserve(1).is_err())
@@ -135,8 +206,7 @@ impl End {
         inbox.push_back(message);
         self.publish(&inbox);
         drop(inbox);
-        self.readers.wake_one();
-        self.pollers.notify(PollEvents::INPUT);
+        self.tell_readers();
         Ok(())
     }
 

@@ -11,6 +11,11 @@
 //! the socket in whose inbox it lies, and registration ([`take_off`], [`land`]) takes the registry's lock. References that go while the
 //! collection looks only make it keep more; the next one finds it.
 //!
+//! # Connections that wait
+//! The inbox of a connection that waits to be accepted ([`listen`](super::listen)) counts as the listening socket's, which nobody but a
+//! receiver of that one can accept from. Which connections wait is looked up after the references were counted: with a listening
+//! socket that is lost nothing is accepted since then, and what was accepted before is a holder of its own.
+//!
 //! # When, and what it costs
 //! A collection costs n log n for n sockets in flight, so one runs after every n/16 ends of sockets and sendings of some:
 //! each of them pays for a few steps. With few in flight every end of a socket runs one. Of a long chain of sockets that
@@ -25,12 +30,13 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use vfs::{OpenFile, Result, allocation};
 
+use super::endpoint::Endpoint;
 use super::socket::UnixSocket;
 
 /// One socket in one message.
 struct Entry {
     /// The socket in whose inbox it lies.
-    holder: u64,
+    holder: Endpoint,
     /// The socket in flight.
     target: u64,
     file: Weak<OpenFile>,
@@ -61,10 +67,10 @@ const FLIGHTS_PER_EVENT: usize = 16;
 const PASSES_MAX: usize = 8;
 
 /// Registers a socket that is about to lie in the inbox of `holder`.
-pub(super) fn take_off(holder: u64, target: u64, file: &Arc<OpenFile>) -> Result<Flight> {
+pub(super) fn take_off(holder: &Endpoint, target: u64, file: &Arc<OpenFile>) -> Result<Flight> {
     collect_if_due();
     let mut registry = REGISTRY.lock();
-    let entry = Entry { holder, target, file: Arc::downgrade(file) };
+    let entry = Entry { holder: holder.clone(), target, file: Arc::downgrade(file) };
     let place = match registry.free.pop() {
         Some(place) => {
             registry.entries[place] = Some(entry);
@@ -83,8 +89,10 @@ pub(super) fn take_off(holder: u64, target: u64, file: &Arc<OpenFile>) -> Result
 
 /// Takes a socket off the registry.
 pub(super) fn land(flight: Flight) {
+    // What the entry refers to is dropped after the lock.
+    let entry;
     let mut registry = REGISTRY.lock();
-    let entry = registry.entries[flight.0].take();
+    entry = registry.entries[flight.0].take();
     debug_assert!(entry.is_some(), "a flight ends once");
     debug_assert!(registry.free.len() < registry.free.capacity());
     registry.free.push(flight.0);
@@ -146,7 +154,9 @@ fn find_lost() -> Result<Vec<Arc<OpenFile>>> {
         let registry = REGISTRY.lock();
         let edges = edges(&registry)?;
         collect_nodes(&registry, &edges, &mut nodes)?;
-        mark(&edges, &mut nodes)?;
+        // Only now, see "Connections that wait".
+        let by_holder = by_holder(&registry)?;
+        mark(&by_holder, &mut nodes)?;
         nodes.iter().filter(|node| !node.reachable).count()
     };
     // From here on files may be dropped.
@@ -156,8 +166,8 @@ fn find_lost() -> Result<Vec<Arc<OpenFile>>> {
     Ok(files)
 }
 
-/// A socket in an inbox: target, holder, place in the registry.
-type Edge = (u64, u64, usize);
+/// A socket in an inbox: target and place in the registry.
+type Edge = (u64, usize);
 
 /// All flights by target.
 fn edges(registry: &Registry) -> Result<Vec<Edge>> {
@@ -165,7 +175,7 @@ fn edges(registry: &Registry) -> Result<Vec<Edge>> {
     allocation::reserve(&mut edges, registry.entries.len())?;
     for (place, entry) in registry.entries.iter().enumerate() {
         if let Some(entry) = entry {
-            edges.push((entry.target, entry.holder, place));
+            edges.push((entry.target, place));
         }
     }
     edges.sort_unstable();
@@ -176,7 +186,7 @@ fn edges(registry: &Registry) -> Result<Vec<Edge>> {
 fn collect_nodes(registry: &Registry, edges: &[Edge], nodes: &mut Vec<Node>) -> Result<()> {
     allocation::reserve(nodes, edges.len())?;
     for group in edges.chunk_by(|a, b| a.0 == b.0) {
-        let (id, _, place) = group[0];
+        let (id, place) = group[0];
         let Some(file) = registry.entries[place].as_ref().and_then(|entry| entry.file.upgrade()) else {
             continue;
         };
@@ -187,17 +197,29 @@ fn collect_nodes(registry: &Registry, edges: &[Edge], nodes: &mut Vec<Node>) -> 
     Ok(())
 }
 
-/// Marks what lies in the inboxes of reachable sockets, and what lies in the inboxes of that.
-fn mark(edges: &[Edge], nodes: &mut [Node]) -> Result<()> {
-    let index_of = |nodes: &[Node], id: u64| nodes.binary_search_by_key(&id, |node| node.id).ok();
+/// All flights by holder: holder and target. What waits to be accepted is part of the socket where it waits.
+fn by_holder(registry: &Registry) -> Result<Vec<(u64, u64)>> {
     let mut by_holder = Vec::new();
-    allocation::reserve(&mut by_holder, edges.len())?;
-    by_holder.extend(edges.iter().map(|&(target, holder, _)| (holder, target)));
+    allocation::reserve(&mut by_holder, registry.entries.len())?;
+    for entry in registry.entries.iter().flatten() {
+        // Acquire: pairs with the Release when it is queued and when it is accepted.
+        let holder = match entry.holder.end().queued_at.load(Ordering::Acquire) {
+            0 => entry.holder.id(),
+            listener => listener,
+        };
+        by_holder.push((holder, entry.target));
+    }
     by_holder.sort_unstable();
+    Ok(by_holder)
+}
+
+/// Marks what lies in the inboxes of reachable sockets, and what lies in the inboxes of that.
+fn mark(by_holder: &[(u64, u64)], nodes: &mut [Node]) -> Result<()> {
+    let index_of = |nodes: &[Node], id: u64| nodes.binary_search_by_key(&id, |node| node.id).ok();
     let mut work = Vec::new();
     allocation::reserve(&mut work, nodes.len())?;
     // A holder that is not in flight itself is somebody's.
-    for &(holder, target) in &by_holder {
+    for &(holder, target) in by_holder {
         if index_of(nodes, holder).is_none()
             && let Some(index) = index_of(nodes, target)
         {

@@ -22,6 +22,8 @@ pub struct Identity {
 impl Identity {
     /// Nobody known.
     pub const UNKNOWN: Self = Self { process: 0, user: OVERFLOW_ID, group: OVERFLOW_ID };
+    /// There is nobody.
+    pub const NOBODY: Self = Self { process: 0, user: u32::MAX, group: u32::MAX };
 }
 
 static SOURCE: SetOnce<fn() -> Identity> = SetOnce::new();

@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 
 use machine::address::PAGE_SIZE;
 
+use super::endpoint::Endpoint;
 use super::identity::Identity;
 use super::payload::Payload;
 use super::rights::Rights;
@@ -25,6 +26,8 @@ pub(super) struct Message {
     pub(super) taken: usize,
     /// What it counts in the sender's buffer.
     pub(super) charge: usize,
+    /// The socket that sent it, if that is not the other end of the receiver's pair.
+    pub(super) sender: Option<Endpoint>,
     /// Who sent it.
     pub(super) identity: Identity,
     /// Files that come with it.

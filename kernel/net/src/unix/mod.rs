@@ -1,9 +1,16 @@
-//! Local sockets (`AF_UNIX`): connected pairs.
+//! Local sockets (`AF_UNIX`).
+//!
+//! Every socket is a side of a `pair`: both sides are made together, or the second one is what a listening socket accepts, or there is
+//! none and datagrams go to whatever has a name.
 
+mod datagram;
 mod end;
+mod endpoint;
 mod garbage;
 mod identity;
+mod listen;
 mod message;
+mod name;
 mod options;
 mod pair;
 mod payload;
@@ -14,10 +21,12 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
+pub use endpoint::Endpoint;
 pub(crate) use identity::of_caller as identity_of_caller;
 pub use identity::{Identity, set_identity_source};
-pub use options::{BUFFER_MAX, Direction, Flags, Options};
-pub use pair::{Ownership, create_pair};
+pub use name::{NAME_MAX, Name, find_abstract, find_file};
+pub use options::{BUFFER_MAX, Direction, Flags, Options, settings};
+pub use pair::{Ownership, create, create_pair};
 pub use receive::{Received, Receiving};
 pub use rights::{FILES_PER_MESSAGE_MAX, Rights, in_flight};
 pub use send::Sending;

@@ -16,6 +16,39 @@ const RECEIVE_BUFFER_MIN: usize = 2304;
 /// Stands for no limit of time.
 const FOR_EVER: u64 = u64::MAX;
 
+/// What an administrator may change for all sockets.
+pub mod settings {
+    use core::sync::atomic::{AtomicU32, Ordering};
+
+    /// Messages that others may leave with a datagram socket.
+    pub(crate) const DATAGRAMS_DEFAULT: u32 = 10;
+    /// Connections that may wait for a listening socket.
+    const SOMAXCONN_DEFAULT: u32 = 4096;
+
+    static DATAGRAMS: AtomicU32 = AtomicU32::new(DATAGRAMS_DEFAULT);
+    static SOMAXCONN: AtomicU32 = AtomicU32::new(SOMAXCONN_DEFAULT);
+
+    /// Messages that others may leave with a datagram socket made from now on (`/proc/sys/net/unix/max_dgram_qlen`).
+    pub fn datagrams() -> u32 {
+        DATAGRAMS.load(Ordering::Relaxed)
+    }
+
+    /// Changes that.
+    pub fn set_datagrams(messages: u32) {
+        DATAGRAMS.store(messages, Ordering::Relaxed);
+    }
+
+    /// Most connections that `listen` lets wait (`/proc/sys/net/core/somaxconn`).
+    pub fn somaxconn() -> u32 {
+        SOMAXCONN.load(Ordering::Relaxed)
+    }
+
+    /// Changes that.
+    pub fn set_somaxconn(connections: u32) {
+        SOMAXCONN.store(connections, Ordering::Relaxed);
+    }
+}
+
 /// A direction of transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {

@@ -1,4 +1,4 @@
-//! Two sockets connected to each other.
+//! Two sockets connected to each other, and one that may come to be.
 //!
 //! Both sockets hold the pair, and the pair holds no socket: there is no cycle of references, and an end outlives its socket
 //! as long as the other one may look at it.
@@ -10,8 +10,10 @@ use vfs::attributes::FileKind;
 use vfs::flags::OpenFlags;
 use vfs::{OpenFile, Result, allocation, anonymous};
 
-use super::end::End;
+use super::end::{End, state};
+use super::endpoint::Endpoint;
 use super::identity::Identity;
+use super::options::settings;
 use super::socket::{Kind, UnixSocket};
 
 /// What is known of who made a pair.
@@ -29,8 +31,8 @@ pub struct Ownership {
 pub(super) struct Pair {
     pub(super) kind: Kind,
     pub(super) ends: [End; 2],
-    /// Who made it.
-    pub(super) maker: Identity,
+    /// Who made both sides.
+    pub(super) maker: Option<Identity>,
     /// Of the first socket; the second has the next one.
     pub(super) first_id: u64,
 }
@@ -47,12 +49,32 @@ const MODE: u32 = 0o777;
 pub fn create_pair(kind: Kind, flags: OpenFlags, owner: Ownership) -> Result<(Arc<OpenFile>, Arc<OpenFile>)> {
     // Relaxed: only uniqueness matters.
     let first_id = NEXT_ID.fetch_add(2, Ordering::Relaxed);
-    let pair =
-        allocation::arc(Pair { kind, ends: [const { End::new() }; 2], maker: owner.identity, first_id })?;
-    let make = |side: usize| {
-        let inode = anonymous::new_inode(FileKind::Socket, MODE, owner.user, owner.group)?;
-        let socket = allocation::arc(UnixSocket::new(pair.clone(), side))?;
-        OpenFile::anonymous(inode, socket, (flags & OpenFlags::NON_BLOCK) | OpenFlags::READ_WRITE)
-    };
+    let ends = [const { End::new(state::CONNECTED) }; 2];
+    let pair = allocation::arc(Pair { kind, ends, maker: Some(owner.identity), first_id })?;
+    let make = |side: usize| open(Endpoint { pair: pair.clone(), side }, flags, owner.user, owner.group);
     Ok((make(0)?, make(1)?))
+}
+
+/// Makes a socket that is connected to nobody. Of the flags `O_NONBLOCK` counts.
+///
+/// # Errors
+/// `ENOMEM`, `ENFILE`.
+pub fn create(kind: Kind, flags: OpenFlags, user: u32, group: u32) -> Result<Arc<OpenFile>> {
+    let first_id = NEXT_ID.fetch_add(2, Ordering::Relaxed);
+    // The second end is the one that whom it connects to will accept.
+    let ends = [const { End::new(0) }; 2];
+    let pair = allocation::arc(Pair { kind, ends, maker: None, first_id })?;
+    let end = &pair.ends[0];
+    end.backlog.store(settings::datagrams(), Ordering::Release);
+    if kind == Kind::Datagram {
+        end.enter(state::REDIRECTED);
+    }
+    open(Endpoint { pair, side: 0 }, flags, user, group)
+}
+
+/// Makes the open file of a side.
+pub(super) fn open(at: Endpoint, flags: OpenFlags, user: u32, group: u32) -> Result<Arc<OpenFile>> {
+    let inode = anonymous::new_inode(FileKind::Socket, MODE, user, group)?;
+    let socket = allocation::arc(UnixSocket { at })?;
+    OpenFile::anonymous(inode, socket, (flags & OpenFlags::NON_BLOCK) | OpenFlags::READ_WRITE)
 }

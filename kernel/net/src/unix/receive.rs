@@ -6,13 +6,16 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use memory::buffer::Sink;
 use vfs::{Error, OpenFile, Result};
 
 use super::end::state;
+use super::endpoint::Endpoint;
 use super::identity::Identity;
 use super::message::Message;
+use super::name::Name;
 use super::options::Direction;
 use super::socket::{Kind, UnixSocket};
 
@@ -27,6 +30,8 @@ pub struct Receiving {
     pub all: bool,
     /// Tell the length of a message, though less of it fits (`MSG_TRUNC`).
     pub whole_length: bool,
+    /// Tell the name of the socket that sent it.
+    pub sender: bool,
 }
 
 /// What was received.
@@ -38,6 +43,8 @@ pub struct Received {
     pub truncated: bool,
     /// Who sent it, if the socket wants to know.
     pub identity: Option<Identity>,
+    /// The name of the socket that sent it, if it has one and it was asked for.
+    pub from: Option<Arc<Name>>,
     /// Files that came with it.
     pub files: Vec<Arc<OpenFile>>,
 }
@@ -52,7 +59,7 @@ impl UnixSocket {
     /// Receives into the sink.
     ///
     /// # Errors
-    /// `EAGAIN`, `EINTR`, `ECONNRESET`, `EFAULT`, `ENOMEM`.
+    /// `EAGAIN`, `EINTR`, `ECONNRESET`, `EFAULT`, `ENOMEM`; without a connection `EINVAL` of a stream, `ENOTCONN` of packets.
     pub fn receive(&self, sink: &mut Sink<'_>, how: Receiving) -> Result<Received> {
         let result = match self.kind() {
             Kind::Stream => self.receive_stream(sink, how),
@@ -65,6 +72,9 @@ impl UnixSocket {
 
     fn receive_message(&self, sink: &mut Sink<'_>, how: Receiving) -> Result<Received> {
         let own = self.own();
+        if self.kind() == Kind::SequentialPacket && !own.has(state::CONNECTED) {
+            return Err(Error::NotConnected);
+        }
         let deadline_ns = self.options().deadline_ns(Direction::Receive);
         loop {
             own.report_error()?;
@@ -102,7 +112,20 @@ impl UnixSocket {
         let mut inbox = own.inbox.lock();
         let message = inbox.pop_front();
         own.publish(&inbox);
+        if self.kind() == Kind::Datagram && message.as_ref().is_some_and(|message| message.sender.is_some()) {
+            // It may be what others wait for that found too many here.
+            let was_full = inbox.len() == own.backlog.load(Ordering::Acquire) as usize;
+            drop(inbox);
+            if was_full {
+                own.writers_may_look();
+            }
+        }
         message
+    }
+
+    fn name_of_sender(&self, message: &Message) -> Option<Arc<Name>> {
+        let sender = message.sender.as_ref().map_or(self.peer(), Endpoint::end);
+        sender.name.get().cloned()
     }
 
     fn copy_message(&self, message: &Message, sink: &mut Sink<'_>, how: Receiving) -> Result<Received> {
@@ -115,16 +138,21 @@ impl UnixSocket {
             result: if how.whole_length { length } else { fits },
             truncated: fits < length,
             identity: self.options().passes_identity().then_some(message.identity),
+            from: if how.sender { self.name_of_sender(message) } else { None },
             files: Vec::new(),
         })
     }
 
     fn receive_stream(&self, sink: &mut Sink<'_>, how: Receiving) -> Result<Received> {
         let own = self.own();
+        if !own.has(state::CONNECTED) {
+            return Err(Error::Invalid);
+        }
         let deadline_ns = self.options().deadline_ns(Direction::Receive);
         let wanted = sink.remaining();
         let least = if how.all { wanted } else { wanted.min(own.options.low_water() as usize) }.max(1);
-        let mut progress = Progress { received: Received::default(), done: false };
+        let from = if how.sender { self.peer().name.get().cloned() } else { None };
+        let mut progress = Progress { received: Received { from, ..Received::default() }, done: false };
         loop {
             let outcome = self.read_available(sink, how, &mut progress);
             let got = progress.received.result;

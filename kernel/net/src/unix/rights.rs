@@ -18,6 +18,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use sync::SpinLock;
 use vfs::{OpenFile, Result, allocation};
 
+use super::endpoint::Endpoint;
 use super::garbage::{self, Flight};
 use super::socket::UnixSocket;
 
@@ -45,29 +46,27 @@ pub fn in_flight() -> usize {
 }
 
 impl Rights {
-    /// Files to be sent over a socket. `charge` is dropped when they have arrived or are gone.
+    /// Files to be sent over a local socket. `charge` is dropped when they have arrived or are gone.
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn new(
-        sender: &UnixSocket,
-        files: Vec<Arc<OpenFile>>,
-        charge: Option<Box<dyn Any + Send>>,
-    ) -> Result<Box<Self>> {
+    pub fn new(files: Vec<Arc<OpenFile>>, charge: Option<Box<dyn Any + Send>>) -> Result<Box<Self>> {
         debug_assert!(files.len() <= FILES_PER_MESSAGE_MAX);
-        let mut rights = allocation::boxed(Self { files, flights: Vec::new(), charge, next: None })?;
+        let rights = allocation::boxed(Self { files, flights: Vec::new(), charge, next: None })?;
         IN_FLIGHT.fetch_add(rights.files.len(), Ordering::Relaxed);
-        let sockets = rights.files.iter().filter(|file| file.object::<UnixSocket>().is_some()).count();
-        if sockets > 0
-            && let Err(error) = rights.take_off(sender.peer_id(), sockets)
-        {
-            rights.discard();
-            return Err(error);
-        }
         Ok(rights)
     }
 
-    fn take_off(&mut self, holder: u64, sockets: usize) -> Result<()> {
+    /// They are about to be put into the inbox of `holder`. Once.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn take_off(&mut self, holder: &Endpoint) -> Result<()> {
+        debug_assert!(self.flights.is_empty());
+        let sockets = self.files.iter().filter(|file| file.object::<UnixSocket>().is_some()).count();
+        if sockets == 0 {
+            return Ok(());
+        }
         allocation::reserve(&mut self.flights, sockets)?;
         for file in &self.files {
             if let Some(socket) = file.object::<UnixSocket>() {

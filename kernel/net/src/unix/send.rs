@@ -8,12 +8,12 @@
 //! two atomics for the buffer, a wake-up if somebody waits.
 
 use alloc::boxed::Box;
-use core::sync::atomic::Ordering;
 
 use memory::buffer::Source;
 use vfs::{Error, Result};
 
 use super::end::state;
+use super::endpoint::Endpoint;
 use super::identity::{self, Identity};
 use super::message::{Message, charge_of};
 use super::options::Direction;
@@ -33,6 +33,8 @@ pub struct Sending {
     pub non_block: bool,
     /// Files to pass.
     pub rights: Option<Box<Rights>>,
+    /// Where a datagram goes, if not to what the socket is connected to.
+    pub to: Option<Endpoint>,
     /// Who the sender says it is; checked by the caller.
     pub identity: Option<Identity>,
 }
@@ -41,14 +43,14 @@ impl UnixSocket {
     /// Sends what the source holds; returns the bytes sent. [`Error::BrokenPipe`] of a stream goes with a signal.
     ///
     /// # Errors
-    /// `EPIPE`, `EAGAIN`, `EINTR`, `ECONNRESET`, `EFAULT`, `ENOMEM`; `EMSGSIZE` for a message that fits into no buffer;
+    /// `EPIPE`, `EAGAIN`, `EINTR`, `ECONNRESET`, `EFAULT`, `ENOMEM`, `ENOTCONN`; `EPERM` when the receiver is connected to somebody else; `EMSGSIZE` for a message that fits into no buffer;
     /// `ECONNREFUSED` and then `ENOTCONN` when a datagram's receiver is gone.
     pub fn send(&self, source: &mut Source<'_>, how: Sending) -> Result<usize> {
-        let Sending { non_block, mut rights, identity } = how;
+        let Sending { non_block, mut rights, to, identity } = how;
         let result = match self.kind() {
             Kind::Stream => self.send_stream(source, non_block, &mut rights, identity),
             Kind::Datagram | Kind::SequentialPacket => {
-                self.send_message(source, non_block, &mut rights, identity)
+                self.send_message(source, non_block, &mut rights, to, identity)
             }
         };
         if let Some(unused) = rights {
@@ -64,7 +66,11 @@ impl UnixSocket {
         rights: &mut Option<Box<Rights>>,
         identity: Option<Identity>,
     ) -> Result<usize> {
-        if self.own().has(state::SEND_SHUT) {
+        let state = self.own().state();
+        if state & state::CONNECTED == 0 {
+            return Err(Error::NotConnected);
+        }
+        if state & state::SEND_SHUT != 0 {
             return Err(Error::BrokenPipe);
         }
         let deadline_ns = self.options().deadline_ns(Direction::Send);
@@ -72,7 +78,7 @@ impl UnixSocket {
         let mut sent = 0;
         while !source.is_empty() {
             let length = source.remaining().min(half).min(CHUNK_MAX);
-            match self.send_piece(source, length, non_block, deadline_ns, rights, identity) {
+            match self.send_piece(source, length, non_block, deadline_ns, rights, None, identity) {
                 Ok(()) => sent += length,
                 Err(_) if sent > 0 => break,
                 Err(error) => return Err(error),
@@ -86,25 +92,42 @@ impl UnixSocket {
         source: &mut Source<'_>,
         non_block: bool,
         rights: &mut Option<Box<Rights>>,
+        to: Option<Endpoint>,
         identity: Option<Identity>,
     ) -> Result<usize> {
         let own = self.own();
         if self.kind() == Kind::SequentialPacket {
             own.report_error()?;
+            if !own.has(state::CONNECTED) {
+                return Err(Error::NotConnected);
+            }
         }
-        if own.disconnected.load(Ordering::Acquire) {
-            return Err(Error::NotConnected);
-        }
+        let is_named = to.is_some();
+        let other = match to {
+            None if self.kind() == Kind::Datagram
+                && (own.state() | self.peer().state()) & state::REDIRECTED != 0 =>
+            {
+                Some(self.at.remote().ok_or(Error::NotConnected)?)
+            }
+            to => to,
+        };
         let length = source.remaining();
         if length > self.options().buffer(Direction::Send) - DATAGRAM_RESERVE {
             return Err(Error::MessageTooLong);
         }
         let deadline_ns = self.options().deadline_ns(Direction::Send);
-        match self.send_piece(source, length, non_block, deadline_ns, rights, identity) {
+        let before = if other.is_none() { Some(self.peer()) } else { None };
+        match self.send_piece(source, length, non_block, deadline_ns, rights, other.as_ref(), identity) {
             Ok(()) => Ok(length),
-            Err(Error::BrokenPipe) if self.kind() == Kind::Datagram && self.peer().has(state::CLOSED) => {
-                own.disconnected.store(true, Ordering::Release);
-                self.purge();
+            // Of the pair's other side.
+            Err(Error::BrokenPipe)
+                if self.kind() == Kind::Datagram && before.is_some_and(|peer| peer.has(state::CLOSED)) =>
+            {
+                self.redirect(None)?;
+                Err(Error::ConnectionRefused)
+            }
+            Err(Error::ConnectionRefused) if !is_named => {
+                self.redirect(None)?;
                 Err(Error::ConnectionRefused)
             }
             Err(error) => Err(error),
@@ -112,6 +135,7 @@ impl UnixSocket {
     }
 
     /// Sends one message. The rights go with it, unless it fails.
+    #[allow(clippy::too_many_arguments, reason = "what a call to send is made of")]
     fn send_piece(
         &self,
         source: &mut Source<'_>,
@@ -119,17 +143,36 @@ impl UnixSocket {
         non_block: bool,
         deadline_ns: Option<u64>,
         rights: &mut Option<Box<Rights>>,
+        other: Option<&Endpoint>,
         identity: Option<Identity>,
     ) -> Result<()> {
         self.own().wait_for_room(non_block, deadline_ns)?;
         let payload = Payload::load(source, length)?;
-        let wanted = self.own().options.passes_identity() || self.peer().options.passes_identity();
+        let receiver = other.map_or(self.peer(), Endpoint::end);
+        let wanted = self.own().options.passes_identity() || receiver.options.passes_identity();
         let identity =
             identity.unwrap_or_else(|| if wanted { identity::of_caller() } else { Identity::UNKNOWN });
         let charge = charge_of(length);
-        let message = Message { payload, taken: 0, charge, identity, rights: rights.take() };
+        if let Some(rights) = rights {
+            match other {
+                Some(other) => rights.take_off(other)?,
+                None => rights.take_off(&self.at.opposite())?,
+            }
+        }
+        let sender = other.map(|_| self.at.clone());
+        let message = Message { payload, taken: 0, charge, sender, identity, rights: rights.take() };
         self.own().charge(charge);
-        self.peer().put(message).map_err(|(error, mut message)| {
+        let outcome = match other {
+            Some(other) => self.send_to(other, message, non_block, deadline_ns),
+            None => match receiver.put(message) {
+                Err((Error::NotPermitted, mut message)) => {
+                    message.sender = Some(self.at.clone());
+                    self.send_to(&self.at.opposite(), message, non_block, deadline_ns)
+                }
+                outcome => outcome,
+            },
+        };
+        outcome.map_err(|(error, mut message)| {
             *rights = message.rights.take();
             self.own().uncharge(charge);
             error

@@ -1,8 +1,6 @@
-//! A socket of a pair as an open file.
+//! A local socket as an open file.
 
-use alloc::sync::Arc;
 use core::fmt;
-use core::sync::atomic::Ordering;
 
 use machine::address::UserAddr;
 use memory::buffer::{Sink, Source};
@@ -11,11 +9,11 @@ use vfs::poll::{PollEvents, PollTable};
 use vfs::{Error, Result};
 
 use super::end::{End, state};
+use super::endpoint::Endpoint;
 use super::garbage;
 use super::identity::Identity;
 use super::message::Message;
 use super::options::{Direction, Options};
-use super::pair::Pair;
 use super::receive::Receiving;
 use super::rights;
 use super::send::Sending;
@@ -54,39 +52,28 @@ pub enum Half {
     Both,
 }
 
-/// One of two connected sockets.
+/// A local socket.
 pub struct UnixSocket {
-    pub(super) pair: Arc<Pair>,
-    side: usize,
+    pub(super) at: Endpoint,
 }
 
 impl UnixSocket {
-    pub(super) fn new(pair: Arc<Pair>, side: usize) -> Self {
-        debug_assert!(side < 2);
-        Self { pair, side }
-    }
-
     pub(super) fn own(&self) -> &End {
-        &self.pair.ends[self.side]
+        self.at.end()
     }
 
     pub(super) fn peer(&self) -> &End {
-        &self.pair.ends[1 - self.side]
+        self.at.peer()
     }
 
     /// A number that no other socket has or had.
     pub(super) fn id(&self) -> u64 {
-        self.pair.first_id + self.side as u64
-    }
-
-    /// The number of the socket that what is sent here goes to.
-    pub(super) fn peer_id(&self) -> u64 {
-        self.pair.first_id + 1 - self.side as u64
+        self.at.id()
     }
 
     /// How it transfers.
     pub fn kind(&self) -> Kind {
-        self.pair.kind
+        self.at.kind()
     }
 
     /// Its options.
@@ -94,9 +81,10 @@ impl UnixSocket {
         &self.own().options
     }
 
-    /// Who made the pair (`SO_PEERCRED`).
-    pub fn maker(&self) -> Identity {
-        self.pair.maker
+    /// Whose the other end is (`SO_PEERCRED`).
+    pub fn peer_identity(&self) -> Identity {
+        let of_pair = self.at.pair.maker;
+        of_pair.or_else(|| self.own().link.lock().peer).unwrap_or(Identity::NOBODY)
     }
 
     /// The error that is to be reported, and will not be again; 0: none (`SO_ERROR`).
@@ -104,9 +92,12 @@ impl UnixSocket {
         self.own().take_error()
     }
 
-    /// Whether there is a peer (`getpeername`).
+    /// Whether there is a peer, or was one.
     pub fn is_connected(&self) -> bool {
-        !self.own().disconnected.load(Ordering::Acquire)
+        match self.kind() {
+            Kind::Datagram => self.at.remote().is_some(),
+            _ => self.own().has(state::CONNECTED),
+        }
     }
 
     /// Changes the size of a buffer; whoever waits for room looks again.
@@ -125,32 +116,42 @@ impl UnixSocket {
             Half::Both => (state::SHUT, state::SHUT),
         };
         self.own().enter(own);
-        if self.kind().is_connection() {
+        if self.kind().is_connection() && self.own().has(state::CONNECTED) {
             self.peer().enter(peer);
         }
     }
 
     /// Drops what is in the inbox: nobody will read it.
     pub(super) fn purge(&self) {
-        for message in self.own().take_all() {
-            self.dispose(message);
-        }
+        self.at.purge();
     }
 
     /// A message of this inbox is done with.
     pub(super) fn dispose(&self, message: Message) {
-        let charge = message.charge;
-        drop(message);
-        self.peer().uncharge(charge);
+        self.at.dispose(message);
     }
 
     /// Bytes that a read may find.
-    fn bytes_to_read(&self) -> usize {
+    fn bytes_to_read(&self) -> Result<usize> {
+        if self.is_listening() {
+            return Err(Error::Invalid);
+        }
         let inbox = self.own().inbox.lock();
-        match self.kind() {
+        Ok(match self.kind() {
             Kind::Datagram => inbox.front().map_or(0, Message::remaining),
             _ => inbox.iter().map(Message::remaining).sum(),
+        })
+    }
+
+    /// Whether whom it is connected to has no room for its messages. A poll is told of changes.
+    fn finds_remote_full(&self, table: Option<&mut PollTable<'_>>) -> bool {
+        let Some(remote) = self.at.remote() else { return false };
+        if let Some(table) = table
+            && !remote.is(&self.at)
+        {
+            table.register(&remote.end().pollers);
         }
+        remote.is_full_for(&self.at)
     }
 }
 
@@ -171,17 +172,21 @@ impl FileOperations for UnixSocket {
         self.send(source, Sending { non_block: file.non_block(), ..Sending::default() })
     }
 
-    fn poll(&self, _file: &OpenFile, table: Option<&mut PollTable<'_>>) -> PollEvents {
+    fn poll(&self, _file: &OpenFile, mut table: Option<&mut PollTable<'_>>) -> PollEvents {
         let own = self.own();
-        if let Some(table) = table {
+        if let Some(table) = table.as_deref_mut() {
             table.register(&own.pollers);
         }
+        let is_redirected = own.has(state::REDIRECTED);
+        let has_room = !is_redirected || !self.finds_remote_full(table);
         let mut ready = PollEvents::empty();
         let state = own.state();
         if own.has_error() {
             ready |= PollEvents::ERROR;
         }
-        if state & state::SHUT == state::SHUT {
+        let is_without_peer =
+            self.kind().is_connection() && state & (state::CONNECTED | state::LISTENING) == 0;
+        if state & state::SHUT == state::SHUT || is_without_peer {
             ready |= PollEvents::HANG_UP;
         }
         if state & state::RECEIVE_SHUT != 0 {
@@ -190,7 +195,7 @@ impl FileOperations for UnixSocket {
         if !own.is_empty() {
             ready |= PollEvents::INPUT;
         }
-        if own.is_writable() {
+        if has_room && state & state::LISTENING == 0 && own.is_writable() {
             ready |= PollEvents::OUTPUT | PollEvents::WRITE_BAND;
         }
         ready
@@ -198,7 +203,7 @@ impl FileOperations for UnixSocket {
 
     fn ioctl(&self, _file: &OpenFile, command: u32, argument: UserAddr) -> Result<usize> {
         let bytes = match command {
-            BYTES_TO_READ => self.bytes_to_read(),
+            BYTES_TO_READ => self.bytes_to_read()?,
             BYTES_UNDER_WAY => self.own().charged(),
             _ => return Err(Error::NotTerminal),
         };
@@ -207,18 +212,7 @@ impl FileOperations for UnixSocket {
     }
 
     fn release(&self, _file: &OpenFile) {
-        self.own().enter(state::CLOSED | state::SHUT);
-        // Nothing comes in any more: `put` looks at the state under the inbox's lock.
-        let left = self.own().take_all();
-        if self.kind().is_connection() {
-            if !left.is_empty() {
-                self.peer().fail(Error::ConnectionReset);
-            }
-            self.peer().enter(state::SHUT);
-        }
-        for message in left {
-            self.dispose(message);
-        }
+        self.at.close(false);
         if !rights::is_discarding() {
             garbage::collect_if_due();
         }

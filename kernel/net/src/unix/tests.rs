@@ -9,7 +9,8 @@ use vfs::poll::PollEvents;
 use vfs::{Error, OpenFile};
 
 use super::{
-    Half, Identity, Kind, Ownership, Receiving, Rights, Sending, UnixSocket, create_pair, in_flight,
+    Half, Identity, Kind, Ownership, Receiving, Rights, Sending, UnixSocket, create, create_pair,
+    find_abstract, in_flight,
 };
 
 const OWNER: Ownership =
@@ -36,7 +37,7 @@ fn read(file: &Arc<OpenFile>, room: usize) -> Result<Vec<u8>, Error> {
 }
 
 fn pass(from: &OpenFile, files: Vec<Arc<OpenFile>>) -> Result<usize, Error> {
-    let rights = Rights::new(socket(from), files, None)?;
+    let rights = Rights::new(files, None)?;
     let how = Sending { non_block: true, rights: Some(rights), ..Sending::default() };
     socket(from).send(&mut Source::kernel(b"x"), how)
 }
@@ -173,6 +174,179 @@ fn a_long_chain_of_sockets_in_messages_ends_without_deep_calls() {
     drop(previous);
     assert_eq!(first.strong_count(), 0);
     assert_eq!(in_flight(), 0);
+}
+
+fn listening(kind: Kind, name: &[u8]) -> Result<Arc<OpenFile>, Error> {
+    let file = create(kind, OpenFlags::NON_BLOCK, 8, 9)?;
+    socket(&file).bind_abstract(name)?;
+    socket(&file).listen(3, OWNER.identity)?;
+    Ok(file)
+}
+
+fn connected(kind: Kind, name: &[u8]) -> Result<Arc<OpenFile>, Error> {
+    let file = create(kind, OpenFlags::NON_BLOCK, 8, 9)?;
+    socket(&file).connect(|| find_abstract(name, kind), true, OWNER.identity)?;
+    Ok(file)
+}
+
+fn accept(listener: &OpenFile) -> Result<Arc<OpenFile>, Error> {
+    socket(listener).accept(true, OpenFlags::NON_BLOCK, 8, 9)
+}
+
+fn datagram(name: &[u8]) -> Result<Arc<OpenFile>, Error> {
+    let file = create(Kind::Datagram, OpenFlags::NON_BLOCK, 8, 9)?;
+    socket(&file).bind_abstract(name)?;
+    Ok(file)
+}
+
+fn send_to(from: &OpenFile, name: &[u8], bytes: &[u8]) -> Result<usize, Error> {
+    let to = Some(find_abstract(name, Kind::Datagram)?);
+    socket(from).send(&mut Source::kernel(bytes), Sending { non_block: true, to, ..Sending::default() })
+}
+
+#[test]
+fn who_connects_may_send_before_it_is_accepted() {
+    let _alone = alone();
+    let listener = listening(Kind::Stream, b"\0early").unwrap();
+    let client = connected(Kind::Stream, b"\0early").unwrap();
+    write(&client, b"hello").unwrap();
+    assert!(listener.poll(None).contains(PollEvents::READABLE));
+    let accepted = accept(&listener).unwrap();
+    assert_eq!(read(&accepted, 9).unwrap(), b"hello");
+    assert_eq!(accept(&listener).err(), Some(Error::WouldBlock));
+    assert_eq!(socket(&client).peer_name().unwrap().unwrap().as_bytes(), b"\0early");
+    drop(accepted);
+    assert_eq!(read(&client, 9).unwrap(), b"");
+}
+
+#[test]
+fn a_name_is_free_when_its_socket_ends() {
+    let _alone = alone();
+    let first = listening(Kind::Stream, b"\0name").unwrap();
+    assert_eq!(listening(Kind::Stream, b"\0name").err(), Some(Error::AddressInUse));
+    let client = connected(Kind::Stream, b"\0name").unwrap();
+    let accepted = accept(&first).unwrap();
+    drop(first);
+    assert_eq!(connected(Kind::Stream, b"\0name").err(), Some(Error::ConnectionRefused));
+    let second = listening(Kind::Stream, b"\0name").unwrap();
+    // The end of a connection that has the name as well takes it from nobody.
+    drop((client, accepted));
+    drop(connected(Kind::Stream, b"\0name").unwrap());
+    drop(second);
+}
+
+#[test]
+fn connections_that_wait_are_limited_and_reset_with_the_listener() {
+    let _alone = alone();
+    let listener = listening(Kind::SequentialPacket, b"\0limited").unwrap();
+    let clients: Vec<_> = (0..4).map(|_| connected(Kind::SequentialPacket, b"\0limited").unwrap()).collect();
+    assert_eq!(connected(Kind::SequentialPacket, b"\0limited").err(), Some(Error::WouldBlock));
+    drop(listener);
+    for client in clients {
+        assert_eq!(read(&client, 1).unwrap_err(), Error::ConnectionReset);
+        assert!(client.poll(None).contains(PollEvents::HANG_UP));
+    }
+}
+
+#[test]
+fn datagrams_of_others_are_limited_and_count_with_their_senders() {
+    let _alone = alone();
+    let (receiver, sender) = (datagram(b"\0to").unwrap(), datagram(b"\0from").unwrap());
+    for _ in 0..11 {
+        send_to(&sender, b"\0to", b"m").unwrap();
+    }
+    assert_eq!(send_to(&sender, b"\0to", b"m").unwrap_err(), Error::WouldBlock);
+    assert!(socket(&sender).own().charged() > 0);
+    drop(receiver);
+    assert_eq!(socket(&sender).own().charged(), 0);
+    assert_eq!(send_to(&sender, b"\0to", b"m").unwrap_err(), Error::ConnectionRefused);
+}
+
+#[test]
+fn a_connected_datagram_socket_takes_messages_of_its_peer() {
+    let _alone = alone();
+    let [one, two, three] = [b"\x001", b"\x002", b"\x003"].map(|name| datagram(name).unwrap());
+    socket(&one).redirect(Some(find_abstract(b"\x002", Kind::Datagram).unwrap())).unwrap();
+    assert_eq!(send_to(&three, b"\x001", b"m").unwrap_err(), Error::NotPermitted);
+    send_to(&two, b"\x001", b"m").unwrap();
+    socket(&one).redirect(None).unwrap();
+    assert_eq!(read(&one, 1).unwrap_err(), Error::WouldBlock);
+    send_to(&three, b"\x001", b"m").unwrap();
+    // Connected to each other and to itself: no pair keeps another one.
+    socket(&one).redirect(Some(find_abstract(b"\x002", Kind::Datagram).unwrap())).unwrap();
+    socket(&two).redirect(Some(find_abstract(b"\x001", Kind::Datagram).unwrap())).unwrap();
+    socket(&three).redirect(Some(find_abstract(b"\x003", Kind::Datagram).unwrap())).unwrap();
+    write(&three, b"own").unwrap();
+    let pairs = [&one, &two, &three].map(|file| Arc::downgrade(&socket(file).at.pair));
+    drop((one, two, three));
+    assert!(pairs.iter().all(|pair| pair.strong_count() == 0));
+}
+
+#[test]
+fn a_listener_in_the_inbox_of_who_waits_there_is_collected() {
+    let _alone = alone();
+    let listener = listening(Kind::Stream, b"\0cycle").unwrap();
+    let client = connected(Kind::Stream, b"\0cycle").unwrap();
+    pass(&client, vec![listener.clone(), client.clone()]).unwrap();
+    let watched = [&listener, &client].map(Arc::downgrade);
+    drop(client);
+    drop(pair(Kind::Stream));
+    assert!(watched.iter().all(|file| file.strong_count() > 0), "somebody has the listener");
+    drop(listener);
+    drop(pair(Kind::Stream));
+    assert!(watched.iter().all(|file| file.strong_count() == 0));
+    assert_eq!(in_flight(), 0);
+}
+
+#[test]
+fn what_waits_at_a_listener_in_flight_lives_when_it_is_received() {
+    let _alone = alone();
+    let listener = listening(Kind::Stream, b"\0travels").unwrap();
+    let client = connected(Kind::Stream, b"\0travels").unwrap();
+    let (inner, other) = pair(Kind::Stream);
+    pass(&client, vec![inner]).unwrap();
+    let (left, right) = pair(Kind::Stream);
+    pass(&left, vec![listener]).unwrap();
+    drop(pair(Kind::Stream));
+    let how = Receiving { non_block: true, ..Receiving::default() };
+    let mut byte = [0];
+    let listener = socket(&right).receive(&mut Sink::kernel(&mut byte), how).unwrap().files.remove(0);
+    let accepted = accept(&listener).unwrap();
+    drop(listener);
+    drop(pair(Kind::Stream));
+    write(&other, b"there").unwrap();
+    let received = socket(&accepted).receive(&mut Sink::kernel(&mut byte), how).unwrap();
+    assert_eq!(read(&received.files[0], 9).unwrap(), b"there");
+}
+
+#[test]
+fn names_and_connections_are_undone_when_memory_runs_out() {
+    let _alone = alone();
+    memory::fallible::exhaust("unix names", || {
+        let result = listening(Kind::Stream, b"\0memory").and_then(|listener| {
+            let client = connected(Kind::Stream, b"\0memory")?;
+            pass(&client, vec![listener.clone(), client.clone()])?;
+            let accepted = accept(&listener)?;
+            write(&accepted, b"answer")?;
+            let (one, two) = (datagram(b"\0one")?, datagram(b"\0two")?);
+            socket(&one).redirect(Some(find_abstract(b"\0two", Kind::Datagram)?))?;
+            write(&one, &[1; 5000])?;
+            read(&two, 1)?;
+            read(&client, 10)
+        });
+        assert!(matches!(result.as_deref(), Ok(b"answer") | Err(Error::OutOfMemory)), "{result:?}");
+        // A listener that is lost keeps its name until it is found; one of the two collections may be without memory.
+        for _ in 0..2 {
+            drop(create_pair(Kind::Stream, OpenFlags::empty(), OWNER));
+        }
+    });
+    drop(pair(Kind::Stream));
+    assert_eq!(in_flight(), 0);
+    for (name, kind) in
+        [(b"\0memory".as_slice(), Kind::Stream), (b"\0one", Kind::Datagram), (b"\0two", Kind::Datagram)]
+    {
+        assert_eq!(find_abstract(name, kind).err(), Some(Error::ConnectionRefused));
+    }
 }
 
 #[test]

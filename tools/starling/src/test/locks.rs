@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(3600);
 /// Numbers of processors for the kernel's own tests.
 const CPUS: [&str; 2] = ["2", "4"];
 /// Programs that take many locks in many ways.
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 17] = [
     "=busybox",
     "=clone_flags",
     "=epoll_basic",
@@ -27,8 +27,11 @@ const PROGRAMS: [&str; 14] = [
     "=pipe_splice",
     "=process_stress",
     "=pthread_sync",
+    "=race_unix",
     "=signal_basic",
+    "=unix_datagrams",
     "=unix_socketpair",
+    "=unix_streams",
 ];
 
 /// The steps of this group.
