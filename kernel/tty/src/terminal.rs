@@ -15,7 +15,7 @@ use vfs::Error;
 use vfs::poll::{PollEvents, PollList, PollTable};
 
 use crate::job_control::{Background, GroupId, SessionId, TtySignal, check_background, job_control};
-use crate::line_discipline::{LineDiscipline, Received, TerminalSignal};
+use crate::line_discipline::{LineDiscipline, Received, Taken, TerminalSignal};
 use crate::ring::Ring;
 use crate::termios::{Control, LocalFlags, Termios};
 
@@ -390,7 +390,7 @@ impl Terminal {
             }
             let mut chunk = [0; CHUNK_BYTES];
             let room = sink.remaining().min(CHUNK_BYTES);
-            let taken = self.state.lock().line.read(&mut chunk[..room]);
+            let Some(taken) = self.take(&mut chunk[..room]) else { continue };
             self.device.input_room(self);
             total += sink.write(&chunk[..taken.count]).map_err(|_| Error::BadAddress)?;
             if taken.line_ended || taken.count == 0 {
@@ -398,6 +398,13 @@ impl Terminal {
             }
         }
         Ok(total)
+    }
+
+    /// Takes input that is there, or the end of the file. None when there is neither: another reader has taken what this one was woken for, be it a line, or an end
+    /// of file that was that one's alone.
+    fn take(&self, into: &mut [u8]) -> Option<Taken> {
+        let mut state = self.state.lock();
+        (state.line.is_readable(false) || state.hung_up).then(|| state.line.read(into))
     }
 
     /// Waits for input according to the mode; false when the read is over with what it has.
@@ -528,4 +535,29 @@ impl Terminal {
 
 fn output_has_room(state: &State) -> bool {
     !state.line.is_stopped() && state.output.room() >= LineDiscipline::MAX_EXPANSION
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nowhere;
+
+    impl Device for Nowhere {
+        fn output_ready(&self, _terminal: &Terminal) {}
+
+        fn input_room(&self, _terminal: &Terminal) {}
+    }
+
+    #[test]
+    fn end_of_file_is_one_readers_only() {
+        let terminal = Terminal::new(Arc::new(Nowhere), Name { major: 5, minor: 1 }).expect("memory");
+        let mut into = [0; 8];
+        let mut count = || terminal.take(&mut into).map(|taken| taken.count);
+        assert_eq!(terminal.input(b"\x04"), 1);
+        assert_eq!(count(), Some(0), "the first is at the end");
+        assert_eq!(count(), None, "the second, who was woken as well, goes on waiting");
+        terminal.hang_up();
+        assert_eq!(count(), Some(0), "now all are");
+    }
 }

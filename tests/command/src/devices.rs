@@ -15,13 +15,14 @@ use crate::case::starling;
 use crate::images;
 
 /// What is promised, in the order in which it is checked.
-pub(crate) const CHECKS: [(&str, Check); 9] = [
+pub(crate) const CHECKS: [(&str, Check); 10] = [
     ("the ports of figure 5 have the service devices of the paper", service_devices),
     ("Debian's lspci sees ports, slots and error reporting", lspci),
     ("services of a port share its interrupt", shared_interrupt),
     ("error reporting works while hot-plug is unbound, and hot-plug after", independence),
     ("a device comes and goes behind a root port and a switch", hot_plug),
     ("a slot is switched off and on by hand", slot_power),
+    ("a slot that was switched off stays off when the port above it recovers", slot_stays_off),
     ("a non-fatal error is reported and counted", non_fatal),
     ("a fatal error resets the bus", fatal),
     ("a correctable error can be injected, and a thousand", injected),
@@ -333,6 +334,25 @@ fn slot_power(machine: &mut Machine) -> Result<(), String> {
     let present = machine.functions()?;
     let count = format!("{NETWORK} | wc -l");
     machine.guest("echo 0 > /sys/bus/pci/slots/3/power")?;
+    machine.until(&count, &format!("{}", present - 1))?;
+    machine.guest("echo 1 > /sys/bus/pci/slots/3/power")?;
+    machine.until(&count, &format!("{present}"))
+}
+
+fn slot_stays_off(machine: &mut Machine) -> Result<(), String> {
+    let present = machine.functions()?;
+    let count = format!("{NETWORK} | wc -l");
+    let recoveries = "dmesg | grep -c 'AER: device recovery successful'";
+    machine.guest("echo 0 > /sys/bus/pci/slots/3/power")?;
+    machine.until(&count, &format!("{}", present - 1))?;
+    let before = machine.guest(recoveries)?;
+    let before: u32 = before.trim().parse().map_err(text)?;
+    // One thread recovers and looks at slots: when the second recovery is over, it has looked at them after the first.
+    for more in 1..=2 {
+        machine.monitor("pcie_aer_inject_error rp1 DLP")?;
+        machine.until(recoveries, &format!("{}", before + more))?;
+    }
+    machine.until("cat /sys/bus/pci/slots/3/power", "0")?;
     machine.until(&count, &format!("{}", present - 1))?;
     machine.guest("echo 1 > /sys/bus/pci/slots/3/power")?;
     machine.until(&count, &format!("{present}"))

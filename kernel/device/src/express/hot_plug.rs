@@ -5,6 +5,7 @@
 //! | state | meaning | left by |
 //! |---|---|---|
 //! | *off* | power off, nothing behind | presence, or [`Slot::set_power`]: *on*; attention button: *waits for on* |
+//! | *off by hand* | power off by [`Slot::set_power`] | a change of presence: *on* or *off*; [`Slot::set_power`]: *on*; attention button: *waits for on* |
 //! | *waits for on* | the button was pressed; power indicator blinks | button again: *off*; five seconds or presence: *on* |
 //! | *on* | power on, devices known | button: *waits for off*; device gone, power fault, [`Slot::set_power`]: *off* |
 //! | *waits for off* | the button was pressed; power indicator blinks | button again: *on*; five seconds: *off* |
@@ -13,7 +14,7 @@
 //! are none. All else is done by `Slot::work` in the thread of the services, under the slot's lock.
 //!
 //! A slot that is switched off by hand keeps its power indicator blinking: its device stays where it is (QEMU takes an indicator that
-//! is off for the permission to take it out) and comes back when the slot is switched on.
+//! is off for the permission to take it out) and comes back when the slot is switched on. That it is there when the port has been reset or had no power is no change.
 //!
 //! Power goes off only after drivers have let go of everything behind; a device that is gone already answers them with all ones.
 
@@ -48,6 +49,8 @@ const COMMAND_COMPLETED: u16 = 1 << 4;
 const LATCH_OPEN: u16 = 1 << 5;
 const PRESENT: u16 = 1 << 6;
 const LINK_CHANGED: u16 = 1 << 8;
+/// No event of the hardware's: presence is to be looked at because events may have been missed.
+const LOOK: u16 = 1 << 15;
 /// Events that the handler takes.
 const EVENTS: u16 = BUTTON_PRESSED | POWER_FAULT | LATCH_CHANGED | PRESENCE_CHANGED | LINK_CHANGED;
 
@@ -114,6 +117,7 @@ fn is_replaced_in(hierarchy: &Hierarchy, port: &Function) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Off,
+    OffByHand,
     WaitsForOn(u64),
     On,
     WaitsForOff(u64),
@@ -221,7 +225,12 @@ impl Slot {
         if on && *state == State::On {
             return Ok(());
         }
-        if on { self.turn_on(&mut state) } else { self.turn_off(&mut state, Indicator::Blink) }
+        if on {
+            return self.turn_on(&mut state);
+        }
+        self.turn_off(&mut state, Indicator::Blink)?;
+        *state = State::OffByHand;
+        Ok(())
     }
 
     /// The interrupt's handler.
@@ -308,22 +317,28 @@ impl Slot {
 
     fn button(&self, state: &mut State, now_ns: u64) {
         *state = match *state {
-            State::Off => State::WaitsForOn(now_ns + CANCEL_NS),
+            State::Off | State::OffByHand => State::WaitsForOn(now_ns + CANCEL_NS),
             State::On => State::WaitsForOff(now_ns + CANCEL_NS),
             State::WaitsForOn(_) => State::Off,
             State::WaitsForOff(_) => State::On,
         };
         self.set_power_indicator(match *state {
-            State::Off => Indicator::Off,
+            State::Off | State::OffByHand => Indicator::Off,
             State::On => Indicator::On,
             State::WaitsForOn(_) | State::WaitsForOff(_) => Indicator::Blink,
         });
     }
 
-    /// Something appeared, disappeared, or the link changed.
-    fn presence(&self, state: &mut State) {
+    /// Something appeared, disappeared, or the link changed; `is_change`: the hardware says that it is presence that has changed.
+    fn presence(&self, state: &mut State, is_change: bool) {
         let is_on = matches!(*state, State::On | State::WaitsForOff(_));
-        let result = match (is_on, self.is_occupied()) {
+        let is_occupied = self.is_occupied();
+        if *state == State::OffByHand && !is_occupied {
+            self.set_power_indicator(Indicator::Off);
+            *state = State::Off;
+        }
+        let result = match (is_on, is_occupied) {
+            (false, true) if *state == State::OffByHand && !is_change => Ok(()),
             (false, true) => self.turn_on(state),
             (true, false) => self.turn_off(state, Indicator::Off),
             // Out and in again: what is there now may be another one.
@@ -351,7 +366,7 @@ impl Slot {
         }
         self.registers.modify_u16(CONTROL, EVENTS & 0x1f | INTERRUPT | COMMAND_COMPLETED, events);
         // What came before the interrupt was on is found by looking.
-        self.events.fetch_or(PRESENCE_CHANGED, Ordering::Relaxed);
+        self.events.fetch_or(LOOK, Ordering::Relaxed);
         worker::kick();
     }
 
@@ -374,8 +389,8 @@ impl Work for Slot {
         if events & POWER_FAULT != 0 {
             log::warn!("{}: power fault in slot {}", self.port().address(), self.capabilities.number());
         }
-        if events & (PRESENCE_CHANGED | LINK_CHANGED) != 0 {
-            self.presence(&mut state);
+        if events & (PRESENCE_CHANGED | LINK_CHANGED | LOOK) != 0 {
+            self.presence(&mut state, events & PRESENCE_CHANGED != 0);
         }
         // What is due now has no more to wait for; failing leaves it off, which is logged.
         match *state {
@@ -385,7 +400,7 @@ impl Work for Slot {
         }
         let due = match *state {
             State::WaitsForOn(due) | State::WaitsForOff(due) => Some(due),
-            State::Off | State::On => None,
+            State::Off | State::OffByHand | State::On => None,
         };
         due.into_iter().chain(again).min()
     }

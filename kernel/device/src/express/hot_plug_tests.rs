@@ -252,3 +252,27 @@ fn fifty_rounds_leave_nothing_behind() {
         model.work(due);
     }
 }
+
+#[test]
+fn slot_that_was_switched_off_by_hand_stays_off_when_its_port_was_reset() {
+    let model = model();
+    model.plug();
+    model.work(SECOND);
+    model.held.slot.set_power(false).unwrap();
+    // After the reset of a port its services are set up again.
+    Binding::resume(&*model.held);
+    assert_eq!(model.work(2 * SECOND), None);
+    assert_eq!((model.behind(), model.power_indicator()), (0, Indicator::Blink as u16));
+    assert_ne!(model.control() & POWER_OFF, 0);
+    // By hand it comes on again.
+    model.held.slot.set_power(true).unwrap();
+    assert_eq!(model.behind(), 1);
+    // What is taken out of a slot that is off leaves one like any other.
+    model.held.slot.set_power(false).unwrap();
+    model.event(PRESENCE_CHANGED, false);
+    model.work(3 * SECOND);
+    assert_eq!(model.power_indicator(), Indicator::Off as u16);
+    model.event(PRESENCE_CHANGED, true);
+    model.work(4 * SECOND);
+    assert_eq!((model.behind(), model.power_indicator()), (1, Indicator::On as u16));
+}
