@@ -30,7 +30,7 @@ const NEIGHBOUR: &str = "virtio-rng-pci,disable-legacy=on,bus=rp2,addr=0.1";
 const WRITER: &str = "writer() { \
     while [ ! -e /tmp/stop ]; do for p in a b; do \
     dd if=/tmp/$p of=$1 bs=64k conv=notrunc,fsync 2> /tmp/why-$2 || break 2; echo 3 > /proc/sys/vm/drop_caches; \
-    head -c $(stat -c %s /tmp/$p) $1 | cmp - /tmp/$p > /tmp/why-$2 2>&1 || break 2; echo >> /tmp/rounds-$2; done; done; \
+    { head -c $(stat -c %s /tmp/$p) $1 | cmp - /tmp/$p; } > /tmp/why-$2 2>&1 || break 2; echo >> /tmp/rounds-$2; done; done; \
     if [ -e /tmp/stop ]; then echo fine; else echo failed; cat /tmp/why-$2; fi > /tmp/ended-$2; }";
 
 /// The device file of the disk with this serial number.
@@ -104,7 +104,7 @@ pub(crate) fn check() -> Result<(), String> {
     machine.monitor("pcie_aer_inject_error virtio1 DLP")?;
     outcomes(&mut machine, "failed", 1)?;
     machine.until("head -n 1 /tmp/ended-lostdisk", "failed")?;
-    machine.until("grep -c 'Input/output error' /tmp/ended-lostdisk", "1")?;
+    machine.until("grep -q 'Input/output error' /tmp/ended-lostdisk && echo yes", "yes")?;
     machine.guest("echo > /tmp/stop")?;
     for (name, _) in DISKS.iter().filter(|(name, _)| *name != "lostdisk") {
         machine.until(&format!("cat /tmp/ended-{name}"), "fine")?;
