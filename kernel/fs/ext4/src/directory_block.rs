@@ -202,16 +202,27 @@ pub(crate) fn seal(geometry: &Geometry, directory: &Inode, bytes: &mut [u8]) {
 }
 
 /// Sets the checksum of a node of the index whose entries begin at `entries_at`.
-pub(crate) fn seal_node(geometry: &Geometry, directory: &Inode, bytes: &mut [u8], entries_at: usize) {
+///
+/// # Errors
+/// A damaged node: its checksum lies behind its end.
+pub(crate) fn seal_node(
+    geometry: &Geometry,
+    directory: &Inode,
+    bytes: &mut [u8],
+    entries_at: usize,
+) -> Result<()> {
     if !geometry.metadata_checksum() {
-        return;
+        return Ok(());
     }
     let field = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
     let (limit, count) = (field(entries_at), field(entries_at + 2));
     let (tail, used) = (entries_at + limit * 8, entries_at + count * 8);
-    debug_assert!(tail + 8 <= bytes.len() && used <= tail, "limits were checked");
+    if tail + 8 > bytes.len() || used > tail {
+        return Err(Error::Corrupted("a directory's index", directory.number.into()));
+    }
     let sum = crc32c(crc32c(crc32c(directory.seed, &bytes[..used]), &bytes[tail..tail + 4]), &[0; 4]);
     bytes[tail + 4..tail + 8].copy_from_slice(&sum.to_le_bytes());
+    Ok(())
 }
 
 impl Handle<'_> {
@@ -257,13 +268,13 @@ impl Handle<'_> {
         &mut self,
         place: u64,
         new: NewEntry<'_>,
-        seal: impl FnOnce(&Geometry, &mut [u8]),
+        seal: impl FnOnce(&Geometry, &mut [u8]) -> Result<()>,
     ) -> Result<bool> {
         let geometry = &self.system().geometry;
         let bytes = self.edit(place)?;
         let Some((here, _)) = find(bytes, bytes.len(), new.name)? else { return Ok(false) };
         new.write(geometry, &mut bytes[here.at..], here.length);
-        seal(geometry, bytes);
+        seal(geometry, bytes)?;
         Ok(true)
     }
 

@@ -72,7 +72,7 @@ pub(crate) fn point(handle: &mut Handle<'_>, directory: &Inode, new: NewEntry<'_
     let (place, _) = block_at(handle, directory, logical)?;
     let pointed = if logical == 0 && directory.flags & FLAG_INDEX != 0 {
         handle.point_in_root(place, new, |geometry, bytes| {
-            leaf::seal_node(geometry, directory, bytes, HASH_ROOT_AT + 8);
+            leaf::seal_node(geometry, directory, bytes, HASH_ROOT_AT + 8)
         })?
     } else {
         handle.point_entry(place, new)?

@@ -142,6 +142,10 @@ impl FileSystem {
         if number != ROOT_INODE && self.geometry.raw.revision.get() > 0 && number < first {
             return Err(Error::Corrupted("an entry's inode", number.into()));
         }
+        let own = matches!(name, b"." | b"..");
+        if !own && (number == directory.number || number == ROOT_INODE) {
+            return Err(Error::Corrupted("a directory within itself", number.into()));
+        }
         let inode = self.inode(number)?;
         if inode.links == 0 {
             return Err(Error::Corrupted("an entry's inode is free", number.into()));

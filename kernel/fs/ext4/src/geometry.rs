@@ -41,6 +41,8 @@ pub(crate) mod read_only_compatible {
     pub(crate) const HUGE_FILE: u32 = 0x8;
     pub(crate) const GROUP_CHECKSUM: u32 = 0x10;
     pub(crate) const LARGE_FILE: u32 = 0x2;
+    /// Bitmaps of clusters, not of blocks: only to be read.
+    pub(crate) const CLUSTERS: u32 = 0x200;
     pub(crate) const MANY_SUBDIRECTORIES: u32 = 0x20;
     pub(crate) const METADATA_CHECKSUM: u32 = 0x400;
     /// Sparse superblocks, large and huge files, group checksums, many subdirectories, large inodes, metadata checksums.
@@ -114,6 +116,9 @@ pub(crate) struct Geometry {
     pub(crate) seed: u32,
 }
 
+/// The largest cluster has 512 MiB.
+const LOG_CLUSTER_MAX: u32 = 19;
+
 impl Geometry {
     /// Checks a superblock. `device_bytes` is the size of what it was found on.
     pub(crate) fn parse(bytes: &[u8], device_bytes: u64) -> Result<Self> {
@@ -160,14 +165,19 @@ impl Geometry {
     fn checked(mut self, device_bytes: u64) -> Result<Self> {
         let bits = self.block_bytes as u64 * 8;
         let in_group = |value: u64| (1..=bits).contains(&value);
-        let clusters = self.raw.log_cluster_size.get() != self.raw.log_block_size.get();
-        if !clusters && !in_group(self.blocks_per_group)
-            || self.blocks_per_group == 0
+        let clusters = self.has_read_only_compatible(read_only_compatible::CLUSTERS);
+        let (log_block, log_cluster) = (self.raw.log_block_size.get(), self.raw.log_cluster_size.get());
+        if log_cluster < log_block || log_cluster > LOG_CLUSTER_MAX || !clusters && log_cluster != log_block {
+            return Err(Error::Corrupted("the size of clusters", log_cluster.into()));
+        }
+        // A bitmap has a bit for each cluster, which is a block where there are none.
+        if !in_group(self.blocks_per_group >> (log_cluster - log_block))
             || !in_group(self.inodes_per_group.into())
         {
             return Err(Error::Corrupted("the size of groups", self.blocks_per_group));
         }
-        if self.first_data_block != u64::from(self.block_bytes == 1024) && !clusters
+        let first = u64::from(self.block_bytes == 1024);
+        if !(self.first_data_block == first || clusters && self.first_data_block == 0)
             || self.blocks <= self.first_data_block
             || self.blocks > device_bytes / self.block_bytes as u64
         {

@@ -72,7 +72,7 @@ fn store_node(
     bytes[entries_at..entries_at + entries.len() * 8].copy_from_slice(entries.as_flattened());
     bytes[entries_at..entries_at + 2].copy_from_slice(&(limit as u16).to_le_bytes());
     bytes[entries_at + 2..entries_at + 4].copy_from_slice(&(entries.len() as u16).to_le_bytes());
-    leaf::seal_node(geometry, directory, &mut bytes, entries_at);
+    leaf::seal_node(geometry, directory, &mut bytes, entries_at)?;
     handle.put(place, bytes)
 }
 

@@ -90,6 +90,10 @@ fn collect(inode: &Inode, entries: &[u8], values: &[u8]) -> Result<Vec<Attribute
         fallible::try_push(&mut list, Attribute::new(prefix, name, value)?)?;
         Ok(true)
     })?;
+    // Values of a sound list do not overlap. The mark of its end may be missing where there is no room.
+    if bytes_of(&list) > entries.len() + 4 {
+        return Err(Error::Corrupted("extended attributes that share bytes", inode.number.into()));
+    }
     Ok(list)
 }
 
@@ -241,13 +245,17 @@ impl Handle<'_> {
                 return Err(Error::NoSpace);
             }
         }
+        let outer_bytes = self.geometry().block_bytes - HEADER_BYTES;
+        if !inner.is_empty() && bytes_of(&inner) > inner_bytes || bytes_of(&outer) > outer_bytes {
+            return Err(Error::Corrupted("extended attributes without an end", inode.number.into()));
+        }
         if outer_changed {
             self.store_attribute_block(inode, &mut outer)?;
         }
         self.store(inode)?;
         let at = inode.inner_attributes_at;
         self.change_raw(inode, |_, bytes| {
-            if bytes_of(&inner) <= inner_bytes && (!inner.is_empty() || counts.0 > 0) {
+            if !inner.is_empty() || counts.0 > 0 {
                 let part = &mut bytes[at..];
                 part[..4].copy_from_slice(&XATTR_MAGIC.to_le_bytes());
                 if inner.is_empty() {

@@ -775,3 +775,24 @@ fn removals_delete_what_earlier_ones_left() {
         judge(&image, &device.bytes());
     }
 }
+
+#[test]
+fn a_directory_that_lies_in_itself_is_an_error_and_nobody_waits_for_ever() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = Image::make(&["-t", "ext4", "-O", "^metadata_csum"], 16 << 20, None);
+    let link = |from: &str, to: &str| format!("link {from} {to}");
+    image.debugfs(&["mkdir d".into(), "mkdir d/e".into(), link("d", "d/own"), link("d", "d/e/above")]);
+    image.debugfs(&["mkdir twin".into(), link("d/e", "twin/e"), link(".", "twin/root")]);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound superblock");
+    let (context, root) = (world.context(), &world.places.root);
+    for path in [&b"/d/own"[..], b"/twin/root", b"/d/e/above", b"/twin/e"] {
+        let name = String::from_utf8_lossy(path);
+        assert_eq!(context.remove_directory(root, path), Err(Error::Io), "{name}");
+        let moved = context.rename(root, b"/d/e", root, path, RenameFlags::empty());
+        assert_eq!(moved, Err(Error::Io), "{name}");
+    }
+    context.rename(root, b"/d/e", root, b"/moved", RenameFlags::empty()).expect("this one is sound");
+    context.make_directory(root, b"/moved/new", 0o755).expect("space");
+    world.unmount();
+}

@@ -55,6 +55,18 @@ fn refresh(inode: &Inode) -> Result<()> {
 }
 
 impl Node {
+    /// Notes that a directory was found in this one. A damaged file system has one in two places: the file layer knows it in one, and may
+    /// wait for ever where it is its own ancestor.
+    pub(super) fn adopt(&self, found: &Inode) -> Result<()> {
+        let own = self.file.number;
+        match node_of(found)?.parent.compare_exchange(0, own, Relaxed, Relaxed) {
+            Err(other) if other != own => {
+                Err(error_of(crate::Error::Corrupted("a directory in two places", found.number)))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn create_named(
         &self,
         directory: &Arc<Inode>,
@@ -132,6 +144,13 @@ impl Node {
             keep_existing: rename.flags.contains(RenameFlags::NO_REPLACE),
         };
         self.instance.with_space(|writer| writer.rename(&what, now()))?;
+        let node = node_of(rename.inode)?;
+        node.parent.store(what.to, Relaxed);
+        if let Some(replaced) = rename.replaced
+            && what.exchange
+        {
+            node_of(replaced)?.parent.store(what.from, Relaxed);
+        }
         refresh(rename.old_directory)?;
         refresh(rename.new_directory)?;
         refresh(rename.inode)?;

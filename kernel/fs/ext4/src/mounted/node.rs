@@ -3,7 +3,7 @@
 //! What the disk says of it is read from the cache of metadata each time: that is the newest, and nothing is kept twice.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use memory::file_cache::FileCache;
 use vfs::disk::{DiskFile, Home, shrink};
@@ -26,6 +26,8 @@ pub(super) struct Node {
     pub(super) cache: Option<Arc<FileCache>>,
     /// Its last name went: who drops it has it deleted.
     pub(super) nameless: AtomicBool,
+    /// A directory's parent, as far as it was looked up; 0: it was not.
+    pub(super) parent: AtomicU32,
 }
 
 impl Node {
@@ -35,9 +37,9 @@ impl Node {
         inode: &crate::Inode,
         pages: Option<(Arc<File>, Arc<FileCache>)>,
     ) -> Result<Self> {
-        let nameless = AtomicBool::new(false);
+        let (nameless, parent) = (AtomicBool::new(false), AtomicU32::new(0));
         if let Some((file, cache)) = pages {
-            return Ok(Self { instance, file, cache: Some(cache), nameless });
+            return Ok(Self { instance, file, cache: Some(cache), nameless, parent });
         }
         let file = allocation::arc(File::new(inode.number))?;
         let cache = if inode.kind == Kind::Regular {
@@ -49,7 +51,7 @@ impl Node {
         } else {
             None
         };
-        Ok(Self { instance, file, cache, nameless })
+        Ok(Self { instance, file, cache, nameless, parent })
     }
 
     /// What the disk says, or will.
@@ -84,7 +86,11 @@ impl InodeOperations for Node {
     fn lookup(&self, directory: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
         let cleanings = self.instance.cleanings();
         let found = self.instance.system().lookup(&self.stored()?, name).map_err(error_of)?;
-        self.instance.inode(directory, found, cleanings)
+        let inode = self.instance.inode(directory, found, cleanings)?;
+        if inode.kind == FileKind::Directory {
+            self.adopt(&inode)?;
+        }
+        Ok(inode)
     }
 
     fn create(&self, directory: &Arc<Inode>, name: &Name, new: &NewFile<'_>) -> Result<Arc<Inode>> {
