@@ -39,6 +39,8 @@ pub struct Entry<'a> {
 struct Entries<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// What begins before this is left out.
+    start: usize,
     directory: u32,
     kinds: bool,
     inodes: u32,
@@ -73,8 +75,9 @@ impl<'a> Entries<'a> {
         if length < ENTRY_HEAD_BYTES || !length.is_multiple_of(4) || length > rest.len() {
             return Err(damaged());
         }
+        let begin = self.at;
         self.at += length;
-        if head.inode.get() == 0 {
+        if head.inode.get() == 0 || begin < self.start {
             return Ok(None);
         }
         let name = body.get(..name_length).ok_or_else(damaged)?;
@@ -192,21 +195,21 @@ pub(crate) fn list(
     Ok(position)
 }
 
-/// The entries from the first one at or behind `start` on.
+/// The entries that begin at `start` or behind it: one that has grown over its neighbour since was there before.
 pub(crate) fn entries<'a>(
     system: &impl Blocks,
     directory: &Inode,
     bytes: &'a [u8],
     start: usize,
 ) -> impl Iterator<Item = Result<(usize, Entry<'a>)>> {
-    let whole = Entries {
+    Entries {
         bytes,
         at: 0,
+        start,
         directory: directory.number,
         kinds: system.geometry().has_incompatible(incompatible::FILE_TYPE),
         inodes: system.geometry().inodes,
-    };
-    whole.filter(move |entry| !matches!(entry, Ok((next, _)) if *next <= start))
+    }
 }
 
 /// A part of a directory.

@@ -89,3 +89,40 @@ fn a_damaged_bitmap_that_data_meets_is_noted() {
     let said = image.run("dumpe2fs", &["-h"]);
     assert!(said.contains("clean with errors") && said.contains("FS Error count:           1"), "{said}");
 }
+
+#[test]
+fn a_listing_that_goes_on_does_not_repeat_the_entry_before_one_that_was_removed() {
+    let image = Image::make(&["-t", "ext4"], 16 << 20, None);
+    let disk = disk_of(&image.bytes());
+    let now = Time { seconds: 5, nanoseconds: 5 };
+    let writer = Writer::mount(&volume_on(disk), b"/mnt", now).expect("a sound image");
+    let root = writer.system().root().expect("a root").number;
+    let new = NewFile {
+        kind: Kind::Regular,
+        mode: 0o644,
+        user: 0,
+        group: 0,
+        special: (0, 0),
+        target: b"",
+        privileged: true,
+    };
+    let names: [&[u8]; 4] = [b"first", b"second", b"third", b"fourth"];
+    for name in names {
+        writer.create(root, name, &new, now).expect("space");
+    }
+    let list = |position, most: &[u8]| {
+        let directory = writer.system().inode(root).expect("the root");
+        let (mut found, mut last) = (Vec::new(), position);
+        let listed = writer.system().list(&directory, position, |entry, next| {
+            found.push(entry.name.to_vec());
+            last = next;
+            entry.name != most
+        });
+        listed.expect("the disk works");
+        (found, last)
+    };
+    let (found, position) = list(0, b"second");
+    assert_eq!(found.last().map(Vec::as_slice), Some(&b"second"[..]));
+    writer.unlink(root, b"third", now).expect("it is there");
+    assert_eq!(list(position, b"").0, [b"fourth".to_vec()]);
+}
