@@ -78,7 +78,7 @@ impl Writer {
         self.change(true, |handle| {
             let mut deleted = 0;
             for number in numbers {
-                if deleted > 0 && handle.room() < ROOM_FOR_ANOTHER {
+                if deleted > 0 && !handle.has_room(ROOM_FOR_ANOTHER) {
                     break;
                 }
                 let blocks = handle.first_to_free(*number)?;

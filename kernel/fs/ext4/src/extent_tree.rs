@@ -14,7 +14,7 @@ use memory::fallible;
 use crate::blocks::Blocks;
 use crate::geometry::Geometry;
 use crate::handle::Handle;
-use crate::inode::Inode;
+use crate::inode::{Inode, Kind};
 use crate::layout::{
     EXTENT_DEPTH_MAX, EXTENT_ENTRY_BYTES, EXTENT_LENGTH_MAX, EXTENT_MAGIC, RawExtent, RawExtentHeader,
     RawExtentIndex,
@@ -382,6 +382,9 @@ const ROOM_FOR_ONE: usize = 24;
 /// [`ROOM_FOR_ONE`]. Where groups have the usual size an extent lies in two at most.
 const GROUPS_AT_ONCE: u32 = 8;
 
+/// Blocks of metadata, of which the log tells that each is given up, that go at once.
+const FORGOTTEN_AT_ONCE: u64 = 1024;
+
 /// Where the part of an extent ends, as a block of the file, that lies in its first groups.
 fn end_in_first_groups(geometry: &Geometry, extent: Extent) -> u64 {
     if !geometry.contains(extent.start, extent.count.into()) {
@@ -412,12 +415,15 @@ pub(crate) fn remove_some(
             fallible::try_push(&mut keep, extent)?;
             continue;
         };
-        if freed > 0 && handle.room() < ROOM_FOR_ONE {
+        if freed > 0 && !handle.has_room(ROOM_FOR_ONE) {
             go_on = Some(u64::from(gone.logical));
             fallible::try_push(&mut keep, extent)?;
             continue;
         }
-        let end = end_in_first_groups(handle.geometry(), gone);
+        let mut end = end_in_first_groups(handle.geometry(), gone);
+        if inode.kind != Kind::Regular {
+            end = end.min(u64::from(gone.logical) + FORGOTTEN_AT_ONCE);
+        }
         if end < gone.end() {
             go_on = Some(end);
         }

@@ -114,6 +114,9 @@ impl Blocks for Handle<'_> {
     }
 }
 
+/// Blocks of metadata that a handle gives up before it looks for an end.
+const FORGOTTEN_MAX: usize = 1024;
+
 impl<'a> Handle<'a> {
     pub(crate) fn new(
         system: &'a FileSystem,
@@ -153,6 +156,11 @@ impl<'a> Handle<'a> {
     /// How many more blocks it may change.
     pub(crate) fn room(&self) -> usize {
         HANDLE_BLOCKS_MAX.saturating_sub(self.changed.len())
+    }
+
+    /// Whether it may change so many more blocks, and forget some more: those are written down in the log, too.
+    pub(crate) fn has_room(&self, blocks: usize) -> bool {
+        self.room() >= blocks && self.forgotten.len() < FORGOTTEN_MAX
     }
 
     fn changed(&self, block: u64) -> Option<&Changed> {

@@ -149,7 +149,7 @@ fn clear_slots(
             index += 1;
             continue;
         }
-        if handle.room() < ROOM_FOR_ONE {
+        if !handle.has_room(ROOM_FOR_ONE) {
             break;
         }
         let mut count = 1;

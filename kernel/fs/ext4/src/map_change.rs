@@ -61,7 +61,7 @@ pub(crate) fn remove(handle: &mut Handle<'_>, inode: &mut Inode, from: u64, to: 
             indirect_tree::remove_some(handle, inode, at, to)?
         };
         match next {
-            Some(next) if handle.room() >= ROOM_FOR_STEP && next > at => at = next,
+            Some(next) if handle.has_room(ROOM_FOR_STEP) && next > at => at = next,
             next => return Ok(next),
         }
     }

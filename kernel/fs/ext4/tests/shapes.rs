@@ -160,3 +160,28 @@ fn an_extent_over_many_groups_is_freed_in_several_handles() {
         assert_eq!((after.blocks_free, after.inodes_free), (before.blocks_free, before.inodes_free));
     });
 }
+
+#[test]
+fn more_metadata_than_the_log_can_name_is_deleted_in_several_transactions() {
+    // A log of 1024 blocks has room for the names of 128,000 that are given up: a directory has more.
+    const SIZE: u64 = 150 << 20;
+    let options = ["-t", "ext4", "-b", "1024", "-N", "256", "-O", "^metadata_csum", "-J", "size=1"];
+    let image = Image::make(&options, SIZE + (12 << 20), None);
+    let disk = disk_of(&image.bytes());
+    let writer = Writer::mount(&volume_on(disk.clone()), b"/", NOW).expect("a sound image");
+    let before = writer.status();
+    let file = writer.create(ROOT, b"file", &new_file(Kind::Regular), NOW).expect("space").number;
+    writer.allocate(file, 0, SIZE, false, true, NOW).expect("space");
+    writer.unlink(ROOT, b"file", NOW).expect("it is there");
+    writer.unmount().expect("the disk works");
+    image.set_bytes(&image::bytes_of(&disk));
+    image.debugfs(&[format!("set_inode_field <{file}> mode 040755")]);
+    let found = ext4::FileSystem::mount(&image.volume()).and_then(|system| system.inode(file));
+    assert_eq!(found.map(|inode| (inode.kind, inode.links)), Ok((Kind::Directory, 0)));
+    let disk = disk_of(&image.bytes());
+    // Nobody can have it open: the mount deletes it.
+    let writer = Writer::mount(&volume_on(disk), b"/", NOW).expect("a sound image");
+    assert!(writer.system().inode(file).is_err(), "it is deleted");
+    writer.unmount().expect("the log takes all of it");
+    assert_eq!(writer.status().blocks_free, before.blocks_free);
+}
