@@ -7,10 +7,14 @@
 //!
 //! Blocks that a journal holds newer contents of are *pinned* ([`Cache::pin`]): they never leave. The others are
 //! dropped, those that nobody used since the last round first, when there are more than [`BLOCKS_MAX`].
+//!
+//! Whoever reads a block from the disk may be slow: meanwhile it may be changed, written home and dropped again. So departures of blocks that were
+//! changed since they were read are counted, and what was read before one is used, but not kept.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hasher};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hashbrown::HashMap;
 use sync::SpinLock;
@@ -70,6 +74,8 @@ pub(crate) type BlockBytes = Arc<Vec<u8>>;
 struct Entry {
     bytes: BlockBytes,
     pinned: bool,
+    /// The disk had other contents before.
+    newer: bool,
     used: bool,
     /// Its contents as a whole passed their check.
     checked: bool,
@@ -81,6 +87,8 @@ pub(crate) struct Cache {
     volume: Volume,
     block_bytes: usize,
     entries: SpinLock<BlockMap<Entry>>,
+    /// Blocks with contents that the disk did not have before, which have left or were never here. Under the lock of `entries`.
+    departures: AtomicU64,
 }
 
 /// Waits for what was submitted before the rest could not be: whoever is told of an error may give its blocks to others.
@@ -92,7 +100,8 @@ fn abandon(batch: block::Batch, error: block::Error) -> Result<()> {
 
 impl Cache {
     pub(crate) fn new(volume: Volume, block_bytes: usize) -> Self {
-        Self { volume, block_bytes, entries: SpinLock::new(BlockMap::default()) }
+        let entries = SpinLock::new(BlockMap::default());
+        Self { volume, block_bytes, entries, departures: AtomicU64::new(0) }
     }
 
     /// Sets the contents of a block that is newer than the disk's.
@@ -100,7 +109,8 @@ impl Cache {
         let mut entries = self.entries.lock();
         entries.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
         let parts = CheckedParts::default();
-        entries.insert(block, Entry { bytes, pinned: true, used: true, checked: false, parts });
+        let pinned = Entry { bytes, pinned: true, newer: true, used: true, checked: false, parts };
+        entries.insert(block, pinned);
         Ok(())
     }
 
@@ -163,9 +173,10 @@ impl Cache {
             }
             return Ok(bytes);
         }
+        let departures = self.departures.load(Relaxed);
         let bytes = fallible::try_arc(self.read(block)?)?;
         check(&bytes)?;
-        self.keep(block, &bytes)?;
+        self.keep(block, &bytes, departures)?;
         Ok(bytes)
     }
 
@@ -215,11 +226,12 @@ impl Cache {
         let mut entries = self.entries.lock();
         for (block, bytes, parts, replaced) in blocks {
             let bytes = bytes.clone();
-            let new = Entry { bytes, pinned: true, used: true, checked: true, parts };
+            let new = Entry { bytes, pinned: true, newer: true, used: true, checked: true, parts };
             *replaced = entries.insert(block, new).map(|old| old.bytes);
         }
         for block in dropped {
             entries.remove(&block);
+            self.departures.fetch_add(1, Relaxed);
         }
     }
 
@@ -235,8 +247,12 @@ impl Cache {
     /// Writes a block to the disk and has the cache know the same.
     pub(crate) fn write_through(&self, block: u64, bytes: BlockBytes, flags: BioFlags) -> Result<()> {
         self.write(block, bytes.clone(), flags)?;
-        if let Some(entry) = self.entries.lock().get_mut(&block) {
-            entry.bytes = bytes;
+        let mut entries = self.entries.lock();
+        match entries.get_mut(&block) {
+            Some(entry) => (entry.bytes, entry.newer) = (bytes, true),
+            None => {
+                self.departures.fetch_add(1, Relaxed);
+            }
         }
         Ok(())
     }
@@ -269,17 +285,28 @@ impl Cache {
         }
     }
 
-    fn keep(&self, block: u64, bytes: &BlockBytes) -> Result<()> {
+    /// Keeps what was read when there had been so many departures.
+    fn keep(&self, block: u64, bytes: &BlockBytes, departures: u64) -> Result<()> {
         let mut entries = self.entries.lock();
+        if self.departures.load(Relaxed) != departures {
+            return Ok(());
+        }
         if entries.len() >= BLOCKS_MAX {
             // A round: what was not used since the last one goes.
-            entries.retain(|_, entry| entry.pinned || core::mem::take(&mut entry.used));
+            let mut departures = 0;
+            entries.retain(|_, entry| {
+                let stays = entry.pinned || core::mem::take(&mut entry.used);
+                departures += u64::from(!stays && entry.newer);
+                stays
+            });
+            self.departures.fetch_add(departures, Relaxed);
         }
         entries.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
         // Somebody else may have read it meanwhile, or a newer one may have been put there: theirs stays.
         entries.entry(block).or_insert_with(|| Entry {
             bytes: bytes.clone(),
             pinned: false,
+            newer: false,
             used: true,
             checked: true,
             parts: CheckedParts::default(),
@@ -298,5 +325,40 @@ impl Cache {
     pub(crate) fn read_run(&self, block: u64, count: usize) -> Result<Vec<u8>> {
         let sectors = (self.block_bytes / SECTOR_BYTES) as u64;
         Ok(self.volume.read(block * sectors, count * self.block_bytes)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::{Queue, RamDisk};
+
+    #[test]
+    fn what_was_read_before_a_change_came_home_and_left_is_not_kept() {
+        const BLOCK: usize = 1024;
+        let disk = RamDisk::new(64 << 20).expect("there is memory");
+        let queue = Queue::new(Arc::new(disk)).expect("a sound device");
+        let cache = Cache::new(Volume::whole(queue), BLOCK);
+        let get = |block| cache.get(block, |_| Ok(())).expect("the disk works");
+        let departures = cache.departures.load(Relaxed);
+        let old: BlockBytes = Arc::new(cache.read(5).expect("the disk works"));
+        let new: BlockBytes = Arc::new(vec![7; BLOCK]);
+        cache.reserve(1).expect("there is memory");
+        let mut replaced = None;
+        let changed = core::iter::once((5, &new, CheckedParts::default(), &mut replaced));
+        cache.publish(changed, core::iter::empty());
+        cache.write(5, new.clone(), BioFlags::empty()).expect("the disk works");
+        cache.unpin(5, &new);
+        for block in 100..100 + 3 * BLOCKS_MAX as u64 {
+            get(block);
+        }
+        assert!(!cache.entries.lock().contains_key(&5), "it has left");
+        cache.keep(5, &old, departures).expect("there is memory");
+        assert_eq!(get(5), new);
+        // Without one it is kept.
+        let departures = cache.departures.load(Relaxed);
+        let read = Arc::new(cache.read(6).expect("the disk works"));
+        cache.keep(6, &read, departures).expect("there is memory");
+        assert!(Arc::ptr_eq(&get(6), &read));
     }
 }
