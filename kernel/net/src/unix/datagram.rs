@@ -19,11 +19,13 @@ impl Endpoint {
     fn put_from(&self, sender: &Self, message: Message) -> Result<(), (Error, Message)> {
         let end = self.end();
         let mut inbox = end.inbox.lock();
+        // One look: a socket that closes becomes closed and shut at once, and must not seem to be shut only.
+        let current = end.state();
         let refusal = if !self.takes_from(sender) {
             Some(Error::NotPermitted)
-        } else if end.has(state::CLOSED) {
+        } else if current & state::CLOSED != 0 {
             Some(Error::ConnectionRefused)
-        } else if end.has(state::RECEIVE_SHUT) {
+        } else if current & state::RECEIVE_SHUT != 0 {
             Some(Error::BrokenPipe)
         } else if self.is_full_for(sender) {
             Some(Error::WouldBlock)
