@@ -184,9 +184,14 @@ fn within(limit_ns: u64, mut condition: impl FnMut() -> bool) -> bool {
     true
 }
 
+/// Ends hogs. Time goes on for it: a real-time one that has had its part of the period runs in the next one, and a CPU that idles and did not
+/// come to a thread of another one is given it when that one balances.
 fn end(stop: &AtomicU32, threads: &[ThreadRef]) {
     stop.store(1, Ordering::Relaxed);
-    eventually(|| threads.iter().all(|thread| thread.state() == RunState::Dead));
+    eventually(|| {
+        machine::hosted::advance(100_000);
+        threads.iter().all(|thread| thread.state() == RunState::Dead)
+    });
 }
 
 const SPREAD_LIMIT_NS: u64 = 10_000_000;
