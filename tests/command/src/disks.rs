@@ -10,7 +10,7 @@ use crate::case::starling;
 /// A check.
 pub(crate) type Check = fn() -> Result<(), String>;
 
-/// What is promised.
+/// What is promised, in every run.
 pub(crate) const CHECKS: [(&str, Check); 2] = [
     ("disks are read and written by every processor, and go and come back in the midst of it", kernel_tests),
     ("an ext4 image of mke2fs is written, and e2fsck finds nothing", written_image),

@@ -6,17 +6,19 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::case::starling;
-
-/// A check.
-pub(crate) type Check = fn() -> Result<(), String>;
+use crate::disks::Check;
 
 /// What is promised.
 pub(crate) const CHECKS: [(&str, Check); 4] = [
     ("a folder of the host looks in the guest as on the host", looks_the_same),
-    ("what the guest unpacks into a folder, four at a time, the host finds", unpacked),
+    ("a folder of the host that is shared to be read is not changed", read_only),
     ("a folder is the root, to be read or to be written", root),
     ("a file server that goes away fails its users and nobody else", gone),
 ];
+
+/// What takes long.
+pub(crate) const LONG_CHECKS: [(&str, Check); 1] =
+    [("what the guest unpacks into a folder, four at a time, the host finds", unpacked)];
 
 /// Machines, with their numbers of processors, and how the folder is shared.
 const MACHINES: [(&str, &str, &str); 3] =
@@ -109,6 +111,25 @@ fn looks_the_same() -> Result<(), String> {
         if fs::read_dir(folder.path()).map_err(text)?.next().is_some() {
             return Err("rm -rf has left something".into());
         }
+    }
+    Ok(())
+}
+
+/// Whatever would change it says so with `EROFS`, for root, too, and with both kinds of caching. Who mounts it anew to be written meets the server's refusal.
+fn read_only() -> Result<(), String> {
+    for how in [":ro", ":ro:cached"] {
+        let folder = tempfile::tempdir().map_err(text)?;
+        fill(folder.path())?;
+        let before = on_host(folder.path(), LOOK)?;
+        let script = "cd /m; grep -q ' /m 9p ro' /proc/mounts || echo not to be read only; \
+            refused() { \"$@\" 2>&1 | grep -q 'Read-only file system' || echo changed by \"$@\"; }; \
+            refused touch new; refused mkdir new; refused rm hard; refused mv hard new; refused ln hard new; refused ln -s hard new; \
+            refused chmod 600 hard; refused chown 5 hard; refused mknod new p; refused sh -c 'echo more >> hard'; \
+            refused truncate -s 1 hard; cat many/0/f294; \
+            mount -o remount,rw /m; refused touch new; refused rm hard; refused sh -c 'echo more >> hard'";
+        let guest = in_guest(("microvm", "2", how), folder.path(), script)?;
+        same("what is read", &guest, &on_host(folder.path(), "cat many/0/f294")?)?;
+        same("what is there after", &on_host(folder.path(), LOOK)?, &before)?;
     }
     Ok(())
 }

@@ -19,6 +19,7 @@
 //! * [`fio`]: Debian's program that writes to disks in many ways and verifies what it reads
 //! * [`mapped_files`]: files larger than memory, mapped
 //! * [`kept_images`]: images in layers, kept by name
+//! * [`saved_images`]: archives of `docker save`
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
 //! * [`device_events`]: programs that listen to events of devices
 //! * [`kernel_size`]: the size of what QEMU loads
@@ -49,6 +50,7 @@ mod mapped_files;
 mod promises;
 mod recovery;
 mod root_images;
+mod saved_images;
 mod schedulers;
 mod start_up;
 mod streams;
@@ -88,6 +90,9 @@ fn main() -> ExitCode {
     if wanted(kept_images::NAME) {
         count(kept_images::NAME, kept_images::check(&images));
     }
+    if wanted(saved_images::NAME) {
+        count(saved_images::NAME, saved_images::check(&images));
+    }
     for (entry, cpus) in entries::all().filter(|(entry, cpus)| wanted(&entry.name(*cpus))) {
         count(&entry.name(cpus), entry.check(&images, cpus));
     }
@@ -106,19 +111,19 @@ fn main() -> ExitCode {
     for (name, check) in streams::CHECKS.iter().filter(|(name, _)| long && wanted(name)) {
         count(name, check());
     }
-    let more = faults::CHECKS
-        .iter()
-        .chain(&root_images::CHECKS)
-        .chain(&folders::CHECKS)
-        .chain(&trees::CHECKS)
-        .chain(&damaged::CHECKS);
-    for (name, check) in disks::CHECKS.iter().chain(more).filter(|(name, _)| long && wanted(name)) {
+    let short =
+        disks::CHECKS.iter().chain(&faults::CHECKS).chain(&root_images::CHECKS).chain(&folders::CHECKS);
+    for (name, check) in short.filter(|(name, _)| wanted(name)) {
+        count(name, check());
+    }
+    let more = root_images::LONG_CHECKS.iter().chain(&folders::LONG_CHECKS).chain(&trees::CHECKS);
+    for (name, check) in more.chain(&damaged::CHECKS).filter(|(name, _)| long && wanted(name)) {
         count(name, check());
     }
     if long && wanted(consoles::NAME) {
         count(consoles::NAME, consoles::check());
     }
-    for (name, check, rounds) in crash::CHECKS.iter().filter(|(name, ..)| long && wanted(name)) {
+    for (name, check, rounds) in crash::CHECKS.iter().filter(|(name, ..)| wanted(name)) {
         count(name, check(if long { rounds.long } else { rounds.short }));
     }
     if long && wanted(fio::NAME) {
