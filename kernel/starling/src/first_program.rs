@@ -372,7 +372,7 @@ fn fill_root(root: &Superblock, archive: BootArchive) -> Result<(), CannotStart>
         .map_err(|error| CannotStart::new("image: cannot be unpacked", error))?;
     archive.release();
     // The archive's memory counts from now on: the limit is half of all, as that of any tmpfs.
-    root.operations().remount(b"size=50%").map_err(root_error)
+    root.remount(b"size=50%").map_err(root_error)
 }
 
 /// Mounts what every program expects. An image whose directories can't be made lacks them; it may not need them.

@@ -76,7 +76,7 @@ impl Origin<'_> {
     fn mount_below_memory(&self) -> Result<Root> {
         let flags = MountFlags::RELATIVE_ACCESS_TIME;
         let memory = tmpfs::new_instance("tmpfs", DIRECTORY_MODE)?;
-        memory.operations().remount(b"size=50%")?;
+        memory.remount(b"size=50%")?;
         let mount = Mount::new(memory.clone(), memory.root().clone(), b"tmpfs", flags)?;
         let namespace = MountNamespace::new(mount)?;
         let root = namespace.root();

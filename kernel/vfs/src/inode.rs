@@ -10,6 +10,11 @@
 //!   file's contents). Two directories are locked in the order of their addresses, under the file system's rename lock
 //!   when they differ; a file is locked after its directory.
 //! - Attributes: none.
+//! - Mode, owner, group and the access list change under `identity`; they are read without it.
+//!
+//! # Access lists
+//! Few files have one. That a file has none is three bits beside its permission bits, placed as those of one class of users, so that one
+//! comparison tells that everybody may do something and that there is no list to say otherwise.
 //! - `writers` counts open files that write (positive) or programs that run from it (negative): `ETXTBSY`.
 
 use alloc::boxed::Box;
@@ -20,8 +25,9 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, 
 use memory::file_cache::FileCache;
 use memory::per_cpu::Shared;
 use sync::clustered::Count;
-use sync::{Once, SpinLock};
+use sync::{Once, SpinLock, rcu};
 
+use crate::access_list::{AccessList, ListKind, NewLists};
 use crate::attributes::{
     AtomicTimestamp, AttributeChange, DeviceNumber, FileKind, FileStatus, MODE_MASK, Timestamp,
 };
@@ -47,6 +53,8 @@ pub struct NewFile<'a> {
     pub kind: FileKind,
     /// Permission bits, umask already applied.
     pub mode: u32,
+    /// The access lists that it has from its directory, which the permission bits agree with.
+    pub access_lists: Option<&'a NewLists>,
     /// Owner.
     pub user: u32,
     /// Group.
@@ -191,7 +199,27 @@ pub trait InodeOperations: Any + Send + Sync {
         Err(Error::NotSupported)
     }
 
-    /// Calls `each` with the names of all extended attributes.
+    /// A list as the file system keeps it. Asked for regular files, directories and special files only.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where there are none at all.
+    fn access_list(&self, inode: &Inode, kind: ListKind) -> Result<Option<AccessList>> {
+        Err(Error::NotSupported)
+    }
+
+    /// Sets or removes a list, and in the same step the permission bits if they change with it. What the inode in memory
+    /// shows of both the caller changes. The inode is locked exclusively.
+    fn set_access_list(
+        &self,
+        inode: &Inode,
+        kind: ListKind,
+        list: Option<&AccessList>,
+        mode: Option<u32>,
+    ) -> Result<()> {
+        Err(Error::NotSupported)
+    }
+
+    /// Calls `each` with the names of all extended attributes, those of access lists among them.
     fn list_extended_attributes(
         &self,
         inode: &Inode,
@@ -232,6 +260,16 @@ pub enum SetAttribute {
     Replace,
 }
 
+/// Beside the permission bits of a file that has no access list. Shifted right by 3 and 6 these bits meet in the lowest one,
+/// as the bits of owner and group meet the others'.
+const PLAIN: u32 = EVERYBODY | EVERYBODY << 3 | EVERYBODY << 6;
+/// What of `PLAIN` is left then.
+const EVERYBODY: u32 = 1 << 16;
+/// Beside the permission bits of a directory that has a default list.
+const HAS_DEFAULT: u32 = 1 << 31;
+/// Beside the permission bits of a file whose access list could not be read.
+const UNREADABLE: u32 = 1 << 30;
+
 /// The attributes that every inode has.
 pub struct InodeHead {
     /// The number within its file system.
@@ -244,11 +282,13 @@ pub struct InodeHead {
     /// Copied from the superblock: `stat` needs no pointer chase.
     device: DeviceNumber,
     block_bytes: u32,
+    /// Kind and permission bits, and above them [`PLAIN`], [`HAS_DEFAULT`] and [`UNREADABLE`].
     mode: AtomicU32,
     user: AtomicU32,
     group: AtomicU32,
-    /// Held while mode and owner change, or are looked at together.
+    /// Held while mode, owner and access list change, or are looked at together.
     identity: SpinLock<()>,
+    access_list: rcu::Pointer<AccessList>,
     links: AtomicU32,
     size: AtomicU64,
     accessed: AtomicTimestamp,
@@ -352,10 +392,11 @@ impl<O: InodeOperations> Inode<O> {
                 superblock,
                 device,
                 block_bytes: if block_bytes == 0 { machine::address::PAGE_SIZE as u32 } else { block_bytes },
-                mode: AtomicU32::new(attributes.mode & MODE_MASK),
+                mode: AtomicU32::new(attributes.mode & MODE_MASK | attributes.kind.mode_bits() | PLAIN),
                 user: AtomicU32::new(attributes.user),
                 group: AtomicU32::new(attributes.group),
                 identity: SpinLock::named("identity of an inode", ()),
+                access_list: rcu::Pointer::null(),
                 links: AtomicU32::new(attributes.links),
                 size: AtomicU64::new(attributes.size),
                 accessed: AtomicTimestamp::new(time),
@@ -452,13 +493,112 @@ impl InodeHead {
     #[inline]
     pub fn mode(&self) -> u32 {
         // Relaxed, here and below: every attribute stands for itself.
-        self.mode.load(Ordering::Relaxed) | self.kind.mode_bits()
+        u32::from(self.mode.load(Ordering::Relaxed) as u16)
+    }
+
+    /// Whether everybody may access the file in all of these ways; false if that takes a closer look.
+    #[inline]
+    pub(crate) fn everybody_may(&self, wanted: u32) -> bool {
+        let word = self.mode.load(Ordering::Relaxed);
+        let wanted = wanted | EVERYBODY;
+        word & (word >> 3) & (word >> 6) & wanted == wanted
+    }
+
+    /// Whether the mode says everything about who may access the file.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) & EVERYBODY != 0
+    }
+
+    /// Whether files that are made in the directory begin with its default list.
+    #[inline]
+    pub(crate) fn has_default_list(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) & HAS_DEFAULT != 0
+    }
+
+    /// Whether its file system has access lists.
+    pub(crate) fn may_have_lists(&self) -> bool {
+        self.kind != FileKind::SymbolicLink && self.superblock.access_lists.load(Ordering::Relaxed)
+    }
+
+    /// Asks the access list, if there is one.
+    ///
+    /// # Errors
+    /// `EIO` if it could not be read.
+    pub(crate) fn ask_access_list<T>(&self, ask: impl FnOnce(&AccessList) -> T) -> Result<Option<T>> {
+        if self.mode.load(Ordering::Relaxed) & UNREADABLE != 0 {
+            return Err(Error::Io);
+        }
+        let guard = rcu::read();
+        Ok(self.access_list.read(&guard).map(ask))
+    }
+
+    /// Changes the bits of the mode's word that are in `mask`; `identity` is held.
+    fn change_word(&self, mask: u32, bits: u32) {
+        let word = self.mode.load(Ordering::Relaxed);
+        self.mode.store(word & !mask | bits & mask, Ordering::Relaxed);
+    }
+
+    /// Shows an access list, which the file system has stored or read, and the permission bits that agree with it. Nothing fails in it.
+    pub(crate) fn show_access_list(&self, list: Option<rcu::RcuBox<AccessList>>, mode: Option<u32>) {
+        let _one = self.identity.lock();
+        if let Some(mode) = mode {
+            self.change_word(MODE_MASK, mode);
+        }
+        // Who sees that there is a list finds it, or the mode that replaced it.
+        let removed = list.is_none();
+        if !removed {
+            self.access_list.replace(list);
+        }
+        self.change_word(PLAIN | UNREADABLE, if removed { PLAIN } else { 0 });
+        if removed {
+            self.access_list.replace(None);
+        }
+    }
+
+    /// Shows that the directory has a default list, or none.
+    pub(crate) fn show_default_list(&self, has: bool) {
+        let _one = self.identity.lock();
+        self.change_word(HAS_DEFAULT, if has { HAS_DEFAULT } else { 0 });
+    }
+
+    /// Shows the lists that a file system has read of the file, which nobody else sees yet. Who may use a file whose list could not be
+    /// read is not known: nobody then, but for its owner and those who need no permission.
+    pub fn show_lists(&self, access: Result<Option<AccessList>>, has_default: bool) {
+        if has_default {
+            self.show_default_list(true);
+        }
+        match access.and_then(|list| list.map(allocation::rcu).transpose()) {
+            Ok(None) => {}
+            Ok(list) => self.show_access_list(list, None),
+            Err(_) => {
+                let _one = self.identity.lock();
+                self.change_word(PLAIN | UNREADABLE, UNREADABLE);
+            }
+        }
+    }
+
+    /// Shows the lists that another file has: the one that this one stands for.
+    pub fn mirror_lists(&self, other: &InodeHead) {
+        if self.is_plain() && other.is_plain() && self.has_default_list() == other.has_default_list() {
+            return;
+        }
+        self.show_default_list(other.has_default_list());
+        if other.is_plain() {
+            return self.show_access_list(None, None);
+        }
+        let guard = rcu::read();
+        let (own, list) = (self.access_list.read(&guard), other.access_list.read(&guard));
+        if self.is_plain() || own != list {
+            let copy = list.ok_or(Error::Io).and_then(AccessList::try_clone);
+            self.show_lists(copy.map(Some), self.has_default_list());
+        }
     }
 
     /// Changes the permission bits.
     pub fn set_mode(&self, mode: u32) {
         let _one = self.identity.lock();
-        self.mode.store(mode & MODE_MASK, Ordering::Relaxed);
+        self.change_word(MODE_MASK, mode);
     }
 
     /// The owner.
@@ -490,7 +630,7 @@ impl InodeHead {
     /// Changes mode, owner and group in one step.
     pub fn set_identity(&self, new: Identity) {
         let _one = self.identity.lock();
-        self.mode.store(new.mode & MODE_MASK, Ordering::Relaxed);
+        self.change_word(MODE_MASK, new.mode);
         self.user.store(new.user, Ordering::Relaxed);
         self.group.store(new.group, Ordering::Relaxed);
     }

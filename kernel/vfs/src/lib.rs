@@ -22,6 +22,7 @@
 
 extern crate alloc;
 
+pub mod access_list;
 pub mod allocation;
 pub mod anonymous;
 pub mod attributes;

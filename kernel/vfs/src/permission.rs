@@ -8,25 +8,44 @@ use crate::{Error, Result};
 
 /// Whether `credentials` may access the file in all of the ways asked for; `EACCES`. Plain loads only.
 ///
-/// The owner's bits count for the owner, the group's for members of the group, the others' for the rest. Without the
-/// bits, `CAP_DAC_OVERRIDE` allows everything but executing a file that nobody may execute, and `CAP_DAC_READ_SEARCH`
+/// The owner's bits count for the owner, the group's for members of the group, the others' for the rest; a file's access list, if it has one, counts
+/// for all but the owner. Without the bits, `CAP_DAC_OVERRIDE` allows everything but executing a file that nobody may execute, and `CAP_DAC_READ_SEARCH`
 /// allows reading files, and reading and searching directories.
 #[inline]
 pub fn check_access(inode: &InodeHead, access: Access, credentials: &Credentials) -> Result<()> {
-    let mode = inode.mode();
-    let wanted = access.bits();
     // What everybody may do needs no look at who asks: true for almost every directory on a path.
-    if mode & (mode >> 3) & (mode >> 6) & wanted == wanted {
+    if inode.everybody_may(access.bits()) {
         return Ok(());
     }
-    check_identity(inode, mode, access, credentials)
+    check_identity(inode, access, credentials)
+}
+
+/// What a file's access list says of somebody who is not its owner. `None` if there is no list, or if it gives nothing to
+/// anybody it names: then the mode alone counts.
+#[cold]
+#[inline(never)]
+fn check_list(inode: &InodeHead, wanted: u32, credentials: &Credentials) -> Option<Result<()>> {
+    if inode.mode() & 0o070 == 0 || !inode.may_have_lists() {
+        return None;
+    }
+    inode
+        .ask_access_list(|list| list.grants(wanted, inode.group(), credentials))
+        .transpose()
+        .map(Result::flatten)
 }
 
 #[inline(never)]
-fn check_identity(inode: &InodeHead, mode: u32, access: Access, credentials: &Credentials) -> Result<()> {
-    let wanted = access.bits();
+fn check_identity(inode: &InodeHead, access: Access, credentials: &Credentials) -> Result<()> {
+    let (mode, wanted) = (inode.mode(), access.bits());
     let granted = if credentials.user == inode.user() {
         mode >> 6
+    } else if !inode.is_plain()
+        && let Some(outcome) = check_list(inode, wanted, credentials)
+    {
+        match outcome {
+            Err(Error::AccessDenied) => 0,
+            decided => return decided,
+        }
     } else if credentials.in_group(inode.group()) {
         mode >> 3
     } else {

@@ -35,7 +35,7 @@ pub trait SuperblockOperations: Send + Sync {
     }
 
     /// Changes options at a remount.
-    fn remount(&self, _options: &[u8]) -> Result<()> {
+    fn remount(&self, _superblock: &Superblock, _options: &[u8]) -> Result<()> {
         Ok(())
     }
 
@@ -97,6 +97,8 @@ pub struct SuperblockTraits {
     pub no_negative_entries: bool,
     /// Looking a name up is all there is: making one that is absent fails with `ENOENT`, whoever asks (`proc`).
     pub lookup_only: bool,
+    /// Files may have access lists.
+    pub access_lists: bool,
     /// Device nodes, set-user-id programs and programs are of no effect (`proc`, `sysfs`).
     pub no_devices: bool,
     /// Nothing can be executed from it.
@@ -139,6 +141,7 @@ pub(crate) struct SuperblockLink {
     pub(crate) device: DeviceNumber,
     pub(crate) block_bytes: u32,
     pub(crate) stacked: u8,
+    pub(crate) access_lists: AtomicBool,
     /// Set before there are inodes.
     pub(crate) superblock: Once<Weak<Superblock>>,
 }
@@ -184,6 +187,7 @@ impl Superblock {
             device,
             block_bytes: traits.block_bytes,
             stacked: traits.stacked,
+            access_lists: AtomicBool::new(traits.access_lists),
             superblock: Once::new(),
         })?;
         let superblock = allocation::arc(Self {
@@ -262,6 +266,11 @@ impl Superblock {
         self.read_only.store(read_only, Ordering::Relaxed);
     }
 
+    /// Whether files may have access lists.
+    pub fn set_access_lists(&self, access_lists: bool) {
+        self.link.access_lists.store(access_lists, Ordering::Relaxed);
+    }
+
     /// Held over renames between directories: while it is held, no directory's ancestors change.
     pub fn rename_lock(&self) -> &sched::Mutex<()> {
         &self.rename
@@ -270,6 +279,14 @@ impl Superblock {
     /// The file system's part.
     pub fn operations(&self) -> &dyn SuperblockOperations {
         &*self.operations
+    }
+
+    /// Changes the file system's own options.
+    ///
+    /// # Errors
+    /// Those of the file system: `EINVAL` for options that it does not know.
+    pub fn remount(&self, options: &[u8]) -> Result<()> {
+        self.operations.remount(self, options)
     }
 
     /// What `statfs` shows.

@@ -11,6 +11,7 @@
 //! * [`disks`]: disks, and ext4 on them
 //! * [`crash`]: machines that are killed while they write to an ext4
 //! * [`folders`]: directories of the host
+//! * [`access_lists`]: access lists on ext4, with Debian's programs
 //! * [`root_images`]: file systems in files as the root
 //! * [`schedulers`]: I/O schedulers of busy disks, and statistics of partitions
 //! * [`faults`]: disks that fail or go away
@@ -30,6 +31,7 @@
 //! `command-tests [--long] [WORD...]` runs the cases whose names contain one of the words, or all.
 #![forbid(unsafe_code)]
 
+mod access_lists;
 mod balloon;
 mod case;
 mod consoles;
@@ -101,6 +103,9 @@ fn main() -> ExitCode {
     }
     if wanted(debian::NAME) {
         count(debian::NAME, debian::check(long));
+    }
+    if wanted(access_lists::NAME) {
+        count(access_lists::NAME, access_lists::check());
     }
     if wanted(device_events::NAME) {
         count(device_events::NAME, device_events::check());

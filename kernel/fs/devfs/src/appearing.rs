@@ -72,6 +72,7 @@ fn directory(superblock: &Arc<Superblock>, entry: &Entry, make: bool) -> Result<
             let new = NewFile {
                 kind: FileKind::Directory,
                 mode: 0o755,
+                access_lists: None,
                 user: 0,
                 group: 0,
                 special: DeviceNumber::default(),
@@ -92,7 +93,15 @@ fn enter(superblock: &Arc<Superblock>, entry: &Entry) {
     let make = || {
         let parent = directory(superblock, entry, true)?;
         let Entry { kind, mode, number, .. } = *entry;
-        let new = NewFile { kind, mode, user: 0, group: 0, special: number, target: entry.target.as_bytes() };
+        let new = NewFile {
+            kind,
+            mode,
+            access_lists: None,
+            user: 0,
+            group: 0,
+            special: number,
+            target: entry.target.as_bytes(),
+        };
         let _exclusive = parent.lock().write();
         parent.operations().create(&parent, &Name::new(entry.name.as_bytes())?, &new).map(|_| ())
     };

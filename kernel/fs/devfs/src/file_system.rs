@@ -94,6 +94,7 @@ fn enter(superblock: &Arc<Superblock>, device: &BlockDevice) {
         let new = NewFile {
             kind: FileKind::BlockDevice,
             mode: DISK_MODE,
+            access_lists: None,
             user: 0,
             group: 0,
             special: number_of(device),
@@ -134,7 +135,8 @@ fn leave(superblock: &Arc<Superblock>, device: &BlockDevice) -> Result<()> {
 fn fill(superblock: &Arc<Superblock>) -> Result<()> {
     let root = superblock.root().existing()?;
     let make = |name: &str, kind, mode, special, target: &str| {
-        let new = NewFile { kind, mode, user: 0, group: 0, special, target: target.as_bytes() };
+        let new =
+            NewFile { kind, mode, access_lists: None, user: 0, group: 0, special, target: target.as_bytes() };
         root.operations().create(root, &Name::new(name.as_bytes())?, &new).map(|_| ())
     };
     for directory in nodes::DIRECTORIES {

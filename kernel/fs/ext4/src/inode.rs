@@ -7,7 +7,7 @@ use block::checksum::crc32c;
 use crate::geometry::{Geometry, read_only_compatible};
 use crate::layout::{
     CHECKSUM_HIGH_AT, CHECKSUM_LOW_AT, FLAG_ENCRYPTED, FLAG_EXTENTS, FLAG_HUGE_FILE, FLAG_INLINE_DATA,
-    INODE_BYTES_MIN, MAP_BYTES, RawInode, RawInodeExtra,
+    INODE_BYTES_MIN, MAP_BYTES, RawInode, RawInodeExtra, XATTR_MAGIC,
 };
 use crate::{Error, Result};
 
@@ -123,6 +123,8 @@ pub struct Inode {
     pub(crate) seed: u32,
     /// Where attributes inside the inode begin.
     pub(crate) inner_attributes_at: usize,
+    /// Whether there were any when it was read.
+    pub(crate) has_inner_attributes: bool,
 }
 
 impl Inode {
@@ -185,7 +187,15 @@ impl Inode {
             attributes: u64::from(raw.attributes_high.get()) << 32 | u64::from(raw.attributes_low.get()),
             seed,
             inner_attributes_at: INODE_BYTES_MIN + extra_size,
+            has_inner_attributes: bytes
+                .get(INODE_BYTES_MIN + extra_size..)
+                .is_some_and(|inner| inner.starts_with(&XATTR_MAGIC.to_le_bytes())),
         })
+    }
+
+    /// Whether there were extended attributes when it was read.
+    pub fn has_attributes(&self) -> bool {
+        self.has_inner_attributes || self.attributes != 0
     }
 
     pub(crate) fn has_extents(&self) -> bool {

@@ -93,6 +93,7 @@ impl Inode {
             attributes: 0,
             seed: crc32c(crc32c(geometry.seed, &number.to_le_bytes()), &generation.to_le_bytes()),
             inner_attributes_at: INODE_BYTES_MIN + extra,
+            has_inner_attributes: false,
         }
     }
 

@@ -15,6 +15,7 @@ use crate::handle::Handle;
 use crate::inode::{Inode, Kind, Time};
 use crate::layout::MAP_BYTES;
 use crate::writer::Writer;
+use crate::xattr_change::SetAttribute;
 use crate::{Error, Result};
 
 /// Names that a file may have.
@@ -35,6 +36,8 @@ pub struct NewFile<'a> {
     pub special: (u32, u32),
     /// For links: where it leads to.
     pub target: &'a [u8],
+    /// Extended attributes that it begins with: names and values.
+    pub attributes: &'a [(&'a [u8], &'a [u8])],
     /// May use what is kept for the superuser.
     pub privileged: bool,
 }
@@ -133,6 +136,10 @@ impl Handle<'_> {
             _ => {}
         }
         self.store_new(&inode)?;
+        for (name, value) in new.attributes {
+            self.set_attribute(&mut inode, name, Some(value), SetAttribute::Create)?;
+            inode.has_inner_attributes = true;
+        }
         Ok(inode)
     }
 

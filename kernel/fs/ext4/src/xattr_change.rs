@@ -290,6 +290,27 @@ impl Writer {
         })
     }
 
+    /// Sets an extended attribute or removes it, if it is there, and in the same step the permission bits.
+    ///
+    /// # Errors
+    /// Those of [`set_attribute`](Self::set_attribute).
+    pub fn set_attribute_and_mode(
+        &self,
+        number: u32,
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: Option<u16>,
+        now: Time,
+    ) -> Result<Inode> {
+        self.change(true, |handle| {
+            let mut inode = handle.inode(number)?;
+            inode.changed = now;
+            inode.mode = mode.map_or(inode.mode, |mode| mode & 0o7777);
+            handle.set_attribute(&mut inode, name, value, SetAttribute::Any)?;
+            Ok(inode)
+        })
+    }
+
     /// Removes an extended attribute.
     pub fn remove_attribute(&self, number: u32, name: &[u8], now: Time) -> Result<Inode> {
         self.change(true, |handle| {

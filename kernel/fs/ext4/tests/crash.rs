@@ -162,6 +162,7 @@ fn fill(writer: &Writer, model: &mut Model) {
         group: 0,
         special: (0, 0),
         target: b"",
+        attributes: &[],
         privileged: true,
     };
     let number = writer.create(model::ROOT, b"fill", &new, model.now()).expect("there is space").number;

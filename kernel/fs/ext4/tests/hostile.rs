@@ -11,7 +11,16 @@ const NOW: Time = Time { seconds: 5, nanoseconds: 5 };
 const SUPERBLOCK_AT: usize = 1024;
 
 fn new(kind: Kind) -> NewFile<'static> {
-    NewFile { kind, mode: 0o755, user: 0, group: 0, special: (0, 0), target: b"", privileged: true }
+    NewFile {
+        kind,
+        mode: 0o755,
+        user: 0,
+        group: 0,
+        special: (0, 0),
+        target: b"",
+        attributes: &[],
+        privileged: true,
+    }
 }
 
 fn mount(bytes: Vec<u8>) -> ext4::Result<Writer> {

@@ -3,115 +3,22 @@
 //! Needs Debian's package `e2fsprogs` (`apt-get install e2fsprogs`); `./starling test` installs it.
 
 mod image;
+mod world;
 
-use std::sync::{Arc, Mutex, Once};
+use std::sync::Arc;
 
-use block::disk::{self, Description, Disk, Family};
 use block::{FaultyDisk, Queue};
 use image::Image;
 use machine::address::UserAddr;
-use memory::buffer::{Sink, Source};
+use memory::buffer::Source;
 use memory::file_cache::Intent;
 use vfs::attributes::set_time_of_day_base_ns;
-use vfs::credentials::Credentials;
 use vfs::file::OpenFile;
 use vfs::flags::{AllocateMode, LookupFlags, MountFlags, OpenFlags, RenameFlags};
-use vfs::mount::{Mount, MountNamespace, MountSource};
-use vfs::superblock::{Superblock, find_file_system, mount_device};
-use vfs::tree::OpenHow;
-use vfs::walk::{PathContext, Places};
-use vfs::{AttributeChange, Error, Result, TimeChange, Timestamp};
-
-/// Names of disks are the machine's: one test at a time makes them.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-/// A mounted image.
-struct World {
-    places: Places,
-    credentials: Credentials,
-    superblock: Arc<Superblock>,
-}
-
-/// A disk with an image on it.
-struct Device {
-    faults: Arc<FaultyDisk>,
-    disk: Arc<Disk>,
-}
-
-impl Device {
-    fn new(bytes: &[u8]) -> Self {
-        static REGISTERED: Once = Once::new();
-        REGISTERED.call_once(ext4::mounted::register);
-        let faults = Arc::new(FaultyDisk::new(bytes).expect("there is memory"));
-        let family = Family { prefix: "tst", letters: true, major: 240, minors: 4 };
-        let description =
-            Description { family, parent: "/devices/virtual".into(), serial: "".into(), removable: true };
-        let queue = Queue::new(faults.clone()).expect("a sound device");
-        Self { faults, disk: disk::attach(description, queue).expect("there is memory") }
-    }
-
-    fn mount(&self, read_only: bool) -> Result<World> {
-        let kind = find_file_system(b"ext4")?;
-        let superblock = mount_device(kind, &self.disk.device, read_only, b"")?;
-        let mount =
-            Mount::new(superblock.clone(), superblock.root().clone(), b"/dev/tsta", MountFlags::empty())?;
-        let namespace = MountNamespace::new(mount)?;
-        let root = namespace.root();
-        let places = Places { cwd: root.clone(), root, namespace };
-        Ok(World { places, credentials: Credentials::root(), superblock })
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        self.faults.contents().expect("there is memory")
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        disk::detach(&self.disk);
-    }
-}
-
-impl World {
-    fn context(&self) -> PathContext<'_> {
-        PathContext { places: &self.places, credentials: &self.credentials, umask: 0 }
-    }
-
-    fn open(&self, path: &[u8], flags: OpenFlags) -> Result<Arc<OpenFile>> {
-        let how = OpenHow { flags, mode: 0o640, resolve: LookupFlags::empty() };
-        self.context().open(&self.places.root, path, &how)
-    }
-
-    fn create(&self, path: &[u8]) -> Result<Arc<OpenFile>> {
-        self.open(path, OpenFlags::READ_WRITE | OpenFlags::CREATE)
-    }
-
-    /// As `umount` does.
-    fn unmount(self) {
-        let Self { places, superblock, .. } = self;
-        drop(places);
-        sync::rcu::barrier_expedited();
-        superblock.finish();
-        drop(superblock);
-    }
-}
-
-fn write(file: &Arc<OpenFile>, offset: i64, bytes: &[u8]) -> Result<usize> {
-    file.write_at(offset, &mut Source::kernel(bytes))
-}
-
-fn read(file: &Arc<OpenFile>, offset: i64, length: usize) -> Vec<u8> {
-    let mut bytes = vec![0; length];
-    let count = file.read_at(offset, &mut Sink::kernel(&mut bytes)).expect("the disk works");
-    bytes.truncate(count);
-    bytes
-}
-
-fn judge(image: &Image, bytes: &[u8]) {
-    image.set_bytes(bytes);
-    let (sound, said) = image.run_to_end("e2fsck", &["-fn"]);
-    assert!(sound, "{said}");
-}
+use vfs::mount::MountSource;
+use vfs::superblock::find_file_system;
+use vfs::{AttributeChange, Error, TimeChange, Timestamp};
+use world::{Device, ONE_AT_A_TIME, judge, read, write};
 
 const OPTIONS: [&[&str]; 3] =
     [&["-t", "ext4", "-b", "4096"], &["-t", "ext4", "-b", "1024"], &["-t", "ext2", "-b", "1024"]];

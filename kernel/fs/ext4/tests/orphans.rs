@@ -18,6 +18,7 @@ const FILE: NewFile<'_> = NewFile {
     group: 0,
     special: (0, 0),
     target: b"",
+    attributes: &[],
     privileged: true,
 };
 

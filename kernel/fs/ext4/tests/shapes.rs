@@ -12,7 +12,16 @@ use model::ROOT;
 const NOW: Time = Time { seconds: 1_700_000_000, nanoseconds: 0 };
 
 fn new_file(kind: Kind) -> NewFile<'static> {
-    NewFile { kind, mode: 0o755, user: 0, group: 0, special: (0, 0), target: b"", privileged: true }
+    NewFile {
+        kind,
+        mode: 0o755,
+        user: 0,
+        group: 0,
+        special: (0, 0),
+        target: b"",
+        attributes: &[],
+        privileged: true,
+    }
 }
 
 /// Runs a test on an image, and has `e2fsck` judge what it leaves.

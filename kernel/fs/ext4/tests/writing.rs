@@ -78,6 +78,7 @@ fn a_damaged_bitmap_that_data_meets_is_noted() {
         group: 0,
         special: (0, 0),
         target: b"",
+        attributes: &[],
         privileged: true,
     };
     let file = writer.create(model::ROOT, b"file", &new, Time::default()).expect("it needs no block").number;
@@ -104,6 +105,7 @@ fn a_listing_that_goes_on_does_not_repeat_the_entry_before_one_that_was_removed(
         group: 0,
         special: (0, 0),
         target: b"",
+        attributes: &[],
         privileged: true,
     };
     let names: [&[u8]; 4] = [b"first", b"second", b"third", b"fourth"];

@@ -11,6 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use memory::buffer::{Sink, Source};
+use vfs::access_list::ListKind;
 use vfs::attributes::{AttributeChange, TimeChange};
 use vfs::dentry::Dentry;
 use vfs::file::{OpenFile, SeekFrom};
@@ -99,6 +100,7 @@ fn copy_one(inode: &Inode, contents: Contents) -> Result<()> {
     let new = NewFile {
         kind: real.kind,
         mode: real.mode() & vfs::attributes::MODE_MASK,
+        access_lists: None,
         user: real.user(),
         group: real.group(),
         special: real.special,
@@ -161,6 +163,9 @@ fn copy_attributes(real: &Arc<Inode>, copy: &Arc<Inode>) -> Result<()> {
 }
 
 fn copy_attribute(real: &Arc<Inode>, copy: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    if let Some(kind) = ListKind::of_attribute(name) {
+        return layer::set_access_list(copy, kind, layer::access_list(real, kind)?.as_ref(), None);
+    }
     let length = real.operations().extended_attribute(real, name, &mut [])?;
     let mut value = allocation::filled(0, length)?;
     if length > 0 {

@@ -150,6 +150,7 @@ fn prepare_work(place: &Path) -> Result<Arc<vfs::dentry::Dentry>> {
             let new = NewFile {
                 kind: FileKind::Directory,
                 mode: 0,
+                access_lists: None,
                 user: 0,
                 group: 0,
                 special: DeviceNumber::default(),
@@ -252,7 +253,11 @@ impl FileSystemType for OverlayType {
     ) -> Result<Arc<Superblock>> {
         let options = Options::parse(options)?;
         let places = Places::find(context, &options)?;
-        let traits = SuperblockTraits { stacked: places.stacked()?, ..SuperblockTraits::default() };
+        let traits = SuperblockTraits {
+            stacked: places.stacked()?,
+            access_lists: true,
+            ..SuperblockTraits::default()
+        };
         let overlay = allocation::arc(places.make(&options, traits.stacked)?)?;
         let read_only = overlay.upper.is_none();
         let operations: Box<dyn SuperblockOperations> =

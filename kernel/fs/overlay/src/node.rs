@@ -18,6 +18,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use memory::file_cache::FileCache;
 use sync::{Once, SpinLock, rcu};
+use vfs::access_list::{AccessList, ListKind};
 use vfs::dentry::Dentry;
 use vfs::disk::Home;
 use vfs::file::FileOperations;
@@ -217,6 +218,7 @@ impl Node {
         real.operations().refresh(real);
         let _order = self.attributes.lock();
         inode.set_identity(real.identity());
+        inode.mirror_lists(real);
         inode.set_size(real.size());
         inode.accessed().set(real.accessed().get());
         inode.modified().set(real.modified().get());
@@ -366,6 +368,22 @@ impl InodeOperations for Node {
 
     fn remove_extended_attribute(&self, inode: &Inode, name: &[u8]) -> Result<()> {
         attributes::remove(self, inode, name)
+    }
+
+    fn access_list(&self, _inode: &Inode, kind: ListKind) -> Result<Option<AccessList>> {
+        layer::access_list(self.real()?, kind)
+    }
+
+    fn set_access_list(
+        &self,
+        inode: &Inode,
+        kind: ListKind,
+        list: Option<&AccessList>,
+        mode: Option<u32>,
+    ) -> Result<()> {
+        layer::set_access_list(copy_up::copy_up(inode)?.existing()?, kind, list, mode)?;
+        self.copy_attributes(inode);
+        Ok(())
     }
 
     fn list_extended_attributes(

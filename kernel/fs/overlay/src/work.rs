@@ -30,6 +30,7 @@ fn whiteout() -> NewFile<'static> {
     NewFile {
         kind: FileKind::CharacterDevice,
         mode: 0,
+        access_lists: None,
         user: 0,
         group: 0,
         special: DeviceNumber::new(0, 0),

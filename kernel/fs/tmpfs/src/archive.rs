@@ -439,7 +439,7 @@ impl Unpacker<'_> {
 }
 
 const fn new_file(kind: FileKind, mode: u32, user: u32, group: u32) -> NewFile<'static> {
-    NewFile { kind, mode, user, group, special: DeviceNumber::new(0, 0), target: &[] }
+    NewFile { kind, mode, access_lists: None, user, group, special: DeviceNumber::new(0, 0), target: &[] }
 }
 
 /// The initramfs that the boot loader put into memory.

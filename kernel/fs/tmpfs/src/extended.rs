@@ -22,9 +22,12 @@ impl ExtendedAttributes {
         self.0.iter().position(|(known, _)| known.as_bytes() == name)
     }
 
+    pub(crate) fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        self.position(name).map(|index| &*self.0[index].1)
+    }
+
     pub(crate) fn get(&self, name: &[u8], buffer: &mut [u8]) -> Result<usize> {
-        let index = self.position(name).ok_or(Error::NoData)?;
-        let value = &self.0[index].1;
+        let value = self.value(name).ok_or(Error::NoData)?;
         if buffer.is_empty() {
             return Ok(value.len());
         }

@@ -173,7 +173,7 @@ impl SuperblockOperations for TmpFs {
         Ok(())
     }
 
-    fn remount(&self, options: &[u8]) -> Result<()> {
+    fn remount(&self, _superblock: &Superblock, options: &[u8]) -> Result<()> {
         let limits = &self.limits;
         let total = memory::frame::total_frames();
         let mut current = Options::default_for(total);
@@ -232,7 +232,9 @@ fn make(name: &'static str, options: Options) -> Result<Arc<Superblock>> {
     let owner = SharedOwner::try_new(Limits::new(&options)?)?;
     let limits = owner.clone();
     let operations = allocation::boxed(TmpFs { limits: owner })?;
-    Superblock::new(name, MAGIC, SuperblockTraits::default(), operations, |superblock| {
+    // Linux has no extended attributes in a ramfs.
+    let traits = SuperblockTraits { access_lists: name != RAMFS.name, ..SuperblockTraits::default() };
+    Superblock::new(name, MAGIC, traits, operations, |superblock| {
         let attributes = InodeAttributes {
             number: limits.take_inode()?,
             kind: FileKind::Directory,

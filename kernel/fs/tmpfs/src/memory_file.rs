@@ -114,6 +114,7 @@ pub fn create(
     let new = NewFile {
         kind: FileKind::Regular,
         mode: if no_execute { 0o666 } else { 0o777 },
+        access_lists: None,
         user: credentials.user,
         group: credentials.group,
         special: DeviceNumber::default(),

@@ -14,6 +14,7 @@ use memory::buffer::{Sink, Source};
 use memory::file_cache::{CacheKind, FileCache};
 use memory::per_cpu::Shared;
 use sync::SpinLock;
+use vfs::access_list::{AccessList, ListKind, NewLists};
 use vfs::attributes::{DeviceNumber, FileKind};
 use vfs::file::{
     FileFeatures, FileMappingKind, FileOperations, OpenFile, SeekFrom, read_cache, seek_cache, write_cache,
@@ -123,8 +124,28 @@ impl TmpNode {
             special: if new.kind.is_device() { new.special } else { DeviceNumber::default() },
             size,
         };
+        if let Some(lists) = new.access_lists {
+            node.begin_with(lists)?;
+        }
         let inode: Arc<Inode> = Inode::beside(directory, attributes, node)?;
         Ok(inode)
+    }
+
+    /// Stores the access lists of a new file.
+    fn begin_with(&self, lists: &NewLists) -> Result<()> {
+        for (kind, list) in [(ListKind::Access, &lists.access), (ListKind::Default, &lists.default)] {
+            if let Some(list) = list {
+                self.store_list(kind, list)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores an access list as the attribute that shows it.
+    fn store_list(&self, kind: ListKind, list: &AccessList) -> Result<()> {
+        let mut value = allocation::filled(0, list.to_value(&mut [])?)?;
+        list.to_value(&mut value)?;
+        self.extended.lock().set(kind.attribute(), &value, SetAttribute::Any)
     }
 
     /// Adds a name to a directory; room was reserved.
@@ -346,6 +367,27 @@ impl InodeOperations for TmpNode {
 
     fn remove_extended_attribute(&self, _inode: &Inode, name: &[u8]) -> Result<()> {
         self.extended.lock().remove(name)
+    }
+
+    fn access_list(&self, _inode: &Inode, kind: ListKind) -> Result<Option<AccessList>> {
+        let extended = self.extended.lock();
+        extended.value(kind.attribute()).map_or(Ok(None), AccessList::from_value)
+    }
+
+    fn set_access_list(
+        &self,
+        _inode: &Inode,
+        kind: ListKind,
+        list: Option<&AccessList>,
+        _mode: Option<u32>,
+    ) -> Result<()> {
+        match list {
+            Some(list) => self.store_list(kind, list),
+            None => match self.extended.lock().remove(kind.attribute()) {
+                Ok(()) | Err(Error::NoData) => Ok(()),
+                Err(error) => Err(error),
+            },
+        }
     }
 
     fn list_extended_attributes(

@@ -128,7 +128,8 @@ pub(super) fn bind(
         let exists = context.walk(&places.cwd, name, LookupFlags::empty()).is_ok();
         return Err(if exists { Errno::EADDRINUSE } else { Errno::EINVAL });
     }
-    let mode = file.status().mode & 0o7777;
+    // The mask counts for sockets' names even where a directory's default access list does.
+    let mode = file.status().mode & 0o7777 & !task.file_system.umask();
     let place = context
         .make_special(&places.cwd, name, FileKind::Socket, mode, DeviceNumber::default())
         .map_err(|error| if error == Error::Exists { Errno::EADDRINUSE } else { error.into() })?;

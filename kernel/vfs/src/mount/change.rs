@@ -111,7 +111,7 @@ impl MountNamespace {
             if read_only != mount.superblock().read_only() {
                 mount.superblock().operations().change_read_only(read_only)?;
             }
-            mount.superblock().operations().remount(options)?;
+            mount.superblock().remount(options)?;
             mount.superblock().set_read_only(read_only);
         }
         if read_only {

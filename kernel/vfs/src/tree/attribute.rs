@@ -2,6 +2,8 @@
 
 use alloc::sync::Arc;
 
+use super::access_list;
+use crate::access_list::ListKind;
 use crate::attributes::{
     AttributeChange, FileKind, MODE_MASK, SET_GROUP_ID, SET_USER_ID, TimeChange, Timestamp,
 };
@@ -51,7 +53,16 @@ impl PathContext<'_> {
 pub fn change_inode(inode: &Arc<Inode>, change: &AttributeChange, credentials: &Credentials) -> Result<()> {
     let _exclusive = inode.lock().write();
     inode.operations().refresh(inode);
-    let change = permitted(inode, change, credentials)?;
+    let mut change = permitted(inode, change, credentials)?;
+    if let Some(mode) = change.mode
+        && let Some(list) = access_list::after_chmod(inode, mode)?
+    {
+        access_list::replace(inode, ListKind::Access, Some(list), Some(mode))?;
+        change.mode = None;
+        if change == AttributeChange::default() {
+            return Ok(());
+        }
+    }
     inode.operations().change_attributes(inode, &change)?;
     if change.user.is_some() || change.group.is_some() || change.mode.is_some() {
         let before = inode.identity();

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+use super::access_list;
 use crate::attributes::{DeviceNumber, FileKind, MODE_MASK, STICKY};
 use crate::credentials::Capabilities;
 use crate::dentry::Dentry;
@@ -31,7 +32,8 @@ impl PathContext<'_> {
         Ok((parent, name))
     }
 
-    /// Creates a file in a directory, where there is none of that name. Takes the directory's lock.
+    /// Creates a file in a directory, where there is none of that name. Takes the directory's lock. `mode` is what the caller asks for, before
+    /// its mask.
     pub(super) fn create_at(
         &self,
         parent: &Path,
@@ -65,7 +67,10 @@ impl PathContext<'_> {
                 return Ok((existing, false));
             }
             let (group, mode) = inherit(directory, kind, mode, self.credentials);
-            let new = NewFile { kind, mode, user: self.credentials.user, group, special, target };
+            let (lists, mode) = access_list::inherit(directory, kind, mode, self.umask)?;
+            let access_lists = lists.as_ref();
+            let user = self.credentials.user;
+            let new = NewFile { kind, mode, access_lists, user, group, special, target };
             create_entry(parent, name, &new)?
         };
         inotify::report_child(parent, name.as_bytes(), EventMask::CREATE, kind == FileKind::Directory);
@@ -98,7 +103,7 @@ impl PathContext<'_> {
     /// `mkdir`.
     pub fn make_directory(&self, start: &Path, path: &[u8], mode: u32) -> Result<()> {
         let (parent, name) = self.new_name(start, path, true)?;
-        let mode = mode & (0o777 | STICKY) & !self.umask;
+        let mode = mode & (0o777 | STICKY);
         self.create_at(&parent, &name, FileKind::Directory, mode, DeviceNumber::default(), &[]).map(|_| ())
     }
 
@@ -132,7 +137,7 @@ impl PathContext<'_> {
         if kind.is_device() && !self.credentials.has(Capabilities::MKNOD) {
             return Err(Error::NotPermitted);
         }
-        let dentry = self.create_at(&parent, &name, kind, mode & MODE_MASK & !self.umask, special, &[])?;
+        let dentry = self.create_at(&parent, &name, kind, mode & MODE_MASK, special, &[])?;
         Ok(Path::new(parent.mount, dentry))
     }
 
@@ -201,7 +206,8 @@ impl PathContext<'_> {
 pub(super) fn create_entry(parent: &Path, name: &Name, new: &NewFile<'_>) -> Result<Arc<Dentry>> {
     let directory = parent.inode()?;
     let inode = directory.operations().create(directory, name, new)?;
-    enter_created(&parent.dentry, name.as_bytes(), inode.clone()).inspect_err(|_| {
+    let shown = access_list::show_new(&inode, new.access_lists);
+    shown.and_then(|()| enter_created(&parent.dentry, name.as_bytes(), inode.clone())).inspect_err(|_| {
         // Nobody has seen the file: a failure to show it takes it back.
         let operations = directory.operations();
         let _ = match new.kind {

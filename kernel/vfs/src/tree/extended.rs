@@ -1,11 +1,14 @@
 //! Extended attributes: `getxattr`, `setxattr`, `listxattr`, `removexattr`.
 //!
 //! Name spaces: `user.` (regular files and directories, by their permissions), `trusted.` (`CAP_SYS_ADMIN`, invisible
-//! without), `security.` (readable by all, changed with `CAP_SYS_ADMIN`). Others are not supported.
+//! without), `security.` (readable by all, changed with `CAP_SYS_ADMIN`), `system.` for [access lists](crate::access_list). Others are not
+//! supported.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::access_list;
+use crate::access_list::ListKind;
 use crate::attributes::{FileKind, STICKY};
 use crate::credentials::{Capabilities, Credentials};
 use crate::flags::Access;
@@ -58,6 +61,9 @@ pub fn get_attribute(
     buffer: &mut [u8],
     credentials: &Credentials,
 ) -> Result<usize> {
+    if let Some(kind) = ListKind::of_attribute(name) {
+        return access_list::get(inode, kind, buffer);
+    }
     check_name(inode, name, Access::READ, credentials)?;
     inode.operations().extended_attribute(inode, name, buffer)
 }
@@ -70,6 +76,9 @@ pub fn set_attribute(
     how: SetAttribute,
     credentials: &Credentials,
 ) -> Result<()> {
+    if let Some(kind) = ListKind::of_attribute(name) {
+        return access_list::set(inode, kind, (!value.is_empty()).then_some(value), credentials);
+    }
     check_name(inode, name, Access::WRITE, credentials)?;
     if value.len() > VALUE_MAX {
         return Err(Error::TooBig);
@@ -82,6 +91,9 @@ pub fn set_attribute(
 
 /// Removes an attribute. The caller has checked that the mount is writable.
 pub fn remove_attribute(inode: &Arc<Inode>, name: &[u8], credentials: &Credentials) -> Result<()> {
+    if let Some(kind) = ListKind::of_attribute(name) {
+        return access_list::set(inode, kind, None, credentials);
+    }
     check_name(inode, name, Access::WRITE, credentials)?;
     let _exclusive = inode.lock().write();
     inode.operations().remove_extended_attribute(inode, name)?;
@@ -94,7 +106,9 @@ pub fn list_attributes(inode: &Arc<Inode>, credentials: &Credentials) -> Result<
     let mut list = Vec::new();
     let administrator = credentials.has(Capabilities::SYS_ADMIN);
     inode.operations().list_extended_attributes(inode, &mut |name| {
-        if name.starts_with(b"trusted.") && !administrator {
+        if name.starts_with(b"trusted.") && !administrator
+            || ListKind::of_attribute(name).is_some() && !inode.may_have_lists()
+        {
             return Ok(());
         }
         if list.len() + name.len() + 1 > LIST_MAX {

@@ -6,9 +6,11 @@
 
 use alloc::sync::Arc;
 
+use super::access_list;
 use super::attribute::{allocate_inode, truncate_inode};
 use super::create::{create_entry, link_entry};
 use super::rename::rename_between;
+use crate::access_list::{AccessList, ListKind};
 use crate::attributes::FileKind;
 use crate::dentry::Dentry;
 use crate::flags::{AllocateMode, RenameFlags};
@@ -55,6 +57,7 @@ pub fn create_unnamed(parent: &Path, new: &NewFile<'_>) -> Result<Arc<Dentry>> {
     parent.mount.writable()?;
     let directory = parent.inode()?;
     let inode = directory.operations().create_unnamed(directory, new)?;
+    access_list::show_new(&inode, new.access_lists)?;
     inode.set_linkable(true);
     Dentry::new_detached(b"#", inode)
 }
@@ -105,6 +108,31 @@ pub fn remove(parent: &Path, name: &Name) -> Result<()> {
 /// Those of the call, but for permissions.
 pub fn rename(old: (&Path, &Name), new: (&Path, &Name), flags: RenameFlags) -> Result<()> {
     rename_between(old, new, flags)
+}
+
+/// A file's access list as its file system keeps it.
+///
+/// # Errors
+/// `EOPNOTSUPP` where there are none; what the file system says.
+pub fn access_list(inode: &Arc<Inode>, kind: ListKind) -> Result<Option<AccessList>> {
+    access_list::stored(inode, kind)
+}
+
+/// Sets or removes an access list that was checked, and the permission bits with it.
+///
+/// # Errors
+/// `EOPNOTSUPP` where there are none; what the file system says.
+pub fn set_access_list(
+    inode: &Arc<Inode>,
+    kind: ListKind,
+    list: Option<&AccessList>,
+    mode: Option<u32>,
+) -> Result<()> {
+    if !inode.may_have_lists() {
+        return Err(Error::NotSupported);
+    }
+    let _exclusive = inode.lock().write();
+    access_list::replace(inode, kind, list.map(AccessList::try_clone).transpose()?, mode)
 }
 
 /// Sets the size of a regular file.

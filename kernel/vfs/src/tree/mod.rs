@@ -1,6 +1,7 @@
 //! Changing the tree: opening, creating, linking, removing, renaming, attributes. All are methods of
 //! [`PathContext`](crate::walk::PathContext).
 
+mod access_list;
 mod attribute;
 mod create;
 mod extended;

@@ -113,7 +113,7 @@ impl PathContext<'_> {
 
     /// Creates a regular file unless somebody else was faster.
     fn create_file(&self, parent: &Path, name: &Name, how: &OpenHow) -> Result<Created> {
-        let mode = how.mode & MODE_MASK & !self.umask;
+        let mode = how.mode & MODE_MASK;
         let prepared = OpenFile::prepare()?;
         let no_device = DeviceNumber::default();
         match self.find_or_create_at(parent, name, FileKind::Regular, mode, no_device, &[])? {
@@ -136,17 +136,19 @@ impl PathContext<'_> {
         let inode = directory.inode()?;
         directory.mount.writable()?;
         check_access(inode, Access::WRITE | Access::EXECUTE, self.credentials)?;
-        let mode = how.mode & MODE_MASK & !self.umask;
-        let (group, mode) = inherit(inode, FileKind::Regular, mode, self.credentials);
+        let (group, mode) = inherit(inode, FileKind::Regular, how.mode & MODE_MASK, self.credentials);
+        let (lists, mode) = super::access_list::inherit(inode, FileKind::Regular, mode, self.umask)?;
         let new = NewFile {
             kind: FileKind::Regular,
             mode,
+            access_lists: lists.as_ref(),
             user: self.credentials.user,
             group,
             special: DeviceNumber::default(),
             target: &[],
         };
         let file = inode.operations().create_unnamed(inode, &new)?;
+        super::access_list::show_new(&file, new.access_lists)?;
         file.set_linkable(!how.flags.contains(OpenFlags::EXCLUSIVE));
         let mut name = crate::text::Text::new();
         let _ = core::fmt::Write::write_fmt(&mut name, format_args!("#{}", file.number));

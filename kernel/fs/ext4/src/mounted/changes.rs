@@ -4,6 +4,7 @@
 //! The file layer holds the locks of the directories and files.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use vfs::attributes::TimeChange;
@@ -12,6 +13,7 @@ use vfs::inode::{Inode, NewFile, Rename};
 use vfs::name::Name;
 use vfs::{AttributeChange, Error, FileKind, Result};
 
+use super::access_list;
 use super::instance::{error_of, now, show, time_of};
 use super::node::Node;
 use crate::{Kind, Move};
@@ -28,7 +30,7 @@ fn kind_of(kind: FileKind) -> Kind {
     }
 }
 
-fn new_file<'a>(new: &NewFile<'a>) -> crate::NewFile<'a> {
+fn new_file<'a>(new: &NewFile<'a>, attributes: &'a [(&'a [u8], &'a [u8])]) -> crate::NewFile<'a> {
     crate::NewFile {
         kind: kind_of(new.kind),
         mode: new.mode as u16,
@@ -36,8 +38,18 @@ fn new_file<'a>(new: &NewFile<'a>) -> crate::NewFile<'a> {
         group: new.group,
         special: (new.special.major, new.special.minor),
         target: new.target,
+        attributes,
         privileged: vfs::credentials::caller_has(vfs::Capabilities::SYS_RESOURCE),
     }
+}
+
+/// Attributes as a new file takes them.
+fn borrowed<'a>(attributes: &'a [(&'static [u8], Vec<u8>)]) -> Result<Vec<(&'a [u8], &'a [u8])>> {
+    let mut references = Vec::new();
+    for (name, value) in attributes {
+        vfs::allocation::push(&mut references, (*name, &**value))?;
+    }
+    Ok(references)
 }
 
 fn node_of(inode: &Inode) -> Result<&Node> {
@@ -74,7 +86,9 @@ impl Node {
         new: &NewFile<'_>,
     ) -> Result<Arc<Inode>> {
         let number = self.file.number;
-        let new = new_file(new);
+        let lists = access_list::encode_new(new.access_lists)?;
+        let attributes = borrowed(&lists)?;
+        let new = new_file(new, &attributes);
         let made = self.instance.with_space(|writer| writer.create(number, name.as_bytes(), &new, now()))?;
         let (kind, created) = (made.kind, made.number);
         let entered = self.instance.inode(directory, made, self.instance.cleanings());
@@ -101,9 +115,10 @@ impl Node {
     }
 
     pub(super) fn create_nameless(&self, directory: &Arc<Inode>, new: &NewFile<'_>) -> Result<Arc<Inode>> {
-        let made = self
-            .instance
-            .with_space(|writer| writer.create_unnamed(self.file.number, &new_file(new), now()))?;
+        let lists = access_list::encode_new(new.access_lists)?;
+        let attributes = borrowed(&lists)?;
+        let new = new_file(new, &attributes);
+        let made = self.instance.with_space(|writer| writer.create_unnamed(self.file.number, &new, now()))?;
         let created = made.number;
         let entered = self.instance.inode(directory, made, self.instance.cleanings());
         let entered = entered.and_then(|inode| refresh(&inode).map(|()| inode));

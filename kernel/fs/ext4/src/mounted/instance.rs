@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::any::Any;
+use core::fmt;
 use core::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -21,8 +22,10 @@ use vfs::inode::{Inode, InodeAttributes};
 use vfs::superblock::{Superblock, SuperblockOperations};
 use vfs::{DeviceNumber, Error, FileKind, Result, Timestamp, allocation};
 
+use super::access_list;
 use super::gone::Gone;
 use super::node::Node;
+use super::options::Options;
 use super::pages::File;
 use super::transfers::Transfers;
 use crate::cache::BlockMap;
@@ -37,6 +40,7 @@ pub(super) struct Instance {
     reader: Option<Box<FileSystem>>,
     writer: Once<Box<Writer>>,
     pub(super) device: Arc<BlockDevice>,
+    options: SpinLock<Options>,
     pub(super) files: Arc<DeviceFiles>,
     inodes: sched::Mutex<Known>,
     /// How often entries of inodes that have left memory were taken out of `inodes`; under its lock.
@@ -149,12 +153,7 @@ fn mount_writer(device: &BlockDevice) -> Result<Box<Writer>> {
 impl Instance {
     /// What is on a device.
     pub(super) fn open(device: &Arc<BlockDevice>, read_only: bool, options: &[u8]) -> Result<Arc<Self>> {
-        const KNOWN: [&[u8]; 6] =
-            [b"", b"ro", b"noload", b"norecovery", b"errors=remount-ro", b"errors=continue"];
-        if let Some(unknown) = options.split(|&byte| byte == b',').find(|option| !KNOWN.contains(option)) {
-            log::warn!("ext4 on {}: unknown option {}", device.name(), unknown.escape_ascii());
-            return Err(Error::Invalid);
-        }
+        let options = Options::new().parse(options, device)?;
         let files = DeviceFiles::of(device)?;
         // What programs wrote to the device must be there when it is read past their pages.
         files.empty()?;
@@ -173,6 +172,7 @@ impl Instance {
             reader,
             writer,
             device: device.clone(),
+            options: SpinLock::named("mount options of ext4", options),
             files,
             inodes,
             cleanings: AtomicU64::new(0),
@@ -182,6 +182,11 @@ impl Instance {
             left: SpinLock::named("end of a mount of ext4", None),
             wait: WaitQueue::new(),
         })
+    }
+
+    /// What its mount chose.
+    pub(super) fn options(&self) -> Options {
+        *self.options.lock()
     }
 
     /// What is read.
@@ -273,6 +278,7 @@ impl Instance {
         make: impl FnOnce(InodeAttributes, Node) -> Result<Arc<Inode>>,
     ) -> Result<Arc<Inode>> {
         let number = u64::from(found.number);
+        let mut lists = access_list::find(self.system(), &found);
         let mut known = self.inodes.lock();
         if let Some(inode) = known.table.get(&number).and_then(|entry| entry.inode.upgrade()) {
             return Ok(inode);
@@ -280,6 +286,7 @@ impl Instance {
         // It was in memory since, perhaps, and changed there: what was read may be older than that.
         if known.table.contains_key(&number) || self.cleanings() != cleanings {
             found = self.system().inode(found.number).map_err(error_of)?;
+            lists = access_list::find(self.system(), &found);
         }
         if known.table.len() >= known.clean_at {
             known.table.retain(|_, entry| entry.is_used());
@@ -309,6 +316,7 @@ impl Instance {
         let node = Node::new(self.clone(), &found, pages)?;
         let pages = node.cache.as_ref().map(|cache| (Arc::downgrade(&node.file), Arc::downgrade(cache)));
         let inode = make(attributes, node)?;
+        lists.show(&inode);
         inode.accessed().set(stamp(accessed));
         inode.modified().set(stamp(modified));
         inode.changed().set(stamp(changed));
@@ -414,6 +422,17 @@ impl SuperblockOperations for Operations {
 
     fn change_read_only(&self, read_only: bool) -> Result<()> {
         self.instance.change_read_only(read_only)
+    }
+
+    fn show_options(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        self.instance.options().show(out)
+    }
+
+    fn remount(&self, superblock: &Superblock, options: &[u8]) -> Result<()> {
+        let new = self.instance.options().parse(options, &self.instance.device)?;
+        *self.instance.options.lock() = new;
+        superblock.set_access_lists(new.access_lists);
+        Ok(())
     }
 
     fn as_any(&self) -> &dyn Any {

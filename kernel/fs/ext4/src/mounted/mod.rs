@@ -6,17 +6,21 @@
 //! | `instance` | a mounted file system, and its inodes in memory |
 //! | `node` | an inode's operations |
 //! | `changes` | those that change names and attributes |
+//! | `access_list` | access lists, from the disk's form and into it |
+//! | `options` | mount options |
 //! | `gone` | files that nobody can reach any more, and deleting them |
 //! | `pages` | a file's pages, to and from the device |
 //! | `transfers` | pages that are being written, and entering them when they are |
 //! | `commits` | the thread that commits, and unmounting |
 
+mod access_list;
 mod changes;
 mod commits;
 mod gone;
 mod instance;
 mod kind;
 mod node;
+mod options;
 mod pages;
 mod transfers;
 

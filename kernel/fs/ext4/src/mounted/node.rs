@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use memory::file_cache::FileCache;
+use vfs::access_list::{AccessList, ListKind};
 use vfs::disk::{DiskFile, Home, shrink};
 use vfs::file::{FileOperations, NoOperations, OpenFile};
 use vfs::flags::{AllocateMode, OpenFlags};
@@ -70,7 +71,7 @@ impl Drop for Node {
     }
 }
 
-/// Access control lists have another form on the disk than in calls; they are left as they are.
+/// Access lists have calls of their own; there is nothing else of that kind.
 fn check_attribute(name: &[u8]) -> Result<()> {
     if name.starts_with(b"system.") { Err(Error::NotSupported) } else { Ok(()) }
 }
@@ -163,6 +164,20 @@ impl InodeOperations for Node {
         self.instance.system().attribute(&self.stored()?, name, buffer).map_err(error_of_attribute)
     }
 
+    fn access_list(&self, _inode: &Inode, kind: ListKind) -> Result<Option<AccessList>> {
+        self.list(kind)
+    }
+
+    fn set_access_list(
+        &self,
+        inode: &Inode,
+        kind: ListKind,
+        list: Option<&AccessList>,
+        mode: Option<u32>,
+    ) -> Result<()> {
+        self.store_list(inode, kind, list, mode)
+    }
+
     fn set_extended_attribute(
         &self,
         inode: &Inode,
@@ -201,7 +216,8 @@ impl InodeOperations for Node {
     ) -> Result<()> {
         let mut stopped = Ok(());
         let listed = self.instance.system().for_each_attribute(&self.stored()?, |name| {
-            if stopped.is_ok() && check_attribute(name).is_ok() {
+            let shown = check_attribute(name).is_ok() || ListKind::of_attribute(name).is_some();
+            if stopped.is_ok() && shown {
                 stopped = each(name);
             }
             Ok(())

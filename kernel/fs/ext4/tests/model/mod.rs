@@ -109,6 +109,7 @@ impl Model {
             group: 5,
             special: (0, 0),
             target: &target,
+            attributes: &[],
             privileged: true,
         };
         let inode = writer.create(self.number(directory), name.as_bytes(), &new, now)?;
