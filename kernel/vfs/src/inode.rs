@@ -20,7 +20,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use memory::file_cache::FileCache;
 use memory::per_cpu::Shared;
@@ -301,6 +301,8 @@ pub struct InodeHead {
     openers: Count,
     /// Without a name, but may be given one (`O_TMPFILE` without `O_EXCL`).
     linkable: AtomicBool,
+    /// Of a directory that must have one name only: the address of the entry that leads to it, 0 without one.
+    entry: AtomicUsize,
     locks: Once<Box<FileLocks>>,
     extension: Once<Arc<dyn Any + Send + Sync>>,
     watches: Once<Box<crate::inotify::WatchList>>,
@@ -406,6 +408,7 @@ impl<O: InodeOperations> Inode<O> {
                 writers: AtomicI32::new(0),
                 openers: Count::new(&"openers of a file"),
                 linkable: AtomicBool::new(false),
+                entry: AtomicUsize::new(0),
                 locks: Once::new(),
                 extension: Once::new(),
                 watches: Once::new(),
@@ -752,6 +755,17 @@ impl InodeHead {
     /// Sets that.
     pub(crate) fn set_linkable(&self, linkable: bool) {
         self.linkable.store(linkable, Ordering::Relaxed);
+    }
+
+    /// Notes the address of the entry that leads to it, unless there is another one.
+    pub(crate) fn take_entry(&self, address: usize) -> bool {
+        // Relaxed, here and below: which of two entries is the one says the exchange itself.
+        self.entry.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// That entry leads there no longer.
+    pub(crate) fn leave_entry(&self, address: usize) {
+        let _ = self.entry.compare_exchange(address, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Counts an open file that writes. Fails with `ETXTBSY` while a program runs from the file.

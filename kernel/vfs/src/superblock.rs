@@ -99,6 +99,8 @@ pub struct SuperblockTraits {
     pub lookup_only: bool,
     /// Files may have access lists.
     pub access_lists: bool,
+    /// A directory has one name, and whatever says otherwise is damage: a second entry of one is refused.
+    pub one_name: bool,
     /// Device nodes, set-user-id programs and programs are of no effect (`proc`, `sysfs`).
     pub no_devices: bool,
     /// Nothing can be executed from it.

@@ -3,9 +3,12 @@
 //! Needs Debian's package `e2fsprogs` (`apt-get install e2fsprogs`); `./starling test` installs it.
 
 mod image;
+mod world;
 
 use ext4::{Error, Kind, Move, NewFile, Run, SetAttribute, Time, Writer};
 use image::{Image, volume_of};
+use vfs::flags::{LookupFlags, RenameFlags};
+use world::{Device, ONE_AT_A_TIME};
 
 const NOW: Time = Time { seconds: 5, nanoseconds: 5 };
 const SUPERBLOCK_AT: usize = 1024;
@@ -127,4 +130,61 @@ fn generation(image: &Image, bytes: &[u8], number: u32) -> u32 {
     let said = image.run("debugfs", &["-R", &format!("stat <{number}>")]);
     let after = said.split("Generation: ").nth(1).expect("a generation");
     after.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
+}
+
+#[test]
+fn a_directory_with_two_names_in_one_directory_is_reached_by_one() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = Image::make(&["-t", "ext4", "-O", "^metadata_csum"], 16 << 20, None);
+    image.debugfs(&["mkdir d".into(), "mkdir d/e".into(), "mkdir d/e/c".into(), "link d/e d/f".into()]);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound superblock");
+    let (context, root) = (world.context(), &world.places.root);
+    let walk = |path: &[u8]| context.walk(root, path, LookupFlags::empty());
+    let rename = |from: &[u8], to: &[u8]| context.rename(root, from, root, to, RenameFlags::empty());
+    for (known, other) in [(&b"/d/e"[..], &b"/d/f"[..]), (b"/d/f", b"/d/e")] {
+        let below = |directory: &[u8], rest: &str| [directory, rest.as_bytes()].concat();
+        let held = walk(&below(known, "/c")).expect("the first name counts");
+        assert_eq!(walk(other).err(), Some(vfs::Error::Io));
+        // Into itself, by the other name.
+        assert_eq!(rename(&below(known, "/c"), &below(other, "/c/into")), Err(vfs::Error::Io));
+        assert_eq!(rename(&below(known, "/c"), &below(known, "/c/into")), Err(vfs::Error::Invalid));
+        assert_eq!(rename(known, other), Err(vfs::Error::Io));
+        assert_eq!(rename(other, b"/elsewhere"), Err(vfs::Error::Io));
+        assert_eq!(context.make_directory(root, other, 0o755), Err(vfs::Error::Io));
+        assert_eq!(context.remove_directory(root, other), Err(vfs::Error::Io));
+        drop(held);
+        // Nobody uses it: the other name may be the one that counts, as long as it is used.
+        vfs::dentry::forget_tree(world.superblock.root());
+    }
+    world.unmount();
+}
+
+#[test]
+fn a_directory_that_is_made_where_an_entry_led_to_nothing_has_one_parent() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = Image::make(&["-t", "ext4", "-O", "^metadata_csum"], 16 << 20, None);
+    image.debugfs(&[
+        "mkdir d".into(),
+        "mkdir twin".into(),
+        "mkdir d/next".into(),
+        "link d/next twin/later".into(),
+    ]);
+    image.debugfs(&["rmdir d/next".into()]);
+    let listed = image.run("debugfs", &["-R", "ls -p /twin"]);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound superblock");
+    let (context, root) = (world.context(), &world.places.root);
+    let walk = |path: &[u8]| context.walk(root, path, LookupFlags::empty());
+    assert_eq!(walk(b"/twin/later").err(), Some(vfs::Error::Io), "its inode is free");
+    context.make_directory(root, b"/d/made", 0o755).expect("space");
+    let made = walk(b"/d/made").expect("it was made");
+    let number = made.inode().expect("it is there").number;
+    assert!(listed.lines().any(|line| line.starts_with(&format!("/{number}/"))), "{number}: {listed}");
+    assert_eq!(walk(b"/twin/later").err(), Some(vfs::Error::Io), "it has another name");
+    // That is forgotten, but the directory is in memory as long as somebody uses it.
+    vfs::dentry::forget_tree(world.superblock.root());
+    assert_eq!(walk(b"/twin/later").err(), Some(vfs::Error::Io), "it is in another directory");
+    drop(made);
+    world.unmount();
 }

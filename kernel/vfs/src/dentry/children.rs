@@ -75,7 +75,8 @@ impl Children {
             .map(|(_, entry)| entry)
     }
 
-    /// Adds an entry unless there is one of that name already; returns the one that is in, and whether it is new.
+    /// Adds an entry unless there is one of that name already; returns the one that is in, and whether it is new. `EIO` if it would be the second of its
+    /// directory.
     pub(super) fn insert(
         &self,
         parent: &Arc<Dentry>,
@@ -95,7 +96,11 @@ impl Children {
         let mut bucket = live_entries(parent, old, 1)?;
         bucket.0.push((hash, entry.clone()));
         let (before, after) = (old.map_or(0, |bucket| bucket.0.len()), bucket.0.len());
-        pointer.replace(Some(allocation::rcu(bucket)?));
+        let bucket = allocation::rcu(bucket)?;
+        if !entry.take_directory() {
+            return Err(Error::Io);
+        }
+        pointer.replace(Some(bucket));
         *count = *count - before + after;
         Ok((entry, true))
     }

@@ -25,6 +25,8 @@
 //!   and for good by [`forget_tree`](super::forget_tree) when the directory is removed or the last mount of the file
 //!   system goes. Nothing is entered below a removed directory: no way down would find it again.
 //! - Two hashed entries of one parent never have the same name.
+//! - Where the file system says that a directory has one name, two hashed entries never lead to one directory, whatever its image says: what is above what,
+//!   and so in which order directories are locked, follows from entries.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
@@ -35,6 +37,7 @@ use sync::rcu::{self, RcuReadGuard};
 
 use super::cache;
 use super::children::Children;
+use crate::attributes::FileKind;
 use crate::inode::Inode;
 use crate::name::{Name, hash_name};
 use crate::superblock::SuperblockTraits;
@@ -58,6 +61,8 @@ bitflags! {
         const DELETED = 32;
         /// What is cached below it was forgotten for good; it is never hot again.
         const FORGOTTEN = 64;
+        /// A directory has one entry at most here.
+        const ONE_NAME = 128;
     }
 }
 
@@ -79,6 +84,10 @@ pub struct Dentry {
     hot: Hot<Dentry>,
     pub(super) children: Children,
 }
+
+/// What an entry has of the directory that it is in.
+const INHERITED: DentryFlags =
+    DentryFlags::VOLATILE.union(DentryFlags::NO_NEGATIVE).union(DentryFlags::ONE_NAME);
 
 /// References from another processor than the one before, after which an entry is hot.
 const FOREIGN_MAX: u32 = 8;
@@ -104,7 +113,11 @@ impl Dentry {
         let mut flags = DentryFlags::empty();
         flags.set(DentryFlags::VOLATILE, traits.volatile);
         flags.set(DentryFlags::NO_NEGATIVE, traits.no_negative_entries);
-        Self::allocate(None, Some(inode), flags)
+        flags.set(DentryFlags::ONE_NAME, traits.one_name);
+        let root = Self::allocate(None, Some(inode), flags)?;
+        let is_only = root.take_directory();
+        debug_assert!(is_only, "nobody knows a root before it is made");
+        Ok(root)
     }
 
     /// An entry that is in no directory (unnamed temporary files, pipes seen through `/proc`).
@@ -116,15 +129,23 @@ impl Dentry {
     /// Enters what `name` means in directory `parent` into the cache; when somebody else was faster, theirs is
     /// returned. In a removed directory the entry is the caller's alone. The caller holds the directory's lock (shared or
     /// exclusive). Two or three allocations.
+    ///
+    /// # Errors
+    /// No memory; `EIO` for a directory that has another name, where that is damage.
     pub fn enter(parent: &Arc<Self>, name: &[u8], inode: Option<Arc<Inode>>) -> Result<Arc<Self>> {
         let hash = hash_name(name);
-        let inherited = parent.flags() & (DentryFlags::VOLATILE | DentryFlags::NO_NEGATIVE);
+        let inherited = parent.flags() & INHERITED;
         let place = Place { parent: Some(parent.clone()), name: Name::new(name)?, hash };
         if parent.is_dead() {
             return Self::allocate(Some(place), inode, inherited | DentryFlags::UNHASHED);
         }
         let entry = Self::allocate(Some(place), inode, inherited | DentryFlags::REFERENCED)?;
-        let (entered, is_new) = parent.children.insert(parent, entry, hash, name)?;
+        let number = entry.inode().map_or(0, |inode| inode.number);
+        let (entered, is_new) = parent.children.insert(parent, entry, hash, name).inspect_err(|error| {
+            if *error == Error::Io {
+                log::error!("directory {number} has a second name, {}", name.escape_ascii());
+            }
+        })?;
         if is_new {
             cache::added(&entered);
         }
@@ -300,6 +321,43 @@ impl Dentry {
         self.flags().contains(DentryFlags::DELETED)
     }
 
+    /// The directory that may have no other entry, if this is one's.
+    fn only_directory(&self) -> Option<&Arc<Inode>> {
+        if !self.flags().contains(DentryFlags::ONE_NAME) {
+            return None;
+        }
+        self.inode.as_ref().filter(|inode| inode.kind == FileKind::Directory)
+    }
+
+    /// Becomes the entry that leads to its directory; false if there is another one.
+    pub(super) fn take_directory(self: &Arc<Self>) -> bool {
+        self.only_directory().is_none_or(|inode| inode.take_entry(Arc::as_ptr(self).addr()))
+    }
+
+    /// Leads there no longer: it was unhashed.
+    pub(super) fn leave_directory(self: &Arc<Self>) {
+        if let Some(inode) = self.only_directory() {
+            inode.leave_entry(Arc::as_ptr(self).addr());
+        }
+    }
+
+    /// Whether this is an entry of the directory that `ancestor` leads to, or below it. Directories are compared, not entries: a damaged file
+    /// system may have two that lead to one. The caller holds the rename lock if the answer is to last.
+    pub(crate) fn lies_in(self: &Arc<Self>, ancestor: &Arc<Self>) -> bool {
+        let Some(directory) = ancestor.inode() else { return self.is_below(ancestor) };
+        let guard = rcu::read();
+        let mut current = self;
+        loop {
+            if current.inode().is_some_and(|inode| Arc::ptr_eq(inode, directory)) {
+                return true;
+            }
+            match current.parent_under(&guard) {
+                Some(parent) => current = parent,
+                None => return false,
+            }
+        }
+    }
+
     /// Takes it out of its directory: the name was removed. The caller holds the directory's lock exclusively, and, if
     /// this is a directory too, its own: names that are cached below, absent ones, go as well.
     pub fn remove(self: &Arc<Self>) {
@@ -318,6 +376,7 @@ impl Dentry {
     /// Forgets it: the next lookup asks the file system. For entries that turned out to be out of date.
     pub fn unhash(self: &Arc<Self>) {
         self.set_flags(DentryFlags::UNHASHED);
+        self.leave_directory();
         self.cool();
         if let Some((parent, hash)) = self.home() {
             parent.children.sweep(&parent, hash);
@@ -346,7 +405,9 @@ impl Dentry {
         self.flags.fetch_or(DentryFlags::UNHASHED.bits(), Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let unused = Arc::strong_count(self) <= references && self.children.is_empty();
-        if !unused {
+        if unused {
+            self.leave_directory();
+        } else {
             self.flags.fetch_and(!DentryFlags::UNHASHED.bits(), Ordering::SeqCst);
         }
         unused

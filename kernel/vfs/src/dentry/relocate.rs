@@ -78,6 +78,7 @@ impl Relocation {
         let (old_parent, old_hash) = self.entry.own_place();
         if let Some(target) = &self.target {
             target.set_flags(DentryFlags::UNHASHED | DentryFlags::DELETED);
+            target.leave_directory();
         }
         self.entry.place.replace(Some(self.place));
         self.parent.children.commit(self.hash, self.bucket);

@@ -40,6 +40,7 @@ impl SuperblockOperations for Computed {
 /// The properties of a computed tree.
 pub const TRAITS: SuperblockTraits = SuperblockTraits {
     access_lists: false,
+    one_name: false,
     volatile: true,
     no_negative_entries: true,
     lookup_only: false,

@@ -61,8 +61,8 @@ fn lock_both<'a>(
     if Arc::ptr_eq(first.directory, second.directory) {
         return (first.directory.lock().write(), None);
     }
-    let second_above = first.parent.dentry.is_below(&second.parent.dentry);
-    let first_above = second.parent.dentry.is_below(&first.parent.dentry);
+    let second_above = first.parent.dentry.lies_in(&second.parent.dentry);
+    let first_above = second.parent.dentry.lies_in(&first.parent.dentry);
     let first_is_lower =
         Arc::as_ptr(first.directory).cast::<()>() < Arc::as_ptr(second.directory).cast::<()>();
     if first_above || (!second_above && first_is_lower) {
@@ -140,10 +140,10 @@ impl PathContext<'_> {
         if exchange && new.trailing_slash && !is_directory(&target) {
             return Err(Error::NotDirectory);
         }
-        if new.parent.dentry.is_below(&source) {
+        if new.parent.dentry.lies_in(&source) {
             return Err(Error::Invalid);
         }
-        if target.as_ref().is_some_and(|target| old.parent.dentry.is_below(target)) {
+        if target.as_ref().is_some_and(|target| old.parent.dentry.lies_in(target)) {
             return Err(if exchange { Error::Invalid } else { Error::NotEmpty });
         }
         let replaced = target.as_ref().map(|target| target.existing().cloned()).transpose()?;

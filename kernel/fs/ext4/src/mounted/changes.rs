@@ -92,7 +92,12 @@ impl Node {
         let made = self.instance.with_space(|writer| writer.create(number, name.as_bytes(), &new, now()))?;
         let (kind, created) = (made.kind, made.number);
         let entered = self.instance.inode(directory, made, self.instance.cleanings());
-        let entered = entered.and_then(|inode| refresh(directory).map(|()| inode));
+        let entered = entered.and_then(|inode| {
+            if inode.kind == FileKind::Directory {
+                self.adopt(&inode)?;
+            }
+            refresh(directory).map(|()| inode)
+        });
         if entered.is_err() {
             let writer = self.instance.writer()?;
             let removed = match kind {

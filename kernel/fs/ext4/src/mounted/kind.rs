@@ -49,6 +49,7 @@ impl FileSystemType for Kind {
         let claim = Claim::new(device)?;
         let instance = Instance::open(device, read_only, options)?;
         let traits = SuperblockTraits {
+            one_name: true,
             access_lists: instance.options().access_lists,
             block_bytes: instance.system().block_bytes().min(machine::address::PAGE_SIZE) as u32,
             ..SuperblockTraits::default()
