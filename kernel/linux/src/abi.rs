@@ -124,6 +124,27 @@ abi_structures! {
         key: i32, user: u32, group: u32, creator_user: u32, creator_group: u32, mode: u32, sequence: u16, padding: [u16; 3],
         unused: [u64; 2],
     }
+    /// `struct msqid64_ds`.
+    MessageQueueStatus, 120, {
+        permissions: IpcPermissions, sent: u64, received: u64, changed: u64, bytes: u64, messages: u64, capacity: u64,
+        last_sender: u32, last_receiver: u32, unused: [u64; 2],
+    }
+    /// `struct msginfo`.
+    MessageLimits, 32, {
+        pool: i32, map: i32, bytes_max: i32, capacity: i32, queues_max: i32, segment_bytes: i32, headers: i32, segments_max: u16,
+        padding: u16,
+    }
+    /// `struct semid64_ds`.
+    SemaphoreSetStatus, 104, {
+        permissions: IpcPermissions, operated: u64, unused_1: u64, changed: u64, unused_2: u64, semaphores: u64, unused: [u64; 2],
+    }
+    /// `struct seminfo`.
+    SemaphoreLimits, 40, {
+        map: i32, sets_max: i32, semaphores_max: i32, undos_max: i32, set_max: i32, operations_max: i32, undo_entries_max: i32,
+        undo_bytes: i32, value_max: i32, adjustment_max: i32,
+    }
+    /// `struct sembuf`.
+    SemaphoreOperation, 6, { semaphore: u16, change: i16, flags: i16, }
     /// `struct shmid64_ds`.
     SharedMemoryStatus, 112, {
         permissions: IpcPermissions, bytes: u64, attached: u64, detached: u64, changed: u64, creator: u32, last_process: u32,

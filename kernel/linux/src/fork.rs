@@ -21,6 +21,7 @@ use crate::process::thread::{Shared, Thread};
 use crate::signal::deliver;
 use crate::signal::set::Signal;
 use crate::signal::shared::StopState;
+use crate::sysv::semaphore::undo;
 use crate::task::Task;
 use crate::user_pointer::{UserPointer, read_bytes};
 
@@ -335,6 +336,10 @@ fn construct(
         let credentials = task.credentials.for_child()?;
         (construct_process(task, request, pid, address_space.clone(), credentials.clone())?, credentials)
     };
+    let undo = match flags.contains(CloneFlags::SYSVSEM) {
+        true => Some(undo::list_of(&task.thread)?),
+        false => None,
+    };
     let name = task.thread.name();
     let shared = Shared {
         credentials: credentials.clone(),
@@ -342,6 +347,7 @@ fn construct(
         file_system: Some(file_system.clone()),
         name,
         charge: Some(charge),
+        undo,
     };
     let thread = Thread::new(pid, process, task.thread.blocked(), shared);
     let thread = memory::fallible::try_arc(thread).map_err(|_| Errno::ENOMEM)?;
@@ -424,7 +430,7 @@ fn construct_process(
     Ok(process)
 }
 
-/// Stops sharing descriptors, or root and current directory, with other threads and processes.
+/// Stops sharing descriptors, root and current directory, or what is taken back of semaphores, with other threads and processes.
 #[inline(never)]
 pub fn unshare(task: &mut Task, flags: u64) -> SysResult {
     let flags = CloneFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
@@ -440,6 +446,10 @@ pub fn unshare(task: &mut Task, flags: u64) -> SysResult {
     if flags.contains(CloneFlags::FILES) {
         let copy = task.files.duplicate()?;
         task.replace_files(copy);
+    }
+    if flags.contains(CloneFlags::SYSVSEM) {
+        let list = task.thread.shared.lock().undo.take();
+        drop(list);
     }
     if let Some(new) = file_system {
         let shared = task.thread.shared.lock().file_system.replace(new.clone());

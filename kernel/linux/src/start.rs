@@ -175,6 +175,7 @@ pub(crate) fn make(
         file_system: Some(command.file_system.clone()),
         name: [0; crate::process::thread::NAME_BYTES],
         charge,
+        undo: None,
     };
     let thread = Thread::new(reserved.number(), process.clone(), SignalSet::EMPTY, shared);
     let thread = memory::fallible::try_arc(thread).map_err(no_memory)?;

@@ -67,6 +67,14 @@ fn system() -> Result<()> {
         let _ = crate::sysv::shm::write_report(out);
         Ok(())
     })?;
+    procfs::add_text("sysvipc/msg", |out| {
+        let _ = crate::sysv::message::write_report(out);
+        Ok(())
+    })?;
+    procfs::add_text("sysvipc/sem", |out| {
+        let _ = crate::sysv::semaphore::write_report(out);
+        Ok(())
+    })?;
     procfs::add_text("uptime", processors::uptime)?;
     procfs::add_text("version", lists::version)?;
     procfs::add_text("starling/missing_syscalls", lists::missing_calls)?;

@@ -161,7 +161,7 @@ fn kernel() -> Result<()> {
         |value| table::set_last(value as u32),
     )?;
     number("kernel/threads-max", || init::process().limit(Resource::Processes).saturating_mul(2))?;
-    shared_memory()?;
+    system_v()?;
     add("kernel/random/boot_id", 0o444, |out| write_uuid(boot_id(), out), refuse)?;
     add("kernel/random/uuid", 0o444, |out| write_uuid(random_bytes(), out), refuse)?;
     add("kernel/stack_overflow", 0o644, show_overflow_policy, set_overflow_policy)?;
@@ -223,19 +223,22 @@ fn sockets() -> Result<()> {
     )
 }
 
-/// Limits of System V shared memory.
-fn shared_memory() -> Result<()> {
-    use crate::sysv::shm::limits;
+/// Limits of System V objects.
+fn system_v() -> Result<()> {
+    use crate::sysv::{message, semaphore, shm};
     use core::sync::atomic::Ordering::Relaxed;
 
     for (path, value, most) in [
-        ("kernel/shmmax", &limits::BYTES_MAX, u64::MAX),
-        ("kernel/shmall", &limits::PAGES_MAX, u64::MAX),
-        ("kernel/shmmni", &limits::SEGMENTS_MAX, limits::SEGMENTS_MOST),
+        ("kernel/shmmax", &shm::limits::BYTES_MAX, u64::MAX),
+        ("kernel/shmall", &shm::limits::PAGES_MAX, u64::MAX),
+        ("kernel/shmmni", &shm::limits::SEGMENTS_MAX, shm::limits::SEGMENTS_MOST),
+        ("kernel/msgmax", &message::limits::BYTES_MAX, message::limits::BYTES_MOST),
+        ("kernel/msgmnb", &message::limits::CAPACITY, message::limits::BYTES_MOST),
+        ("kernel/msgmni", &message::limits::QUEUES_MAX, message::limits::QUEUES_MOST),
     ] {
         setting(path, 0..=most, || value.load(Relaxed), |new| value.store(new, Relaxed))?;
     }
-    Ok(())
+    add("kernel/sem", 0o644, |out| semaphore::limits::show(out), semaphore::limits::store)
 }
 
 fn show_overflow_policy(out: &mut Text) -> fmt::Result {

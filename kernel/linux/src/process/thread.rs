@@ -22,6 +22,7 @@ use crate::credentials::identity::Credentials;
 use crate::file::context::FileSystemContext;
 use crate::signal::pending::Pending;
 use crate::signal::set::SignalSet;
+use crate::sysv::semaphore::undo::UndoList;
 
 /// Longest thread name, with its final NUL.
 pub const NAME_BYTES: usize = 16;
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) file_system: Option<Arc<FileSystemContext>>,
     pub(crate) name: [u8; NAME_BYTES],
     pub(crate) charge: Option<ProcessCharge>,
+    /// Made on its first use, by the thread itself.
+    pub(crate) undo: Option<Arc<UndoList>>,
 }
 
 /// A thread of a process. In cache lines of its own: threads of other processes are its neighbours in the heap.

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use sync::LocalReadLock;
 
-use crate::errno::Errno;
+use crate::errno::{Errno, SysResult};
 
 /// The key of objects that are not found by one.
 pub const PRIVATE: i32 = 0;
@@ -97,7 +97,7 @@ impl<T: Registered> Registry<T> {
 
     /// The object with a key.
     pub fn by_key(&self, key: i32) -> Option<Arc<T>> {
-        self.table.read().find(key)
+        if key == PRIVATE { None } else { self.table.read().find(key) }
     }
 
     /// The key of an object that is there.
@@ -153,6 +153,37 @@ impl<T: Registered> Registry<T> {
             let wanted = (table.places.capacity() * 2).clamp(ROOM_LEAST, PLACES_MAX);
             drop(table);
             memory::fallible::try_reserve(&mut room, wanted).map_err(|_| Refused::Error(Errno::ENOMEM))?;
+        }
+    }
+
+    /// Finds the object with a key, or makes one, as the flags of the get calls say; returns its id. `check` tells whether the caller may have one that
+    /// there is, and its id.
+    ///
+    /// # Errors
+    /// EEXIST, ENOENT, ENOSPC, ENOMEM, and what `check` and `make` fail with.
+    pub fn find_or_make(
+        &self,
+        key: i32,
+        flags: i32,
+        limit: usize,
+        check: impl Fn(&T) -> Result<i32, Errno>,
+        make: impl FnOnce() -> Result<Arc<T>, Errno>,
+    ) -> SysResult {
+        let existing = |object: &T| match flags & (CREATE | EXCLUSIVE) == CREATE | EXCLUSIVE {
+            true => Err(Errno::EEXIST),
+            false => check(object).map(|id| id as usize),
+        };
+        if let Some(object) = self.by_key(key) {
+            return existing(&object);
+        }
+        if key != PRIVATE && flags & CREATE == 0 {
+            return Err(Errno::ENOENT);
+        }
+        match self.enter(&make()?, key, limit) {
+            Ok(id) => Ok(id as usize),
+            // Somebody else made one meanwhile.
+            Err(Refused::Exists(other)) => existing(&other),
+            Err(Refused::Error(errno)) => Err(errno),
         }
     }
 

@@ -18,7 +18,6 @@ use crate::errno::{Errno, SysResult};
 use crate::memory::errno_of;
 use crate::process::limits::Resource;
 use crate::sysv::permissions::{MODE_BITS, Permissions, READ, WRITE};
-use crate::sysv::registry::{CREATE, EXCLUSIVE, PRIVATE, Refused};
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
 
@@ -55,33 +54,15 @@ mod command {
 /// Finds the segment with a key, or makes one.
 #[inline(never)]
 pub fn shmget(task: &mut Task, key: i32, bytes: u64, flags: i32) -> SysResult {
-    if key != PRIVATE
-        && let Some(segment) = SEGMENTS.by_key(key)
-    {
-        return existing(task, &segment, bytes, flags);
-    }
-    if key != PRIVATE && flags & CREATE == 0 {
-        return Err(Errno::ENOENT);
-    }
-    let segment = make(task, key, bytes, flags)?;
     let limit = limits::SEGMENTS_MAX.load(Ordering::Relaxed) as usize;
-    match SEGMENTS.enter(&segment, key, limit) {
-        Ok(id) => Ok(id as usize),
-        // Somebody else made one meanwhile.
-        Err(Refused::Exists(other)) => existing(task, &other, bytes, flags),
-        Err(Refused::Error(errno)) => Err(errno),
-    }
-}
-
-fn existing(task: &Task, segment: &Segment, bytes: u64, flags: i32) -> SysResult {
-    if flags & CREATE != 0 && flags & EXCLUSIVE != 0 {
-        return Err(Errno::EEXIST);
-    }
-    if segment.bytes() < bytes {
-        return Err(Errno::EINVAL);
-    }
-    segment.permissions().check(&task.credentials, flags as u32 & MODE_BITS)?;
-    Ok(segment.id() as usize)
+    let check = |segment: &Segment| {
+        if segment.bytes() < bytes {
+            return Err(Errno::EINVAL);
+        }
+        segment.permissions().check(&task.credentials, flags as u32 & MODE_BITS)?;
+        Ok(segment.id())
+    };
+    SEGMENTS.find_or_make(key, flags, limit, check, || make(task, key, bytes, flags))
 }
 
 fn make(task: &Task, key: i32, bytes: u64, flags: i32) -> Result<Arc<Segment>, Errno> {

@@ -26,12 +26,13 @@ use sync::SpinLock;
 use vfs::DeviceNumber;
 
 use super::limits::PageClaim;
-use crate::abi::{NANOSECONDS, SharedMemoryStatus};
+use crate::abi::SharedMemoryStatus;
 use crate::credentials::account::LockedMemory;
 use crate::errno::Errno;
 use crate::process::table::Pid;
 use crate::sysv::permissions::Permissions;
 use crate::sysv::registry::{Registered, Registry};
+use crate::sysv::{caller, now};
 
 /// In the mode: removed, but still attached (SHM_DEST).
 const DOOMED: u32 = 0o1000;
@@ -76,14 +77,6 @@ impl Registered for Segment {
     fn assign(&self, id: i32) {
         self.id.store(id, Ordering::Relaxed);
     }
-}
-
-fn now() -> u64 {
-    crate::time::clock::realtime_ns() / NANOSECONDS
-}
-
-fn caller() -> Pid {
-    crate::terminal::calling_thread().map_or(0, |thread| thread.process().pid())
 }
 
 impl Segment {

@@ -1,0 +1,226 @@
+//! A queue of messages.
+//!
+//! A message that somebody waits for goes to the first who takes it, past the queue. Senders that find no room wait in their order; who
+//! makes room tells as many of them as it is enough for, and they look again. One that was told and does not use the room, because it may not
+//! send any more, passes it on.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use super::limits;
+use super::selection::Selection;
+use crate::abi::MessageQueueStatus;
+use crate::errno::Errno;
+use crate::process::table::Pid;
+use crate::sysv::now;
+use crate::sysv::permissions::Permissions;
+use crate::sysv::registry::{Registered, Registry};
+use crate::sysv::waiting::Waiting;
+
+/// All queues.
+pub(super) static QUEUES: Registry<Queue> = Registry::new();
+
+// Of all queues together. Relaxed: reported only.
+static MESSAGES: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Messages in all queues, and their bytes.
+pub(super) fn totals() -> (u64, u64) {
+    (MESSAGES.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
+}
+
+/// A message.
+pub(super) struct Message {
+    pub(super) kind: i64,
+    pub(super) text: Vec<u8>,
+}
+
+/// What a receiver waited for.
+pub(super) enum Delivery {
+    Message(Message),
+    /// The queue was changed; perhaps the receiver may not read any more.
+    LookAgain,
+    Error(Errno),
+}
+
+/// A thread that waits for a message.
+pub(super) struct Receiver {
+    pub(super) waiting: Arc<Waiting<Delivery>>,
+    pub(super) selection: Selection,
+    /// The most bytes that it takes.
+    pub(super) bytes_max: usize,
+    pub(super) process: Pid,
+}
+
+/// A thread that waits for room.
+pub(super) struct Sender {
+    pub(super) waiting: Arc<Waiting<()>>,
+    pub(super) bytes: u64,
+}
+
+/// What is in a queue, and who waits.
+pub(super) struct State {
+    pub(super) permissions: Permissions,
+    pub(super) is_removed: bool,
+    messages: VecDeque<Message>,
+    bytes: u64,
+    /// Most bytes, and most messages.
+    pub(super) capacity: u64,
+    pub(super) receivers: VecDeque<Receiver>,
+    pub(super) senders: VecDeque<Sender>,
+    // Seconds since 1970, and processes.
+    sent: u64,
+    received: u64,
+    changed: u64,
+    last_sender: Pid,
+    last_receiver: Pid,
+}
+
+/// A queue. See the theory of this file.
+pub(super) struct Queue {
+    id: AtomicI32,
+    pub(super) state: sched::Mutex<State>,
+}
+
+impl Registered for Queue {
+    fn assign(&self, id: i32) {
+        self.id.store(id, Ordering::Relaxed);
+    }
+}
+
+impl Queue {
+    /// An empty one that nobody can find yet.
+    pub(super) fn new(permissions: Permissions) -> Result<Arc<Queue>, Errno> {
+        let state = State {
+            permissions,
+            is_removed: false,
+            messages: VecDeque::new(),
+            bytes: 0,
+            capacity: limits::CAPACITY.load(Ordering::Relaxed),
+            receivers: VecDeque::new(),
+            senders: VecDeque::new(),
+            sent: 0,
+            received: 0,
+            changed: now(),
+            last_sender: 0,
+            last_receiver: 0,
+        };
+        let queue = Queue { id: AtomicI32::new(-1), state: sched::Mutex::named("queue of messages", state) };
+        memory::fallible::try_arc(queue).map_err(|_| Errno::ENOMEM)
+    }
+
+    pub(super) fn id(&self) -> i32 {
+        self.id.load(Ordering::Relaxed)
+    }
+
+    /// What IPC_STAT says.
+    pub(super) fn status(&self, key: i32) -> MessageQueueStatus {
+        let state = self.state.lock();
+        MessageQueueStatus {
+            permissions: state.permissions.to_user(key, self.id()),
+            sent: state.sent,
+            received: state.received,
+            changed: state.changed,
+            bytes: state.bytes,
+            messages: state.messages.len() as u64,
+            capacity: state.capacity,
+            last_sender: state.last_sender,
+            last_receiver: state.last_receiver,
+            ..Default::default()
+        }
+    }
+
+    /// Removes the queue, whose messages are lost; who waits is told.
+    pub(super) fn remove(&self, state: &mut State) {
+        drop(QUEUES.remove(self.id()));
+        state.is_removed = true;
+        for receiver in state.receivers.drain(..) {
+            receiver.waiting.end(Delivery::Error(Errno::EIDRM));
+        }
+        for sender in state.senders.drain(..) {
+            sender.waiting.end(());
+        }
+        while state.take(0).is_some() {}
+    }
+}
+
+impl State {
+    /// Whether there is room for a message.
+    pub(super) fn has_room_for(&self, bytes: u64) -> bool {
+        bytes + self.bytes <= self.capacity && (self.messages.len() as u64) < self.capacity
+    }
+
+    /// Hands a message to who waits for it, or puts it in; it counts as sent by the process.
+    pub(super) fn put(&mut self, message: Message, process: Pid) -> Result<(), Errno> {
+        // Before anything is changed.
+        self.messages.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        (self.last_sender, self.sent) = (process, now());
+        while let Some(index) =
+            self.receivers.iter().position(|receiver| receiver.selection.takes(message.kind))
+        {
+            let Some(receiver) = self.receivers.remove(index) else { break };
+            if receiver.bytes_max < message.text.len() {
+                receiver.waiting.end(Delivery::Error(Errno::E2BIG));
+                continue;
+            }
+            (self.last_receiver, self.received) = (receiver.process, now());
+            receiver.waiting.end(Delivery::Message(message));
+            return Ok(());
+        }
+        self.bytes += message.text.len() as u64;
+        MESSAGES.fetch_add(1, Ordering::Relaxed);
+        BYTES.fetch_add(message.text.len() as u64, Ordering::Relaxed);
+        self.messages.push_back(message);
+        Ok(())
+    }
+
+    /// Where the message is that a receiver takes, and the message.
+    pub(super) fn find(&self, selection: Selection) -> Option<(usize, &Message)> {
+        let index = selection.find(&self.messages)?;
+        Some((index, self.messages.get(index)?))
+    }
+
+    /// Takes a message out for a process.
+    pub(super) fn receive(&mut self, index: usize, process: Pid) -> Option<Message> {
+        let message = self.take(index)?;
+        (self.last_receiver, self.received) = (process, now());
+        self.tell_senders();
+        Some(message)
+    }
+
+    fn take(&mut self, index: usize) -> Option<Message> {
+        let message = self.messages.remove(index)?;
+        self.bytes -= message.text.len() as u64;
+        MESSAGES.fetch_sub(1, Ordering::Relaxed);
+        BYTES.fetch_sub(message.text.len() as u64, Ordering::Relaxed);
+        Some(message)
+    }
+
+    /// Tells senders that there is room for them, as many as it is enough for.
+    pub(super) fn tell_senders(&mut self) {
+        let mut bytes = self.capacity.saturating_sub(self.bytes);
+        let mut messages = self.capacity.saturating_sub(self.messages.len() as u64);
+        self.senders.retain(|sender| {
+            let fits = messages > 0 && sender.bytes <= bytes;
+            if fits {
+                bytes -= sender.bytes;
+                messages -= 1;
+                sender.waiting.end(());
+            }
+            !fits
+        });
+    }
+
+    /// The owner, the mode or the capacity is another one: all who wait look again.
+    pub(super) fn was_changed(&mut self) {
+        self.changed = now();
+        for receiver in self.receivers.drain(..) {
+            receiver.waiting.end(Delivery::LookAgain);
+        }
+        for sender in self.senders.drain(..) {
+            sender.waiting.end(());
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! `/proc/sysvipc/sem`: a line for each set.
+
+use core::fmt::Write;
+
+use super::set::SETS;
+
+const HEADING: &str =
+    "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n";
+
+/// Writes it.
+///
+/// # Errors
+/// What the formatter returns.
+pub fn write_report(out: &mut dyn Write) -> core::fmt::Result {
+    out.write_str(HEADING)?;
+    let mut result = Ok(());
+    SETS.for_each(|set, key, id| {
+        let status = set.status(key);
+        let permissions = &status.permissions;
+        let line = writeln!(
+            out,
+            "{key:10} {id:10}  {:4o} {:10} {:5} {:5} {:5} {:5} {:10} {:10}",
+            permissions.mode,
+            status.semaphores,
+            permissions.user,
+            permissions.group,
+            permissions.creator_user,
+            permissions.creator_group,
+            status.operated,
+            status.changed,
+        );
+        result = result.and(line);
+    });
+    result
+}
