@@ -22,6 +22,7 @@
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`saved_images`]: archives of `docker save`
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
+//! * [`hot_plug`]: disks that come and go while programs write to them
 //! * [`device_events`]: programs that listen to events of devices
 //! * [`kernel_size`]: the size of what QEMU loads
 //! * [`streams`]: what carries the command's streams
@@ -45,6 +46,7 @@ mod entries;
 mod faults;
 mod fio;
 mod folders;
+mod hot_plug;
 mod images;
 mod kept_images;
 mod kernel_size;
@@ -142,6 +144,9 @@ fn main() -> ExitCode {
     }
     if wanted(recovery::NAME) {
         count(recovery::NAME, recovery::check());
+    }
+    if wanted(hot_plug::NAME) {
+        count(hot_plug::NAME, hot_plug::check(if long { ROUNDS.1 } else { ROUNDS.0 }));
     }
     check_devices(long, &wanted, &mut count);
     for measurement in

@@ -16,12 +16,13 @@
 //! A slot that is switched off by hand keeps its power indicator blinking: its device stays where it is (QEMU takes an indicator that
 //! is off for the permission to take it out) and comes back when the slot is switched on. That it is there when the port has been reset or had no power is no change.
 //!
-//! Power goes off only after drivers have let go of everything behind; a device that is gone already answers them with all ones.
+//! Power goes off only after drivers have let go of everything behind; a device that is gone already answers them with all ones. Until it is off nobody may look for
+//! devices: he would find the one that is about to go, and its place would be taken when the next one comes.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU16, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use sched::Mutex;
 use sync::SpinLock;
@@ -64,8 +65,12 @@ const POWER_OFF: u16 = 1 << 10;
 const CANCEL_NS: u64 = 5_000_000_000;
 /// Most looks at whether a command has completed, a millisecond apart; a second is what the specification allows.
 const COMMAND_LOOKS: u32 = 1000;
-/// Most looks for a device after power came on, 20 ms apart.
+/// Nobody speaks to a device for so long after its power came on (PCI Express, 6.6.1).
+const SETTLE_MS: u64 = 100;
+/// Most looks for a device after that, 20 ms apart: it has to answer within a second.
 const DEVICE_LOOKS: u32 = 50;
+/// Power that went off is really off after so long (PCI Express, 6.7.1.8), and may come on again.
+const OFF_NS: u64 = 1_000_000_000;
 
 /// What an indicator shows.
 #[derive(Clone, Copy)]
@@ -80,8 +85,8 @@ pub(crate) trait Topology: Send + Sync {
     /// Finds what is behind a port.
     fn rescan(&self, port: &Arc<Function>) -> usize;
 
-    /// Takes all that is behind a port out.
-    fn remove_behind(&self, port: &Function);
+    /// Takes all that is behind a port out, and calls `power_off` before anybody can find it again.
+    fn remove_behind(&self, port: &Function, power_off: &dyn Fn());
 
     /// Whether a function that is known behind a port answers no more, or is another one.
     fn is_replaced(&self, port: &Function) -> bool;
@@ -94,14 +99,8 @@ impl Topology for Machine {
         pci::rescan(Some(port))
     }
 
-    fn remove_behind(&self, port: &Function) {
-        let Some(hierarchy) = pci::hierarchy() else { return };
-        let direct: Vec<_> = hierarchy
-            .behind(port)
-            .into_iter()
-            .filter(|function| function.upstream == Some(port.address()))
-            .collect();
-        pci::remove(&direct);
+    fn remove_behind(&self, port: &Function, power_off: &dyn Fn()) {
+        pci::remove_behind(port, power_off);
     }
 
     fn is_replaced(&self, port: &Function) -> bool {
@@ -135,6 +134,8 @@ pub struct Slot {
     state: Mutex<State>,
     /// Events that the handler has seen and nobody has looked at.
     events: AtomicU16,
+    /// When its power went off, in nanoseconds of the clock; written under `state`.
+    off_since_ns: AtomicU64,
     drain: Drain,
     /// The driver has let go: Slot Control is another one's. Held while that is written.
     is_released: SpinLock<bool>,
@@ -174,6 +175,7 @@ impl Slot {
             identity: Identity::new(),
             state: Mutex::named("hot-plug slot", if is_on { State::On } else { State::Off }),
             events: AtomicU16::new(0),
+            off_since_ns: AtomicU64::new(0),
             drain: Drain::new("status of a slot"),
             is_released: SpinLock::named("release of a slot", false),
         }))
@@ -219,9 +221,12 @@ impl Slot {
         self.command(ATTENTION_INDICATOR, (indicator as u16) << 6);
     }
 
-    /// Switches power, with all that goes with it; what has it already, gets nothing.
+    /// Switches power, with all that goes with it; what has it already, gets nothing. Fails once the driver has let go.
     pub fn set_power(&self, on: bool) -> Result<(), DriverError> {
         let mut state = self.state.lock();
+        if *self.is_released.lock() {
+            return Err(DriverError::NotFound);
+        }
         if on && *state == State::On {
             return Ok(());
         }
@@ -290,7 +295,9 @@ impl Slot {
             *state = State::Off;
             return Err(DriverError::NotFound);
         }
+        worker::sleep_ms(rest_ms(self.off_since_ns.load(Ordering::Relaxed), machine::time::now_ns()));
         self.command(POWER_OFF | POWER_INDICATOR, (Indicator::Blink as u16) << 8);
+        worker::sleep_ms(SETTLE_MS);
         let mut found = 0;
         for _ in 0..DEVICE_LOOKS {
             found = self.topology.rescan(self.port());
@@ -308,8 +315,10 @@ impl Slot {
 
     /// The power indicator shows whether the device may be taken out.
     fn turn_off(&self, state: &mut State, indicator: Indicator) -> Result<(), DriverError> {
-        self.topology.remove_behind(self.port());
-        self.command(POWER_OFF | POWER_INDICATOR, POWER_OFF | (indicator as u16) << 8);
+        self.topology.remove_behind(self.port(), &|| {
+            self.command(POWER_OFF | POWER_INDICATOR, POWER_OFF | (indicator as u16) << 8);
+        });
+        self.off_since_ns.store(machine::time::now_ns(), Ordering::Relaxed);
         *state = State::Off;
         log::info!("{}: slot {}: power off", self.port().address(), self.capabilities.number());
         Ok(())
@@ -372,6 +381,14 @@ impl Slot {
 
     fn disable(&self) {
         self.registers.modify_u16(CONTROL, EVENTS & 0x1f | INTERRUPT | COMMAND_COMPLETED, 0);
+    }
+}
+
+/// How long power that went off then has to stay off.
+fn rest_ms(off_since_ns: u64, now_ns: u64) -> u64 {
+    match off_since_ns {
+        0 => 0,
+        since => (since + OFF_NS).saturating_sub(now_ns).div_ceil(1_000_000),
     }
 }
 

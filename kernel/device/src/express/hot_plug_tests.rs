@@ -15,24 +15,30 @@ struct Model {
     hierarchy: Arc<Hierarchy>,
     held: Arc<Held>,
     meanwhile: Arc<Meanwhile>,
+    afterwards: Arc<Meanwhile>,
     interrupt: Arc<Interrupt>,
 }
 
-/// What happens while devices are taken out.
+/// What happens while devices are taken out, and as soon as others may look for devices again.
 type Meanwhile = SpinLock<Option<Box<dyn FnOnce() + Send>>>;
 
-struct ModelTopology(Arc<Hierarchy>, Arc<Meanwhile>);
+struct ModelTopology(Arc<Hierarchy>, Arc<Meanwhile>, Arc<Meanwhile>);
 
 impl Topology for ModelTopology {
     fn rescan(&self, port: &Arc<Function>) -> usize {
         self.0.rescan(Some(port)).len()
     }
 
-    fn remove_behind(&self, port: &Function) {
+    fn remove_behind(&self, port: &Function, power_off: &dyn Fn()) {
         let gone = self.0.behind(port);
         self.0.forget(&gone);
-        let meanwhile = self.1.lock().take();
-        meanwhile.into_iter().for_each(|happens| happens());
+        let happen = |what: &Meanwhile| {
+            let what = what.lock().take();
+            what.into_iter().for_each(|happens| happens());
+        };
+        happen(&self.1);
+        power_off();
+        happen(&self.2);
     }
 
     fn is_replaced(&self, port: &Function) -> bool {
@@ -61,9 +67,10 @@ fn model() -> Model {
         mode: Some(InterruptMode::Message),
         name: "test".into(),
     });
-    let meanwhile = Arc::new(SpinLock::new(None));
-    let held = take(&device, Box::new(ModelTopology(hierarchy.clone(), meanwhile.clone()))).unwrap();
-    let model = Model { machine, hierarchy, held, interrupt, meanwhile };
+    let [meanwhile, afterwards] = [(); 2].map(|()| Arc::new(SpinLock::new(None)));
+    let topology = ModelTopology(hierarchy.clone(), meanwhile.clone(), afterwards.clone());
+    let held = take(&device, Box::new(topology)).unwrap();
+    let model = Model { machine, hierarchy, held, interrupt, meanwhile, afterwards };
     assert_eq!(model.work(0), None);
     model
 }
@@ -234,6 +241,38 @@ fn slot_is_not_switched_by_a_driver_that_has_let_go() {
     model.held.slot.set_power(false).unwrap();
     assert_eq!((model.behind(), model.control() & POWER_OFF), (0, 0));
     assert_eq!(model.power_indicator(), Indicator::On as u16);
+    // By a program that has had its file open since before.
+    let port = model.held.slot.port().clone();
+    assert_eq!(model.hierarchy.rescan(Some(&port)).len(), 1);
+    for on in [false, true] {
+        assert_eq!(model.held.slot.set_power(on), Err(DriverError::NotFound));
+    }
+    assert_eq!((model.behind(), model.control() & POWER_OFF), (1, 0));
+}
+
+#[test]
+fn power_stays_off_for_a_second() {
+    assert_eq!((rest_ms(0, 5), rest_ms(SECOND, 3 * SECOND), rest_ms(SECOND, 2 * SECOND)), (0, 0, 0));
+    assert_eq!((rest_ms(SECOND, SECOND), rest_ms(SECOND, 2 * SECOND - 1)), (1000, 1));
+}
+
+#[test]
+fn device_that_is_taken_out_is_not_found_again_before_its_power_is_off() {
+    let model = model();
+    for round in 0..2 {
+        model.plug();
+        model.work(SECOND);
+        assert_eq!(model.behind(), 1, "round {round}");
+        let (hierarchy, port) = (model.hierarchy.clone(), model.held.slot.port().clone());
+        // A program looks for new devices as soon as it can.
+        *model.afterwards.lock() = Some(Box::new(move || assert!(hierarchy.rescan(Some(&port)).is_empty())));
+        model.held.slot.set_power(false).unwrap();
+        assert!(model.afterwards.lock().is_none());
+        assert_eq!(model.behind(), 0);
+        model.machine.with(2 + round, |device| device.present = false);
+        model.event(PRESENCE_CHANGED, false);
+        model.work(SECOND);
+    }
 }
 
 #[test]

@@ -37,3 +37,4 @@ pub use service::{
     unregister,
 };
 pub use vectors::{Offer, Vectors, assign};
+pub(crate) use worker::sleep_ms;

@@ -11,7 +11,7 @@ use sync::Once;
 use super::kind::{PortKind, ServiceKind, ServiceSet, services_of};
 use super::recovery::{ChannelState, ErrorHandlers, Verdict};
 use super::service::{PORT_BUS, Registers, ServiceDevice};
-use super::vectors::{self, Offer};
+use super::vectors::{self, Offer, Vectors};
 use super::{aer, hot_plug, pme, virtual_channel};
 use crate::interrupt::{Interrupt, Source};
 use crate::model::{Binding, DriverError};
@@ -102,7 +102,7 @@ pub(crate) fn probe(function: &Arc<Function>) -> Result<Arc<dyn Binding>, Driver
         PORT_BUS.add(device.clone());
         devices.push(device);
     }
-    Ok(Arc::new(Port { function: function.clone(), kind, devices }))
+    Ok(Arc::new(Port { function: function.clone(), kind, devices, vectors }))
 }
 
 fn wanted(services: ServiceSet) -> ServiceSet {
@@ -134,6 +134,7 @@ struct Port {
     function: Arc<Function>,
     kind: PortKind,
     devices: Vec<Arc<ServiceDevice>>,
+    vectors: Vectors,
 }
 
 impl Port {
@@ -175,6 +176,10 @@ impl ErrorHandlers for Port {
     }
 
     fn slot_reset(&self) -> Verdict {
+        if !self.vectors.restore(&PortOffer(&self.function)) {
+            log::error!("{}: its interrupts can't be set up again", self.function.address());
+            return Verdict::Disconnect;
+        }
         Binding::resume(self);
         Verdict::Recovered
     }

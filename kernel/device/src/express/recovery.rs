@@ -67,17 +67,25 @@ pub enum Outcome {
     Failed,
 }
 
-/// Runs the recovery of a hierarchy whose drivers these are. `reset` resets the bus and says whether what is behind answers again.
-pub fn recover(drivers: &[Arc<dyn Binding>], is_fatal: bool, mut reset: impl FnMut() -> bool) -> Outcome {
+/// Runs the recovery of a hierarchy whose drivers these are, those of bridges first. `tell` hears of each callback, by its name, before drivers
+/// are called; `reset` resets the bus and says whether what is behind answers again.
+pub fn recover(
+    drivers: &[Arc<dyn Binding>],
+    is_fatal: bool,
+    tell: impl Fn(&str),
+    mut reset: impl FnMut() -> bool,
+) -> Outcome {
     let handlers: Vec<_> = drivers.iter().map(|driver| driver.error_handlers()).collect();
     let all = |ask: &dyn Fn(&dyn ErrorHandlers) -> Verdict, without: Verdict| {
         let answers = handlers.iter().map(|handler| handler.map_or(without, ask));
         answers.max().unwrap_or(Verdict::None)
     };
     let fail = || {
+        tell("permanent failure");
         all(&|handler| handler.error_detected(ChannelState::Failed), Verdict::None);
         Outcome::Failed
     };
+    tell("error_detected");
     let mut verdict = if is_fatal {
         let worst = all(&|handler| handler.error_detected(ChannelState::Frozen), Verdict::Disconnect);
         if worst == Verdict::Disconnect { worst } else { Verdict::NeedReset }
@@ -85,17 +93,20 @@ pub fn recover(drivers: &[Arc<dyn Binding>], is_fatal: bool, mut reset: impl FnM
         all(&|handler| handler.error_detected(ChannelState::Normal), Verdict::None)
     };
     if verdict == Verdict::CanRecover {
+        tell("mmio_enabled");
         verdict = all(&|handler| handler.mmio_enabled(), Verdict::None);
     }
     if verdict == Verdict::NeedReset {
         if !reset() {
             return fail();
         }
+        tell("slot_reset");
         verdict = all(&|handler| handler.slot_reset(), Verdict::None);
     }
     if verdict >= Verdict::NeedReset {
         return fail();
     }
+    tell("resume");
     for handler in handlers.iter().flatten() {
         handler.resume();
     }
@@ -164,10 +175,15 @@ mod tests {
                 Arc::new(Actor { log: log.clone(), detected, after_reset }) as Arc<dyn Binding>
             })
             .collect();
-        let outcome = recover(&drivers, is_fatal, || {
-            log.lock().push("RESET");
-            reset_works
-        });
+        let outcome = recover(
+            &drivers,
+            is_fatal,
+            |_| {},
+            || {
+                log.lock().push("RESET");
+                reset_works
+            },
+        );
         let seen = log.lock().clone();
         (outcome, seen)
     }
@@ -193,6 +209,30 @@ mod tests {
         assert_eq!((outcome, seen.len()), (Outcome::Recovered, 0));
     }
 
+    /// specs/pcie-port-bus.md, feature 16: a reset only if one asks; one that gives up decides for all.
+    #[test]
+    fn votes_are_combined_by_what_counts_more() {
+        let [nothing, able, reset, lost] =
+            [Verdict::None, Verdict::CanRecover, Verdict::NeedReset, Verdict::Disconnect];
+        let steps = |votes: &[Verdict]| {
+            let votes: Vec<_> = votes.iter().map(|vote| (*vote, Verdict::Recovered)).collect();
+            let (_, seen) = run(&votes, false, true);
+            let mut steps = seen;
+            steps.dedup();
+            steps
+        };
+        assert_eq!(steps(&[nothing, nothing]), ["detected", "resume"]);
+        for votes in [[nothing, able], [able, nothing], [able, able]] {
+            assert_eq!(steps(&votes), ["detected", "mmio", "resume"], "{votes:?}");
+        }
+        for votes in [[able, reset], [reset, able], [reset, nothing], [reset, reset]] {
+            assert_eq!(steps(&votes), ["detected", "RESET", "slot reset", "resume"], "{votes:?}");
+        }
+        for votes in [[able, lost], [lost, reset], [lost, nothing]] {
+            assert_eq!(steps(&votes), ["detected", "failed"], "{votes:?}");
+        }
+    }
+
     #[test]
     fn giving_up_and_failed_resets_end_in_failure() {
         let well = (Verdict::NeedReset, Verdict::Recovered);
@@ -200,7 +240,7 @@ mod tests {
         assert_eq!(run(&[well, (Verdict::Disconnect, Verdict::None)], true, true).0, Outcome::Failed);
         assert_eq!(run(&[(Verdict::NeedReset, Verdict::NeedReset)], true, true).0, Outcome::Failed);
         let plain: [Arc<dyn Binding>; 1] = [Arc::new(Plain)];
-        assert_eq!(recover(&plain, true, || true), Outcome::Failed);
-        assert_eq!(recover(&plain, false, || false), Outcome::Recovered);
+        assert_eq!(recover(&plain, true, |_| {}, || true), Outcome::Failed);
+        assert_eq!(recover(&plain, false, |_| {}, || false), Outcome::Recovered);
     }
 }

@@ -38,11 +38,21 @@ pub struct Vectors {
     pub mode: Option<InterruptMode>,
     /// By digit of the service.
     pub interrupts: [Option<Arc<Interrupt>>; 4],
+    /// By entry of the table, if that is used.
+    entries: Vec<Arc<Interrupt>>,
+}
+
+impl Vectors {
+    /// Sets the port up again as it was decided, after a reset has made it forget its table. False if it won't. A message is among the registers that
+    /// are written back after a reset.
+    pub fn restore(&self, offer: &dyn Offer) -> bool {
+        self.mode != Some(InterruptMode::Table) || offer.enable_table(&self.entries)
+    }
 }
 
 /// Decides, and sets the port up so.
 pub fn assign(services: ServiceSet, offer: &dyn Offer) -> Vectors {
-    let mut vectors = Vectors { mode: None, interrupts: [const { None }; 4] };
+    let mut vectors = Vectors { mode: None, interrupts: [const { None }; 4], entries: Vec::new() };
     let mut give = |mode, of: &dyn Fn(ServiceKind) -> Option<Arc<Interrupt>>| {
         vectors.mode = Some(mode);
         for service in services.iter() {
@@ -51,6 +61,7 @@ pub fn assign(services: ServiceSet, offer: &dyn Offer) -> Vectors {
     };
     if let Some(entries) = table(services, offer) {
         give(InterruptMode::Table, &|service| entries.get(offer.message_number(service)).cloned());
+        vectors.entries = entries;
         return vectors;
     }
     if let Some(vector) = offer.vector()
@@ -86,7 +97,10 @@ mod tests {
     use crate::interrupt::Source;
     use core::cell::Cell;
 
+    #[derive(Clone)]
     struct Mock {
+        /// Entries of the table that are set up.
+        enabled: Cell<usize>,
         table: usize,
         granted: Cell<usize>,
         has_message: bool,
@@ -109,6 +123,7 @@ mod tests {
         }
 
         fn enable_table(&self, interrupts: &[Arc<Interrupt>]) -> bool {
+            self.enabled.set(interrupts.len());
             !interrupts.is_empty() && interrupts.len() <= self.table
         }
 
@@ -139,6 +154,7 @@ mod tests {
     #[test]
     fn table_with_a_vector_for_each_service_is_taken() {
         let mock = Mock {
+            enabled: Cell::new(0),
             table: 4,
             granted: Cell::new(9),
             has_message: true,
@@ -155,6 +171,7 @@ mod tests {
     #[test]
     fn partly_granted_table_is_shared() {
         let mock = Mock {
+            enabled: Cell::new(0),
             table: 4,
             granted: Cell::new(2),
             has_message: true,
@@ -169,8 +186,29 @@ mod tests {
     }
 
     #[test]
+    fn table_that_a_reset_has_emptied_is_set_up_again() {
+        let mock = Mock {
+            enabled: Cell::new(0),
+            table: 4,
+            granted: Cell::new(9),
+            has_message: true,
+            has_line: true,
+            numbers: [0, 1, 0, 2],
+        };
+        for (table, mode, entries) in [(4, InterruptMode::Table, 3), (0, InterruptMode::Message, 0)] {
+            let mock = Mock { table, granted: Cell::new(9), ..Mock::clone(&mock) };
+            let vectors = assign(all(), &mock);
+            assert_eq!(vectors.mode, Some(mode));
+            mock.enabled.set(0);
+            assert!(vectors.restore(&mock));
+            assert_eq!(mock.enabled.get(), entries);
+        }
+    }
+
+    #[test]
     fn refused_table_falls_back_to_a_message_and_to_the_pin() {
         let mock = Mock {
+            enabled: Cell::new(0),
             table: 2,
             granted: Cell::new(9),
             has_message: true,

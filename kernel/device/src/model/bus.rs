@@ -13,8 +13,9 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use sched::Mutex;
+use sched::{Mutex, MutexGuard};
 use sync::SpinLock;
 
 use super::driver::{Binding, BusDevice, Driver, DriverError};
@@ -63,6 +64,8 @@ pub struct Bus<D: 'static> {
     devices: SpinLock<Vec<Arc<Attached<D>>>>,
     drivers: SpinLock<Vec<Arc<dyn Driver<D>>>>,
     changing: Mutex<()>,
+    /// Devices and drivers that come are offered to each other.
+    autoprobe: AtomicBool,
 }
 
 /// A copy of a list that is kept under a lock, made with memory that was allocated outside of it.
@@ -95,6 +98,7 @@ impl<D: BusDevice> Bus<D> {
             devices: SpinLock::named("devices of a bus", Vec::new()),
             drivers: SpinLock::named("drivers of a bus", Vec::new()),
             changing: Mutex::named(changing, ()),
+            autoprobe: AtomicBool::new(true),
         }
     }
 
@@ -129,6 +133,16 @@ impl<D: BusDevice> Bus<D> {
         devices.iter().find(|attached| Arc::ptr_eq(&attached.device, device)).cloned()
     }
 
+    /// No driver gets or loses a device while this is held. May sleep; drivers that are called meanwhile must not change this bus.
+    pub fn hold(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock()
+    }
+
+    /// The same, if nobody holds it.
+    pub fn try_hold(&self) -> Option<MutexGuard<'_, ()>> {
+        self.changing.try_lock()
+    }
+
     /// Adds a device and offers it to the drivers.
     pub fn add(&self, device: Arc<D>) -> Arc<Attached<D>> {
         let _changing = self.changing.lock();
@@ -136,12 +150,39 @@ impl<D: BusDevice> Bus<D> {
         let attached = Arc::new(Attached { device, identity: Identity::new(), bound });
         change(&self.devices, |devices| devices.push(attached.clone()));
         emit(Action::Add, &attached);
+        if self.autoprobe() {
+            self.offer(&attached);
+        }
+        attached
+    }
+
+    /// Offers a device to the drivers, until one takes it. With `changing` held.
+    fn offer(&self, attached: &Arc<Attached<D>>) {
         for driver in self.drivers() {
-            if driver.matches(&attached.device) && self.try_bind(&attached, &driver).is_ok() {
+            if driver.matches(&attached.device) && self.try_bind(attached, &driver).is_ok() {
                 break;
             }
         }
-        attached
+    }
+
+    /// Offers a device without a driver to all drivers, by name.
+    pub fn probe(&self, device: &str) -> Result<(), DriverError> {
+        let _changing = self.changing.lock();
+        let attached = self.device(device).ok_or(DriverError::NotFound)?;
+        if attached.bound().is_none() {
+            self.offer(&attached);
+        }
+        Ok(())
+    }
+
+    /// Whether devices and drivers that come are offered to each other. If not, only [`Bus::bind`] and [`Bus::probe`] bring them together.
+    pub fn autoprobe(&self) -> bool {
+        self.autoprobe.load(Ordering::Relaxed)
+    }
+
+    /// Sets that.
+    pub fn set_autoprobe(&self, on: bool) {
+        self.autoprobe.store(on, Ordering::Relaxed);
     }
 
     /// Takes a device out, after its driver.
@@ -161,7 +202,9 @@ impl<D: BusDevice> Bus<D> {
             return Err(DriverError::Busy);
         }
         change(&self.drivers, |drivers| drivers.push(driver.clone()));
-        self.offer_all(&driver);
+        if self.autoprobe() {
+            self.offer_all(&driver);
+        }
         Ok(())
     }
 
@@ -218,6 +261,12 @@ impl<D: BusDevice> Bus<D> {
         Ok(())
     }
 
+    /// Takes an entry out of a driver's id table that was added. Devices that it has stay with it.
+    pub fn remove_id(&self, driver: &str, text: &str) -> Result<(), DriverError> {
+        let _changing = self.changing.lock();
+        self.driver(driver).ok_or(DriverError::NotFound)?.remove_id(text)
+    }
+
     /// With `changing` held.
     fn try_bind(&self, attached: &Arc<Attached<D>>, driver: &Arc<dyn Driver<D>>) -> Result<(), DriverError> {
         if attached.bound().is_some() {
@@ -269,7 +318,7 @@ fn emit<D: BusDevice>(action: Action, attached: &Attached<D>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::sync::atomic::{AtomicU32, Ordering};
+    use core::sync::atomic::AtomicU32;
 
     struct Thing(u32);
 
@@ -353,6 +402,13 @@ mod tests {
         bus.bind("second", "thing5").unwrap();
         assert_eq!((counts(&first), counts(&second)), ((1, 1), (1, 0)));
         assert_eq!(bus.bind("first", "thing6"), Err(DriverError::NotFound));
+        bus.set_autoprobe(false);
+        bus.add(Arc::new(Thing(7)));
+        assert!(bus.device("thing7").unwrap().driver().is_none());
+        assert_eq!(bus.probe("thing8"), Err(DriverError::NotFound));
+        bus.probe("thing7").unwrap();
+        assert_eq!(bus.device("thing7").unwrap().driver().unwrap().name(), "first");
+        bus.set_autoprobe(true);
         bus.add(Arc::new(Thing(13)));
         assert!(bus.device("thing13").unwrap().driver().is_none());
     }

@@ -57,6 +57,17 @@ pub trait Driver<D>: Send + Sync + 'static {
         let _ = text;
         Err(DriverError::NotSupported)
     }
+
+    /// Takes an entry out again that was added.
+    fn remove_id(&self, text: &str) -> Result<(), DriverError> {
+        let _ = text;
+        Err(DriverError::NotSupported)
+    }
+
+    /// Whether there can be such entries.
+    fn takes_ids(&self) -> bool {
+        false
+    }
 }
 
 /// A driver's hold on one device.

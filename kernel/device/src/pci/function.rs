@@ -86,6 +86,10 @@ pub struct Function {
     enabled: AtomicU32,
     /// The number of its interrupt, as shown.
     interrupt: AtomicU32,
+    /// The numbers of its interrupts by message.
+    messages: SpinLock<Option<Arc<[u32]>>>,
+    /// The only driver that may have it, if somebody has said so.
+    driver_override: SpinLock<Option<Arc<str>>>,
 }
 
 impl Function {
@@ -99,6 +103,8 @@ impl Function {
         let header_type = config.read_u8(HEADER_TYPE) & 0x7f;
         let (subsystem_vendor, subsystem) = match header_type {
             0 => (config.read_u16(SUBSYSTEM_VENDOR), config.read_u16(SUBSYSTEM)),
+            1 => capability::find(&config, CAPABILITY_SUBSYSTEM)
+                .map_or((0, 0), |offset| (config.read_u16(offset + 4), config.read_u16(offset + 6))),
             _ => (0, 0),
         };
         let identity = Identity {
@@ -131,6 +137,8 @@ impl Function {
             windows: SpinLock::named("PCI windows", windows),
             buses: AtomicU32::new(0),
             enabled: AtomicU32::new(0),
+            messages: SpinLock::named("PCI messages", None),
+            driver_override: SpinLock::named("PCI driver override", None),
             interrupt: AtomicU32::new(if pin == 0 || line == 0xff { 0 } else { line.into() }),
             config: Arc::new(config),
         })
@@ -235,6 +243,27 @@ impl Function {
 
     pub(crate) fn set_interrupt(&self, number: u32) {
         self.interrupt.store(number, Ordering::Relaxed);
+    }
+
+    /// The numbers of the interrupts that it raises by messages.
+    pub fn messages(&self) -> Option<Arc<[u32]>> {
+        self.messages.lock().clone()
+    }
+
+    pub(crate) fn set_messages(&self, numbers: Option<Arc<[u32]>>) {
+        let old = core::mem::replace(&mut *self.messages.lock(), numbers);
+        drop(old);
+    }
+
+    /// The only driver that may have it, whatever that one's table says; None: any whose table has it.
+    pub fn driver_override(&self) -> Option<Arc<str>> {
+        self.driver_override.lock().clone()
+    }
+
+    /// Names the only driver that may have it from now on. The one that has it keeps it.
+    pub fn set_driver_override(&self, name: Option<Arc<str>>) {
+        let old = core::mem::replace(&mut *self.driver_override.lock(), name);
+        drop(old);
     }
 
     /// As Linux's module tools look it up.

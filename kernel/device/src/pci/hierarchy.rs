@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use sched::Mutex;
 use sync::SpinLock;
 
-use super::config::{Config, ConfigAccess};
+use super::config::ConfigAccess;
 use super::function::Function;
 use super::registers::COMMAND;
 use super::window::Windows;
@@ -84,7 +84,7 @@ impl Hierarchy {
     pub fn enumerate(&self) -> Vec<Arc<Function>> {
         let _changing = self.changing.lock();
         let Root { segment, first_bus, last_bus, windows } = self.root;
-        let found = scan::scan(&self.access, segment, first_bus, last_bus, None);
+        let found = scan::scan(&self.access, segment, first_bus, last_bus, None, &[]);
         if !assign::is_complete(&found) {
             assign::clear(&found);
         }
@@ -94,11 +94,19 @@ impl Hierarchy {
         found
     }
 
-    /// Looks for what is new behind a bridge, or everywhere. Returns what was found, with addresses.
+    /// Whether this function is one of those there are: not one that was taken out, even if another one has its place.
+    pub fn has(&self, function: &Function) -> bool {
+        self.functions.lock().iter().any(|known| core::ptr::eq(Arc::as_ptr(known), function))
+    }
+
+    /// Looks for what is new behind a bridge, or everywhere. Returns what was found, with addresses: nothing behind a bridge that was taken out.
     pub fn rescan(&self, bridge: Option<&Arc<Function>>) -> Vec<Arc<Function>> {
         let _changing = self.changing.lock();
         let known = self.functions();
         let mut new = Vec::new();
+        if bridge.is_some_and(|bridge| !self.has(bridge)) {
+            return new;
+        }
         let mut tops: Vec<Option<Arc<Function>>> = match bridge {
             Some(bridge) => alloc::vec![Some(bridge.clone())],
             None => known.iter().filter(|function| function.is_bridge()).cloned().map(Some).collect(),
@@ -111,7 +119,8 @@ impl Hierarchy {
             if found.is_empty() {
                 continue;
             }
-            // What is there keeps its place; what is new gets one beside it.
+            // What is there keeps its place; what is new gets one beside it, whatever it had when it was there before.
+            assign::clear(&found);
             let address = top.as_ref().map(|bridge| bridge.address());
             let windows = top.as_ref().map_or(self.root.windows, |bridge| bridge.windows());
             let siblings = known.iter().filter(|function| function.upstream == address).cloned();
@@ -126,7 +135,7 @@ impl Hierarchy {
         new
     }
 
-    /// What is directly behind a bridge and not known, with what is behind that.
+    /// What is directly behind a bridge and not known, with what is behind it.
     fn scan_new(&self, top: Option<&Arc<Function>>, known: &[Arc<Function>]) -> Vec<Arc<Function>> {
         let (bus, limit) = match top {
             None => (self.root.first_bus, self.root.last_bus),
@@ -135,44 +144,14 @@ impl Hierarchy {
                 None => return Vec::new(),
             },
         };
-        let is_known = |address| known.iter().any(|function| function.address() == address);
-        let has_bridges = known.iter().any(|function| function.address().bus == bus && function.is_bridge());
-        if has_bridges {
-            // Numbers behind the known bridges are in use: only functions without buses of their own can be new.
-            return self.scan_leaves(bus, top, &is_known);
-        }
-        let found = scan::scan(&self.access, self.root.segment, bus, limit, top.cloned());
-        found.into_iter().filter(|function| !is_known(function.address())).collect()
+        scan::scan(&self.access, self.root.segment, bus, limit, top.cloned(), known)
     }
 
-    fn scan_leaves(
-        &self,
-        bus: u8,
-        top: Option<&Arc<Function>>,
-        is_known: &dyn Fn(Address) -> bool,
-    ) -> Vec<Arc<Function>> {
-        let places = (0..=u8::MAX).map(|place| Address::new(self.root.segment, bus, place >> 3, place & 7));
-        let unknown = places.filter(|address| !is_known(*address));
-        // A function other than the first is there only if the first is.
-        let possible = unknown.filter(|address| {
-            let first = Address::new(address.segment, address.bus, address.device(), 0);
-            address.function() == 0 || (is_known(first) && self.has_several_functions(first))
-        });
-        let upstream = top.map(|bridge| bridge.address());
-        possible
-            .filter_map(|address| Function::probe(Config::new(self.access.clone(), address), upstream))
-            .filter(|function| !function.is_bridge())
-            .map(Arc::new)
-            .collect()
-    }
-
-    fn has_several_functions(&self, first: Address) -> bool {
-        let header = self.access.read(first, super::registers::HEADER_TYPE, super::config::Width::Byte);
-        header & 0x80 != 0
-    }
-
-    /// A function and all behind it, deepest first: the order in which they go.
+    /// A function and all behind it, deepest first: the order in which they go. Nothing of one that was taken out.
     pub fn subtree(&self, top: &Function) -> Vec<Arc<Function>> {
+        if !self.has(top) {
+            return Vec::new();
+        }
         let functions = self.functions();
         let behind = |function: &Function| match top.buses() {
             Some((first, last)) => (first..=last).contains(&function.address().bus),

@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use sched::Mutex;
+use sched::{Mutex, MutexGuard};
 use sync::{Once, SpinLock};
 
 use super::access::{self, Ecam};
@@ -217,17 +217,39 @@ pub fn rescan(bridge: Option<&Arc<Function>>) -> usize {
     new.len()
 }
 
+/// No function comes or goes, and no driver gets or loses one, as long as it lives.
+pub(crate) struct Held {
+    _bus: MutexGuard<'static, ()>,
+    _topology: MutexGuard<'static, ()>,
+}
+
+/// Has all stay as it is, in the order of the locks. May sleep.
+pub(crate) fn hold() -> Held {
+    let topology = TOPOLOGY.lock();
+    Held { _bus: BUS.hold(), _topology: topology }
+}
+
 /// Takes functions, with all that is behind them, from their drivers and out of the hierarchy.
 pub fn remove(functions: &[Arc<Function>]) {
     let _topology = TOPOLOGY.lock();
-    let Some(hierarchy) = hierarchy() else { return };
-    for function in functions {
-        let gone = hierarchy.subtree(function);
-        for one in &gone {
-            BUS.remove(one);
-        }
-        hierarchy.forget(&gone);
+    if let Some(hierarchy) = hierarchy() {
+        functions.iter().for_each(|function| take_out(hierarchy, &hierarchy.subtree(function)));
     }
+}
+
+/// Takes all that is behind a bridge out, deepest first, and calls `after` before anybody can look for functions again.
+pub(crate) fn remove_behind(bridge: &Function, after: &dyn Fn()) {
+    let _topology = TOPOLOGY.lock();
+    if let Some(hierarchy) = hierarchy() {
+        take_out(hierarchy, &hierarchy.behind(bridge));
+    }
+    after();
+}
+
+/// With the topology held.
+fn take_out(hierarchy: &Hierarchy, gone: &[Arc<Function>]) {
+    gone.iter().for_each(|function| BUS.remove(function));
+    hierarchy.forget(gone);
 }
 
 /// Where a function is below `/sys`.
@@ -321,6 +343,9 @@ impl Driver<Function> for PciDriver {
     }
 
     fn matches(&self, function: &Function) -> bool {
+        if let Some(only) = function.driver_override() {
+            return *only == *self.name;
+        }
         let is_for = |id: &PciId| id.matches(&function.identity);
         self.ids.iter().any(is_for) || self.added.lock().iter().any(is_for)
     }
@@ -343,6 +368,22 @@ impl Driver<Function> for PciDriver {
         }
         added.push(id);
         Ok(())
+    }
+
+    fn remove_id(&self, text: &str) -> Result<(), DriverError> {
+        let id = PciId::parse(text).ok_or(DriverError::Invalid)?;
+        let is_meant = |known: &PciId| {
+            (known.vendor, known.device) == (id.vendor, id.device)
+                && (known.class ^ id.class) & id.class_mask == 0
+        };
+        let mut added = self.added.lock();
+        let place = added.iter().position(is_meant).ok_or(DriverError::NotFound)?;
+        added.swap_remove(place);
+        Ok(())
+    }
+
+    fn takes_ids(&self) -> bool {
+        true
     }
 }
 

@@ -79,6 +79,7 @@ impl Function {
         self.config.modify_u16(COMMAND, COMMAND_NO_LINE, COMMAND_NO_LINE);
         self.config.modify_u16(offset + CONTROL, MSIX_MASK_ALL, 0);
         self.set_interrupt(interrupts[0].number());
+        self.set_messages(Some(interrupts.iter().map(|interrupt| interrupt.number()).collect()));
         true
     }
 
@@ -103,6 +104,7 @@ impl Function {
         self.config.modify_u16(COMMAND, COMMAND_NO_LINE, COMMAND_NO_LINE);
         self.config.modify_u16(offset + CONTROL, MSI_ENABLE | MSI_MESSAGES, MSI_ENABLE);
         self.set_interrupt(interrupt.number());
+        self.set_messages(Some([interrupt.number()].into()));
         true
     }
 
@@ -115,6 +117,7 @@ impl Function {
             self.config.modify_u16(offset + CONTROL, MSI_ENABLE, 0);
         }
         self.config.modify_u16(COMMAND, COMMAND_NO_LINE, 0);
+        self.set_messages(None);
     }
 
     /// Which of the two kinds of messages is on.

@@ -13,6 +13,7 @@ mod machine_bus;
 mod message;
 mod region;
 pub mod registers;
+mod reset;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,11 @@ pub use machine_bus::{
     ANY, BUS, PciDriver, PciId, ProbeFunction, find, functions, hierarchy, initialize, line_interrupt,
     remove, rescan,
 };
+pub(crate) use machine_bus::{hold, remove_behind};
 pub use message::{MessageSource, table_size};
 pub use region::{REGIONS, ROM_REGION, Region, Regions, Space};
+#[cfg(test)]
+pub(crate) use reset::is_saved;
+pub(crate) use reset::reset_behind;
+pub use reset::{ResetMethod, reset, reset_methods};
 pub use window::{Range, WindowKind, Windows};

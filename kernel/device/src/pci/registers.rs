@@ -70,6 +70,8 @@ pub const BRIDGE_RESET: u16 = 1 << 6;
 pub const CAPABILITY_POWER: u8 = 0x01;
 /// Capability: interrupts by message.
 pub const CAPABILITY_MSI: u8 = 0x05;
+/// Capability: who made what a bridge is a part of.
+pub const CAPABILITY_SUBSYSTEM: u8 = 0x0d;
 /// Capability: PCI Express.
 pub const CAPABILITY_EXPRESS: u8 = 0x10;
 /// Capability: interrupts by messages from a table.

@@ -1,9 +1,12 @@
 //! Enumeration: which functions there are, and the numbers of the buses between them.
 //!
 //! A depth-first walk with a stack of its own, so that the depth of a machine's bridges costs no kernel stack. A bridge whose
-//! numbers firmware has set keeps them if they fit: behind its own bus, above all that were met before, within what the
+//! numbers firmware has set keeps them if they fit: behind its own bus, none of those met before, within what the
 //! bridge above passes on. Any other gets the next free number. While its buses are walked it passes on everything up to
 //! the limit; after that it ends at the highest bus met, and a hot-plug port at some more, for switches that are plugged in later.
+//!
+//! What is known already is passed over and not touched: it may be at work, and to ask a function for its sizes is to have it answer to nothing for
+//! a moment. A new bridge beside known ones keeps its numbers if they are none of theirs, else gets some above all of them.
 //!
 //! Behind a PCI Express port with a link there is one device: only its functions are looked for.
 
@@ -37,6 +40,8 @@ struct Level {
     limit: u8,
     /// Whether the bridge's numbers are firmware's and stay.
     kept: bool,
+    /// Highest bus number in use before it was entered.
+    used_before: u8,
 }
 
 /// One walk.
@@ -45,19 +50,26 @@ struct Walk<'a> {
     segment: u16,
     /// Highest bus number in use.
     used: u8,
+    /// First and last numbers behind bridges that are known.
+    taken: Vec<(u8, u8)>,
     found: Vec<Arc<Function>>,
     levels: Vec<Level>,
 }
 
-/// Enumerates a bus and all behind it. `limit` is the highest bus number that may be used.
+/// Enumerates what is not `known` on a bus, and all behind that. `limit` is the highest bus number that may be used.
 pub(crate) fn scan(
     access: &Arc<dyn ConfigAccess>,
     segment: u16,
     bus: u8,
     limit: u8,
     bridge: Option<Arc<Function>>,
+    known: &[Arc<Function>],
 ) -> Vec<Arc<Function>> {
-    let mut walk = Walk { access, segment, used: bus, found: Vec::new(), levels: Vec::new() };
+    let siblings = known.iter().filter(|function| function.address().bus == bus);
+    let taken: Vec<_> = siblings.filter_map(|function| function.buses()).collect();
+    let used = taken.iter().map(|(_, last)| *last).max().unwrap_or(bus);
+    let is_known = |address| known.iter().any(|function| function.address() == address);
+    let mut walk = Walk { access, segment, used, taken, found: Vec::new(), levels: Vec::new() };
     walk.enter(bus, limit, bridge, true);
     while let Some(level) = walk.levels.last_mut() {
         if level.next >= level.end {
@@ -69,6 +81,12 @@ pub(crate) fn scan(
         let (device, function) = ((place >> 3) as u8, (place & 7) as u8);
         let address = Address::new(segment, level.bus, device, function);
         let config = Config::new(access.clone(), address);
+        if is_known(address) {
+            if function == 0 && config.read_u8(HEADER_TYPE) & 0x80 == 0 {
+                level.next = (place & !7) + u16::from(FUNCTIONS_PER_DEVICE);
+            }
+            continue;
+        }
         let Some(found) = Function::probe(config, upstream) else {
             // Without function 0 there is no device.
             if function == 0 {
@@ -86,13 +104,14 @@ pub(crate) fn scan(
 
 impl Walk<'_> {
     fn enter(&mut self, bus: u8, limit: u8, bridge: Option<Arc<Function>>, kept: bool) {
+        let used_before = self.used;
         let one_device = bridge
             .as_ref()
             .and_then(|bridge| bridge.port())
             .is_some_and(|port| matches!(port, PortKind::Root | PortKind::Downstream));
         let devices = if one_device { 1 } else { DEVICES_PER_BUS };
         let end = u16::from(devices) * u16::from(FUNCTIONS_PER_DEVICE);
-        self.levels.push(Level { bus, next: 0, end, bridge, limit, kept });
+        self.levels.push(Level { bus, next: 0, end, bridge, limit, kept, used_before });
     }
 
     fn add(&mut self, function: Arc<Function>) {
@@ -114,12 +133,13 @@ impl Walk<'_> {
         let primary = config.read_u8(PRIMARY_BUS);
         let secondary = config.read_u8(SECONDARY_BUS);
         let subordinate = config.read_u8(SUBORDINATE_BUS);
-        let kept =
-            primary == bus && secondary > self.used && subordinate >= secondary && subordinate <= limit;
+        let is_free = secondary > self.used || self.is_hole(secondary, subordinate, bus);
+        let kept = primary == bus && is_free && subordinate >= secondary && subordinate <= limit;
         if kept {
-            self.used = secondary;
             bridge.set_buses(secondary, subordinate);
-            return self.enter(secondary, subordinate, Some(bridge), true);
+            self.enter(secondary, subordinate, Some(bridge), true);
+            self.used = secondary;
+            return;
         }
         if self.used >= limit {
             log::warn!("{}: no bus number is left for what is behind", bridge.address());
@@ -133,9 +153,19 @@ impl Walk<'_> {
         config.write_u8(PRIMARY_BUS, bus);
         config.write_u8(SECONDARY_BUS, secondary);
         config.write_u8(SUBORDINATE_BUS, limit);
-        self.used = secondary;
         bridge.set_buses(secondary, limit);
         self.enter(secondary, limit, Some(bridge), false);
+        self.used = secondary;
+    }
+
+    /// Whether numbers below the highest one in use are nobody's, and so may stay those of a bridge on this bus: firmware has numbered in another order, or the bridge was
+    /// taken out and is found again.
+    fn is_hole(&self, first: u8, last: u8, bus: u8) -> bool {
+        let found = self.found.iter().filter_map(|function| function.buses());
+        let others = self.taken.iter().copied().chain(found);
+        // What is above has the numbers of all that is behind it.
+        let mut others = others.filter(|(start, end)| !(*start..=*end).contains(&bus));
+        first > bus && others.all(|(start, end)| last < start || end < first)
     }
 
     /// A bus has been walked.
@@ -147,7 +177,7 @@ impl Walk<'_> {
             return;
         }
         if level.kept {
-            self.used = self.used.max(level.limit);
+            self.used = self.used.max(level.limit).max(level.used_before);
             return;
         }
         let free = level.limit - self.used;

@@ -122,6 +122,21 @@ fn what_firmware_has_numbered_and_placed_stays() {
 }
 
 #[test]
+fn bus_numbers_that_firmware_has_given_from_the_last_device_to_the_first_stay() {
+    let mut functions = figure_5();
+    for (index, numbers) in
+        [(1, 0x05_05_00), (2, 0x04_01_00), (3, 0x04_02_01), (4, 0x04_04_02), (5, 0x03_03_02)]
+    {
+        functions[index].set(PRIMARY_BUS, 4, numbers);
+    }
+    let machine = FakeMachine::new(functions);
+    let hierarchy = hierarchy(&machine);
+    let buses: Vec<_> = hierarchy.enumerate().iter().filter_map(|function| function.buses()).collect();
+    assert_eq!(buses, [(5, 5), (1, 4), (2, 4), (4, 4), (3, 3)]);
+    check_addresses(&hierarchy);
+}
+
+#[test]
 fn nonsense_bus_numbers_are_replaced() {
     let mut functions = figure_5();
     // Two bridges with the same numbers, and one that leads back to its own bus.
@@ -268,6 +283,42 @@ fn rescan_everywhere_finds_new_functions_on_any_bus() {
     assert_eq!(new.len(), 2);
     assert_eq!(new[0], "0000:00:09.0");
     check_addresses(&hierarchy);
+}
+
+#[test]
+fn what_is_known_is_not_touched_when_something_new_is_looked_for() {
+    let machine = FakeMachine::new(figure_5());
+    let hierarchy = hierarchy(&machine);
+    hierarchy.enumerate();
+    let port = hierarchy.find(Address::new(0, 7, 0, 0)).unwrap();
+    // Any write to the registers of the device at work would leave its mark.
+    let watched = [COMMAND, BASE_ADDRESS + 4, BASE_ADDRESS + 16];
+    machine.with(6, |device| watched.iter().for_each(|register| device.set_after_write(*register, 0x80)));
+    let before: Vec<_> = watched.iter().map(|at| machine.with(6, |device| device.get(*at, 2))).collect();
+    assert!(hierarchy.rescan(Some(&port)).is_empty() && hierarchy.rescan(None).is_empty());
+    let after: Vec<_> = watched.iter().map(|at| machine.with(6, |device| device.get(*at, 2))).collect();
+    assert_eq!(after, before);
+    // Its siblings are still found.
+    machine.with(6, |device| device.set(HEADER_TYPE, 1, 0x80));
+    machine.plug(FakeFunction::endpoint(0, 3, 1, 2, 0x01_0000).behind(4));
+    assert_eq!(places(&hierarchy.rescan(Some(&port))), ["0000:08:00.3"]);
+}
+
+#[test]
+fn handle_of_what_was_taken_out_reaches_nothing_that_has_its_place() {
+    let machine = FakeMachine::new(figure_5());
+    let hierarchy = hierarchy(&machine);
+    hierarchy.enumerate();
+    let old = hierarchy.find(Address::new(0, 0, 1, 0)).unwrap();
+    hierarchy.forget(&hierarchy.subtree(&old));
+    // Who waited to look behind the port comes too late.
+    machine.plug(network(0).behind(1));
+    assert!(hierarchy.rescan(Some(&old)).is_empty());
+    assert_eq!(places(&hierarchy.rescan(None)), ["0000:00:01.0", "0000:01:00.0"]);
+    assert!(hierarchy.subtree(&old).is_empty() && hierarchy.behind(&old).is_empty());
+    assert!(hierarchy.rescan(Some(&old)).is_empty());
+    let new = hierarchy.find(old.address()).unwrap();
+    assert_eq!((hierarchy.has(&old), hierarchy.has(&new), hierarchy.behind(&new).len()), (false, true, 1));
 }
 
 #[test]

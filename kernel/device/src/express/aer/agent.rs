@@ -82,20 +82,20 @@ pub(super) fn report(function: &Function, details: &Details) {
     let address = function.address();
     let Details { severity, status, mask, .. } = *details;
     let (layer, role) = (layer(severity, status), role(severity, status));
-    let line = format_args!("{address}: PCIe Bus Error: severity={severity}, type={layer}, ({role})");
-    if severity == Severity::Correctable {
-        log::warn!("{line}")
-    } else {
-        log::error!("{line}")
-    }
+    // What was corrected is a warning throughout, all else an error.
+    let level = if severity == Severity::Correctable { log::Level::Warn } else { log::Level::Error };
+    log::log!(level, "{address}: PCIe Bus Error: severity={severity}, type={layer}, ({role})");
     let (vendor, device) = (function.identity.vendor, function.identity.device);
-    log::error!("{address}:   device [{vendor:04x}:{device:04x}] error status/mask={status:08x}/{mask:08x}");
+    log::log!(
+        level,
+        "{address}:   device [{vendor:04x}:{device:04x}] error status/mask={status:08x}/{mask:08x}"
+    );
     for bit in details.bits() {
         let name = names(severity).get(bit as usize).filter(|name| !name.is_empty());
         let first = if details.first == Some(bit) { " (First)" } else { "" };
-        log::error!("{address}:    [{bit:2}] {:<22}{first}", name.unwrap_or(&"Unknown Error Bit"));
+        log::log!(level, "{address}:    [{bit:2}] {:<22}{first}", name.unwrap_or(&"Unknown Error Bit"));
     }
     if let Some([first, second, third, fourth]) = details.header {
-        log::error!("{address}:   TLP Header: {first:08x} {second:08x} {third:08x} {fourth:08x}");
+        log::log!(level, "{address}:   TLP Header: {first:08x} {second:08x} {third:08x} {fourth:08x}");
     }
 }

@@ -9,11 +9,9 @@
 //! | `error` | the bits, their names, how they are reported, counters |
 //! | `agent` | a function's error registers |
 //! | `root` | the service of root ports |
-//! | `reset` | resetting what is behind a port |
 
 mod agent;
 mod error;
-mod reset;
 mod root;
 #[cfg(test)]
 mod tests;

@@ -12,8 +12,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use sync::{IrqSpinLock, SpinLock};
 
+use super::agent;
 use super::error::{Details, Severity};
-use super::{agent, reset};
 use crate::express::drain::Drain;
 use crate::express::notes::Notes;
 use crate::express::recovery::{Outcome, recover};
@@ -195,6 +195,12 @@ impl Root {
         is_empty
     }
 
+    /// As if a program had claimed it.
+    #[cfg(test)]
+    pub(super) fn note_injected(&self, injection: Injection) {
+        self.note(Note::Injected(injection));
+    }
+
     /// How many notes found no room.
     #[cfg(test)]
     pub(super) fn lost_count(&self) -> u64 {
@@ -296,6 +302,9 @@ fn unreadable(hierarchy: &Hierarchy, function: &Arc<Function>, severity: Severit
 }
 
 /// Recovery of what is on the agent's link: behind the port above it, or behind itself if it is a port that leads down.
+///
+/// Functions and drivers stay as they are meanwhile: a driver that took a function between the two ends of a reset would lose with it what it had set up,
+/// and one that let go would be asked about a device that is another one's.
 fn recover_link(hierarchy: &Hierarchy, agent: &Arc<Function>, is_fatal: bool) {
     let leads_down = agent.port().is_some_and(|port| port != crate::express::PortKind::Upstream);
     let port = if leads_down {
@@ -304,11 +313,13 @@ fn recover_link(hierarchy: &Hierarchy, agent: &Arc<Function>, is_fatal: bool) {
         agent.upstream.and_then(|bridge| hierarchy.find(bridge))
     };
     let Some(port) = port else { return };
+    let _held = pci::hold();
     let mut behind = hierarchy.behind(&port);
     behind.reverse();
     let drivers: Vec<_> = behind.iter().filter_map(|function| BUS.attached(function)?.binding()).collect();
-    let outcome = recover(&drivers, is_fatal, || reset::reset_behind(&port, &behind));
     let address = port.address();
+    let tell = |callback: &str| log::info!("{address}: AER: broadcast {callback} message");
+    let outcome = recover(&drivers, is_fatal, tell, || pci::reset_behind(&port, &behind));
     match outcome {
         Outcome::Recovered => log::warn!("{address}: AER: device recovery successful"),
         Outcome::Failed => log::error!("{address}: AER: device recovery failed"),

@@ -201,11 +201,12 @@ fn a_thousand_messages_are_all_counted_or_counted_as_lost() {
 fn nothing_is_given_back_to_a_function_that_did_not_answer_before_the_reset() {
     let model = model(0x108);
     let device = model.device(0);
-    assert!(super::reset::is_saved(&device));
+    assert!(crate::pci::is_saved(&device));
     model.machine.with(5, |device| device.present = false);
-    assert!(!super::reset::is_saved(&device));
+    assert!(!crate::pci::is_saved(&device));
 }
 
+/// What drivers have heard, of all tests.
 static LOG: SpinLock<Vec<(Address, &'static str)>> = SpinLock::new(Vec::new());
 
 struct Listening(Address);
@@ -220,6 +221,7 @@ impl Binding for Listening {
 
 impl Listening {
     fn heard(&self, what: &'static str) {
+        assert!(BUS.try_hold().is_none(), "drivers come and go between the callbacks of a recovery");
         LOG.lock().push((self.0, what));
     }
 }
@@ -228,6 +230,11 @@ impl ErrorHandlers for Listening {
     fn error_detected(&self, state: ChannelState) -> Verdict {
         self.heard(if state == ChannelState::Frozen { "frozen" } else { "detected" });
         if state == ChannelState::Frozen { Verdict::NeedReset } else { Verdict::CanRecover }
+    }
+
+    fn mmio_enabled(&self) -> Verdict {
+        self.heard("mmio enabled");
+        Verdict::Recovered
     }
 
     fn slot_reset(&self) -> Verdict {
@@ -244,24 +251,63 @@ fn listen(function: &Arc<Function>) -> Result<Arc<dyn Binding>, DriverError> {
     Ok(Arc::new(Listening(function.address())))
 }
 
-#[test]
-fn only_the_agent_s_link_recovers_and_a_reset_leaves_addresses_as_they_were() {
-    static IDS: [PciId; 1] = [PciId::device(VENDOR, 0x105)];
-    let model = model(0x105);
-    BUS.register(Arc::new(PciDriver::new("listening", &IDS, listen))).unwrap();
+/// What was heard in a segment since the last time.
+fn heard(segment: u16) -> Vec<(Address, &'static str)> {
+    let mut log = LOG.lock();
+    let (own, others): (Vec<_>, Vec<_>) = log.iter().partition(|(address, _)| address.segment == segment);
+    *log = others;
+    own
+}
+
+/// Has drivers that listen, for devices and for bridges.
+fn listening(segment: u16, name: &'static str, ids: &'static [PciId]) -> Model {
+    let model = model(segment);
+    BUS.register(Arc::new(PciDriver::new(name, ids, listen))).unwrap();
     for function in model.hierarchy.functions() {
         enable_reporting(&function);
         BUS.add(function);
     }
+    model
+}
+
+#[test]
+fn only_the_agent_s_link_recovers_and_a_reset_leaves_addresses_as_they_were() {
+    static IDS: [PciId; 1] = [PciId::device(VENDOR, 0x105)];
+    let model = listening(0x105, "listening", &IDS);
     let agent = model.device(0);
     assert_ne!(agent.config.read_u16(COMMAND) & COMMAND_SERR, 0);
     model.error(0, 4, 1 << 12, 0x24);
-    let heard: Vec<_> = core::mem::take(&mut *LOG.lock());
-    assert_eq!(heard, [(agent.address(), "detected"), (agent.address(), "resume")]);
+    let callbacks =
+        |names: &[&'static str]| -> Vec<_> { names.iter().map(|name| (agent.address(), *name)).collect() };
+    assert_eq!(heard(0x105), callbacks(&["detected", "mmio enabled", "resume"]));
     let before = model.machine.with(5, |device| device.get(0x14, 4));
     model.error(0, 4, 1 << 4, 0x54);
-    let heard: Vec<_> = LOG.lock().iter().map(|(_, what)| *what).collect();
-    assert_eq!(heard, ["frozen", "slot reset", "resume"]);
+    assert_eq!(heard(0x105), callbacks(&["frozen", "slot reset", "resume"]));
     assert_eq!(model.machine.with(5, |device| device.get(0x14, 4)), before);
     assert_eq!(agent.errors.total(Severity::Fatal), 1);
+}
+
+/// An error of a switch's upper link: all drivers of the tree hear one callback before any hears the next, bridges before what is behind them.
+#[test]
+fn each_callback_goes_through_the_whole_tree_before_the_next_begins() {
+    static IDS: [PciId; 2] = [PciId::device(VENDOR, 0x109), PciId::class(0x06_0400, 0xff_ff00)];
+    let model = listening(0x109, "listening to a tree", &IDS);
+    let functions = model.hierarchy.functions();
+    let (host_and_root, tree) = functions.split_at(2);
+    assert_eq!((host_and_root[1].port(), tree.len()), (Some(PortKind::Root), 5));
+    let callbacks = |names: [&'static str; 3]| -> Vec<_> {
+        let through = |name| tree.iter().map(move |function| (function.address(), name));
+        names.into_iter().flat_map(through).collect()
+    };
+    let inject = |uncorrectable: u32, correctable: u32| {
+        let address = tree[0].address();
+        model.root.note_injected(Injection { address, uncorrectable, correctable, header: [0; 4] });
+        model.root.process(&model.hierarchy);
+    };
+    inject(1 << 12, 0);
+    assert_eq!(heard(0x109), callbacks(["detected", "mmio enabled", "resume"]));
+    inject(1 << 4, 0);
+    assert_eq!(heard(0x109), callbacks(["frozen", "slot reset", "resume"]));
+    inject(0, 1 << 6);
+    assert_eq!(heard(0x109), []);
 }
