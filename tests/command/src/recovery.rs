@@ -1,7 +1,9 @@
 //! Errors on the way to disks while programs write to them: QEMU's monitor has ports and devices note fatal errors, the bus is reset, and the programs never
 //! hear of it. All requests take their time, so that some are under way whenever that happens.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::devices::Machine;
 use crate::disks::text;
@@ -11,6 +13,8 @@ use crate::images;
 pub(crate) const NAME: &str = "disks recover from fatal errors on their links while programs write to them";
 
 const DISK_BYTES: u64 = 16 << 20;
+/// How long something may take to happen.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// What is written in each round: small enough for several in a second of a throttled disk.
 const ROUND_KIB: u32 = 512;
 /// Errors of each kind for each disk.
@@ -19,12 +23,21 @@ const ERRORS: u32 = 3;
 const DISKS: [(&str, &str); 4] = [
     ("nvmedisk", "nvme,bus=rp0"),
     ("virtiodisk", "virtio-blk-pci,disable-legacy=on,aer=on,bus=rp1,id=virtio0"),
-    // Its neighbour's driver knows nothing of recovery.
+    // Its neighbours' drivers take their devices anew.
     ("lostdisk", "virtio-blk-pci,disable-legacy=on,aer=on,bus=rp2,addr=0.0,multifunction=on,id=virtio1"),
     ("otherdisk", "virtio-blk-pci,disable-legacy=on"),
 ];
 const PORTS: [&str; 3] = ["rp0", "rp1", "rp2"];
-const NEIGHBOUR: &str = "virtio-rng-pci,disable-legacy=on,bus=rp2,addr=0.1";
+/// Other functions of that device.
+const NEIGHBOURS: [&str; 5] = [
+    "virtio-rng-pci,disable-legacy=on,bus=rp2,addr=0.1",
+    "virtio-balloon-pci,disable-legacy=on,bus=rp2,addr=0.2",
+    "virtio-serial-pci,disable-legacy=on,bus=rp2,addr=0.3,id=serial",
+    "virtserialport,bus=serial.0,chardev=stream,name=stream",
+    "virtio-9p-pci,disable-legacy=on,bus=rp2,addr=0.4,fsdev=shared,mount_tag=shared",
+];
+/// Bytes that the balloon leaves.
+const LEFT_BYTES: u32 = 448 << 20;
 
 /// Writes one of two patterns to a disk, has it written, forgets it and compares, until told to stop.
 const WRITER: &str = "writer() { \
@@ -57,6 +70,28 @@ fn outcomes(machine: &mut Machine, outcome: &str, count: u32) -> Result<(), Stri
     machine.until(&format!("dmesg | grep -c 'AER: device recovery {outcome}'"), &format!("{count}"))
 }
 
+/// Random bytes come, the host hears what is written, files are shared, and the balloon is as large as the host wants it.
+fn neighbours_work(machine: &mut Machine, stream: &Path, word: &str) -> Result<(), String> {
+    machine.until("head -c 16 /dev/hwrng | wc -c", "16")?;
+    machine.until("[ -e /dev/virtio-ports/stream ] && echo yes", "yes")?;
+    machine.guest(&format!("echo {word} > /dev/virtio-ports/stream"))?;
+    machine.guest("mkdir -p /shared; mount -t 9p -o trans=virtio,version=9p2000.L shared /shared")?;
+    machine.until("cat /shared/file", "shared")?;
+    machine.monitor(&format!("balloon {}", LEFT_BYTES >> 20))?;
+    let start = Instant::now();
+    loop {
+        let balloon = machine.execute("{\"execute\": \"query-balloon\"}")?;
+        let heard = fs::read_to_string(stream).map_err(text)?;
+        if balloon.contains(&format!(" {LEFT_BYTES}}}")) && heard.lines().any(|line| line == word) {
+            return Ok(());
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(format!("{word}: the balloon leaves {balloon}, the host has heard {heard:?}"));
+        }
+        machine.guest("sleep 0.2")?;
+    }
+}
+
 /// Errors of each kind while all write, and then one that can't be recovered from.
 pub(crate) fn check() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(text)?;
@@ -79,7 +114,19 @@ pub(crate) fn check() -> Result<(), String> {
         arguments.extend(["--qemu-arg=-drive".into(), format!("--qemu-arg={drive}")]);
         arguments.extend(["--device".into(), format!("{device},drive={name},serial={name}")]);
     }
-    arguments.extend(["--device".into(), NEIGHBOUR.into()]);
+    let (shared, stream) = (folder.path().join("shared"), folder.path().join("stream"));
+    fs::create_dir(&shared).and_then(|()| fs::write(shared.join("file"), "shared\n")).map_err(text)?;
+    for word in [
+        "-fsdev",
+        &format!("local,id=shared,security_model=none,path={}", shared.display()),
+        "-chardev",
+        &format!("file,id=stream,path={}", stream.display()),
+    ] {
+        arguments.push(format!("--qemu-arg={word}"));
+    }
+    for neighbour in NEIGHBOURS {
+        arguments.extend(["--device".into(), neighbour.into()]);
+    }
     let mut machine = Machine::with(&arguments, &root)?;
     machine.guest(&format!(
         "mkdir -p /tmp; for p in a b; do dd if=/dev/urandom of=/tmp/$p bs=1k count={ROUND_KIB} 2> /dev/null; done; {WRITER}"
@@ -88,9 +135,10 @@ pub(crate) fn check() -> Result<(), String> {
         machine.guest(&format!("> /tmp/rounds-{name}; writer {} {name} &", disk(name)))?;
     }
     go_on(&mut machine)?;
+    neighbours_work(&mut machine, &stream, "before")?;
     let mut successes = 0;
     // An NVMe controller of QEMU's reports no errors: those of its link are the port's.
-    for error in ["rp0 DLP", "virtio0 DLP", "rp1 DLP", "virtio0 POISON_TLP"] {
+    for error in ["rp0 DLP", "virtio0 DLP", "rp1 DLP", "virtio0 POISON_TLP", "virtio1 DLP"] {
         for _ in 0..ERRORS {
             machine.monitor(&format!("pcie_aer_inject_error {error}"))?;
             successes += 1;
@@ -98,9 +146,14 @@ pub(crate) fn check() -> Result<(), String> {
             go_on(&mut machine)?;
         }
     }
-    let resets = ERRORS * 3;
+    let resets = ERRORS * 4;
     machine.until("dmesg | grep -c 'the bus behind it was reset'", &format!("{resets}"))?;
-    // What is behind that port has no way back, which its program hears of, and nobody else.
+    // What programs had open of the neighbours is at its end; what they open next works.
+    machine.until("cat /shared/file 2>&1 | grep -c 'Input/output error'", "1")?;
+    machine.guest("umount /shared")?;
+    neighbours_work(&mut machine, &stream, "after")?;
+    // One that does not answer where it should has no way back, and nothing on its link has. Its programs hear of it, and nobody else.
+    machine.guest("printf '\\0\\0\\0\\0' | dd of=$(dirname $(grep -l 0x1044 /sys/bus/pci/devices/*/device))/config bs=1 seek=32 2> /dev/null")?;
     machine.monitor("pcie_aer_inject_error virtio1 DLP")?;
     outcomes(&mut machine, "failed", 1)?;
     machine.until("head -n 1 /tmp/ended-lostdisk", "failed")?;

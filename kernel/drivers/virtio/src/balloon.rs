@@ -248,6 +248,10 @@ impl Balloon {
         let mut hungry = false;
         loop {
             let wanted = self.wanted();
+            if self.transport.status() == u8::MAX {
+                // What was pulled out, or whose link is broken, wants all ones.
+                return hungry;
+            }
             let mut pages = self.pages.lock();
             let has = pages.frames.len();
             let relieved = self.relieved_at.load(Ordering::Acquire) as usize;

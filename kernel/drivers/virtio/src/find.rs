@@ -9,6 +9,7 @@ use machine::boot;
 use sched::Mutex;
 use sync::SpinLock;
 
+use crate::restart::Restarting;
 use crate::transport::{Mmio, Pci, Transport, placements};
 use crate::{balloon, block, console, entropy, plan9};
 
@@ -39,9 +40,17 @@ fn drive(transport: Box<dyn Transport>) -> Result<Arc<dyn Binding>, DriverError>
     }
 }
 
-fn probe(function: &Arc<Function>) -> Result<Arc<dyn Binding>, DriverError> {
+fn take(function: &Arc<Function>) -> Result<Arc<dyn Binding>, DriverError> {
     let transport = Pci::new(function).ok_or(DriverError::NotSupported)?;
     drive(Box::new(transport)).inspect_err(|_| function.disable())
+}
+
+fn probe(function: &Arc<Function>) -> Result<Arc<dyn Binding>, DriverError> {
+    let binding = take(function)?;
+    if binding.error_handlers().is_some() {
+        return Ok(binding);
+    }
+    Ok(Restarting::new(function, binding, Box::new(take)))
 }
 
 /// Registers the device nodes, and names who takes random bytes. At start-up.

@@ -11,6 +11,7 @@
 //! | `console` | terminals and streams of bytes |
 //! | `entropy` | random bytes |
 //! | `plan9` | file servers |
+//! | `restart` | how devices other than disks recover from errors
 //! | `find` | which devices there are |
 //!
 //! # What is believed of a device
@@ -30,6 +31,7 @@ mod console;
 mod entropy;
 mod find;
 mod plan9;
+mod restart;
 pub mod ring;
 mod signal;
 mod start;
