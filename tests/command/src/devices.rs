@@ -12,12 +12,18 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::case::starling;
-use crate::images;
+use crate::{functions, images};
 
 /// What is promised, in the order in which it is checked.
-pub(crate) const CHECKS: [(&str, Check); 10] = [
+pub(crate) const CHECKS: [(&str, Check); 13] = [
     ("the ports of figure 5 have the service devices of the paper", service_devices),
     ("Debian's lspci sees ports, slots and error reporting", lspci),
+    ("Debian's lspci says the same by /proc as by /sys", lspci_by_proc),
+    ("files of PCI functions say and do what Linux documents", functions::files),
+    (
+        "functions that are taken out are found again, and files of those that went reach nothing",
+        functions::stale,
+    ),
     ("services of a port share its interrupt", shared_interrupt),
     ("error reporting works while hot-plug is unbound, and hot-plug after", independence),
     ("a device comes and goes behind a root port and a switch", hot_plug),
@@ -59,7 +65,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const DELETED: &str = "DEVICE_DELETED";
 const EXPRESS: &str = "/sys/bus/pci_express";
 /// The ports, as the kernel or firmware has numbered them, are found by what they are.
-const NETWORK: &str = "grep -l 0x020000 /sys/bus/pci/devices/*/class | sed 's,/class,,'";
+pub(crate) const NETWORK: &str = "grep -l 0x020000 /sys/bus/pci/devices/*/class | sed 's,/class,,'";
 
 /// A machine with a shell and a monitor.
 pub(crate) struct Machine {
@@ -182,7 +188,8 @@ impl Machine {
         }
     }
 
-    fn execute(&mut self, command: &str) -> Result<String, String> {
+    /// A command of the monitor; what it answers.
+    pub(crate) fn execute(&mut self, command: &str) -> Result<String, String> {
         writeln!(self.monitor.get_mut(), "{command}").map_err(text)?;
         self.monitor_line("\"return\"")
     }
@@ -204,7 +211,7 @@ impl Machine {
         number.ok_or_else(|| format!("{command} says {line:?}"))
     }
 
-    fn number(&mut self, command: &str) -> Result<u64, String> {
+    pub(crate) fn number(&mut self, command: &str) -> Result<u64, String> {
         let line = self.guest(command)?;
         line.trim().parse().map_err(|_| format!("{command} says {line:?}"))
     }
@@ -321,6 +328,31 @@ fn lspci(machine: &mut Machine) -> Result<(), String> {
             "{drivers} ports with a driver, {reporting} with error reporting, slots {slots:?}: {seen}"
         ))
     }
+}
+
+/// Of prefetchable windows `lspci` takes another bit for their width when it reads `resource`, on Linux as here.
+const SAME_WIDTH: &str =
+    "sed -e '/Prefetchable memory behind bridge/{s/\\[..-bit\\]//;s/\\([ -]\\)0*\\([1-9a-f]\\)/\\1\\2/g}'";
+
+/// It knows slots by `/sys` only. It reads no more than eight digits of an address in `/proc/bus/pci/devices`, and what follows a longer one it takes for something else.
+const WITHOUT_REGIONS: &str = "grep -v -e 'Region [0-9]:' -e 'Kernel driver in use' -e 'Physical Slot:'";
+
+fn lspci_by_proc(machine: &mut Machine) -> Result<(), String> {
+    // All functions; and a port, whose addresses are short.
+    for (which, filter, lines_min) in [("", WITHOUT_REGIONS, 1000), ("-s 00:01.0", "cat", 100)] {
+        for way in ["proc", "sysfs"] {
+            machine.guest(&format!(
+                "lspci {which} -A linux-{way} -nvvxxxx 2> /tmp/why-{way} | {SAME_WIDTH} | {filter} > /tmp/{way}"
+            ))?;
+        }
+        let lines = machine.number("cat /tmp/proc | wc -l")?;
+        let different =
+            machine.guest("diff /tmp/proc /tmp/sysfs | head -n 40; diff /tmp/why-proc /tmp/why-sysfs")?;
+        if lines < lines_min || !different.trim().is_empty() {
+            return Err(format!("{lines} lines: {different}"));
+        }
+    }
+    machine.until("lspci -s 00:01.0 -A linux-proc -vv 2> /dev/null | grep -c -e 'Region 0: Memory at .*size=4K' -e 'in use: pcieport'", "2")
 }
 
 fn shared_interrupt(machine: &mut Machine) -> Result<(), String> {

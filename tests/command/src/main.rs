@@ -22,6 +22,7 @@
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`saved_images`]: archives of `docker save`
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
+//! * [`functions`]: files of PCI functions
 //! * [`hot_plug`]: disks that come and go while programs write to them
 //! * [`device_events`]: programs that listen to events of devices
 //! * [`kernel_size`]: the size of what QEMU loads
@@ -46,6 +47,7 @@ mod entries;
 mod faults;
 mod fio;
 mod folders;
+mod functions;
 mod hot_plug;
 mod images;
 mod kept_images;

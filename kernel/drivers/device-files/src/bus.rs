@@ -1,7 +1,7 @@
 //! `/sys/bus`, and the tree of devices below `/sys/devices`.
 //!
 //! A bus has the directories `devices` (links to where the devices are) and `drivers` (for each one, links to its devices and the
-//! switches `bind`, `unbind` and, where ids can be added, `new_id`).
+//! switches `bind`, `unbind` and, where ids can be added, `new_id` and `remove_id`).
 
 use alloc::string::String;
 use core::fmt::Write;
@@ -73,6 +73,15 @@ pub(crate) fn is_on(text: &str) -> Result<bool> {
 
 /// A bus's devices and drivers.
 pub(crate) fn bus<D: BusDevice>(entries: &mut Entries, bus: &'static Bus<D>) -> Result<()> {
+    entries.switch("drivers_probe", move |text| bus.probe(text).map_err(error_of))?;
+    entries.setting(
+        "drivers_autoprobe",
+        move |out| write!(out, "{}", u8::from(bus.autoprobe())),
+        move |text| {
+            bus.set_autoprobe(is_on(text)?);
+            Ok(())
+        },
+    )?;
     entries.directory("devices", move |entries| {
         for attached in bus.devices() {
             let target = alloc::format!("../../..{}", attached.device.path());
@@ -100,7 +109,12 @@ fn driver<D: BusDevice>(entries: &mut Entries, bus: &'static Bus<D>, name: &str)
     let (for_bind, for_unbind, for_id) = (own(), own(), own());
     entries.switch("bind", move |text| bus.bind(&for_bind, text).map_err(error_of))?;
     entries.switch("unbind", move |text| bus.unbind(&for_unbind, text).map_err(error_of))?;
-    entries.switch("new_id", move |text| bus.add_id(&for_id, text).map_err(error_of))
+    if bus.driver(name).is_some_and(|driver| driver.takes_ids()) {
+        let for_removal = own();
+        entries.switch("new_id", move |text| bus.add_id(&for_id, text).map_err(error_of))?;
+        entries.switch("remove_id", move |text| bus.remove_id(&for_removal, text).map_err(error_of))?;
+    }
+    Ok(())
 }
 
 /// What devices of all buses show: `uevent`, `subsystem`, and `driver` if they have one.

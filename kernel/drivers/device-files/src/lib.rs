@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `contents` | directories whose entries are computed when they are looked at |
 //! | `bus` | a bus: its devices and drivers |
-//! | `pci` | the attributes of a PCI function |
+//! | `pci` | the directory of a PCI function |
+//! | `attributes` | its files about processors, interrupts, resets and drivers |
 //! | `block` | disks and partitions: `/sys/block`, `/sys/class/block`, `/proc/partitions`, `/proc/diskstats` |
 //! | `class` | devices on no bus: `/sys/class`, `/sys/devices/virtual`, `/sys/dev` |
 //! | `block_requests` | what programs ask of block devices by `ioctl` |
@@ -20,6 +21,7 @@
 
 extern crate alloc;
 
+mod attributes;
 mod block;
 mod block_requests;
 mod bus;

@@ -6,8 +6,9 @@ use core::fmt::Write;
 use device::model::BusDevice;
 use device::pci::{self, Address, BUS, Function, REGIONS, WindowKind};
 use vfs::text::Text;
-use vfs::{Result, allocation};
+use vfs::{Error, Result, allocation};
 
+use crate::attributes;
 use crate::bus::{common, is_on};
 use crate::config::ConfigFile;
 use crate::contents::Entries;
@@ -28,6 +29,7 @@ pub(crate) fn children(entries: &mut Entries, bridge: Option<Address>) -> Result
             identity(entries, function)?;
             place(entries, function)?;
             switches(entries, function)?;
+            attributes::all(entries, &attached)?;
             link(entries, function)?;
             express::counters(entries, function)?;
             express::services(entries, function)?;
@@ -56,7 +58,7 @@ fn identity(entries: &mut Entries, function: &Arc<Function>) -> Result<()> {
 }
 
 fn place(entries: &mut Entries, function: &Arc<Function>) -> Result<()> {
-    let config = allocation::arc(ConfigFile(function.clone()))?;
+    let config = allocation::arc(ConfigFile::of_sysfs(function.clone()))?;
     entries.file("config", 0o644, config)?;
     let own = function.clone();
     entries.line("irq", move |out| write!(out, "{}", own.interrupt()))?;
@@ -69,10 +71,6 @@ fn place(entries: &mut Entries, function: &Arc<Function>) -> Result<()> {
             Ok(())
         })?,
     )?;
-    entries.line("numa_node", |out| out.write_str("-1"))?;
-    entries.line("dma_mask_bits", |out| out.write_str("64"))?;
-    entries.line("consistent_dma_mask_bits", |out| out.write_str("64"))?;
-    entries.line("local_cpulist", |out| write!(out, "0-{}", machine::cpu::count() - 1))?;
     if let Some((secondary, subordinate)) = function.buses() {
         entries.line("secondary_bus_number", move |out| write!(out, "{secondary}"))?;
         entries.line("subordinate_bus_number", move |out| write!(out, "{subordinate}"))?;
@@ -114,10 +112,15 @@ fn switches(entries: &mut Entries, function: &Arc<Function>) -> Result<()> {
         "enable",
         move |out| write!(out, "{}", shown.enable_count()),
         move |text| {
-            if is_on(text)? {
-                switched.enable()
-            } else {
-                switched.disable()
+            let wanted = is_on(text)?;
+            // What has a driver is that one's.
+            if BUS.attached(&switched).is_some_and(|attached| attached.driver().is_some()) {
+                return Err(Error::Busy);
+            }
+            match (wanted, switched.enable_count()) {
+                (true, _) => switched.enable(),
+                (false, 0) => return Err(Error::Io),
+                (false, _) => switched.disable(),
             }
             Ok(())
         },

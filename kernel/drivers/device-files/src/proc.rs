@@ -38,7 +38,7 @@ fn functions(entries: &mut Entries, bus: u8) -> Result<()> {
     for attached in BUS.devices().into_iter().filter(|one| one.device.address().bus == bus) {
         let address: Address = attached.device.address();
         let name = alloc::format!("{:02x}.{}", address.device(), address.function());
-        let config = allocation::arc(ConfigFile(attached.device.clone()))?;
+        let config = allocation::arc(ConfigFile::of_proc(attached.device.clone()))?;
         entries.file_of(attached.identity, &name, 0o644, config)?;
     }
     Ok(())
