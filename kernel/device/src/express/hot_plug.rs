@@ -5,9 +5,9 @@
 //! | state | meaning | left by |
 //! |---|---|---|
 //! | *off* | power off, nothing behind | presence, or [`Slot::set_power`]: *on*; attention button: *waits for on* |
-//! | *off by hand* | power off by [`Slot::set_power`] | a change of presence: *on* or *off*; [`Slot::set_power`]: *on*; attention button: *waits for on* |
+//! | *off by hand* | power off by [`Slot::set_power`], or by a power fault | a change of presence: *on* or *off*; [`Slot::set_power`]: *on*; attention button: *waits for on* |
 //! | *waits for on* | the button was pressed; power indicator blinks | button again: *off*; five seconds or presence: *on* |
-//! | *on* | power on, devices known | button: *waits for off*; device gone, power fault, [`Slot::set_power`]: *off* |
+//! | *on* | power on, devices known | button: *waits for off*; device gone: *off*; power fault, [`Slot::set_power`]: *off by hand* |
 //! | *waits for off* | the button was pressed; power indicator blinks | button again: *on*; five seconds: *off* |
 //!
 //! The handler reads the event bits, writes exactly these back (QEMU drops a clear that names a bit which is not set) and notes them, until there
@@ -306,7 +306,8 @@ impl Slot {
             }
             worker::sleep_ms(20);
         }
-        self.set_power_indicator(Indicator::On);
+        let indicators = (Indicator::On as u16) << 8 | (Indicator::Off as u16) << 6;
+        self.command(POWER_INDICATOR | ATTENTION_INDICATOR, indicators);
         *state = State::On;
         let number = self.capabilities.number();
         log::info!("{}: slot {number}: power on, {found} functions", self.port().address());
@@ -336,6 +337,17 @@ impl Slot {
             State::On => Indicator::On,
             State::WaitsForOn(_) | State::WaitsForOff(_) => Indicator::Blink,
         });
+    }
+
+    /// What is in the slot draws more than it may: its power goes off, or has gone, and the attention indicator asks for somebody. It comes on again by hand, by the button, or
+    /// when what is in it has changed.
+    fn power_fault(&self, state: &mut State) {
+        log::warn!("{}: power fault in slot {}", self.port().address(), self.capabilities.number());
+        if matches!(*state, State::On | State::WaitsForOff(_)) && self.turn_off(state, Indicator::Off).is_ok()
+        {
+            *state = State::OffByHand;
+        }
+        self.command(ATTENTION_INDICATOR, (Indicator::On as u16) << 6);
     }
 
     /// Something appeared, disappeared, or the link changed; `is_change`: the hardware says that it is presence that has changed.
@@ -404,7 +416,7 @@ impl Work for Slot {
             self.button(&mut state, now_ns);
         }
         if events & POWER_FAULT != 0 {
-            log::warn!("{}: power fault in slot {}", self.port().address(), self.capabilities.number());
+            self.power_fault(&mut state);
         }
         if events & (PRESENCE_CHANGED | LINK_CHANGED | LOOK) != 0 {
             self.presence(&mut state, events & PRESENCE_CHANGED != 0);

@@ -251,6 +251,22 @@ fn slot_is_not_switched_by_a_driver_that_has_let_go() {
 }
 
 #[test]
+fn power_fault_switches_a_slot_off_until_somebody_has_looked_at_it() {
+    let model = model();
+    model.plug();
+    model.work(SECOND);
+    model.event(POWER_FAULT, true);
+    assert_eq!(model.work(2 * SECOND), None);
+    assert_eq!((model.behind(), model.held.slot.has_power(), model.held.slot.attention()), (0, false, 1));
+    // A look at the slot alone does not switch it on again.
+    model.held.slot.events.store(LOOK, Ordering::Relaxed);
+    model.work(3 * SECOND);
+    assert_eq!(model.behind(), 0);
+    model.held.slot.set_power(true).unwrap();
+    assert_eq!((model.behind(), model.held.slot.has_power(), model.held.slot.attention()), (1, true, 0));
+}
+
+#[test]
 fn power_stays_off_for_a_second() {
     assert_eq!((rest_ms(0, 5), rest_ms(SECOND, 3 * SECOND), rest_ms(SECOND, 2 * SECOND)), (0, 0, 0));
     assert_eq!((rest_ms(SECOND, SECOND), rest_ms(SECOND, 2 * SECOND - 1)), (1000, 1));

@@ -3,8 +3,10 @@
 mod bus;
 mod driver;
 mod identity;
+mod number;
 pub mod uevent;
 
 pub use bus::{Attached, Bus};
 pub use driver::{Binding, BusDevice, Driver, DriverError};
 pub use identity::Identity;
+pub use number::{Number, Numbers};

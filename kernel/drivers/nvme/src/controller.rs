@@ -22,14 +22,14 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use block::disk::{self, Description, Disk};
 use block::{Queue, Request, TimeoutVerdict};
 use device::dma::Buffer;
 use device::express::ErrorHandlers;
 use device::interrupt::{Claim, Interrupt, Registration, Source};
-use device::model::{Binding, BusDevice, DriverError};
+use device::model::{Binding, BusDevice, DriverError, Number, Numbers};
 use device::pci::{Function, table_size};
 use device::signal::Signal;
 use machine::cpu::{self, CpuId};
@@ -99,33 +99,7 @@ pub(crate) struct Controller {
     namespaces: Mutex<Namespaces>,
 }
 
-/// The number of a controller, until it is removed: somebody may still have a file open on its disk then.
-struct Number {
-    value: u32,
-    is_taken: AtomicBool,
-}
-
-static NUMBERS: AtomicU64 = AtomicU64::new(0);
-
-impl Number {
-    fn take() -> Option<Self> {
-        let first = |taken: u64| (taken != u64::MAX).then_some(taken | (taken + 1));
-        let before = NUMBERS.fetch_update(Ordering::AcqRel, Ordering::Relaxed, first).ok()?;
-        Some(Self { value: before.trailing_ones(), is_taken: AtomicBool::new(true) })
-    }
-
-    fn release(&self) {
-        if self.is_taken.swap(false, Ordering::AcqRel) {
-            NUMBERS.fetch_and(!(1 << self.value), Ordering::AcqRel);
-        }
-    }
-}
-
-impl Drop for Number {
-    fn drop(&mut self) {
-        self.release();
-    }
-}
+static NUMBERS: Numbers = Numbers::new();
 
 fn exhausted(_: OutOfMemory) -> DriverError {
     DriverError::Exhausted
@@ -171,7 +145,7 @@ fn connect(function: &Function, signals: &Arc<Vec<Signal>>) -> Option<Vec<Regist
 impl Controller {
     /// Takes a function that is enabled.
     pub(crate) fn probe(function: &Arc<Function>) -> Result<Arc<Self>, DriverError> {
-        let number = Number::take().ok_or(DriverError::Exhausted)?;
+        let number = NUMBERS.take().ok_or(DriverError::Exhausted)?;
         let registers = Registers::new(function)?;
         let mut admin = Admin::new(&registers)?;
         admin.restart()?;
@@ -218,7 +192,7 @@ impl Controller {
         }
         created?;
         let list = self.admin.lock().identify(identity::NAMESPACES, 0)?;
-        let (number, model) = (self.number.value, &identity.model);
+        let (number, model) = (self.number.value(), &identity.model);
         log::info!("nvme{number}: {model}, {} queues, {} interrupts", self.lanes.len(), self.vectors);
         for id in identity::namespaces(&list).map_err(exhausted)? {
             if let Err(error) = self.attach(id, identity) {
@@ -244,7 +218,7 @@ impl Controller {
         let mut identity = identity::read_namespace(&bytes, controller).ok_or(DriverError::NotSupported)?;
         let places = self.lanes[0].commands.lock().pair.places();
         identity.limits.depth = (places * self.lanes.len()) as u32;
-        let number = self.number.value;
+        let number = self.number.value();
         let driver = fallible::try_arc(Namespace { controller: self.clone(), id, identity });
         let queue = Queue::new(driver.map_err(exhausted)?).map_err(|_| DriverError::NotSupported)?;
         queue.watch().map_err(|_| DriverError::Exhausted)?;
@@ -273,7 +247,7 @@ impl Controller {
 
     /// How it is called.
     pub(crate) fn number(&self) -> u32 {
-        self.number.value
+        self.number.value()
     }
 
     fn error(state: u8) -> block::Error {
@@ -321,7 +295,7 @@ impl Controller {
     fn serve(self: Arc<Self>, index: usize) {
         let mut batch = Vec::new();
         if fallible::try_reserve(&mut batch, BATCH).is_err() {
-            log::error!("nvme{}: no memory for completions", self.number.value);
+            log::error!("nvme{}: no memory for completions", self.number.value());
             self.fail(FAILED);
         }
         loop {
@@ -365,7 +339,7 @@ impl Controller {
     }
 
     fn break_off(&self, trouble: Trouble) {
-        log::error!("nvme{}: the controller breaks the rules: {trouble:?}", self.number.value);
+        log::error!("nvme{}: the controller breaks the rules: {trouble:?}", self.number.value());
         self.fail(FAILED);
     }
 
@@ -400,13 +374,13 @@ impl Controller {
             return TimeoutVerdict::Handled;
         }
         if self.registers.is_gone() {
-            log::error!("nvme{}: it does not answer any more", self.number.value);
+            log::error!("nvme{}: it does not answer any more", self.number.value());
             self.fail(GONE);
             return TimeoutVerdict::Handled;
         }
         let is_first = self.strikes.fetch_add(1, Ordering::Relaxed) == 0;
         if is_first && self.registers.is_ready() && self.abort_all().is_ok() {
-            log::warn!("nvme{}: requests take long", self.number.value);
+            log::warn!("nvme{}: requests take long", self.number.value());
             return TimeoutVerdict::MoreTime;
         }
         self.restart();
@@ -433,7 +407,7 @@ impl Controller {
 
     /// Switches the controller off and on again.
     fn restart(&self) {
-        log::error!("nvme{}: the controller does not answer; it is restarted", self.number.value);
+        log::error!("nvme{}: the controller does not answer; it is restarted", self.number.value());
         {
             let mut admin = self.admin.lock();
             if self.exchange(WORKING, RESTARTING).is_err() {
@@ -462,7 +436,7 @@ impl Controller {
             self.create_queues(admin)
         });
         if let Err(error) = restarted {
-            log::error!("nvme{}: it can't be started again: {error:?}", self.number.value);
+            log::error!("nvme{}: it can't be started again: {error:?}", self.number.value());
             admin.stop(false);
         }
         restarted.is_ok()

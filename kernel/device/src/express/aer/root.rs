@@ -33,6 +33,9 @@ const CORRECTABLE: u32 = 1 << 0;
 const SEVERAL_CORRECTABLE: u32 = 1 << 1;
 const UNCORRECTABLE: u32 = 1 << 2;
 const SEVERAL_UNCORRECTABLE: u32 = 1 << 3;
+/// The first uncorrectable one was fatal.
+const FIRST_FATAL: u32 = 1 << 4;
+const NON_FATAL: u32 = 1 << 5;
 const FATAL: u32 = 1 << 6;
 /// A message has come. Only the second bit of a pair is set when its message came while the first was cleared.
 const MESSAGES: u32 = CORRECTABLE | SEVERAL_CORRECTABLE | UNCORRECTABLE | SEVERAL_UNCORRECTABLE;
@@ -218,8 +221,21 @@ impl Root {
             self.message(hierarchy, Severity::Correctable, source as u16, count);
         }
         if let Some(count) = count(UNCORRECTABLE, SEVERAL_UNCORRECTABLE) {
-            let severity = if status & FATAL != 0 { Severity::Fatal } else { Severity::NonFatal };
-            self.message(hierarchy, severity, (source >> 16) as u16, count);
+            let source = (source >> 16) as u16;
+            let is_first_fatal = status & FIRST_FATAL != 0;
+            match (status & NON_FATAL != 0, status & FATAL != 0) {
+                // The source is that of the first.
+                (true, true) if is_first_fatal => {
+                    self.message(hierarchy, Severity::Fatal, source, count);
+                    self.message(hierarchy, Severity::NonFatal, source, Count::More);
+                }
+                (true, true) => {
+                    self.message(hierarchy, Severity::NonFatal, source, count);
+                    self.message(hierarchy, Severity::Fatal, source, Count::More);
+                }
+                (_, true) => self.message(hierarchy, Severity::Fatal, source, count),
+                (_, false) => self.message(hierarchy, Severity::NonFatal, source, count),
+            }
         }
     }
 

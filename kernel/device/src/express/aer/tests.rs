@@ -143,6 +143,26 @@ fn several_messages_have_all_agents_looked_for() {
     }
 }
 
+/// The root port says that both came, and which first: each severity has its agent, and what that has noted is cleared.
+#[test]
+fn non_fatal_and_fatal_messages_at_once_are_told_apart() {
+    for (segment, is_first_fatal) in [(0x10a, false), (0x10b, true)] {
+        let model = model(segment);
+        // The first device has sent the first message.
+        let [first, second] = if is_first_fatal { [1 << 4, 1 << 12] } else { [1 << 12, 1 << 4] };
+        model.machine.with(6, |device| device.set(AER + 4, 4, second));
+        model.error(0, 4, first, if is_first_fatal { 0x7c } else { 0x6c });
+        let (fatal, other) = if is_first_fatal {
+            (model.device(0), model.device(1))
+        } else {
+            (model.device(1), model.device(0))
+        };
+        let counts = |function: &Function| Severity::ALL.map(|severity| function.errors.total(severity));
+        assert_eq!((counts(&fatal), counts(&other)), ([0, 0, 1], [0, 1, 0]), "{is_first_fatal}");
+        assert_eq!((model.noted(0, 4), model.noted(1, 4)), (0, 0));
+    }
+}
+
 #[test]
 fn message_that_comes_while_another_is_cleared_is_counted() {
     let model = model(0x106);

@@ -11,10 +11,10 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use device::dma::Buffer;
-use device::model::{Binding, DriverError};
+use device::model::{Binding, DriverError, Number, Numbers};
 use device::signal::Signal;
 use machine::address::PhysAddr;
 use memory::fallible;
@@ -137,7 +137,7 @@ struct Control {
 /// See the theory of this file.
 pub(super) struct Console {
     transport: Box<dyn Transport>,
-    pub(super) index: u32,
+    pub(super) number: Number,
     has_size: bool,
     ports: Vec<Arc<Port>>,
     terminals: Mutex<Vec<Arc<terminal::Hvc>>>,
@@ -156,15 +156,16 @@ fn exhausted(_: memory::OutOfMemory) -> DriverError {
 
 /// Takes a device that is a console.
 pub(crate) fn probe(transport: Box<dyn Transport>) -> Result<Arc<dyn Binding>, DriverError> {
+    static NUMBERS: Numbers = Numbers::new();
+    let number = NUMBERS.take().ok_or(DriverError::Exhausted)?;
     let begun = begin(&*transport).inspect_err(|_| {
         start::stop(&*transport, "virtio-console");
         transport.disconnect();
         start::give_up(&*transport);
     })?;
-    static NEXT: AtomicU32 = AtomicU32::new(0);
     let console = Arc::new(Console {
         transport,
-        index: NEXT.fetch_add(1, Ordering::Relaxed),
+        number,
         has_size: begun.features & SIZE != 0,
         ports: begun.ports,
         terminals: Mutex::named("virtio terminals", Vec::new()),
@@ -488,6 +489,7 @@ impl Console {
         drop(connection);
         self.transport.disconnect();
         self.transport.shut_off();
+        self.number.release();
     }
 }
 

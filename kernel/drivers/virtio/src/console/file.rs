@@ -44,11 +44,11 @@ struct Entry {
 static ENTRIES: SpinLock<Vec<Entry>> = SpinLock::named("virtio ports", Vec::new());
 
 fn minor(console: &Console, port: &Port) -> u32 {
-    console.index * PORTS_MAX + port.id
+    console.number.value() * PORTS_MAX + port.id
 }
 
 fn node_name(console: &Console, port: &Port) -> String {
-    format!("vport{}p{}", console.index, port.id)
+    format!("vport{}p{}", console.number.value(), port.id)
 }
 
 /// A port is there now. That it has a name may be known later.
