@@ -24,6 +24,7 @@
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
 //! * [`functions`]: files of PCI functions
 //! * [`hot_plug`]: disks that come and go while programs write to them
+//! * [`upheaval`]: all that can happen to devices, at once
 //! * [`device_events`]: programs that listen to events of devices
 //! * [`kernel_size`]: the size of what QEMU loads
 //! * [`streams`]: what carries the command's streams
@@ -61,6 +62,7 @@ mod schedulers;
 mod start_up;
 mod streams;
 mod trees;
+mod upheaval;
 
 use std::process::ExitCode;
 
@@ -148,7 +150,13 @@ fn main() -> ExitCode {
         count(recovery::NAME, recovery::check());
     }
     if wanted(hot_plug::NAME) {
-        count(hot_plug::NAME, hot_plug::check(if long { ROUNDS.1 } else { ROUNDS.0 }));
+        count(
+            hot_plug::NAME,
+            if long { hot_plug::check(ROUNDS.1, "2") } else { hot_plug::check(ROUNDS.0, "1") },
+        );
+    }
+    if wanted(upheaval::NAME) {
+        count(upheaval::NAME, upheaval::check(if long { ROUNDS.1 } else { ROUNDS.0 }));
     }
     check_devices(long, &wanted, &mut count);
     for measurement in
