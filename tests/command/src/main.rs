@@ -17,6 +17,7 @@
 //! * [`faults`]: disks that fail or go away
 //! * [`damaged`]: damaged images in a running machine
 //! * [`debian`]: Debian's programs for disks and file systems
+//! * [`debian_image`]: an image of Debian made from packages
 //! * [`fio`]: Debian's program that writes to disks in many ways and verifies what it reads
 //! * [`mapped_files`]: files larger than memory, mapped
 //! * [`kept_images`]: images in layers, kept by name
@@ -41,6 +42,7 @@ mod consoles;
 mod crash;
 mod damaged;
 mod debian;
+mod debian_image;
 mod device_events;
 mod devices;
 mod disks;
@@ -136,6 +138,9 @@ fn main() -> ExitCode {
     }
     for (name, check, rounds) in crash::CHECKS.iter().filter(|(name, ..)| wanted(name)) {
         count(name, check(if long { rounds.long } else { rounds.short }));
+    }
+    if long && wanted(debian_image::NAME) {
+        count(debian_image::NAME, debian_image::check());
     }
     if long && wanted(fio::NAME) {
         count(fio::NAME, fio::check());

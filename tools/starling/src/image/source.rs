@@ -12,7 +12,7 @@ use super::tree::Tree;
 use super::{FileSystem, cpio_reader, default_image, directory, tarball};
 use crate::failure::{Context, Failure, Outcome};
 use crate::progress::Progress;
-use crate::store::{ImageName, Store};
+use crate::store::{ImageName, Store, debian_suite, make_debian};
 
 /// As many as tell what an image is.
 const FIRST_BYTES: usize = 2048;
@@ -61,7 +61,7 @@ pub(crate) fn open(image: Option<&Path>, progress: &Progress) -> Outcome<Image> 
     let Some(path) = image else {
         return default_image::tree(progress).map(Image::from);
     };
-    let kept = if path.exists() { None } else { in_store(path)? };
+    let kept = if path.exists() { None } else { in_store(path, progress)? };
     let source = match kept {
         Some(bundle) => Source::Bundle(Box::new(bundle)),
         None => source(path, Choice::Only, progress)?,
@@ -79,10 +79,18 @@ pub(crate) fn open(image: Option<&Path>, progress: &Progress) -> Outcome<Image> 
     }
 }
 
-/// The image of that name in the store. What is no name is in no store.
-fn in_store(path: &Path) -> Outcome<Option<Bundle>> {
+/// The image of that name in the store, where Debian's are made when they are first asked for. What is no name is in no store.
+fn in_store(path: &Path, progress: &Progress) -> Outcome<Option<Bundle>> {
     let Some(name) = path.to_str().and_then(|text| text.parse::<ImageName>().ok()) else { return Ok(None) };
-    let Some(store) = Store::existing()? else { return Ok(None) };
+    let found = match Store::existing()? {
+        Some(store) => store.find(&name).map_err(|failure| about(path, &failure))?,
+        None => None,
+    };
+    if found.is_some() || debian_suite(&name).is_none() {
+        return Ok(found);
+    }
+    let store = Store::writable()?;
+    make_debian(&store, &name, &[], progress)?;
     store.find(&name).map_err(|failure| about(path, &failure))
 }
 

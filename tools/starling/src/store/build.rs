@@ -26,10 +26,25 @@ pub(super) fn build(
     choice: Choice<'_>,
     progress: &Progress,
 ) -> Outcome<Digest> {
+    build_with_command(store, name, source, choice, &[], progress)
+}
+
+/// The same; what says nothing of how it is run itself runs the command, if there are words.
+///
+/// # Errors
+/// As [`build`].
+pub(super) fn build_with_command(
+    store: &Store,
+    name: &ImageName,
+    source: &Path,
+    choice: Choice<'_>,
+    command: &[&str],
+    progress: &Progress,
+) -> Outcome<Digest> {
     let found = image::source(source, choice, progress)?;
     progress.say("storing the image");
     let manifest = match found {
-        Source::Tree(tree) => from_tree(store, &tree)?,
+        Source::Tree(tree) => from_tree(store, &tree, command)?,
         Source::Bundle(bundle) => from_bundle(store, &bundle)?,
         Source::FileSystem(found) => {
             let (path, kind) = (source.display(), found.name());
@@ -50,12 +65,18 @@ fn manifest(config: Descriptor, layers: Vec<Descriptor>) -> Manifest {
 }
 
 /// One layer with all of it.
-fn from_tree(store: &Store, tree: &Tree) -> Outcome<Manifest> {
+fn from_tree(store: &Store, tree: &Tree, command: &[&str]) -> Outcome<Manifest> {
     let layer = store.add_blob(|out| tar_writer::write(tree, out))?;
+    let words: Vec<String> = command.iter().map(ToString::to_string).collect();
+    let execution = Execution {
+        env: Some(vec![SEARCH_PATH.into()]),
+        cmd: (!words.is_empty()).then_some(words),
+        ..Execution::default()
+    };
     let configuration = Configuration {
         architecture: "amd64".into(),
         os: "linux".into(),
-        config: Some(Execution { env: Some(vec![SEARCH_PATH.into()]), ..Execution::default() }),
+        config: Some(execution),
         rootfs: Layers { kind: "layers".into(), diff_ids: vec![layer.0.clone()] },
     };
     let text = serde_json::to_vec(&configuration).context(|| "the configuration".into())?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ImageName, Store, build};
+use super::{ImageName, Store, build, debian};
 use crate::failure::{Failure, Outcome};
 use crate::image::oci::Choice;
 use crate::progress::Progress;
@@ -24,11 +24,15 @@ enum Command {
         /// Its name there, NAME or NAME:TAG
         #[arg(value_parser = parse_name)]
         name: ImageName,
-        /// A root file system or image in any form that `starling run` takes
-        source: PathBuf,
+        /// A root file system or image in any form that `starling run` takes; without one, debian or debian:SUITE is made
+        /// from packages
+        source: Option<PathBuf>,
         /// Which image, if the source has several: its name there
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_name = "NAME", requires = "source")]
         from: Option<String>,
+        /// Packages of Debian to install besides those that every Debian has
+        #[arg(long, value_name = "PACKAGE,...", value_delimiter = ',', conflicts_with = "source")]
+        include: Vec<String>,
     },
     /// List the images
     Ls,
@@ -50,10 +54,14 @@ fn parse_name(text: &str) -> Result<ImageName, String> {
 /// When it cannot be done.
 pub(crate) fn image(arguments: &ImageArguments) -> Outcome<u8> {
     let text = match &arguments.command {
-        Command::Build { name, source, from } => {
+        Command::Build { name, source, from, include } => {
             let progress = Progress::new();
             let choice = from.as_deref().map_or(Choice::Only, Choice::Named);
-            let digest = build::build(&Store::writable()?, name, source, choice, &progress)?;
+            let store = Store::writable()?;
+            let digest = match source {
+                Some(source) => build::build(&store, name, source, choice, &progress)?,
+                None => debian::make(&store, name, include, &progress)?,
+            };
             progress.finish();
             format!("{digest}\n")
         }

@@ -5,6 +5,7 @@
 
 mod build;
 mod command;
+mod debian;
 mod name;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 pub(crate) use command::{ImageArguments, image};
+pub(crate) use debian::{make as make_debian, suite as debian_suite};
 pub(crate) use name::ImageName;
 
 use crate::cache;
