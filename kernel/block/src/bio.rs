@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use bitflags::bitflags;
 use memory::fallible;
 use memory::frame::Frame;
+use sched::IoPriority;
 
 use crate::queue::Queue;
 use crate::{Error, Result};
@@ -168,6 +169,10 @@ pub struct Bio {
     pub(crate) submitted_ns: u64,
     /// The number of the partition that it was submitted to; 0: to the disk.
     pub(crate) partition: u32,
+    /// Whose it is; 0 until it is submitted, and of flushes that are made for many.
+    pub(crate) owner: u64,
+    /// How urgent; unset until it is submitted, unless its maker has chosen.
+    pub(crate) priority: IoPriority,
     /// Where it waits for a flush when its data is written.
     pub(crate) flush_after: Option<Arc<Queue>>,
 }
@@ -184,7 +189,25 @@ impl Bio {
         }
         let bytes: usize = segments.iter().map(Segment::len).sum();
         let sectors = (bytes / SECTOR_BYTES) as u64;
-        Ok(Self {
+        Ok(Self::assembled(operation, flags, sector, sectors, segments))
+    }
+
+    /// An operation without data: flush, discard, write zeroes.
+    pub fn without_data(operation: Operation, sector: u64, sectors: u64, flags: BioFlags) -> Result<Self> {
+        if operation.has_data() || (sectors == 0 && operation != Operation::Flush) {
+            return Err(Error::Invalid);
+        }
+        Ok(Self::assembled(operation, flags, sector, sectors, Vec::new()))
+    }
+
+    fn assembled(
+        operation: Operation,
+        flags: BioFlags,
+        sector: u64,
+        sectors: u64,
+        segments: Vec<Segment>,
+    ) -> Self {
+        Self {
             operation,
             flags,
             sector,
@@ -193,26 +216,35 @@ impl Bio {
             done: None,
             submitted_ns: 0,
             partition: 0,
+            owner: 0,
+            priority: IoPriority::UNSET,
             flush_after: None,
-        })
+        }
     }
 
-    /// An operation without data: flush, discard, write zeroes.
-    pub fn without_data(operation: Operation, sector: u64, sectors: u64, flags: BioFlags) -> Result<Self> {
-        if operation.has_data() || (sectors == 0 && operation != Operation::Flush) {
-            return Err(Error::Invalid);
+    /// Who submits it is its owner, and unless its maker has said how urgent it is, it is as urgent as that one's transfers are.
+    pub(crate) fn attribute(&mut self) {
+        let submitter = sched::current();
+        self.owner = submitter.io_owner();
+        if !self.priority.is_set() {
+            self.priority = submitter.effective_io_priority();
         }
-        Ok(Self {
-            operation,
-            flags,
-            sector,
-            sectors,
-            segments: Vec::new(),
-            done: None,
-            submitted_ns: 0,
-            partition: 0,
-            flush_after: None,
-        })
+    }
+
+    /// Has it go as this says, whoever submits it.
+    pub fn with_priority(mut self, priority: IoPriority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Whose it is: see [`sched::io_context`]. 0: it was not submitted yet, or is a flush for many.
+    pub fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    /// How urgent it is.
+    pub fn priority(&self) -> IoPriority {
+        self.priority
     }
 
     /// One piece of memory.
@@ -285,17 +317,9 @@ impl Drop for Bio {
     fn drop(&mut self) {
         if let Some(done) = self.done.take() {
             let segments = core::mem::take(&mut self.segments);
-            let lost = Self {
-                operation: self.operation,
-                flags: self.flags,
-                sector: self.sector,
-                sectors: self.sectors,
-                segments,
-                done: None,
-                submitted_ns: self.submitted_ns,
-                partition: self.partition,
-                flush_after: None,
-            };
+            let mut lost = Self::assembled(self.operation, self.flags, self.sector, self.sectors, segments);
+            (lost.submitted_ns, lost.partition) = (self.submitted_ns, self.partition);
+            (lost.owner, lost.priority) = (self.owner, self.priority);
             done(lost, Err(Error::Io));
         }
     }

@@ -42,6 +42,9 @@ use crate::{Error, Result};
 /// Numbers of a scheduler that can be set, at most.
 const SETTINGS_MAX: usize = 8;
 
+/// The lane of any scheduler but `none`.
+const SHARED_LANE: usize = 0;
+
 /// See the theory of this file.
 pub struct Queue {
     driver: Arc<dyn Driver>,
@@ -92,6 +95,10 @@ impl Queue {
             return Err(Error::Invalid);
         }
         let per_cpu = schedulers.len() > 1;
+        debug_assert!(
+            !per_cpu || !schedulers.iter().any(|scheduler| scheduler.wants_completions()),
+            "who wants to hear of all ends sees all requests"
+        );
         let mut lanes = fallible::try_vec(schedulers.len())?;
         for scheduler in schedulers {
             lanes.push(CachePadded::new(Lane::new(scheduler)));
@@ -235,7 +242,7 @@ impl Queue {
 
     /// Ends what waits in a lane of a device that is gone.
     fn end_waiting(self: &Arc<Self>, lane: usize) {
-        while let Some(request) = self.take(lane) {
+        while let Some(request) = self.lanes[lane].take(u64::MAX) {
             self.begin(request).complete(Err(Error::NoDevice));
         }
     }
@@ -267,6 +274,7 @@ impl Queue {
     /// The lane that the bio waits in, if it does.
     fn enqueue(self: &Arc<Self>, mut bio: Bio) -> Option<usize> {
         bio.submitted_ns = machine::time::now_ns();
+        bio.attribute();
         if let Err(error) = self.check(&bio) {
             bio.finish(Err(error));
             return None;
@@ -307,8 +315,7 @@ impl Queue {
             bio.finish(Err(Error::OutOfMemory));
             return None;
         }
-        let owner = scheduler.owner(&bio);
-        if scheduler.insert(Request::new(bios, bio, owner), &self.limits) {
+        if scheduler.insert(Request::new(bios, bio), &self.limits) {
             self.count(partition, |statistics| statistics.merged(operation));
         }
         Some(lane)
@@ -416,6 +423,9 @@ impl Queue {
     pub(crate) fn account_end(&self, request: &Request, outcome: Result<()>) {
         let now_ns = machine::time::now_ns();
         self.outstanding.end(now_ns);
+        if request.given_by != 0 {
+            self.lanes[SHARED_LANE].completed(request, now_ns);
+        }
         let sectors = request.sectors();
         let began_ns = request.submitted_ns();
         let failed = outcome.is_err();

@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use memory::fallible;
+use sched::IoPriority;
 
 use crate::bio::{Bio, BioFlags, Operation, Segment};
 use crate::driver::Limits;
@@ -26,7 +27,10 @@ pub struct Request {
     bios: Vec<Bio>,
     submitted_ns: u64,
     owner: u64,
+    priority: IoPriority,
     partition: u32,
+    /// The number of the scheduler that gave it to the driver and wants to hear of its end; 0: none does.
+    pub(crate) given_by: u64,
     /// How often it was begun again.
     tries: u8,
     /// Whom to tell; set while the driver has it.
@@ -35,10 +39,11 @@ pub struct Request {
 
 impl Request {
     /// A request of one bio; `bios` is an empty vector with room for it.
-    pub(crate) fn new(mut bios: Vec<Bio>, bio: Bio, owner: u64) -> Self {
+    pub(crate) fn new(mut bios: Vec<Bio>, bio: Bio) -> Self {
         debug_assert!(bios.is_empty() && bios.capacity() > 0, "the caller made room for the bio");
         let (operation, flags, sector, sectors) = (bio.operation, bio.flags, bio.sector, bio.sectors);
         let (segments, submitted_ns, partition) = (bio.segments().len(), bio.submitted_ns, bio.partition);
+        let (owner, priority) = (bio.owner, bio.priority);
         bios.push(bio);
         Self {
             operation,
@@ -49,8 +54,10 @@ impl Request {
             bios,
             submitted_ns,
             owner,
+            priority,
             partition,
             tries: 0,
+            given_by: 0,
             queue: None,
         }
     }
@@ -100,9 +107,20 @@ impl Request {
         self.submitted_ns
     }
 
-    /// Who submitted it: what schedulers that share out a device go by. 0: the kernel.
+    /// Whose the first of its bios to come was: what schedulers that share out a device go by. Write-back is its flusher's, read-ahead the
+    /// reader's. 0: a flush for many.
     pub fn owner(&self) -> u64 {
         self.owner
+    }
+
+    /// How urgent it is; so are all its bios.
+    pub fn priority(&self) -> IoPriority {
+        self.priority
+    }
+
+    /// Whose its bios are, and how many sectors each has. One owner may come several times.
+    pub fn shares(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.bios.iter().map(|bio| (bio.owner, bio.sectors))
     }
 
     /// The number of the partition that its first bio was for; 0: the disk.
@@ -115,12 +133,14 @@ impl Request {
             BioFlags::NO_MERGE.union(BioFlags::PREFLUSH).union(BioFlags::FORCE_UNIT_ACCESS);
         self.operation == other.operation
             && self.operation.has_data()
+            && self.priority == other.priority
             && !(self.flags | other.flags).intersects(APART)
             && self.sectors + other.sectors <= u64::from(limits.sectors_max)
             && self.segments + other.segments <= limits.segments_max
     }
 
-    /// Takes `other` in if it lies directly behind or before; gives it back otherwise, or when there is no memory for the list.
+    /// Takes `other` in if it lies directly behind or before and is as urgent, whoever its owner is: who shares out a device by owners does
+    /// not offer it those of others. Gives it back otherwise, or when there is no memory for the list.
     pub(crate) fn absorb(&mut self, mut other: Self, limits: &Limits) -> core::result::Result<(), Self> {
         let behind = self.end() == other.sector;
         if !(behind || other.end() == self.sector)

@@ -12,6 +12,7 @@ use crate::partition::{Scheme, scan};
 use crate::scheduler::Deadline;
 use crate::*;
 
+mod owners;
 mod switching;
 
 fn volume(driver: Arc<dyn Driver>) -> Volume {

@@ -22,6 +22,7 @@ pub mod futex;
 pub mod hardware;
 mod helper;
 pub mod identity;
+pub mod io_priority;
 pub mod ipc;
 pub mod lock_count;
 pub mod memory;

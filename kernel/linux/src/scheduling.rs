@@ -355,16 +355,6 @@ pub fn setpriority(task: &mut Task, kind: u32, id: i32, nice: i32) -> SysResult 
     for_each(task, kind, id, |thread| set_nice(task, thread, nice)).map(|()| 0)
 }
 
-/// The I/O priority: kept by nobody, so always the default.
-pub fn ioprio_get(_task: &mut Task, _kind: u32, _id: i32) -> SysResult {
-    Ok(0)
-}
-
-/// Accepts an I/O priority.
-pub fn ioprio_set(_task: &mut Task, _kind: u32, _id: i32, _priority: u32) -> SysResult {
-    Ok(0)
-}
-
 /// Orders memory accesses of a process's threads.
 pub fn membarrier(task: &mut Task, command: u32, flags: u32, _cpu: i32) -> SysResult {
     const QUERY: u32 = 0;

@@ -14,8 +14,8 @@ use crate::errno::{Errno, SysResult};
 use crate::file;
 use crate::task::Task;
 use crate::{
-    exec, exit, fork, futex, identity, ipc, lock_count, memory, pager, pidfd, prctl, process, reboot, rseq,
-    scheduling, signal, socket, syslog, sysv, time, timer, wait,
+    exec, exit, fork, futex, identity, io_priority, ipc, lock_count, memory, pager, pidfd, prctl, process,
+    reboot, rseq, scheduling, signal, socket, syslog, sysv, time, timer, wait,
 };
 
 /// A value that a system call takes from a register.
@@ -168,7 +168,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     53 socketpair(4) = socket::create::socketpair: "AF_UNIX";
     54 setsockopt(5) = socket::options::setsockopt: "SOL_SOCKET; no filters, time stamps, peek offset; SOL_NETLINK: memberships, NETLINK_NO_ENOBUFS";
     55 getsockopt(5) = socket::options::getsockopt: "as setsockopt";
-    56 clone(5) = fork::clone: "no name spaces, CLONE_IO has no effect";
+    56 clone(5) = fork::clone: "no name spaces";
     57 fork(0) = fork::fork: "";
     58 vfork(0) = fork::vfork: "";
     59 execve(3) = exec::execve: "ELF64 and scripts; no file capabilities, no binfmt_misc";
@@ -313,8 +313,8 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     234 tgkill(3) = signal::calls::tgkill: "";
     235 utimes(2) = file::attributes::utimes: "";
     247 waitid(5) = wait::waitid: "__WNOTHREAD has no effect";
-    251 ioprio_set(3) = scheduling::ioprio_set: "accepted, no effect";
-    252 ioprio_get(2) = scheduling::ioprio_get: "always the default";
+    251 ioprio_set(3) = io_priority::ioprio_set: "felt by disks with the scheduler `mq-deadline`";
+    252 ioprio_get(2) = io_priority::ioprio_get: "";
     253 inotify_init(0) = file::inotify::inotify_init: "";
     254 inotify_add_watch(3) = file::inotify::inotify_add_watch: "";
     255 inotify_rm_watch(2) = file::inotify::inotify_rm_watch: "";

@@ -34,6 +34,7 @@ mod dispatch;
 mod hand_over;
 mod idle;
 pub mod inspection;
+pub mod io_context;
 mod memory_threads;
 mod mutex;
 mod placement;
@@ -62,13 +63,14 @@ pub use completion::Completion;
 pub use cpu::WakeBatch;
 pub use dispatch::{abandon_current, exit_current, schedule, set_death_hook, yield_now};
 pub use hand_over::HandOver;
+pub use io_context::{IoClass, IoPriority};
 pub use mutex::{Mutex, MutexGuard};
 pub use policy::{Nice, Policy};
 pub use rw_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use start::{enter_application_processor, initialize};
 pub use state::RunState;
 pub use thread::{
-    Builder, Calls, Current, NewThread, Observation, Thread, ThreadRef, UserStart, current, spawn,
+    Builder, Calls, Current, IoStart, NewThread, Observation, Thread, ThreadRef, UserStart, current, spawn,
 };
 pub use wait::{
     Interrupted, WaitError, block_interruptible, block_interruptible_handing_over, block_uninterruptible,

@@ -31,6 +31,7 @@ use sync::classes::ThreadLocks;
 use sync::{Identifiers, Once, SpinLock};
 
 use crate::cpu::{Cpu, REQUEST_RESCHEDULE, request};
+use crate::io_context::{IoPriority, IoSlot};
 use crate::placement::{self, WakeMode};
 use crate::policy::{Nice, Policy};
 use crate::run_queue::{Activation, Entity};
@@ -93,6 +94,7 @@ pub struct Thread {
     /// there without a break. One word, so that a reader sees each cycle once. Written by the thread.
     user_cycles: AtomicU64,
     id: u64,
+    io: IoSlot,
     name: SpinLock<[u8; NAME_BYTES + 1]>,
     /// Registers of the program that it runs, for others to look at while it sleeps; null outside of [`Current::run_program`].
     /// Written by the thread.
@@ -147,6 +149,20 @@ pub struct Builder {
     pub fs_base: Option<u64>,
     /// Its address space, if it has one.
     pub address_space: Option<Arc<AddressSpace>>,
+    /// What it gets of the calling thread's I/O context.
+    pub io: IoStart,
+}
+
+/// What of the calling thread's I/O context a new thread has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoStart {
+    /// Nothing.
+    #[default]
+    None,
+    /// The priority, if one is set (fork).
+    Priority,
+    /// All: both are one for what shares out disks (CLONE_IO).
+    Shared,
 }
 
 impl Builder {
@@ -163,6 +179,7 @@ impl Builder {
             user: UserStart::None,
             fs_base: None,
             address_space: None,
+            io: IoStart::None,
         }
     }
 
@@ -197,6 +214,11 @@ impl Builder {
             // SAFETY: the state was placed above, on a stack that nobody else knows of yet.
             unsafe { (*user_state).set_fs_base(fs_base) };
         }
+        let id = IDS.take();
+        let io = match self.io {
+            IoStart::None => None,
+            start => current().io.inherited(start == IoStart::Shared, id)?,
+        };
         let thread = Thread {
             context: UnsafeCell::new(KernelContext::default()),
             state: StateWord::new(),
@@ -218,7 +240,8 @@ impl Builder {
             registers_cpu: AtomicU32::new(0),
             space: SpaceSlot::new(self.address_space),
             user_cycles: AtomicU64::new(0),
-            id: IDS.take(),
+            id,
+            io: IoSlot::with(io),
             name: SpinLock::named("thread name", self.name),
             program: AtomicPtr::new(core::ptr::null_mut()),
             personality: Once::new(),
@@ -336,6 +359,7 @@ impl Thread {
             space: SpaceSlot::new(None),
             user_cycles: AtomicU64::new(0),
             id: IDS.take(),
+            io: IoSlot::default(),
             name: SpinLock::named("thread name", name_bytes(name.as_bytes())),
             program: AtomicPtr::new(core::ptr::null_mut()),
             personality: Once::new(),
@@ -347,6 +371,30 @@ impl Thread {
     /// A number that no other thread has or had.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Whose its transfers are: see [`crate::io_context`].
+    pub fn io_owner(&self) -> u64 {
+        self.io.owner(self.id)
+    }
+
+    /// The I/O priority that was set for it or inherited.
+    pub fn io_priority(&self) -> IoPriority {
+        self.io.priority()
+    }
+
+    /// How urgent its transfers are, whether that was set or not.
+    pub fn effective_io_priority(&self) -> IoPriority {
+        let set = self.io.priority();
+        if set.is_set() { set } else { IoPriority::of(self.policy(), self.nice()) }
+    }
+
+    /// Sets the I/O priority of the thread and of all who share its I/O context.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn set_io_priority(&self, priority: IoPriority) -> Result<(), OutOfMemory> {
+        self.io.set_priority(self.id, priority)
     }
 
     /// Connects it with what the layer above knows it as, for calls from below that arrive without a context (a

@@ -33,7 +33,7 @@ is scheduler '[none] mq-deadline'
 [ ! -e $queue/iosched ] || fail 'none has settings'
 echo mq-deadline > $queue/scheduler
 is scheduler 'none [mq-deadline]'
-for setting in read_expire=500 write_expire=5000 writes_starved=2 fifo_batch=16 front_merges=1; do
+for setting in read_expire=500 write_expire=5000 writes_starved=2 fifo_batch=16 front_merges=1 prio_aging_expire=10000; do
     is iosched/${setting%=*} ${setting#*=}
     echo 3 > $queue/iosched/${setting%=*}
     is iosched/${setting%=*} $([ $setting = front_merges=1 ] && echo 1 || echo 3)
@@ -60,8 +60,10 @@ writer() {
         dd if=/dev/urandom of=/tmp/$2 bs=4k count=2 seek=$((round % 200)) conv=notrunc 2>/dev/null
     done
 }
-writer $disk${p}1 0 & first=$!
-writer $disk${p}2 32 & second=$!
+# Of different classes, so that each is held back by others at times.
+ionice -c 1 -n 0 sh -c 'ionice' | grep -q 'realtime: prio 0' || fail 'no priority'
+(ionice -c 3 -p $(exec sh -c 'echo $PPID'); writer $disk${p}1 0) & first=$!
+(ionice -c 1 -n 3 -p $(exec sh -c 'echo $PPID'); writer $disk${p}2 32) & second=$!
 writer $disk 550 & third=$!
 for turn in $(seq 50); do
     echo mq-deadline > $queue/scheduler

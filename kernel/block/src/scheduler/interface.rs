@@ -1,8 +1,8 @@
 //! What an I/O scheduler implements.
 
+use crate::Result;
 use crate::driver::Limits;
 use crate::request::Request;
-use crate::{Bio, Result};
 
 /// A number that root may change, in `/sys/block/DEVICE/queue/iosched`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,8 @@ pub trait Scheduler: Send {
     /// Takes a request, perhaps into one that it already has: then true.
     fn insert(&mut self, request: Request, limits: &Limits) -> bool;
 
-    /// The next request.
+    /// The next request. None: there is none, or it is not its turn before one that the driver has [ends](Self::completed). When `now_ns` is
+    /// `u64::MAX` the device is gone: nothing is held back.
     fn next(&mut self, now_ns: u64) -> Option<Request>;
 
     /// Whether there is none.
@@ -40,14 +41,14 @@ pub trait Scheduler: Send {
         &mut []
     }
 
-    /// A request has ended: schedulers that measure service learn here.
-    fn completed(&mut self, owner: u64, sectors: u64, now_ns: u64) {
-        let _ = (owner, sectors, now_ns);
+    /// Whether it wants to hear of the ends of requests; always the same.
+    fn wants_completions(&self) -> bool {
+        false
     }
 
-    /// What a bio's submitter is accounted by; schedulers that share out a device by task or group say whom.
-    fn owner(&self, bio: &Bio) -> u64 {
-        let _ = bio;
-        0
+    /// A request that came from [`next`](Self::next) has ended, however it did; called once for each, if that is wanted. Whose it was and how
+    /// much each got, [`Request::shares`] says. The queue runs again afterwards, so `next` may have held something back until now.
+    fn completed(&mut self, request: &Request, now_ns: u64) {
+        let _ = (request, now_ns);
     }
 }

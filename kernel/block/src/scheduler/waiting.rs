@@ -272,7 +272,7 @@ mod tests {
         let memory = Memory::Owned(vec![0; 512]);
         let mut bio = Bio::single(Operation::Read, sector, memory, BioFlags::empty()).expect("a sector");
         bio.submitted_ns = age;
-        Request::new(Vec::with_capacity(1), bio, 0)
+        Request::new(Vec::with_capacity(1), bio)
     }
 
     fn depth(waiting: &Waiting, at: Place) -> usize {
