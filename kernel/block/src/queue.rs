@@ -21,9 +21,10 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use memory::fallible;
+use memory::file_cache::ReadAheadLimit;
 use sched::Mutex;
 use sched::timer::Timer;
 use sync::{CachePadded, Once};
@@ -42,6 +43,8 @@ use crate::{Error, Result};
 /// Numbers of a scheduler that can be set, at most.
 const SETTINGS_MAX: usize = 8;
 
+/// Requests that a driver gets at the same time, at least, whatever root wants.
+const DEPTH_MIN: u32 = 4;
 /// The lane of any scheduler but `none`.
 const SHARED_LANE: usize = 0;
 
@@ -51,6 +54,10 @@ pub struct Queue {
     limits: Limits,
     /// The device's size, which may change.
     sectors: AtomicU64,
+    /// Requests that the driver gets at the same time: at most what it takes.
+    depth: AtomicU32,
+    /// Of all files on the disk, and of its own pages.
+    read_ahead: Arc<ReadAheadLimit>,
     lanes: Vec<CachePadded<Lane>>,
     /// Whether each CPU has its lane; else all have lane 0. Changed with `choosing` held.
     per_cpu: AtomicBool,
@@ -107,6 +114,8 @@ impl Queue {
             driver,
             limits,
             sectors: AtomicU64::new(limits.sectors),
+            depth: AtomicU32::new(limits.depth),
+            read_ahead: fallible::try_arc(ReadAheadLimit::default())?,
             lanes,
             per_cpu: AtomicBool::new(per_cpu),
             choosing: Mutex::named("choice of a scheduler", ()),
@@ -137,6 +146,30 @@ impl Queue {
     /// The device has become smaller or larger; the driver says so.
     pub fn set_sectors(&self, sectors: u64) {
         self.sectors.store(sectors, Ordering::Relaxed);
+    }
+
+    /// How far files on it are read ahead.
+    pub fn read_ahead(&self) -> &Arc<ReadAheadLimit> {
+        &self.read_ahead
+    }
+
+    /// Requests that the driver gets at the same time.
+    pub fn depth(&self) -> u32 {
+        self.depth.load(Ordering::Relaxed)
+    }
+
+    /// Changes that; fewer than [`DEPTH_MIN`] are that many, unless the driver takes fewer.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the driver does not take so many.
+    pub fn set_depth(self: &Arc<Self>, depth: u32) -> Result<()> {
+        if depth > self.limits.depth {
+            return Err(Error::Invalid);
+        }
+        self.depth.store(depth.max(DEPTH_MIN).min(self.limits.depth), Ordering::Relaxed);
+        // There may be room for more now.
+        self.run();
+        Ok(())
     }
 
     /// Whether the device was pulled out.
@@ -371,7 +404,7 @@ impl Queue {
 
     pub(crate) fn run_lane(self: &Arc<Self>, index: usize) {
         self.lanes[index].runner.run(|| {
-            while self.outstanding.count() < self.limits.depth {
+            while self.outstanding.count() < self.depth() {
                 let Some(request) = self.take(index) else { break };
                 let request = self.begin(request);
                 // What waits in one lane for all CPUs goes to the part of the device that is this CPU's.

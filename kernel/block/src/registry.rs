@@ -64,7 +64,7 @@ pub struct BlockDevice {
     /// Set by programs; what the disk itself refuses it refuses in any case.
     read_only: AtomicBool,
     claims: Claims,
-    /// Of a disk: how often it and its parts are open or claimed.
+    /// Of a disk: how often it and its parts are open or claimed. Of a part: how often it is.
     users: AtomicU32,
     /// Of a part: what earlier ones of its number had done when it came.
     before: Snapshot,
@@ -201,13 +201,24 @@ impl BlockDevice {
         self.disk_users().load(Ordering::Acquire)
     }
 
+    /// Whether it is open or claimed, or, if it is a disk, any of its parts.
+    pub fn is_used(&self) -> bool {
+        self.users.load(Ordering::Acquire) > 0
+    }
+
     /// Somebody opens it.
     pub fn begin_use(&self) {
+        if self.part > 0 {
+            self.users.fetch_add(1, Relaxed);
+        }
         self.disk_users().fetch_add(1, Relaxed);
     }
 
     /// Ends what [`begin_use`](Self::begin_use) began. The last one's end is told to the [driver](crate::Driver::unused).
     pub fn end_use(&self) {
+        if self.part > 0 {
+            self.users.fetch_sub(1, Ordering::Release);
+        }
         // AcqRel: what each user did comes before what the driver does then.
         if self.disk_users().fetch_sub(1, Ordering::AcqRel) == 1 {
             self.volume.queue().driver().unused();

@@ -462,3 +462,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_driver_gets_as_many_requests_at_once_as_is_set() {
+    let mut limits = Limits::of_size(1000);
+    limits.depth = 16;
+    let slow = SlowDisk::new(limits);
+    let queue = Queue::with_scheduler(slow.clone(), Box::new(Deadline::default())).unwrap();
+    assert_eq!(queue.set_depth(17), Err(Error::Invalid));
+    queue.set_depth(1).unwrap();
+    assert_eq!(queue.depth(), 4, "fewer are no use");
+    for sector in 0..40 {
+        queue.submit(write(2 * sector, BioFlags::empty(), |outcome| outcome.unwrap()));
+    }
+    assert_eq!(slow.held.lock().len(), 4);
+    queue.set_depth(9).unwrap();
+    assert_eq!(slow.held.lock().len(), 9, "there is room for more at once");
+    queue.set_depth(5).unwrap();
+    let mut answered = slow.answer(Ok(())).len();
+    while answered < 40 {
+        assert!(slow.held.lock().len() <= 5);
+        answered += slow.answer(Ok(())).len();
+    }
+}

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use memory::fallible;
 use sched::Completion;
@@ -17,8 +18,8 @@ use crate::{Error, Result};
 pub struct Volume {
     queue: Arc<Queue>,
     start: u64,
-    /// None: all that the disk has, however much that becomes.
-    sectors: Option<u64>,
+    /// None: all that the disk has, however much that becomes. Copies have the same.
+    sectors: Option<Arc<AtomicU64>>,
     /// The partition that its transfers are counted for; 0: the disk alone.
     partition: u32,
 }
@@ -72,7 +73,7 @@ impl Volume {
         Ok(Self {
             queue: self.queue.clone(),
             start: self.start + start,
-            sectors: Some(sectors),
+            sectors: Some(fallible::try_arc(AtomicU64::new(sectors))?),
             partition: self.partition,
         })
     }
@@ -90,7 +91,15 @@ impl Volume {
 
     /// Its size now, in sectors.
     pub fn sectors(&self) -> u64 {
-        self.sectors.unwrap_or_else(|| self.queue.sectors())
+        self.sectors.as_ref().map_or_else(|| self.queue.sectors(), |sectors| sectors.load(Ordering::Relaxed))
+    }
+
+    /// Changes the size of a part, and of its copies.
+    pub(crate) fn set_sectors(&self, sectors: u64) {
+        debug_assert!(self.sectors.is_some(), "the size of a disk is its queue's");
+        if let Some(own) = &self.sectors {
+            own.store(sectors, Ordering::Relaxed);
+        }
     }
 
     /// The queue of the disk.

@@ -24,7 +24,7 @@ const MACHINES: [(&str, &str, &str, &str); 4] = [
 const SHORT: usize = 2;
 const DISK_BYTES: u64 = 96 << 20;
 /// The first one is the shell: BusyBox's prefers its own programs.
-const PROGRAMS: [&str; 17] = [
+const PROGRAMS: [&str; 22] = [
     "dash",
     "lspci",
     "lsblk",
@@ -35,6 +35,11 @@ const PROGRAMS: [&str; 17] = [
     "df",
     "fdisk",
     "sfdisk",
+    "partx",
+    "addpart",
+    "delpart",
+    "resizepart",
+    "blockdev",
     "losetup",
     "mke2fs",
     "e2fsck",
@@ -69,6 +74,40 @@ status 0 sfdisk --quiet --force $disk < /table
 say fdisk; fdisk -l $disk
 say dump; sfdisk -d $disk
 say partitions; sed -n "s/.* \([0-9]*\) ${part#/dev/}\([0-9]\)$/\1 \2/p" /proc/partitions
+# By hand, whatever the table says.
+queue=/sys/block/${disk#/dev/}/queue
+third() { [ "$(cat /sys/class/block/${part#/dev/}3/size)" = $1 ] && [ -b ${part}3 ] || { echo "third: not $1"; exit 9; }; }
+no_third() { [ ! -e ${part}3 ] && [ ! -e /sys/class/block/${part#/dev/}3 ] || { echo 'still there'; exit 9; }; }
+status 0 delpart $disk 3
+no_third
+status 1 delpart $disk 3
+status 1 addpart $disk 3 2048 8
+status 1 addpart $disk 1 124928 8
+status 1 addpart $disk 3 124928 1000000000
+status 0 addpart $disk 3 124928 4096
+third 4096
+status 0 resizepart $disk 3 65536
+third 65536
+status 1 resizepart $disk 3 1000000000
+status 1 resizepart $disk 1 83968
+status 1 delpart $disk 3 3< ${part}3
+third 65536
+status 0 partx -d --nr 3 $disk
+no_third
+status 0 partx -a --nr 3 $disk
+third 65536
+status 0 partx -u $disk
+third 65536
+status 0 blockdev --setra 1000 ${part}1
+[ "$(blockdev --getra $disk) $(blockdev --getfra ${part}2) $(cat $queue/read_ahead_kb)" = '1000 1000 500' ] || { cat $queue/read_ahead_kb; exit 9; }
+echo 128 > $queue/read_ahead_kb
+[ "$(blockdev --getra ${part}1)" = 256 ] || exit 9
+echo no 2>/dev/null > $queue/read_ahead_kb && exit 9
+depth=$(cat $queue/nr_requests)
+echo 1 > $queue/nr_requests
+[ $(cat $queue/nr_requests) = 4 ] || exit 9
+echo $((depth + 1)) 2>/dev/null > $queue/nr_requests && exit 9
+echo $depth > $queue/nr_requests
 status 0 mke2fs -q -t ext4 -U 01234567-89ab-4cde-8f01-23456789abcd -L first ${part}1
 status 0 mke2fs -q -t ext2 -b 1024 -U fedcba98-7654-4321-8fed-cba987654321 -L second ${part}2
 status 1 mke2fs -q -t ext4 -b 1000 ${part}3

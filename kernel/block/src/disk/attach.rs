@@ -48,14 +48,14 @@ pub struct Disk {
     /// All of it, as programs reach it.
     pub device: Arc<BlockDevice>,
     index: u32,
-    parts: SpinLock<Vec<(Partition, Arc<BlockDevice>)>>,
+    pub(super) parts: SpinLock<Vec<(Partition, Arc<BlockDevice>)>>,
     /// Held while its table is read and followed.
-    scanning: Mutex<()>,
+    pub(super) scanning: Mutex<()>,
     /// Its table was read for the first time, or could not be.
     pub(super) is_read: Completion,
 }
 
-static CHANGING: Mutex<()> = Mutex::named("disks", ());
+pub(super) static CHANGING: Mutex<()> = Mutex::named("disks", ());
 static DISKS: SpinLock<Vec<Arc<Disk>>> = SpinLock::named("list of disks", Vec::new());
 static SEQUENCE: AtomicU64 = AtomicU64::new(1);
 
@@ -74,7 +74,7 @@ fn copy<T: Clone>(list: &SpinLock<Vec<T>>) -> Result<Vec<T>> {
 }
 
 /// Replaces a list by another one. With `CHANGING` held.
-fn replace<T>(list: &SpinLock<Vec<T>>, new: Vec<T>) {
+pub(super) fn replace<T>(list: &SpinLock<Vec<T>>, new: Vec<T>) {
     let old = core::mem::replace(&mut *list.lock(), new);
     drop(old);
 }
@@ -154,7 +154,7 @@ impl BusDevice for Subject {
     }
 }
 
-fn emit(action: Action, disk: &Arc<Disk>, device: &Arc<BlockDevice>) {
+pub(super) fn emit(action: Action, disk: &Arc<Disk>, device: &Arc<BlockDevice>) {
     uevent::emit(action, &Subject { disk: disk.clone(), device: device.clone() });
 }
 
@@ -361,7 +361,7 @@ pub fn rescan(disk: &Arc<Disk>) -> Result<()> {
     added
 }
 
-fn add_partition(disk: &Arc<Disk>, partition: &Partition) -> Result<Arc<BlockDevice>> {
+pub(super) fn add_partition(disk: &Arc<Disk>, partition: &Partition) -> Result<Arc<BlockDevice>> {
     let volume = disk.device.volume().part(partition.start, partition.sectors)?;
     let volume = volume.counted_for(partition.number)?;
     let name = partition_name(disk.name(), partition.number);

@@ -1,6 +1,7 @@
 //! Disks as their drivers see them: [`attach()`] finds a name and a number for a queue, enters it into the [registry](crate::registry), and looks for partitions.
 
 mod attach;
+pub mod by_hand;
 mod family;
 #[cfg(test)]
 mod tests;

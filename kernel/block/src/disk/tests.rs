@@ -143,3 +143,56 @@ fn a_disk_that_does_not_answer_holds_up_nobody() {
     }
     assert!(names(&first).is_empty() && names(&second).is_empty());
 }
+
+#[test]
+fn partitions_are_added_resized_and_deleted_by_hand() {
+    const OWN: Family = Family { prefix: "hnd", letters: true, major: 243, minors: 3 };
+    let _turn = crate::registry::TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    memory::initialize();
+    let ram = Arc::new(RamDisk::from_bytes(&with_partitions(&[(1, 9)])).expect("memory"));
+    let disk = attach(description(OWN), Queue::new(ram).expect("memory")).expect("memory");
+    // Taken: the number, the first or the last sector.
+    for (number, start, sectors) in [(1, 20, 5), (2, 9, 5), (2, 0, 2), (2, 0, 100)] {
+        assert_eq!(
+            by_hand::add(&disk, number, start, sectors),
+            Err(Error::Busy),
+            "{number} {start} {sectors}"
+        );
+    }
+    for (number, start, sectors) in [(0, 20, 5), (256, 20, 5), (2, 20, 0), (2, 96, 5), (2, u64::MAX, 5)] {
+        assert_eq!(
+            by_hand::add(&disk, number, start, sectors),
+            Err(Error::Invalid),
+            "{number} {start} {sectors}"
+        );
+    }
+    by_hand::add(&disk, 7, 20, 5).expect("memory");
+    by_hand::add(&disk, 2, 30, 70).expect("memory");
+    assert_eq!(names(&disk), ["hnda", "hnda1", "hnda7", "hnda2"]);
+    let part = find_name("hnda7").expect("it is registered");
+    let copy = part.volume().clone();
+    assert!(copy.read(5, 512).is_err());
+
+    assert_eq!(by_hand::resize(&disk, 3, 20, 6).err(), Some(Error::NoDevice));
+    assert_eq!(by_hand::resize(&disk, 7, 21, 6).err(), Some(Error::Invalid));
+    assert_eq!(by_hand::resize(&disk, 7, 20, 0).err(), Some(Error::Invalid));
+    assert_eq!(by_hand::resize(&disk, 7, 20, 11).err(), Some(Error::Busy));
+    assert_eq!(by_hand::resize(&disk, 2, 30, 71).err(), Some(Error::Invalid));
+    by_hand::resize(&disk, 7, 20, 10).expect("it is free");
+    assert!(copy.read(9, 512).is_ok() && copy.read(10, 512).is_err(), "who has it already sees its size");
+
+    // What is open stays; another one of the disk that is open does not keep it.
+    part.begin_use();
+    assert_eq!(by_hand::delete(&disk, 7), Err(Error::Busy));
+    by_hand::delete(&disk, 2).expect("nobody has it");
+    part.end_use();
+    part.claim(Holder(1)).expect("nobody has it");
+    assert_eq!(by_hand::delete(&disk, 7), Err(Error::Busy));
+    part.release(Holder(1));
+    by_hand::delete(&disk, 7).expect("nobody has it");
+    assert_eq!(by_hand::delete(&disk, 7), Err(Error::NoDevice));
+    assert!(part.is_removed());
+    assert_eq!(names(&disk), ["hnda", "hnda1"]);
+    detach(&disk);
+    assert_eq!(by_hand::add(&disk, 2, 30, 5), Err(Error::NoDevice));
+}

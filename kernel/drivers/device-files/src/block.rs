@@ -19,8 +19,8 @@ use crate::contents::Entries;
 /// Where disks without a device of their own are, and those of devices on no bus.
 const VIRTUAL: &str = "/devices/virtual";
 const PLATFORM: &str = "/devices/platform/";
-/// What Linux reads ahead, in KiB.
-const READ_AHEAD_KIB: u32 = 128;
+/// What read-ahead counts in, in KiB.
+const PAGE_KIB: u32 = 4;
 
 fn all() -> Result<Vec<Arc<Disk>>> {
     disk::all().map_err(|_| Error::OutOfMemory)
@@ -181,7 +181,7 @@ fn attributes(entries: &mut Entries, disk: &Arc<Disk>, device: &Arc<BlockDevice>
 
 /// The directory `queue` of a disk.
 fn queue(entries: &mut Entries, disk: &Arc<Disk>) -> Result<()> {
-    let Limits { sectors_max, segments_max, depth, .. } = *disk.queue().limits();
+    let Limits { sectors_max, segments_max, .. } = *disk.queue().limits();
     let limits = *disk.queue().limits();
     let bytes = |sectors: u32| u64::from(sectors) * SECTOR_BYTES as u64;
     let granularity = if limits.discard_sectors_max > 0 { limits.logical_block_bytes } else { 0 };
@@ -194,9 +194,7 @@ fn queue(entries: &mut Entries, disk: &Arc<Disk>) -> Result<()> {
         ("max_sectors_kb", bytes(sectors_max) / 1024),
         ("max_hw_sectors_kb", bytes(sectors_max) / 1024),
         ("max_segments", segments_max as u64),
-        ("nr_requests", depth.into()),
         ("rotational", limits.rotational.into()),
-        ("read_ahead_kb", READ_AHEAD_KIB.into()),
         ("discard_granularity", granularity.into()),
         ("discard_max_bytes", bytes(limits.discard_sectors_max)),
         ("discard_max_hw_bytes", bytes(limits.discard_sectors_max)),
@@ -212,6 +210,7 @@ fn queue(entries: &mut Entries, disk: &Arc<Disk>) -> Result<()> {
     for (name, value) in numbers {
         entries.line(name, move |out| write!(out, "{value}"))?;
     }
+    numbers_to_set(entries, disk)?;
     let write_cache = if limits.write_cache { "write back" } else { "write through" };
     entries.line("write_cache", move |out| out.write_str(write_cache))?;
     entries.line("zoned", |out| out.write_str("none"))?;
@@ -227,6 +226,26 @@ fn queue(entries: &mut Entries, disk: &Arc<Disk>) -> Result<()> {
     }
     let own = disk.clone();
     entries.directory("iosched", move |entries| settings_of(entries, &own))
+}
+
+/// What root may change of a disk's queue, whatever its scheduler.
+fn numbers_to_set(entries: &mut Entries, disk: &Arc<Disk>) -> Result<()> {
+    let parse = |text: &str| text.parse::<u32>().map_err(|_| Error::Invalid);
+    let (shown, stored) = (disk.clone(), disk.clone());
+    entries.setting(
+        "read_ahead_kb",
+        move |out| write!(out, "{}", u64::from(shown.queue().read_ahead().pages()) * u64::from(PAGE_KIB)),
+        move |text| {
+            stored.queue().read_ahead().set_pages(parse(text)? / PAGE_KIB);
+            Ok(())
+        },
+    )?;
+    let (shown, stored) = (disk.clone(), disk.clone());
+    entries.setting(
+        "nr_requests",
+        move |out| write!(out, "{}", shown.queue().depth()),
+        move |text| stored.queue().set_depth(parse(text)?).map_err(error_of),
+    )
 }
 
 /// Those that there are, the one in use in brackets.

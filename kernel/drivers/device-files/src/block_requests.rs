@@ -10,6 +10,7 @@ use machine::address::UserAddr;
 use machine::user_memory;
 use vfs::credentials::{Capabilities, caller_has};
 use vfs::disk::DeviceFiles;
+use vfs::disk::transfer::PAGE_SECTORS;
 use vfs::file::OpenFile;
 use vfs::{Error, Result};
 
@@ -22,15 +23,20 @@ mod request {
     pub(super) const BLKRRPART: u32 = 0x125f;
     pub(super) const BLKGETSIZE: u32 = 0x1260;
     pub(super) const BLKFLSBUF: u32 = 0x1261;
+    pub(super) const BLKRASET: u32 = 0x1262;
     pub(super) const BLKRAGET: u32 = 0x1263;
+    pub(super) const BLKFRASET: u32 = 0x1264;
+    pub(super) const BLKFRAGET: u32 = 0x1265;
     pub(super) const BLKSECTGET: u32 = 0x1267;
     pub(super) const BLKSSZGET: u32 = 0x1268;
+    pub(super) const BLKPG: u32 = 0x1269;
     pub(super) const BLKDISCARD: u32 = 0x1277;
     pub(super) const BLKIOMIN: u32 = 0x1278;
     pub(super) const BLKIOOPT: u32 = 0x1279;
     pub(super) const BLKALIGNOFF: u32 = 0x127a;
     pub(super) const BLKPBSZGET: u32 = 0x127b;
     pub(super) const BLKDISCARDZEROES: u32 = 0x127c;
+    pub(super) const BLKSECDISCARD: u32 = 0x127d;
     pub(super) const BLKROTATIONAL: u32 = 0x127e;
     pub(super) const BLKZEROOUT: u32 = 0x127f;
     pub(super) const BLKBSZGET: u32 = 0x8008_1270;
@@ -41,13 +47,11 @@ mod request {
 
 /// What the page cache moves at a time.
 const PAGE_BYTES: i32 = 4096;
-/// Sectors that Linux reads ahead.
-const READ_AHEAD_SECTORS: u64 = 256;
 /// Zeros written at a time to a device that does not make them itself.
 const ZEROS_BYTES: usize = 64 << 10;
 
 /// As errno.
-fn error_of(error: block::Error) -> Error {
+pub(crate) fn error_of(error: block::Error) -> Error {
     match error {
         block::Error::Io | block::Error::TimedOut | block::Error::Protection => Error::Io,
         block::Error::NoSpace => Error::NoSpace,
@@ -89,7 +93,20 @@ pub(crate) fn answer(
         request::BLKIOOPT | request::BLKALIGNOFF | request::BLKDISCARDZEROES => number(0),
         request::BLKROTATIONAL => short(limits.rotational.into()),
         request::BLKSECTGET => short(u16::try_from(limits.sectors_max).unwrap_or(u16::MAX)),
-        request::BLKRAGET => long(READ_AHEAD_SECTORS),
+        request::BLKRAGET | request::BLKFRAGET if argument.as_u64() == 0 => Err(Error::Invalid),
+        request::BLKRAGET | request::BLKFRAGET => {
+            long(u64::from(volume.queue().read_ahead().pages()) * PAGE_SECTORS)
+        }
+        request::BLKRASET | request::BLKFRASET => {
+            require_administrator()?;
+            let pages = argument.as_u64() / PAGE_SECTORS;
+            volume.queue().read_ahead().set_pages(u32::try_from(pages).unwrap_or(u32::MAX));
+            Ok(0)
+        }
+        request::BLKPG => crate::block_partitions::answer(device, argument),
+        request::BLKSECDISCARD if !file.flags().writable() => Err(Error::BadDescriptor),
+        // No device knows how to make sure that nobody can read it any more.
+        request::BLKSECDISCARD => Err(Error::NotSupported),
         request::BLKBSZGET => put(argument, &PAGE_BYTES.to_ne_bytes()),
         request::BLKBSZSET => set_block_size(device, argument),
         request::BLKGETDISKSEQ => long(disk::of(device).map_or(0, |disk| disk.sequence)),
@@ -112,7 +129,7 @@ pub(crate) fn answer(
     }
 }
 
-fn require_administrator() -> Result<()> {
+pub(crate) fn require_administrator() -> Result<()> {
     if caller_has(Capabilities::SYS_ADMIN) { Ok(()) } else { Err(Error::AccessDenied) }
 }
 

@@ -23,6 +23,7 @@ extern crate alloc;
 
 mod attributes;
 mod block;
+mod block_partitions;
 mod block_requests;
 mod bus;
 mod class;

@@ -13,12 +13,36 @@ use sync::{Once, SpinLock};
 
 /// Pages read ahead at most, unless somebody wants another number: 128 KiB.
 pub const READ_AHEAD_PAGES: u32 = 32;
+/// Pages that are read ahead at a time whatever somebody wants: 32 MiB.
+const READ_AHEAD_PAGES_MAX: u32 = 8192;
+
+/// How many pages are read ahead at most, of a disk and all of its partitions.
+pub struct ReadAheadLimit(AtomicU32);
+
+impl Default for ReadAheadLimit {
+    fn default() -> Self {
+        Self(AtomicU32::new(READ_AHEAD_PAGES))
+    }
+}
+
+impl ReadAheadLimit {
+    /// The number as it was set.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    /// Sets it.
+    pub fn set_pages(&self, pages: u32) {
+        self.0.store(pages, Relaxed);
+    }
+}
 
 /// See the theory of this file.
 pub struct BackingDevice {
     name: String,
-    /// Pages read ahead at most.
-    read_ahead: AtomicU32,
+    /// None: the usual limit.
+    read_ahead: Once<Arc<ReadAheadLimit>>,
     dirty: AtomicU64,
     under_write_back: AtomicU64,
     /// Pages written since the start.
@@ -74,7 +98,7 @@ impl BackingDevice {
     pub const fn new(name: String) -> BackingDevice {
         BackingDevice {
             name,
-            read_ahead: AtomicU32::new(READ_AHEAD_PAGES),
+            read_ahead: Once::new(),
             dirty: AtomicU64::new(0),
             under_write_back: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -97,12 +121,13 @@ impl BackingDevice {
     /// Pages read ahead at most.
     #[must_use]
     pub fn read_ahead_pages(&self) -> u32 {
-        self.read_ahead.load(Relaxed)
+        let limit = self.read_ahead.get().map_or(READ_AHEAD_PAGES, |limit| limit.pages());
+        limit.min(READ_AHEAD_PAGES_MAX)
     }
 
-    /// Changes that.
-    pub fn set_read_ahead_pages(&self, pages: u32) {
-        self.read_ahead.store(pages, Relaxed);
+    /// Has this limit count, which others may share. Only the first call does something.
+    pub fn share_read_ahead(&self, limit: Arc<ReadAheadLimit>) {
+        self.read_ahead.call_once(|| limit);
     }
 
     /// Dirty pages of its files.

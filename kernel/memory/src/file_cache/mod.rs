@@ -18,7 +18,9 @@ mod variant;
 mod write_back;
 
 pub use cache::{CacheError, CacheKind, FileCache, MAX_FILE_BYTES, PageBudget};
-pub use device::{BackingDevice, DirtyFiles, Event, READ_AHEAD_PAGES, WriteBackCounts, write_back_counts};
+pub use device::{
+    BackingDevice, DirtyFiles, Event, READ_AHEAD_PAGES, ReadAheadLimit, WriteBackCounts, write_back_counts,
+};
 pub use errors::{ErrorMark, SeenErrors, WriteErrors};
 pub use lookup::Intent;
 pub use representative::FileRepresentative;

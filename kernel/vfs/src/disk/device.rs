@@ -99,6 +99,7 @@ impl DeviceFiles {
     fn make(device: &BlockDevice) -> Result<Arc<dyn Any + Send + Sync>> {
         let volume = device.volume().clone();
         let backing = flusher::add_device(device.name())?;
+        backing.share_read_ahead(volume.queue().read_ahead().clone());
         let size = volume.sectors() * SECTOR_BYTES as u64;
         let sectors = allocation::arc(Sectors(volume))?;
         let cache = FileCache::with_representative(size, sectors, backing.clone())?;
