@@ -46,7 +46,7 @@ struct Fault {
 const DISK_BYTES: u64 = 16 << 20;
 const VICTIM_BYTES: usize = 64 << 10;
 /// Both disks are mounted; afterwards the other one has its file, and both are unmounted.
-const BEFORE: &str = "mount -t ext4 /dev/vda /m && mount -t ext4 /dev/vdb /n && cd /m && ";
+const BEFORE: &str = "mount -t ext4 /dev/$1 /m && mount -t ext4 /dev/$2 /n && cd /m && ";
 const AFTER: &str =
     "; echo fine > /n/file && sync -f /n/file && cat /n/file; cd /; umount /m; umount /n; echo end";
 
@@ -160,9 +160,17 @@ fn word(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Runs the script on a disk that fails, and on one of the other machine; then the disk is well again.
+/// Machines, the devices that are the disks, what QEMU is to do of errors besides, and what the disks are called.
+const MACHINES: [(&str, &str, &str, [&str; 2]); 3] = [
+    ("microvm", "virtio-blk-device", ",werror=report,rerror=report", ["vda", "vdb"]),
+    ("q35", "virtio-blk-pci,disable-legacy=on", ",werror=report,rerror=report", ["vda", "vdb"]),
+    // It reports them always.
+    ("q35", "nvme", "", ["nvme0n1", "nvme1n1"]),
+];
+
+/// Runs the script on a disk that fails, on each machine; then the disk is well again.
 fn faulty(fault: &Fault) -> Result<(), String> {
-    for (machine, device) in [("microvm", "virtio-blk-device"), ("q35", "virtio-blk-pci,disable-legacy=on")] {
+    for (machine, device, errors, names) in MACHINES {
         let place = Place::make()?;
         let rules = place.rules(&fault.failing)?;
         let failing = word(&place.path("failing"));
@@ -172,11 +180,11 @@ fn faulty(fault: &Fault) -> Result<(), String> {
             "-blockdev".into(),
             "driver=raw,node-name=failing,file=faults".into(),
             "-device".into(),
-            format!("{device},drive=failing,werror=report,rerror=report"),
+            format!("{device},drive=failing,serial=failing{errors}"),
             "-blockdev".into(),
             format!("driver=file,node-name=other,filename={}", word(&place.path("other"))),
             "-device".into(),
-            format!("{device},drive=other"),
+            format!("{device},drive=other,serial=other"),
             "-global".into(),
             "virtio-mmio.force-legacy=false".into(),
         ];
@@ -186,11 +194,12 @@ fn faulty(fault: &Fault) -> Result<(), String> {
             .args(words.map(|word| format!("--qemu-arg={word}")))
             .args(["--kernel-arg", "devices=first"])
             .arg(place.path("root"))
-            .args(["--", "sh", "-c", &script])
+            .args(["--", "sh", "-c", &script, "sh"])
+            .args(names)
             .output()
             .map_err(text)?;
         if !output.status.success() || output.stdout != fault.printed.as_bytes() {
-            return Err(format!("{machine}: {}", said(&output)));
+            return Err(format!("{machine}, {device}: {}", said(&output)));
         }
         e2fsck("-p", &place.path("failing"), 1)?;
         e2fsck("-fn", &place.path("failing"), 0)?;

@@ -19,6 +19,7 @@
 //! * [`debian`]: Debian's programs for disks and file systems
 //! * [`debian_image`]: an image of Debian made from packages
 //! * [`fio`]: Debian's program that writes to disks in many ways and verifies what it reads
+//! * [`full_disk`]: a disk that is full
 //! * [`mapped_files`]: files larger than memory, mapped
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`saved_images`]: archives of `docker save`
@@ -50,6 +51,7 @@ mod entries;
 mod faults;
 mod fio;
 mod folders;
+mod full_disk;
 mod functions;
 mod hot_plug;
 mod images;
@@ -114,6 +116,9 @@ fn main() -> ExitCode {
     }
     if wanted(access_lists::NAME) {
         count(access_lists::NAME, access_lists::check());
+    }
+    if wanted(full_disk::NAME) {
+        count(full_disk::NAME, full_disk::check());
     }
     if wanted(device_events::NAME) {
         count(device_events::NAME, device_events::check());
