@@ -4,6 +4,9 @@
 //! from outside. x86's caches are coherent with devices; what is left to do is to keep the compiler and the processor from reordering
 //! ([`fence`]).
 
+#[cfg(not(target_os = "none"))]
+pub mod witness;
+
 use core::sync::atomic::Ordering;
 
 use machine::address::{PAGE_SIZE, PhysAddr};
@@ -47,6 +50,8 @@ impl Buffer {
     pub fn allocate(bytes: usize) -> Result<Self, OutOfMemory> {
         let frames = bytes.div_ceil(PAGE_SIZE).max(1).next_power_of_two();
         let block = Block::allocate(frames, Purpose::Kernel, Zeroed::Yes)?;
+        #[cfg(not(target_os = "none"))]
+        witness::made(block.physical(), block.bytes(), block.as_ptr());
         Ok(Self { block, bytes: frames * PAGE_SIZE })
     }
 
@@ -109,6 +114,13 @@ impl Buffer {
             at += 1;
         }
         debug_assert_eq!(at, offset + bytes);
+    }
+}
+
+#[cfg(not(target_os = "none"))]
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        witness::unmade(self.block.physical(), self.block.bytes());
     }
 }
 

@@ -86,6 +86,8 @@ struct Line {
 /// The pages that the host has.
 struct Pages {
     frames: Vec<Frame>,
+    /// Numbers of pages given back in need, of which the device has not been told. Has room for all frames.
+    untold: Vec<u32>,
     inflate: Line,
     deflate: Line,
     statistics: Option<Line>,
@@ -171,16 +173,18 @@ fn begin(transport: &dyn Transport) -> Result<(u64, Connection, Arc<Wakes>, Page
     let has_statistics = features & STATISTICS != 0;
     let queues = if has_statistics { 3 } else { 2 };
     let connection = transport.connect(queues, wakes.clone()).ok_or(DriverError::Exhausted)?;
+    let buffer = Buffer::allocate(PAGE_SIZE).map_err(exhausted)?;
     let line = |queue| {
         let (ring, notifier, _) = start::start_queue(transport, queue, features, 2, 1)?;
         Ok(Line { ring, notifier })
     };
     let pages = Pages {
         frames: Vec::new(),
+        untold: Vec::new(),
         inflate: line(0)?,
         deflate: line(1)?,
         statistics: if has_statistics { Some(line(2)?) } else { None },
-        buffer: Buffer::allocate(PAGE_SIZE).map_err(exhausted)?,
+        buffer,
     };
     Ok((features, connection, wakes, pages))
 }
@@ -258,6 +262,8 @@ impl Balloon {
             let may_grow = relieved == 0 || relieved != wanted + 1;
             let moved = if self.is_gone() {
                 0
+            } else if !pages.untold.is_empty() {
+                self.tell_of_relief(&mut pages)
             } else if has > wanted {
                 self.shrink(&mut pages, (has - wanted).min(BATCH))
             } else if has < wanted && may_grow {
@@ -295,20 +301,31 @@ impl Balloon {
             return true;
         }
         if !self.is_gone() {
-            log::error!("virtio-balloon: the device does not answer: {:?}", outcome.err());
-            start::stop(&*self.transport, "virtio-balloon");
-            self.gone.store(true, Ordering::Release);
-            self.wakes.raise();
+            match outcome {
+                Err(trouble) => self.break_off(&format_args!("{trouble:?}")),
+                Ok(_) => self.break_off(&"it does not answer"),
+            }
         }
         false
     }
 
+    /// The device works no more.
+    fn break_off(&self, why: &dyn core::fmt::Display) {
+        log::error!("virtio-balloon: the device breaks the rules: {why}");
+        start::stop(&*self.transport, "virtio-balloon");
+        self.gone.store(true, Ordering::Release);
+        self.wakes.raise();
+    }
+
     /// Lends frames; how many.
     fn grow(&self, pages: &mut Pages, count: usize) -> usize {
-        if fallible::try_reserve(&mut pages.frames, count).is_err() {
+        let before = pages.frames.len();
+        let untold_room = before + count - pages.untold.len();
+        if fallible::try_reserve(&mut pages.frames, count).is_err()
+            || fallible::try_reserve(&mut pages.untold, untold_room).is_err()
+        {
             return 0;
         }
-        let before = pages.frames.len();
         for _ in 0..count {
             let Ok(frame) = Frame::allocate_atomic(Purpose::Device, Zeroed::No) else { break };
             if frame.physical().as_u64() / PAGE_SIZE as u64 > u32::MAX.into() {
@@ -331,24 +348,42 @@ impl Balloon {
         for (index, frame) in pages.frames[first..].iter().enumerate() {
             pages.buffer.write_u32(index * 4, number(frame));
         }
-        self.tell(pages, false, count);
+        if !self.tell(pages, false, count) {
+            // They are ours again when the device was stopped.
+            return 0;
+        }
         pages.frames.truncate(first);
         count
     }
 
-    /// Gives frames back because memory is short, and says how many.
+    /// Tells the device of pages that were given back in need; how many.
+    fn tell_of_relief(&self, pages: &mut Pages) -> usize {
+        let count = pages.untold.len().min(BATCH);
+        for (index, number) in pages.untold.drain(..count).enumerate() {
+            pages.buffer.write_u32(index * 4, number);
+        }
+        self.tell(pages, false, count);
+        count
+    }
+
+    /// Gives frames back because memory is short, and says how many. Does not wait for the device.
     fn relieve(&self, frames: usize) -> usize {
         let Some(mut pages) = self.pages.try_lock() else { return 0 };
         if self.is_gone() {
             return 0;
         }
-        let count = frames.min(pages.frames.len()).min(BATCH);
+        let room = pages.untold.capacity() - pages.untold.len();
+        let count = frames.min(pages.frames.len()).min(BATCH).min(room);
         if count == 0 {
             return 0;
         }
         let wanted = self.wanted() as u32;
         self.relieved_at.store(wanted.saturating_add(1), Ordering::Release);
-        self.shrink(&mut pages, count);
+        let Pages { frames, untold, .. } = &mut *pages;
+        let first = frames.len() - count;
+        untold.extend(frames[first..].iter().map(number));
+        frames.truncate(first);
+        drop(pages);
         self.wakes.raise();
         count
     }
@@ -357,8 +392,18 @@ impl Balloon {
     fn refill_statistics(&self) {
         let mut pages = self.pages.lock();
         let Pages { statistics: Some(line), buffer, .. } = &mut *pages else { return };
-        if self.is_gone() || (line.ring.with_device() > 0 && !matches!(line.ring.take(), Ok(Some(_)))) {
+        if self.is_gone() {
             return;
+        }
+        if line.ring.with_device() > 0 {
+            match line.ring.take() {
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                Err(trouble) => {
+                    drop(pages);
+                    return self.break_off(&format_args!("{trouble:?}"));
+                }
+            }
         }
         let memory = memory::statistics::memory();
         let numbers = [

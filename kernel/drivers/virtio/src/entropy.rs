@@ -101,8 +101,8 @@ fn begin(transport: &dyn Transport) -> core::result::Result<Begun, DriverError> 
     let features = start::negotiate(transport, 0)?;
     let wakes = Arc::new(Wakes(WaitQueue::new()));
     let connection = transport.connect(1, wakes.clone()).ok_or(DriverError::Exhausted)?;
-    let (ring, notifier, _) = start::start_queue(transport, 0, features, RING, 1)?;
     let buffer = Buffer::allocate(REQUEST_BYTES).map_err(|_| DriverError::Exhausted)?;
+    let (ring, notifier, _) = start::start_queue(transport, 0, features, RING, 1)?;
     Ok((connection, wakes, ring, notifier, buffer))
 }
 

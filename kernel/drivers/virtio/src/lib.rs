@@ -29,6 +29,8 @@ mod balloon;
 mod block;
 mod console;
 mod entropy;
+#[cfg(test)]
+mod fake;
 mod find;
 mod plan9;
 mod restart;

@@ -138,7 +138,8 @@ fn begin(transport: &dyn Transport) -> Result<Begun, DriverError> {
     let signals = fallible::try_arc(Signals::new(1).map_err(exhausted)?).map_err(exhausted)?;
     let connection = transport.connect(1, signals.clone()).ok_or(DriverError::Exhausted)?;
     let entries = FRAMES_MAX + EXTRA_PIECES;
-    let (ring, notifier, size) = start::start_queue(transport, 0, features, RING_MAX, entries)?;
+    let size =
+        start::size_of_queue(transport.queue_size_max(0), RING_MAX).ok_or(DriverError::NotSupported)?;
     let depth = usize::from(size);
     let frames_max = if features & feature::INDIRECT != 0 {
         FRAMES_MAX
@@ -152,6 +153,10 @@ fn begin(transport: &dyn Transport) -> Result<Begun, DriverError> {
     let mut free = fallible::try_vec(depth).map_err(exhausted)?;
     free.extend((0..size).rev());
     let pieces = fallible::try_vec(entries).map_err(exhausted)?;
+    let (ring, notifier, started) = start::start_queue(transport, 0, features, size, entries)?;
+    if started != size {
+        return Err(start::stopped(transport, DriverError::Broken));
+    }
     let lane = Lane { ring, free, pieces };
     Ok(Begun { name, lane, cells, notifier, signals, connection, frames_max, depth })
 }

@@ -4,7 +4,7 @@ use device::dma::Buffer;
 use device::mmio::Window;
 use device::model::DriverError;
 
-use crate::ring::{Area, Options, Ring};
+use crate::ring::{Addresses, Area, Options, Ring};
 use crate::transport::{Notifier, Status, Transport};
 
 /// Features that all devices may have.
@@ -24,18 +24,31 @@ const PAUSE_NS: u64 = 1_000_000;
 /// Times that the configuration is read again because it has changed meanwhile.
 const READS_MAX: u32 = 16;
 
-/// Has the device forget everything. False if it doesn't answer; all ones, as from a device that was pulled out, are an answer.
-pub(crate) fn reset(transport: &dyn Transport) -> bool {
+/// How a device takes a reset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// It has forgotten everything.
+    Reset,
+    /// It answers as if it had been pulled out.
+    Gone,
+    /// It doesn't.
+    Nothing,
+}
+
+/// Has the device forget everything.
+pub(crate) fn reset(transport: &dyn Transport) -> Answer {
     transport.set_status(0);
     let until_ns = machine::time::now_ns() + RESET_NS;
     loop {
         let status = transport.status();
-        if status == 0 || status == u8::MAX {
-            return true;
+        match status {
+            0 => return Answer::Reset,
+            u8::MAX => return Answer::Gone,
+            _ => {}
         }
         let now_ns = machine::time::now_ns();
         if now_ns > until_ns {
-            return false;
+            return Answer::Nothing;
         }
         sched::timer::sleep_until_uninterruptible(now_ns + PAUSE_NS);
     }
@@ -43,10 +56,19 @@ pub(crate) fn reset(transport: &dyn Transport) -> bool {
 
 /// Ends the device's work for good: after this it does not reach memory, in so far as that can be had.
 pub(crate) fn stop(transport: &dyn Transport, name: &str) {
-    if !reset(transport) {
-        log::error!("{name}: the device does not take a reset");
-        transport.shut_off();
+    match reset(transport) {
+        Answer::Reset => return,
+        // That it is gone is what it says.
+        Answer::Gone => {}
+        Answer::Nothing => log::error!("{name}: the device does not take a reset"),
     }
+    transport.shut_off();
+}
+
+/// Stops a device that can't be started after all: memory that it was told of is freed next. The error is passed on.
+pub(crate) fn stopped(transport: &dyn Transport, error: DriverError) -> DriverError {
+    stop(transport, &transport.path());
+    error
 }
 
 /// Resets the device and agrees on features: those wanted that it has. The layout of the first specification is required.
@@ -54,7 +76,7 @@ pub(crate) fn stop(transport: &dyn Transport, name: &str) {
 /// # Errors
 /// [`DriverError::Broken`], [`DriverError::NotSupported`].
 pub(crate) fn negotiate(transport: &dyn Transport, wanted: u64) -> Result<u64, DriverError> {
-    if !reset(transport) {
+    if reset(transport) != Answer::Reset {
         return Err(DriverError::Broken);
     }
     transport.set_status(Status::ACKNOWLEDGE);
@@ -104,7 +126,7 @@ pub(crate) fn read_configuration<R>(transport: &dyn Transport, read: impl Fn(&Wi
 /// Makes a ring for a queue and switches the queue on. `entries` is how many pieces a buffer has at most; `most` limits the ring.
 ///
 /// # Errors
-/// [`DriverError`].
+/// [`DriverError`]; the device was stopped then, since it knows of this queue, or others, whose memory is freed next.
 pub(crate) fn start_queue<T>(
     transport: &dyn Transport,
     queue: u16,
@@ -112,13 +134,23 @@ pub(crate) fn start_queue<T>(
     most: u16,
     entries: usize,
 ) -> Result<(Ring<T, Buffer>, Notifier, u16), DriverError> {
+    let made = make_queue(transport, queue, features, most, entries);
+    let (ring, size, addresses) = made.map_err(|error| stopped(transport, error))?;
+    match transport.start_queue(queue, size, addresses) {
+        Some(notifier) => Ok((ring, notifier, size)),
+        None => Err(stopped(transport, DriverError::Broken)),
+    }
+}
+
+fn make_queue<T>(
+    transport: &dyn Transport,
+    queue: u16,
+    features: u64,
+    most: u16,
+    entries: usize,
+) -> Result<(Ring<T, Buffer>, u16, Addresses), DriverError> {
     let packed = features & feature::PACKED != 0;
-    let offered = transport.queue_size_max(queue).min(most);
-    // The packed layout takes any size; one for both is simpler.
-    let size = match offered {
-        0 => return Err(DriverError::NotSupported),
-        offered => 1 << offered.ilog2(),
-    };
+    let size = size_of_queue(transport.queue_size_max(queue), most).ok_or(DriverError::NotSupported)?;
     let options = Options { size, packed, event_index: features & feature::EVENT_INDEX != 0 };
     let buffer = |bytes| Buffer::allocate(bytes).map_err(|_| DriverError::Exhausted);
     let memory = buffer(Ring::<T, Buffer>::bytes(options))?;
@@ -128,6 +160,10 @@ pub(crate) fn start_queue<T>(
         _ => Some(Area { memory: buffer(usize::from(size) * entries * 16)?, entries }),
     };
     let ring = Ring::new(memory, options, tables).map_err(|_| DriverError::Exhausted)?;
-    let notifier = transport.start_queue(queue, size, addresses).ok_or(DriverError::Broken)?;
-    Ok((ring, notifier, size))
+    Ok((ring, size, addresses))
+}
+
+/// Descriptors of a queue that could have so many, and gets `most` at most. The packed layout takes any size; one rule for both is simpler. None: it does not exist.
+pub(crate) fn size_of_queue(offered: u16, most: u16) -> Option<u16> {
+    offered.min(most).checked_ilog2().map(|bits| 1 << bits)
 }

@@ -44,6 +44,12 @@ pub fn add(entry: Entry) {
     }
 }
 
+/// The names of all that are there, for tests of who adds them.
+#[cfg(not(target_os = "none"))]
+pub fn names() -> Vec<String> {
+    CHANGING.lock().iter().map(|entry| entry.name.clone()).collect()
+}
+
 /// Takes a node away, if there is such a one; sleeps.
 pub fn remove(directory: Option<&'static str>, name: &str) {
     let mut entries = CHANGING.lock();

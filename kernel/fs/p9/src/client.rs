@@ -84,6 +84,12 @@ pub(crate) struct Tag {
 const FLUSH_TAG: u16 = 0x100;
 
 impl Tag {
+    /// One of no client.
+    #[cfg(not(target_os = "none"))]
+    pub(crate) fn of_test() -> Self {
+        Self { number: 0, tags: None }
+    }
+
     pub(crate) fn number(&self) -> u16 {
         self.number
     }

@@ -101,6 +101,20 @@ impl Exchange {
         })
     }
 
+    /// One to test transports with.
+    ///
+    /// # Errors
+    /// No memory.
+    #[cfg(not(target_os = "none"))]
+    pub fn of_test(
+        request: Vec<u8>,
+        data: Data,
+        room: usize,
+        ending: Ending,
+    ) -> Result<Arc<Self>, OutOfMemory> {
+        Self::new(Tag::of_test(), request, data, room, Some(ending), None)
+    }
+
     /// The tag.
     #[must_use]
     pub fn tag(&self) -> u16 {

@@ -1,7 +1,7 @@
 //! Steps that run on the host: the unit tests of all crates, the kernel's on its hosted machine.
 //!
 //! With `--long` also what no processor shows by running: the models of lock-free code in all interleavings (loom), the unsafe
-//! parts in an interpreter that knows the language's rules (Miri), a million hostile inputs for each parser, and an ext4 whose power
+//! parts in an interpreter that knows the language's rules (Miri), a million hostile inputs for each parser, ten thousand hostile devices for each driver, and an ext4 whose power
 //! fails at every moment and whose images are damaged in every way.
 
 use std::process::Command;
@@ -17,6 +17,8 @@ const LONG_LIMIT: Duration = Duration::from_secs(2 * 3600);
 const HOSTILE_INPUTS: u32 = 1_000_000;
 /// Packages with parsers of what may be hostile; their tests have the word in their names.
 const PARSERS: [&str; 5] = ["hostlink-protocol", "linux", "tmpfs", "starling-tool", "block"];
+/// What the variables that name the rounds of hostile devices are set to: rings and queues have as many, drivers a hundredth.
+const HOSTILE_DEVICES: u32 = 1_000_000;
 /// Packages with models, and where in them.
 const MODELS: [(&str, &[&str]); 4] = [
     (
@@ -53,6 +55,7 @@ pub(super) fn steps(repository: &Repository, long: bool) -> Vec<Step> {
         steps.extend(MODELS.map(|(package, names)| models(repository, package, names)));
         steps.extend(INTERPRETED.map(|(package, names)| interpreted(repository, package, names)));
         steps.push(hostile_input(repository));
+        steps.push(hostile_devices(repository));
         steps.push(endured(repository));
     }
     steps
@@ -86,6 +89,17 @@ fn hostile_input(repository: &Repository) -> Step {
     PARSERS.iter().for_each(|package| _ = tests.args(["--package", package]));
     tests.args(["--", "hostile"]).env("PROPTEST_CASES", HOSTILE_INPUTS.to_string());
     Step::new("hostile input", tests, tally::cargo_with_tests).within(LONG_LIMIT)
+}
+
+/// Drivers with devices that do anything, on the hosted machine.
+fn hostile_devices(repository: &Repository) -> Step {
+    let mut tests = repository.cargo("test");
+    tests.args(["--profile", "tool", "--no-fail-fast", "--package", "virtio", "--package", "nvme"]);
+    tests.args(["--", "hostile"]);
+    for variable in ["VIRTIO_FUZZ_ROUNDS", "NVME_FUZZ_ROUNDS"] {
+        tests.env(variable, HOSTILE_DEVICES.to_string());
+    }
+    Step::new("hostile devices", tests, tally::cargo_with_tests).within(LONG_LIMIT)
 }
 
 /// What the other tests of file systems do for seconds.

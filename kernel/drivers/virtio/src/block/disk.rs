@@ -29,8 +29,8 @@ use memory::fallible;
 use sched::{Completion, Mutex};
 use sync::SpinLock;
 
-use super::lane::{Ended, IDENTITY_BYTES, Lane, RingOf, prepare};
-use super::layout::{self, EXTRA_PIECES, Layout};
+use super::lane::{Ended, IDENTITY_BYTES, Lane, prepare};
+use super::layout::{self, Layout};
 use crate::signal::Signals;
 use crate::start::{self, feature};
 use crate::transport::{Connection, Notifier, Status, Transport};
@@ -41,7 +41,9 @@ const RING_MAX: u16 = 128;
 const BATCH: usize = 32;
 /// How long the device may take to tell its name.
 const IDENTIFY_NS: u64 = 5_000_000_000;
+/// Between looks whether it has: twice as long each time.
 const PAUSE_NS: u64 = 50_000;
+const PAUSE_MAX_NS: u64 = 1_000_000;
 
 pub(super) const WORKING: u8 = 0;
 /// What it has may end; nothing new begins.
@@ -100,7 +102,8 @@ struct Begun {
 
 fn begin(transport: &dyn Transport) -> Result<Begun, DriverError> {
     let features = start::negotiate(transport, layout::feature::ALL)?;
-    let ring = transport.queue_size_max(0).min(RING_MAX);
+    let ring =
+        start::size_of_queue(transport.queue_size_max(0), RING_MAX).ok_or(DriverError::NotSupported)?;
     let indirect = features & feature::INDIRECT != 0;
     let layout =
         start::read_configuration(transport, |window| layout::read(window, features, indirect, ring))
@@ -114,10 +117,8 @@ fn begin(transport: &dyn Transport) -> Result<Begun, DriverError> {
 
 fn start_lanes(transport: &dyn Transport, begun: &Begun) -> Result<Vec<Entry>, DriverError> {
     let mut entries = Vec::with_capacity(begun.queues.into());
-    let pieces = begun.layout.pieces_max + EXTRA_PIECES;
     for queue in 0..begun.queues {
-        let (ring, notifier, size) = RingOf::start(transport, queue, begun.features, begun.ring, pieces)?;
-        let lane = Lane::new(ring, size, &begun.layout).map_err(|_| DriverError::Exhausted)?;
+        let (lane, notifier) = Lane::start(transport, queue, begun.features, begun.ring, &begun.layout)?;
         let lane = SpinLock::named("virtio disk queue", lane);
         entries.push(Entry { lane, notifier, ended: Completion::default() });
     }
@@ -201,12 +202,14 @@ impl VirtioDisk {
         }
         self.entries[0].notifier.notify();
         let until_ns = machine::time::now_ns() + IDENTIFY_NS;
+        let mut pause_ns = PAUSE_NS;
         loop {
             let taken = lane.lock().take();
             match taken {
                 Ok(Some(_)) => break,
                 Ok(None) if machine::time::now_ns() < until_ns => {
-                    sched::timer::sleep_until_uninterruptible(machine::time::now_ns() + PAUSE_NS);
+                    sched::timer::sleep_until_uninterruptible(machine::time::now_ns() + pause_ns);
+                    pause_ns = (2 * pause_ns).min(PAUSE_MAX_NS);
                 }
                 Ok(None) | Err(_) => {
                     log::error!("virtio disk: it does not tell its name");
@@ -358,12 +361,10 @@ impl VirtioDisk {
         if !is_connected {
             return Err(DriverError::Broken);
         }
-        let pieces = self.layout.pieces_max + EXTRA_PIECES;
         for (queue, entry) in self.entries.iter().enumerate() {
             // The device is notified of the queue where it was before.
-            let (ring, _, size) =
-                RingOf::start(&*self.transport, queue as u16, self.features, self.ring, pieces)?;
-            let lane = Lane::new(ring, size, &self.layout).map_err(|_| DriverError::Exhausted)?;
+            let (lane, _) =
+                Lane::start(&*self.transport, queue as u16, self.features, self.ring, &self.layout)?;
             let old = core::mem::replace(&mut *entry.lane.lock(), lane);
             drop(old);
         }

@@ -7,11 +7,14 @@ use alloc::vec::Vec;
 
 use block::{Memory, Operation, Request};
 use device::dma::Buffer;
+use device::model::DriverError;
 use machine::address::PhysAddr;
 use memory::{OutOfMemory, fallible};
 
 use super::layout::{COPY_BYTES, EXTRA_PIECES, Layout};
 use crate::ring::{Piece, Ring, Trouble};
+use crate::start;
+use crate::transport::{Notifier, Transport};
 
 /// A cell: the head of the request, a range for discards, the status.
 const CELL_BYTES: usize = 64;
@@ -182,13 +185,30 @@ impl Ended {
 }
 
 impl Lane {
-    /// A queue with a ring of this size.
-    pub(super) fn new(ring: RingOf, size: u16, layout: &Layout) -> Result<Self, OutOfMemory> {
-        let mut free = fallible::try_vec(size.into())?;
-        free.extend((0..size).rev());
-        let pieces = fallible::try_vec(layout.pieces_max + EXTRA_PIECES)?;
-        let cells = Buffer::allocate(usize::from(size) * CELL_BYTES)?;
-        Ok(Self { ring: ring.0, cells, free, pieces })
+    /// Starts a queue of the device, of as many descriptors as the others have.
+    ///
+    /// # Errors
+    /// [`DriverError`]; the device was stopped then. It is not taken if it offers this queue less than the others: what fits into their rings may not fit into this one's.
+    pub(super) fn start(
+        transport: &dyn Transport,
+        queue: u16,
+        features: u64,
+        size: u16,
+        layout: &Layout,
+    ) -> Result<(Self, Notifier), DriverError> {
+        let pieces = layout.pieces_max + EXTRA_PIECES;
+        let memory = || {
+            let mut free = fallible::try_vec(size.into())?;
+            free.extend((0..size).rev());
+            Ok((free, fallible::try_vec(pieces)?, Buffer::allocate(usize::from(size) * CELL_BYTES)?))
+        };
+        let (free, room, cells) =
+            memory().map_err(|OutOfMemory| start::stopped(transport, DriverError::Exhausted))?;
+        let (ring, notifier, offered) = start::start_queue(transport, queue, features, size, pieces)?;
+        if offered != size {
+            return Err(start::stopped(transport, DriverError::NotSupported));
+        }
+        Ok((Self { ring, cells, free, pieces: room }, notifier))
     }
 
     fn cell(&self, cell: u16) -> (usize, u64) {
@@ -292,25 +312,5 @@ impl Lane {
                 return Some(work.request);
             }
         }
-    }
-}
-
-/// A ring for a lane.
-pub(super) struct RingOf(Ring<Token, Buffer>);
-
-impl RingOf {
-    /// Starts a queue of the device.
-    ///
-    /// # Errors
-    /// [`device::model::DriverError`].
-    pub(super) fn start(
-        transport: &dyn crate::transport::Transport,
-        queue: u16,
-        features: u64,
-        most: u16,
-        entries: usize,
-    ) -> Result<(Self, crate::transport::Notifier, u16), device::model::DriverError> {
-        let (ring, notifier, size) = crate::start::start_queue(transport, queue, features, most, entries)?;
-        Ok((Self(ring), notifier, size))
     }
 }

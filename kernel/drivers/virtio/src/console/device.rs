@@ -37,7 +37,9 @@ pub(super) const PORTS_MAX: u32 = 8;
 const MESSAGE_BYTES: usize = 128;
 /// How long the device may take to read a message.
 const MESSAGE_NS: u64 = 1_000_000_000;
+/// Between looks whether it has: twice as long each time.
 const PAUSE_NS: u64 = 20_000;
+const PAUSE_MAX_NS: u64 = 1_000_000;
 /// The queues of messages; those of port 0 are before, those of the others behind.
 const CONTROL: u16 = 2;
 
@@ -210,9 +212,8 @@ fn begin(transport: &dyn Transport) -> Result<Begun, DriverError> {
             let (ring, notifier, size) = start::start_queue(transport, queue, features, BUFFERS, 1)?;
             Ok(Direction::new(ring, notifier, size))
         };
-        let port =
-            Port::new(id, events.clone(), direction(first)?, direction(first + 1)?).map_err(exhausted)?;
-        ports.push(fallible::try_arc(port).map_err(exhausted)?);
+        let (receive, transmit) = (direction(first)?, direction(first + 1)?);
+        ports.push(Arc::new(Port::new(id, events.clone(), receive, transmit)));
     }
     let control = if is_multiport { Some(Control::start(transport, features)?) } else { None };
     Ok(Begun { features, events, connection, ports, control })
@@ -220,11 +221,12 @@ fn begin(transport: &dyn Transport) -> Result<Begun, DriverError> {
 
 impl Control {
     fn start(transport: &dyn Transport, features: u64) -> Result<Self, DriverError> {
+        let memory = Buffer::allocate((usize::from(BUFFERS) + 1) * MESSAGE_BYTES);
+        let memory = memory.map_err(|error| start::stopped(transport, exhausted(error)))?;
         let (incoming, incoming_notifier, buffers) =
             start::start_queue(transport, CONTROL, features, BUFFERS, 1)?;
         let (outgoing, outgoing_notifier, _) =
             start::start_queue(transport, CONTROL + 1, features, BUFFERS, 1)?;
-        let memory = Buffer::allocate((usize::from(buffers) + 1) * MESSAGE_BYTES).map_err(exhausted)?;
         let mut control = Self { incoming, incoming_notifier, outgoing, outgoing_notifier, memory, buffers };
         (0..buffers).for_each(|number| control.give(number));
         Ok(control)
@@ -287,6 +289,7 @@ impl Console {
             }
         }
         let until_ns = machine::time::now_ns() + MESSAGE_NS;
+        let mut pause_ns = PAUSE_NS;
         loop {
             match control.lock().outgoing.take() {
                 Ok(Some(((), _))) => return,
@@ -304,7 +307,8 @@ impl Console {
                 log::error!("virtio console: the device does not read messages");
                 return self.events.set_broken();
             }
-            sched::timer::sleep_until_uninterruptible(now_ns + PAUSE_NS);
+            sched::timer::sleep_until_uninterruptible(now_ns + pause_ns);
+            pause_ns = (2 * pause_ns).min(PAUSE_MAX_NS);
         }
     }
 
@@ -317,7 +321,7 @@ impl Console {
             if self.gone.load(Ordering::Acquire) {
                 break;
             }
-            while self.take_message() {}
+            while self.is_at_work() && self.take_message() {}
             if self.has_size && self.control.is_none() {
                 self.take_size();
             }
@@ -325,6 +329,11 @@ impl Console {
         }
         self.clear();
         self.ended.complete();
+    }
+
+    /// Whether the device neither is gone nor is to be stopped.
+    fn is_at_work(&self) -> bool {
+        !self.gone.load(Ordering::Acquire) && !self.events.broken.load(Ordering::Acquire)
     }
 
     /// The size of the only terminal, as the configuration says.
@@ -392,8 +401,8 @@ impl Console {
                     terminal.resize(rows, columns);
                 }
             }
-            event::OPEN => port.set_connected(value != 0),
-            event::NAME => {
+            event::OPEN if port.is_there() => port.set_connected(value != 0),
+            event::NAME if port.is_there() => {
                 let text = rest.split(|byte| *byte == 0).next().unwrap_or_default();
                 let name: String = text
                     .iter()
@@ -401,8 +410,7 @@ impl Console {
                     .map(|byte| char::from(*byte))
                     .collect();
                 let kept = kept::wanted(id, &name);
-                *port.name.lock() = name;
-                file::name(self, port);
+                file::name(self, port, name);
                 kept.into_iter().for_each(|queues| self.keep(port, queues));
             }
             _ => {}

@@ -79,9 +79,13 @@ pub(super) fn appear(console: &Arc<Console>, port: &Arc<Port>) {
     });
 }
 
-/// The host has given a port a name.
-pub(super) fn name(console: &Console, port: &Port) {
-    let name = port.name.lock().clone();
+/// The host has given a port a name, in place of the one that it may have had.
+pub(super) fn name(console: &Console, port: &Port, name: String) {
+    let former = core::mem::replace(&mut *port.name.lock(), name.clone());
+    if former == name {
+        return;
+    }
+    devfs::appearing::remove(Some(BY_NAME), &former);
     if name.is_empty() || name.starts_with('.') || name.contains('/') {
         return;
     }

@@ -31,6 +31,10 @@ use crate::transport::Notifier;
 const BUFFER_BYTES: usize = 4096;
 /// Descriptors of a ring at most, and so buffers of a direction.
 pub(super) const BUFFERS: u16 = 8;
+/// Buffers without a byte in a row that are borne: they come as fast as they are given back, and are looked at with a lock held.
+const EMPTY_MAX: usize = 64;
+/// Buffers that are thrown away when a port is closed: more than the device could have filled before.
+const DISCARDED_MAX: usize = 2 * BUFFERS as usize;
 
 /// One direction of a port: buffers by their numbers.
 pub(super) struct Direction<M: RingMemory = Buffer> {
@@ -98,24 +102,19 @@ pub(super) struct Port<M: RingMemory = Buffer> {
 
 impl<M: RingMemory> Port<M> {
     /// A port that is not there yet.
-    pub(super) fn new(
-        id: u32,
-        events: Arc<Events>,
-        receive: Direction<M>,
-        transmit: Direction<M>,
-    ) -> Result<Self, OutOfMemory> {
-        let free = fallible::try_vec(transmit.buffers.into())?;
-        Ok(Self {
+    pub(super) fn new(id: u32, events: Arc<Events>, receive: Direction<M>, transmit: Direction<M>) -> Self {
+        let transmit = Transmit { direction: transmit, free: Vec::new(), missed: 0 };
+        Self {
             id,
             events,
             receive: SpinLock::named("virtio port in", Receive { direction: receive, current: None }),
-            transmit: SpinLock::named("virtio port out", Transmit { direction: transmit, free, missed: 0 }),
+            transmit: SpinLock::named("virtio port out", transmit),
             is_there: AtomicBool::new(false),
             is_connected: AtomicBool::new(false),
             is_open: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             name: SpinLock::named("virtio port name", String::new()),
-        })
+        }
     }
 
     /// There is such a port: it gets buffers, unless it was there before. False if it is there already.
@@ -127,6 +126,7 @@ impl<M: RingMemory> Port<M> {
         if wants_memory {
             let bytes = usize::from(BUFFERS) * BUFFER_BYTES;
             let (received, transmitted) = (Buffer::allocate(bytes)?, Buffer::allocate(bytes)?);
+            let numbers = fallible::try_vec(BUFFERS.into())?;
             {
                 let mut receive = self.receive.lock();
                 let direction = &mut receive.direction;
@@ -140,6 +140,7 @@ impl<M: RingMemory> Port<M> {
             let mut transmit = self.transmit.lock();
             let Transmit { direction, free, .. } = &mut *transmit;
             direction.memory = Some(transmitted);
+            *free = numbers;
             free.extend(0..direction.buffers);
         }
         Ok(!self.is_there.swap(true, Ordering::AcqRel))
@@ -200,10 +201,18 @@ impl<M: RingMemory> Port<M> {
 
     /// Finds the next bytes that have come.
     fn look(&self, receive: &mut Receive<M>) -> bool {
+        let mut empty = 0;
         while receive.current.is_none() && !self.is_gone.load(Ordering::Acquire) {
             match receive.direction.ring.take() {
                 Ok(Some((number, bytes))) if bytes > 0 => receive.current = Some((number, 0, bytes as usize)),
-                Ok(Some((number, _))) => self.give_back(receive, number),
+                Ok(Some(_)) if empty == EMPTY_MAX => {
+                    self.report(Trouble::Empty);
+                    break;
+                }
+                Ok(Some((number, _))) => {
+                    empty += 1;
+                    self.give_back(receive, number);
+                }
                 // One may have come before the interrupt was asked for.
                 Ok(None) if receive.direction.ring.want_interrupt() => {}
                 Ok(None) => break,
@@ -341,10 +350,13 @@ impl<M: RingMemory> Port<M> {
         true
     }
 
-    /// Throws away what has come.
+    /// Throws away what has come. The device may go on filling buffers.
     pub(super) fn discard(&self) {
         let mut receive = self.receive.lock();
-        while self.look(&mut receive) {
+        for _ in 0..DISCARDED_MAX {
+            if !self.look(&mut receive) {
+                break;
+            }
             if let Some((number, _, _)) = receive.current.take() {
                 self.give_back(&mut receive, number);
             }
@@ -394,7 +406,7 @@ mod tests {
         let addresses = Ring::<u16, Shared>::addresses(options, PhysAddr::new(RING_AT));
         let incoming = Shared::new(2 * RING_AT, bytes);
         let events = Arc::new(Events::new(1).unwrap());
-        let port = Port::new(0, events, direction(incoming), direction(ring.clone())).unwrap();
+        let port = Port::new(0, events, direction(incoming), direction(ring.clone()));
         assert!(port.appear().unwrap());
         let woken = Arc::new(Count::default());
         let registration = port.room_queue().register(woken.clone());
@@ -468,5 +480,77 @@ mod tests {
             fixture.give_back();
         }
         assert!(fixture.port.is_drained());
+    }
+    /// The memory of a ring whose device gives back every buffer as soon as it gets it.
+    struct Eager {
+        memory: Shared,
+        /// Bytes that it says to have written.
+        bytes: u32,
+    }
+
+    impl RingMemory for Eager {
+        fn read_u16(&self, offset: usize) -> u16 {
+            self.memory.read_u16(offset)
+        }
+
+        fn read_u32(&self, offset: usize) -> u32 {
+            self.memory.read_u32(offset)
+        }
+
+        fn write_u16(&self, offset: usize, value: u16) {
+            self.memory.write_u16(offset, value);
+            let available = 16 * usize::from(BUFFERS);
+            if offset == available + 2 {
+                let used = (available + 6 + 2 * usize::from(BUFFERS)).next_multiple_of(4);
+                let mut given = self.memory.read_u16(used + 2);
+                while given != value {
+                    let place = usize::from(given % BUFFERS);
+                    let head = self.memory.read_u16(available + 4 + 2 * place);
+                    self.memory.write_u32(used + 4 + 8 * place, head.into());
+                    self.memory.write_u32(used + 8 + 8 * place, self.bytes);
+                    given = given.wrapping_add(1);
+                }
+                self.memory.write_u16(used + 2, given);
+            }
+        }
+
+        fn write_u32(&self, offset: usize, value: u32) {
+            self.memory.write_u32(offset, value);
+        }
+
+        fn write_u64(&self, offset: usize, value: u64) {
+            self.memory.write_u64(offset, value);
+        }
+
+        fn address(&self) -> PhysAddr {
+            self.memory.address()
+        }
+    }
+
+    fn eager(bytes: u32) -> Port<Eager> {
+        let options = Options { size: BUFFERS, packed: false, event_index: false };
+        let notifier = Notifier::new(Window::fake(64), 0, 0, true);
+        let direction = |at| {
+            let memory = Eager { memory: Shared::new(at, Ring::<u16, Eager>::bytes(options)), bytes };
+            Direction::new(Ring::new(memory, options, None).unwrap(), notifier, options.size)
+        };
+        let events = Arc::new(Events::new(1).unwrap());
+        let port = Port::new(0, events, direction(RING_AT), direction(2 * RING_AT));
+        assert!(port.appear().unwrap());
+        port
+    }
+
+    #[test]
+    fn device_that_sends_nothing_again_and_again_breaks_the_rules() {
+        let port = eager(0);
+        assert!(!port.has_data());
+        assert!(!port.is_there(), "it is to be stopped");
+    }
+
+    #[test]
+    fn closing_ends_though_the_device_goes_on_sending() {
+        let port = eager(100);
+        port.discard();
+        assert!(port.has_data() && port.is_there());
     }
 }

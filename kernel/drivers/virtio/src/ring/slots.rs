@@ -15,6 +15,8 @@ pub enum Trouble {
     Unknown,
     /// It says to have written more than there was room for.
     TooLong,
+    /// It gives back buffers without having written anything, again and again.
+    Empty,
 }
 
 /// A buffer.
