@@ -23,4 +23,5 @@ pub mod interrupt_limit;
 pub mod mmio;
 pub mod model;
 pub mod pci;
+pub mod random_source;
 pub mod signal;

@@ -14,6 +14,7 @@
 //! * [`access_lists`]: access lists on ext4, with Debian's programs
 //! * [`root_images`]: file systems in files as the root
 //! * [`schedulers`]: I/O schedulers of busy disks, and statistics of partitions
+//! * [`random`]: random bytes of devices
 //! * [`faults`]: disks that fail or go away
 //! * [`damaged`]: damaged images in a running machine
 //! * [`debian`]: Debian's programs for disks and file systems
@@ -59,6 +60,7 @@ mod kept_images;
 mod kernel_size;
 mod mapped_files;
 mod promises;
+mod random;
 mod recovery;
 mod root_images;
 mod saved_images;
@@ -155,6 +157,9 @@ fn main() -> ExitCode {
     }
     if long && wanted(balloon::NAME) {
         count(balloon::NAME, balloon::check());
+    }
+    if wanted(random::NAME) {
+        count(random::NAME, random::check());
     }
     if wanted(recovery::NAME) {
         count(recovery::NAME, recovery::check());

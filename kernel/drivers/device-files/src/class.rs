@@ -16,6 +16,7 @@ use vfs::{Error, Result};
 
 use crate::bus::add_directory;
 use crate::contents::Entries;
+use crate::random;
 
 /// Every class, and the majors of its devices; what is of no other class is of the last one.
 const CLASSES: [(&str, &[u32]); 3] = [("mem", &[1]), ("tty", &[4, 5, 204, 229]), ("misc", &[])];
@@ -23,6 +24,11 @@ const CLASSES: [(&str, &[u32]); 3] = [("mem", &[1]), ("tty", &[4, 5, 204, 229]),
 fn class_of(node: &Node) -> &'static str {
     let has = |(_, majors): &&(&str, &[u32])| majors.contains(&node.number.major);
     CLASSES.iter().find(has).unwrap_or(&CLASSES[CLASSES.len() - 1]).0
+}
+
+/// Its name below `/sys`, which is not always that in `/dev`.
+fn name_of(node: &Node) -> &'static str {
+    if random::is_it(node.number) { random::NAME } else { node.path }
 }
 
 /// The character devices, of a class or of all.
@@ -39,18 +45,19 @@ pub(crate) fn fill() -> Result<()> {
     for (class, _) in CLASSES {
         add_directory(&format!("class/{class}"), move |entries| {
             devices(Some(class)).iter().try_for_each(|node| {
-                entries.link(node.path, format!("../../devices/virtual/{class}/{}", node.path))
+                let name = name_of(node);
+                entries.link(name, format!("../../devices/virtual/{class}/{name}"))
             })
         })?;
         add_directory(&format!("devices/virtual/{class}"), move |entries| {
             devices(Some(class)).into_iter().try_for_each(|node| {
-                entries.directory(node.path, move |entries| device(entries, class, &node))
+                entries.directory(name_of(&node), move |entries| device(entries, class, &node))
             })
         })?;
     }
     add_directory("dev/char", |entries| {
         devices(None).iter().try_for_each(|node| {
-            let target = format!("../../devices/virtual/{}/{}", class_of(node), node.path);
+            let target = format!("../../devices/virtual/{}/{}", class_of(node), name_of(node));
             entries.link(&format!("{}:{}", node.number.major, node.number.minor), target)
         })
     })?;
@@ -59,9 +66,12 @@ pub(crate) fn fill() -> Result<()> {
 
 fn device(entries: &mut Entries, class: &'static str, node: &Node) -> Result<()> {
     let (number, path, mode) = (node.number, node.path, node.mode);
+    if random::is_it(number) {
+        random::fill(entries)?;
+    }
     entries.link("subsystem", format!("../../../../class/{class}"))?;
     entries.line("dev", move |out| write!(out, "{}:{}", number.major, number.minor))?;
-    let subject = Subject { path, class, number, mode };
+    let subject = Subject { name: name_of(node), path, class, number, mode };
     let show = move |out: &mut vfs::text::Text| subject.write(out);
     entries.setting("uevent", show, move |text| {
         let request = Request::parse(text).ok_or(Error::Invalid)?;
@@ -73,6 +83,7 @@ fn device(entries: &mut Entries, class: &'static str, node: &Node) -> Result<()>
 /// A device in an event for user space.
 #[derive(Clone, Copy)]
 struct Subject {
+    name: &'static str,
     path: &'static str,
     class: &'static str,
     number: DeviceNumber,
@@ -88,7 +99,7 @@ impl Subject {
 
 impl BusDevice for Subject {
     fn name(&self) -> String {
-        self.path.into()
+        self.name.into()
     }
 
     fn subsystem(&self) -> &'static str {
@@ -96,7 +107,7 @@ impl BusDevice for Subject {
     }
 
     fn path(&self) -> String {
-        format!("/devices/virtual/{}/{}", self.class, self.path)
+        format!("/devices/virtual/{}/{}", self.class, self.name)
     }
 
     fn describe(&self, out: &mut String) {

@@ -13,6 +13,7 @@
 //! | `inject` | `/dev/aer_inject` |
 //! | `config` | configuration space as a file |
 //! | `proc` | `/proc/bus/pci` |
+//! | `random` | `/dev/hwrng`, `/sys/class/misc/hw_random` |
 //!
 //! Nothing is made in advance: the trees are computed from the lists of crate `device` at each look, so that devices may come and go at any
 //! time. The first look finds the devices, if nobody has before.
@@ -33,10 +34,12 @@ mod express;
 mod inject;
 mod pci;
 mod proc;
+mod random;
 
 /// Names what fills `/sys` and `/proc`, when somebody looks. Once, at start-up.
 pub fn register() {
     inject::register();
+    random::register();
     vfs::disk::device::set_requests(block_requests::answer);
     sysfs::fill_also(bus::fill);
     procfs::fill_also(proc::fill);

@@ -49,10 +49,12 @@ pub(super) struct Character {
     pub(super) reset: Reset,
     /// One in so many acts breaks the rules; 0: none does.
     pub(super) lies: u64,
-    /// One in so many buffers is kept for ever; 0: none is.
+    /// One in so many buffers is kept for ever, and now and then an interrupt is left out; 0: none is.
     pub(super) keeps: u64,
     /// One in so many acts changes the configuration or the status; 0: none does.
     pub(super) moods: u64,
+    /// It never writes anything.
+    pub(super) is_empty: bool,
     pub(super) has_interrupt: bool,
 }
 
@@ -69,6 +71,7 @@ impl Character {
             lies: 0,
             keeps: 0,
             moods: 0,
+            is_empty: false,
             has_interrupt: true,
         }
     }
@@ -101,6 +104,7 @@ impl Character {
             lies: random.of(&[0, 0, 4, 20, 100]),
             keeps: random.of(&[0, 0, 1, 3, 20]),
             moods: random.of(&[0, 5, 50]),
+            is_empty: random.once_in(32),
             has_interrupt: !random.once_in(32),
         }
     }
@@ -272,9 +276,11 @@ impl Device {
             queue.kept.push(held);
             return;
         }
-        let written = answer(self.kind, number, &held, random);
+        let is_empty = self.character.is_empty;
+        let written = if is_empty { 0 } else { answer(self.kind, number, &held, random) };
         queue.give_back(held, written);
-        if !random.once_in(32) {
+        // One that forgets buffers forgets interrupts, too.
+        if keeps == 0 || !random.once_in(32) {
             interrupts.push(number.into());
         }
     }

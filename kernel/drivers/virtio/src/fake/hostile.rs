@@ -48,7 +48,7 @@ impl Work {
     }
 }
 
-fn pause(ns: u64) {
+pub(super) fn pause(ns: u64) {
     sched::timer::sleep_until_uninterruptible(machine::time::now_ns() + ns);
 }
 
@@ -142,6 +142,17 @@ fn employ(device: &Arc<Device>, work: &Arc<Work>, mut random: Random) {
                     device.witness.blame("who is short of memory waits for the device".into());
                 }
                 pause(10_u64.pow(4 + random.below(5) as u32));
+            }
+        }
+        4 => {
+            let mut bytes = [0; 100];
+            while !work.is_over() {
+                let length = 1 + random.below(99) as usize;
+                let count = device::random_source::read(&mut bytes[..length], !random.once_in(3));
+                if count.is_ok_and(|count| count == 0 || count > length) {
+                    device.witness.blame("a read of no bytes, or too many".into());
+                }
+                pause(10_u64.pow(3 + random.below(6) as u32));
             }
         }
         9 => use_server(device, work, &mut random),
@@ -265,7 +276,7 @@ fn use_server(device: &Arc<Device>, work: &Arc<Work>, random: &mut Random) {
     }
 }
 
-fn initialize() {
+pub(super) fn initialize() {
     memory::initialize();
     sched::current();
 }
@@ -301,6 +312,7 @@ fn hostile_consoles_hurt_nobody_but_their_users() {
 
 #[test]
 fn hostile_sources_of_entropy_hurt_nobody_but_their_users() {
+    let _turn = super::entropy::turn();
     meet_many(4, crate::entropy::probe);
 }
 
