@@ -26,7 +26,8 @@ fn text(error: impl ToString) -> String {
     error.to_string()
 }
 
-fn connect(path: &Path) -> Result<UnixStream, String> {
+/// QEMU's end of a chardev.
+pub(crate) fn connect(path: &Path) -> Result<UnixStream, String> {
     let stream = UnixStream::connect(path).map_err(text)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
     Ok(stream)
@@ -42,8 +43,8 @@ fn pattern() -> Vec<u8> {
     (0..BYTES).map(step).collect()
 }
 
-/// What comes back when all of it was sent.
-fn echo(stream: &UnixStream) -> Result<(), String> {
+/// Sends bytes, and compares what comes back with them.
+pub(crate) fn echo(stream: &UnixStream) -> Result<(), String> {
     let sent = pattern();
     let mut back = vec![0; BYTES];
     std::thread::scope(|scope| {

@@ -15,6 +15,7 @@
 //! * [`root_images`]: file systems in files as the root
 //! * [`schedulers`]: I/O schedulers of busy disks, and statistics of partitions
 //! * [`random`]: random bytes of devices
+//! * [`variants`]: virtio devices with pins, packed rings, other numbers of queues
 //! * [`faults`]: disks that fail or go away
 //! * [`damaged`]: damaged images in a running machine
 //! * [`debian`]: Debian's programs for disks and file systems
@@ -69,6 +70,7 @@ mod start_up;
 mod streams;
 mod trees;
 mod upheaval;
+mod variants;
 
 use std::process::ExitCode;
 
@@ -172,6 +174,9 @@ fn main() -> ExitCode {
     }
     if wanted(upheaval::NAME) {
         count(upheaval::NAME, upheaval::check(if long { ROUNDS.1 } else { ROUNDS.0 }));
+    }
+    for (name, check) in variants::CHECKS.iter().filter(|(name, _)| wanted(name)) {
+        count(name, check());
     }
     check_devices(long, &wanted, &mut count);
     for measurement in

@@ -1,0 +1,170 @@
+//! Virtio devices in their variants: interrupts by pins that are shared, packed rings, more and fewer queues than processors.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::case::starling;
+use crate::consoles;
+use crate::disks::{said, text};
+use crate::images;
+
+type Check = fn() -> Result<(), String>;
+
+/// What is promised, and what shows it.
+pub(crate) const CHECKS: [(&str, Check); 3] = [
+    ("two virtio disks share a line, and one goes while the other is busy", shared_line),
+    ("virtio disks, consoles, file servers and random bytes work with packed rings", packed_rings),
+    ("a virtio disk has as many queues as processors, or fewer, and each interrupts one", queues),
+];
+
+const DISK_BYTES: u64 = 16 << 20;
+/// How long QEMU may take to listen.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Interrupts of the command's own console: its configuration and its queues.
+const OWN_INTERRUPTS: u32 = 2;
+
+/// Writes to a disk and reads back, so many times.
+const TRANSFER: &str = r#"
+set -e
+fail() { echo "$@"; exit 1; }
+transfer() {
+    dd if=/dev/urandom of=/tmp/$1 bs=64k count=32 2>/dev/null
+    for round in $(seq $2); do
+        dd if=/tmp/$1 of=/dev/$1 bs=64k conv=notrunc,fsync 2>/dev/null
+        echo 1 > /proc/sys/vm/drop_caches
+        dd if=/dev/$1 bs=64k count=32 2>/dev/null | cmp - /tmp/$1 || fail "$1 has other bytes"
+        dd if=/dev/urandom of=/tmp/$1 bs=4k count=4 seek=$round conv=notrunc 2>/dev/null
+    done
+}
+"#;
+
+const SHARED_LINE: &str = r#"
+transfer vda 3 & first=$!
+transfer vdb 3
+wait $first
+[ $(grep -c 'IO-APIC.*virtio, virtio' /proc/interrupts) = 1 ] || fail "$(cat /proc/interrupts)"
+transfer vdb 20 & busy=$!
+for turn in 1 2 3; do
+    echo 0000:00:10.0 > /sys/bus/pci/drivers/virtio-pci/unbind
+    [ ! -e /sys/block/vda ] || fail 'it is there'
+    echo 0000:00:10.0 > /sys/bus/pci/drivers/virtio-pci/bind
+    transfer vda 1
+done
+wait $busy
+echo end
+"#;
+
+const PACKED_RINGS: &str = r#"
+transfer vda 5
+head -c 10000 /dev/hwrng | wc -c
+mkdir -p /tmp/shared
+mount -t 9p -o trans=virtio,version=9p2000.L shared /tmp/shared
+[ "$(cat /tmp/shared/name)" = shared ]
+exec 3<>/dev/virtio-ports/test
+head -c 2000000 <&3 >&3
+read line <&3
+echo end
+"#;
+
+/// Each processor reads; then those that were interrupted are counted.
+const QUEUES: &str = r#"
+transfer vda 2
+for cpu in 0 1 2 3; do
+    taskset $((1 << cpu)) dd if=/dev/vda of=/dev/null bs=4k count=200 skip=$((cpu * 200)) 2>/dev/null
+done
+awk '/PCI-MSI.*virtio/ {
+    rows++
+    for (cpu = 0; cpu < 4; cpu++) if ($(cpu + 2) > 0) { of[cpu]++; had = had " " NR }
+}
+END { for (cpu = 0; cpu < 4; cpu++) if (of[cpu] > 0) cpus++; print rows, cpus }' /proc/interrupts
+echo end
+"#;
+
+/// Runs a script with devices and disks on q35.
+fn run(folder: &Path, cpus: &str, words: &[String], script: &str) -> Result<String, String> {
+    let root = folder.join("root");
+    images::make_folder_with_busybox(&root).map_err(text)?;
+    let mut command = starling();
+    command.args(["--machine", "q35", "--cpus", cpus, "--timeout", "300", "--kernel-arg", "devices=first"]);
+    words.iter().for_each(|word| _ = command.args(["--qemu-arg", word]));
+    let script = format!("{TRANSFER}{script}");
+    let output = command.arg(&root).args(["--", "sh", "-c", &script]).output().map_err(text)?;
+    let told = String::from_utf8_lossy(&output.stdout);
+    match told.strip_suffix("end\n") {
+        Some(told) if output.status.success() && output.stderr.is_empty() => Ok(told.into()),
+        _ => Err(said(&output)),
+    }
+}
+
+/// A disk, and what QEMU is told to have it.
+fn disk(folder: &Path, name: &str, options: &str) -> Result<[String; 4], String> {
+    let path = folder.join(name);
+    fs::File::create(&path).and_then(|file| file.set_len(DISK_BYTES)).map_err(text)?;
+    let drive = format!("if=none,format=raw,id={name},file={}", path.display());
+    let device = format!("virtio-blk-pci,drive={name},{options}");
+    Ok(["-drive".into(), drive, "-device".into(), device])
+}
+
+fn shared_line() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(text)?;
+    let first = disk(folder.path(), "first", "vectors=0,addr=0x10")?;
+    // Four places further on, a device's pin has the same line.
+    let second = disk(folder.path(), "second", "vectors=0,addr=0x14")?;
+    run(folder.path(), "2", &[first, second].concat(), SHARED_LINE).map(|_| ())
+}
+
+fn packed_rings() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(text)?;
+    let path = folder.path();
+    let shared = path.join("shared");
+    fs::create_dir(&shared).map_err(text)?;
+    fs::write(shared.join("name"), "shared").map_err(text)?;
+    let port = path.join("port");
+    let mut words = disk(path, "packed", "packed=on,addr=0x10")?.to_vec();
+    let mut device = |word: &str| words.extend(["-device".into(), format!("{word},packed=on")]);
+    device("virtio-rng-pci");
+    device("virtio-serial-pci,id=ports");
+    device("virtio-9p-pci,fsdev=shared,mount_tag=shared");
+    words.extend([
+        "-fsdev".into(),
+        format!("local,id=shared,security_model=none,readonly=on,path={}", shared.display()),
+    ]);
+    words.extend(["-chardev".into(), format!("socket,id=bytes,path={},server=on,wait=off", port.display())]);
+    words.extend(["-device".into(), "virtserialport,bus=ports.0,chardev=bytes,name=test".into()]);
+    let (told, echoed) = std::thread::scope(|scope| {
+        let host = scope.spawn(|| echo_through(&port));
+        let told = run(path, "2", &words, PACKED_RINGS);
+        (told, host.join())
+    });
+    let told = told?;
+    echoed.map_err(|_| "the host's side panicked")??;
+    if told == "10000\n" { Ok(()) } else { Err(format!("it says {told:?}")) }
+}
+
+/// The host's side of the port: sends bytes and compares what comes back, once QEMU is there, and then lets the guest go on.
+fn echo_through(path: &Path) -> Result<(), String> {
+    let began = Instant::now();
+    let mut stream = loop {
+        match consoles::connect(path) {
+            Ok(stream) => break stream,
+            Err(why) if began.elapsed() > PATIENCE => return Err(why),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    consoles::echo(&stream)?;
+    stream.write_all(b"end\n").map_err(text)
+}
+
+fn queues() -> Result<(), String> {
+    for (queues, rows, cpus) in [(1, 2, 1), (2, 3, 2), (4, 5, 4), (9, 5, 4)] {
+        let folder = tempfile::tempdir().map_err(text)?;
+        let words = disk(folder.path(), "queues", &format!("num-queues={queues}"))?;
+        let told = run(folder.path(), "4", &words, QUEUES).map_err(|why| format!("{queues}: {why}"))?;
+        if told != format!("{} {cpus}\n", rows + OWN_INTERRUPTS) {
+            return Err(format!("{queues} queues: {told:?}, not {rows} interrupts of {cpus} processors"));
+        }
+    }
+    Ok(())
+}
