@@ -13,8 +13,8 @@
 //! - Mode, owner, group and the access list change under `identity`; they are read without it.
 //!
 //! # Access lists
-//! Few files have one. That a file has none is three bits beside its permission bits, placed as those of one class of users, so that one
-//! comparison tells that everybody may do something and that there is no list to say otherwise.
+//! Few files have one. What everybody may is three bits beside the permission bits, brought up to date when those change, and zeroes for a file with a list:
+//! one comparison tells that everybody may do something and that there is no list to say otherwise.
 //! - `writers` counts open files that write (positive) or programs that run from it (negative): `ETXTBSY`.
 
 use alloc::boxed::Box;
@@ -260,15 +260,20 @@ pub enum SetAttribute {
     Replace,
 }
 
-/// Beside the permission bits of a file that has no access list. Shifted right by 3 and 6 these bits meet in the lowest one,
-/// as the bits of owner and group meet the others'.
-const PLAIN: u32 = EVERYBODY | EVERYBODY << 3 | EVERYBODY << 6;
-/// What of `PLAIN` is left then.
-const EVERYBODY: u32 = 1 << 16;
+/// Above kind and permission bits: three bits of what everybody may, none for a file that has an access list.
+const EVERYBODY_SHIFT: u32 = 16;
+/// Beside the permission bits of a file that has no access list.
+const PLAIN: u32 = 1 << 19;
 /// Beside the permission bits of a directory that has a default list.
 const HAS_DEFAULT: u32 = 1 << 31;
 /// Beside the permission bits of a file whose access list could not be read.
 const UNREADABLE: u32 = 1 << 30;
+
+/// The mode's word with what everybody may.
+const fn with_everybody(word: u32) -> u32 {
+    let everybody = if word & PLAIN == 0 { 0 } else { word & (word >> 3) & (word >> 6) & 7 };
+    word & !(7 << EVERYBODY_SHIFT) | everybody << EVERYBODY_SHIFT
+}
 
 /// The attributes that every inode has.
 pub struct InodeHead {
@@ -282,7 +287,7 @@ pub struct InodeHead {
     /// Copied from the superblock: `stat` needs no pointer chase.
     device: DeviceNumber,
     block_bytes: u32,
-    /// Kind and permission bits, and above them [`PLAIN`], [`HAS_DEFAULT`] and [`UNREADABLE`].
+    /// Kind and permission bits, and above them what everybody may, [`PLAIN`], [`HAS_DEFAULT`] and [`UNREADABLE`].
     mode: AtomicU32,
     user: AtomicU32,
     group: AtomicU32,
@@ -394,7 +399,9 @@ impl<O: InodeOperations> Inode<O> {
                 superblock,
                 device,
                 block_bytes: if block_bytes == 0 { machine::address::PAGE_SIZE as u32 } else { block_bytes },
-                mode: AtomicU32::new(attributes.mode & MODE_MASK | attributes.kind.mode_bits() | PLAIN),
+                mode: AtomicU32::new(with_everybody(
+                    attributes.mode & MODE_MASK | attributes.kind.mode_bits() | PLAIN,
+                )),
                 user: AtomicU32::new(attributes.user),
                 group: AtomicU32::new(attributes.group),
                 identity: SpinLock::named("identity of an inode", ()),
@@ -502,15 +509,13 @@ impl InodeHead {
     /// Whether everybody may access the file in all of these ways; false if that takes a closer look.
     #[inline]
     pub(crate) fn everybody_may(&self, wanted: u32) -> bool {
-        let word = self.mode.load(Ordering::Relaxed);
-        let wanted = wanted | EVERYBODY;
-        word & (word >> 3) & (word >> 6) & wanted == wanted
+        self.mode.load(Ordering::Relaxed) >> EVERYBODY_SHIFT & wanted == wanted
     }
 
     /// Whether the mode says everything about who may access the file.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.mode.load(Ordering::Relaxed) & EVERYBODY != 0
+        self.mode.load(Ordering::Relaxed) & PLAIN != 0
     }
 
     /// Whether files that are made in the directory begin with its default list.
@@ -539,7 +544,7 @@ impl InodeHead {
     /// Changes the bits of the mode's word that are in `mask`; `identity` is held.
     fn change_word(&self, mask: u32, bits: u32) {
         let word = self.mode.load(Ordering::Relaxed);
-        self.mode.store(word & !mask | bits & mask, Ordering::Relaxed);
+        self.mode.store(with_everybody(word & !mask | bits & mask), Ordering::Relaxed);
     }
 
     /// Shows an access list, which the file system has stored or read, and the permission bits that agree with it. Nothing fails in it.

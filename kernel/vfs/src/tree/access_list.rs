@@ -1,5 +1,6 @@
 //! Access lists: what calls on their extended attributes do, and how `chmod` and new files meet them.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use crate::access_list::{AccessList, ListKind, NewLists};
@@ -98,28 +99,48 @@ pub(super) fn after_chmod(inode: &Inode, mode: u32) -> Result<Option<AccessList>
 
 /// What a new file begins with: its mode, less what the caller's mask takes away or the directory's default list does not give, and the lists
 /// that it has from that.
+#[inline]
 pub(super) fn inherit(
     directory: &Inode,
     kind: FileKind,
     mode: u32,
     umask: u32,
-) -> Result<(Option<NewLists>, u32)> {
+) -> Result<(Option<Box<NewLists>>, u32)> {
     if kind == FileKind::SymbolicLink {
-        return Ok((None, mode));
+        Ok((None, mode))
+    } else if directory.has_default_list() {
+        inherit_lists(directory, kind, mode, umask)
+    } else {
+        Ok((None, mode & !umask))
     }
-    if directory.has_default_list()
-        && directory.may_have_lists()
+}
+
+#[cold]
+#[inline(never)]
+fn inherit_lists(
+    directory: &Inode,
+    kind: FileKind,
+    mode: u32,
+    umask: u32,
+) -> Result<(Option<Box<NewLists>>, u32)> {
+    if directory.may_have_lists()
         && let Some(default) = directory.operations().access_list(directory, ListKind::Default)?
     {
         let (lists, mode) = NewLists::inherit(default, kind == FileKind::Directory, mode)?;
-        return Ok((Some(lists), mode));
+        return Ok((Some(allocation::boxed(lists)?), mode));
     }
     Ok((None, mode & !umask))
 }
 
 /// Shows the lists that a file was made with.
+#[inline]
 pub(super) fn show_new(inode: &Inode, lists: Option<&NewLists>) -> Result<()> {
-    let Some(lists) = lists else { return Ok(()) };
+    lists.map_or(Ok(()), |lists| show_lists(inode, lists))
+}
+
+#[cold]
+#[inline(never)]
+fn show_lists(inode: &Inode, lists: &NewLists) -> Result<()> {
     let access = lists.access.as_ref().map(AccessList::try_clone).transpose()?;
     inode.show_lists(Ok(access), lists.default.is_some());
     Ok(())

@@ -68,7 +68,7 @@ impl PathContext<'_> {
             }
             let (group, mode) = inherit(directory, kind, mode, self.credentials);
             let (lists, mode) = access_list::inherit(directory, kind, mode, self.umask)?;
-            let access_lists = lists.as_ref();
+            let access_lists = lists.as_deref();
             let user = self.credentials.user;
             let new = NewFile { kind, mode, access_lists, user, group, special, target };
             create_entry(parent, name, &new)?

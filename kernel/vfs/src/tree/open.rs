@@ -141,7 +141,7 @@ impl PathContext<'_> {
         let new = NewFile {
             kind: FileKind::Regular,
             mode,
-            access_lists: lists.as_ref(),
+            access_lists: lists.as_deref(),
             user: self.credentials.user,
             group,
             special: DeviceNumber::default(),
