@@ -189,6 +189,23 @@ pub(crate) fn pack(geometry: &Geometry, bytes: &mut [u8], entries: &[NewEntry<'_
     }
 }
 
+/// A block with these entries packed at its end, and what is free before them. They fit.
+pub(crate) fn pack_at_end(geometry: &Geometry, bytes: &mut [u8], entries: &[NewEntry<'_>]) {
+    make_empty(geometry, bytes);
+    let taken: usize = entries.iter().map(|entry| entry_bytes(entry.name.len())).sum();
+    let free = entries_end(geometry) - taken;
+    if free < ENTRY_HEAD_BYTES {
+        return pack(geometry, bytes, entries);
+    }
+    set_length(bytes, 0, free);
+    let mut at = free;
+    for entry in entries {
+        let length = entry_bytes(entry.name.len());
+        entry.write(geometry, &mut bytes[at..], length);
+        at += length;
+    }
+}
+
 /// Sets the checksum of a block of entries.
 pub(crate) fn seal(geometry: &Geometry, directory: &Inode, bytes: &mut [u8]) {
     if !geometry.metadata_checksum() {

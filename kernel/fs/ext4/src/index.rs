@@ -210,7 +210,8 @@ fn add_key(handle: &mut Handle<'_>, directory: &Inode, step: &Step, hash: u32, l
     store_node(handle, directory, step.place, fallible::try_copy(&step.bytes)?, step.entries_at, &entries)
 }
 
-/// Splits a leaf without room.
+/// Splits a leaf without room. What stays in it keeps its order and moves towards the leaf's end, what leaves it goes behind all others: a listing
+/// that stands anywhere comes to whatever it had not come to yet. What it had may come again.
 fn split_leaf(
     handle: &mut Handle<'_>,
     directory: &mut Inode,
@@ -221,14 +222,15 @@ fn split_leaf(
 ) -> Result<()> {
     let system = handle.system();
     let geometry = &system.geometry;
-    let mut sorted: Vec<(u32, NewEntry<'_>)> = Vec::new();
+    // By hash, and where they are.
+    let mut sorted: Vec<((u32, usize), NewEntry<'_>)> = Vec::new();
     for entry in directory::entries(handle, directory, shared, 0) {
-        let (_, entry) = entry?;
+        let (behind, entry) = entry?;
         let kind = entry.kind.unwrap_or(Kind::Regular);
         let entry = NewEntry { name: entry.name, inode: entry.inode, kind };
-        fallible::try_push(&mut sorted, (head.hash(entry.name), entry))?;
+        fallible::try_push(&mut sorted, ((head.hash(entry.name), behind), entry))?;
     }
-    sorted.sort_unstable_by_key(|(hash, _)| *hash);
+    sorted.sort_unstable_by_key(|(key, _)| *key);
     let total: usize = sorted.iter().map(|(_, entry)| leaf::entry_bytes(entry.name.len())).sum();
     let mut left = 0;
     let middle = sorted.iter().position(|(_, entry)| {
@@ -239,8 +241,9 @@ fn split_leaf(
     if middle >= sorted.len() {
         return Err(Error::NoSpace);
     }
-    let hash = sorted[middle].0;
-    let continued = u32::from(sorted[middle - 1].0 == hash);
+    let hash = sorted[middle].0.0;
+    let continued = u32::from(sorted[middle - 1].0.0 == hash);
+    sorted[..middle].sort_unstable_by_key(|((_, behind), _)| *behind);
     let mut all = fallible::try_vec(sorted.len())?;
     all.extend(sorted.iter().map(|(_, entry)| *entry));
     let mut bytes = handle.empty_block()?;
@@ -248,7 +251,7 @@ fn split_leaf(
     leaf::seal(geometry, directory, &mut bytes);
     let (logical, _) = handle.append_block(directory, bytes)?;
     let mut bytes = handle.empty_block()?;
-    leaf::pack(geometry, &mut bytes, &all[..middle]);
+    leaf::pack_at_end(geometry, &mut bytes, &all[..middle]);
     leaf::seal(geometry, directory, &mut bytes);
     handle.put(place, bytes)?;
     let last = steps.last().ok_or_else(|| damaged(directory))?;

@@ -128,3 +128,57 @@ fn a_listing_that_goes_on_does_not_repeat_the_entry_before_one_that_was_removed(
     writer.unlink(root, b"third", now).expect("it is there");
     assert_eq!(list(position, b"").0, [b"fourth".to_vec()]);
 }
+
+#[test]
+fn a_listing_comes_to_every_name_though_its_part_of_the_index_is_split_meanwhile() {
+    let image = Image::make(&["-t", "ext4", "-b", "1024"], 16 << 20, None);
+    let sound = image.bytes();
+    let now = Time { seconds: 5, nanoseconds: 5 };
+    let new = NewFile {
+        kind: Kind::Regular,
+        mode: 0o644,
+        user: 0,
+        group: 0,
+        special: (0, 0),
+        target: b"",
+        attributes: &[],
+        privileged: true,
+    };
+    // One block without an index, one leaf that is full, and several.
+    for before in [20, 45, 120] {
+        for stop in (1..before).step_by(3) {
+            let disk = disk_of(&sound);
+            let writer = Writer::mount(&volume_on(disk.clone()), b"/mnt", now).expect("a sound image");
+            let directory = NewFile { kind: Kind::Directory, ..new };
+            let directory = writer.create(2, b"d", &directory, now).expect("space").number;
+            let name = |index: usize| format!("{index:03}{}", "n".repeat(index * 7 % 30));
+            let make = |index| {
+                writer.create(directory, name(index).as_bytes(), &new, now).expect("space");
+            };
+            (0..before).for_each(make);
+            let mut seen = std::collections::BTreeSet::new();
+            let mut list = |position, most: usize| {
+                let directory = writer.system().inode(directory).expect("it is there");
+                let (mut last, mut count) = (position, 0);
+                let listed = writer.system().list(&directory, position, |entry, next| {
+                    seen.insert(String::from_utf8_lossy(entry.name).into_owned());
+                    (last, count) = (next, count + 1);
+                    count < most
+                });
+                listed.expect("the disk works");
+                last
+            };
+            let position = list(0, stop);
+            (before..before + 100).for_each(make);
+            list(position, usize::MAX);
+            let missed: Vec<_> = (0..before).map(name).filter(|name| !seen.contains(name)).collect();
+            assert!(missed.is_empty(), "{before} names, stopped after {stop}: {missed:?} were missed");
+            writer.unmount().expect("the disk works");
+            if stop % 15 == 1 {
+                image.set_bytes(&image::bytes_of(&disk));
+                let (sound, said) = image.run_to_end("e2fsck", &["-fn"]);
+                assert!(sound, "{said}");
+            }
+        }
+    }
+}
