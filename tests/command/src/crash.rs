@@ -382,9 +382,10 @@ fn logged(place: &Place, round: &Round, points: u64) -> Result<u64, String> {
     tool.args([&start, &writes])
         .args([round.number, WRITERS as u64, points].map(|number| number.to_string()));
     let output = tool.output().map_err(text)?;
-    fs::remove_file(&writes).map_err(text)?;
     if !output.status.success() {
+        // The log of writes is kept with the rest: only with it can the moment be looked at again.
         return Err(said(&output));
     }
+    fs::remove_file(&writes).map_err(text)?;
     Ok(records.iter().flatten().sum())
 }
