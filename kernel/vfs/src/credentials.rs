@@ -135,18 +135,31 @@ impl Credentials {
     }
 }
 
-static CALLER_HAS: SetOnce<fn(Capabilities) -> bool> = SetOnce::new();
+/// Calls what it is given with the credentials of the program that the kernel works for now, if it works for one.
+pub type ShowCaller = fn(&mut dyn FnMut(&Credentials));
 
-/// Registers how to ask whether the program that the kernel works for now has capabilities: for the few operations
+static CALLER: SetOnce<ShowCaller> = SetOnce::new();
+
+/// Registers how to learn who the program is that the kernel works for now: for the few operations
 /// that must know and are not told who asks. Once, at start-up.
-pub fn register_caller(has: fn(Capabilities) -> bool) {
-    CALLER_HAS.set(has);
+pub fn register_caller(show: ShowCaller) {
+    CALLER.set(show);
+}
+
+/// Whether the program that the kernel works for now is as wanted; false for the kernel's own threads.
+#[cold]
+pub fn caller_is(wanted: impl Fn(&Credentials) -> bool) -> bool {
+    let mut is = false;
+    if let Some(show) = CALLER.get() {
+        show(&mut |credentials| is = wanted(credentials));
+    }
+    is
 }
 
 /// Whether the program that the kernel works for now has these capabilities; false for the kernel's own threads.
 #[cold]
 pub fn caller_has(wanted: Capabilities) -> bool {
-    CALLER_HAS.get().is_some_and(|has| has(wanted))
+    caller_is(|credentials| credentials.has(wanted))
 }
 
 #[cfg(test)]

@@ -123,6 +123,12 @@ impl FileSystem {
         count > 0 && block >= first && geometry.contains(block, count)
     }
 
+    /// The user and the group that may use the blocks that are kept for the superuser.
+    pub fn reserved_for(&self) -> (u32, u32) {
+        let raw = &self.geometry.raw;
+        (raw.reserved_user.get().into(), raw.reserved_group.get().into())
+    }
+
     /// Reads an inode.
     pub fn inode(&self, number: u32) -> Result<Inode> {
         blocks::inode(self, number)

@@ -57,6 +57,8 @@ pub struct Move<'a> {
     pub exchange: bool,
     /// The new name must not exist.
     pub keep_existing: bool,
+    /// May use what is kept for the superuser.
+    pub privileged: bool,
 }
 
 /// Numbers in the inode: old ones in the first word, new ones in the second.
@@ -76,8 +78,8 @@ fn add_link(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
         }
         inode.links += 1;
     } else if inode.links != 1 {
-        // One means: more than can be counted.
-        inode.links += 1;
+        // One means: more than can be counted. A damaged number may be any.
+        inode.links = inode.links.saturating_add(1);
         if inode.links >= LINKS_MAX {
             if !handle.geometry().has_read_only_compatible(read_only_compatible::MANY_SUBDIRECTORIES) {
                 return Err(Error::TooManyLinks);
@@ -196,10 +198,10 @@ impl Writer {
         })
     }
 
-    /// Gives a file another name.
-    pub fn link(&self, parent: u32, name: &[u8], number: u32, now: Time) -> Result<Inode> {
+    /// Gives a file another name. `privileged`: the directory may grow into what is kept for the superuser.
+    pub fn link(&self, parent: u32, name: &[u8], number: u32, privileged: bool, now: Time) -> Result<Inode> {
         check_name(name)?;
-        self.change(true, |handle| {
+        self.change(privileged, |handle| {
             let mut parent = check_alive(handle, parent)?;
             if directory::find(handle, &parent, name)?.is_some() {
                 return Err(Error::Exists);
@@ -263,7 +265,7 @@ impl Writer {
     pub fn rename(&self, what: &Move<'_>, now: Time) -> Result<Option<Inode>> {
         check_name(what.old).map_err(|_| Error::NotFound)?;
         check_name(what.new)?;
-        self.change(true, |handle| {
+        self.change(what.privileged, |handle| {
             let from = check_alive(handle, what.from)?;
             let to = check_alive(handle, what.to)?;
             let found = directory::find(handle, &from, what.old)?.ok_or(Error::NotFound)?;

@@ -270,7 +270,7 @@ impl Handle<'_> {
 }
 
 impl Writer {
-    /// Sets an extended attribute.
+    /// Sets an extended attribute. `privileged`: its block may be one of those kept for the superuser.
     ///
     /// # Errors
     /// [`Error::NotSupported`] for names with a prefix that no attribute has, [`Error::NoSpace`] when neither inode nor block has room.
@@ -280,9 +280,10 @@ impl Writer {
         name: &[u8],
         value: &[u8],
         how: SetAttribute,
+        privileged: bool,
         now: Time,
     ) -> Result<Inode> {
-        self.change(true, |handle| {
+        self.change(privileged, |handle| {
             let mut inode = handle.inode(number)?;
             inode.changed = now;
             handle.set_attribute(&mut inode, name, Some(value), how)?;
@@ -300,9 +301,10 @@ impl Writer {
         name: &[u8],
         value: Option<&[u8]>,
         mode: Option<u16>,
+        privileged: bool,
         now: Time,
     ) -> Result<Inode> {
-        self.change(true, |handle| {
+        self.change(privileged, |handle| {
             let mut inode = handle.inode(number)?;
             inode.changed = now;
             inode.mode = mode.map_or(inode.mode, |mode| mode & 0o7777);

@@ -69,7 +69,7 @@ fn attributes_that_share_their_value_are_refused() {
     let file = writer.create(root, b"file", &new(Kind::Regular), NOW).expect("space").number;
     for letter in b'a'..=b'j' {
         let name = [b"user.", &[letter][..]].concat();
-        writer.set_attribute(file, &name, &[letter; 20], SetAttribute::Create, NOW).expect("space");
+        writer.set_attribute(file, &name, &[letter; 20], SetAttribute::Create, true, NOW).expect("space");
     }
     writer.unmount().expect("the disk works");
     let mut bytes = image::bytes_of(&disk);
@@ -119,7 +119,8 @@ fn an_index_that_reaches_behind_its_block_is_refused() {
     let writer = mount(bytes).expect("the superblock is sound");
     let other = writer.system().lookup(&writer.system().root().expect("a root"), b"other");
     let to = other.expect("it is there").number;
-    let what = Move { from: root, old: b"d", to, new: b"d", exchange: false, keep_existing: true };
+    let what =
+        Move { from: root, old: b"d", to, new: b"d", exchange: false, keep_existing: true, privileged: true };
     let moved = writer.rename(&what, NOW).map(drop);
     assert!(matches!(moved, Err(Error::Corrupted(..))), "{moved:?}");
 }
@@ -187,4 +188,15 @@ fn a_directory_that_is_made_where_an_entry_led_to_nothing_has_one_parent() {
     assert_eq!(walk(b"/twin/later").err(), Some(vfs::Error::Io), "it is in another directory");
     drop(made);
     world.unmount();
+}
+
+#[test]
+fn a_directory_that_says_it_has_all_links_there_are_is_not_made_one_without() {
+    let image = Image::make(&["-t", "ext4"], 16 << 20, None);
+    image.debugfs(&["mkdir d".into(), "set_inode_field d links_count 65535".into()]);
+    let writer = mount(image.bytes()).expect("a sound superblock");
+    let root = writer.system().root().expect("a root");
+    let directory = writer.system().lookup(&root, b"d").expect("it is there").number;
+    writer.create(directory, b"e", &new(Kind::Directory), NOW).expect("space");
+    assert_eq!(writer.system().inode(directory).expect("it is there").links, 1, "more than can be counted");
 }

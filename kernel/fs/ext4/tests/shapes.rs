@@ -52,7 +52,7 @@ fn a_directory_grows_an_index_of_two_levels() {
                 writer.create(ROOT, b"many", &new_file(Kind::Directory), NOW).expect("space").number;
             let link = writer.create(ROOT, b"file", &new_file(Kind::Regular), NOW).expect("space").number;
             for index in 0..1500 {
-                writer.link(directory, name(index).as_bytes(), link, NOW).expect("there is space");
+                writer.link(directory, name(index).as_bytes(), link, true, NOW).expect("there is space");
             }
             for index in (0..1500).step_by(2) {
                 writer.unlink(directory, name(index).as_bytes(), NOW).expect("it is there");
@@ -123,7 +123,7 @@ fn what_no_operation_may_do_is_refused() {
         assert_eq!(writer.create(ROOT, b"d", &file, NOW).err(), Some(Error::Exists));
         assert_eq!(writer.create(ROOT, &[b'x'; 256], &file, NOW).err(), Some(Error::NameTooLong));
         assert_eq!(writer.unlink(ROOT, b"d", NOW).err(), Some(Error::IsDirectory));
-        assert_eq!(writer.link(ROOT, b"e", made, NOW).err(), Some(Error::IsDirectory));
+        assert_eq!(writer.link(ROOT, b"e", made, true, NOW).err(), Some(Error::IsDirectory));
         writer.create(made, b"f", &file, NOW).expect("space");
         assert_eq!(writer.remove_directory(ROOT, b"d", NOW).err(), Some(Error::NotEmpty));
         writer.unlink(made, b"f", NOW).and_then(|gone| writer.delete(gone.number, NOW)).expect("it is there");

@@ -117,8 +117,9 @@ impl Node {
     ) -> Result<()> {
         let value = list.map(encode).transpose()?;
         let (name, mode) = (kind.attribute(), mode.map(|mode| mode as u16));
+        let privileged = self.instance.is_privileged();
         let stored = self.instance.with_space(|writer| {
-            writer.set_attribute_and_mode(self.file.number, name, value.as_deref(), mode, now())
+            writer.set_attribute_and_mode(self.file.number, name, value.as_deref(), mode, privileged, now())
         })?;
         inode.changed().set(stamp(stored.changed));
         Ok(())

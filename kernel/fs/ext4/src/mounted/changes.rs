@@ -30,7 +30,11 @@ fn kind_of(kind: FileKind) -> Kind {
     }
 }
 
-fn new_file<'a>(new: &NewFile<'a>, attributes: &'a [(&'a [u8], &'a [u8])]) -> crate::NewFile<'a> {
+fn new_file<'a>(
+    new: &NewFile<'a>,
+    attributes: &'a [(&'a [u8], &'a [u8])],
+    privileged: bool,
+) -> crate::NewFile<'a> {
     crate::NewFile {
         kind: kind_of(new.kind),
         mode: new.mode as u16,
@@ -39,7 +43,7 @@ fn new_file<'a>(new: &NewFile<'a>, attributes: &'a [(&'a [u8], &'a [u8])]) -> cr
         special: (new.special.major, new.special.minor),
         target: new.target,
         attributes,
-        privileged: vfs::credentials::caller_has(vfs::Capabilities::SYS_RESOURCE),
+        privileged,
     }
 }
 
@@ -88,7 +92,7 @@ impl Node {
         let number = self.file.number;
         let lists = access_list::encode_new(new.access_lists)?;
         let attributes = borrowed(&lists)?;
-        let new = new_file(new, &attributes);
+        let new = new_file(new, &attributes, self.instance.is_privileged());
         let made = self.instance.with_space(|writer| writer.create(number, name.as_bytes(), &new, now()))?;
         let (kind, created) = (made.kind, made.number);
         let entered = self.instance.inode(directory, made, self.instance.cleanings());
@@ -122,7 +126,7 @@ impl Node {
     pub(super) fn create_nameless(&self, directory: &Arc<Inode>, new: &NewFile<'_>) -> Result<Arc<Inode>> {
         let lists = access_list::encode_new(new.access_lists)?;
         let attributes = borrowed(&lists)?;
-        let new = new_file(new, &attributes);
+        let new = new_file(new, &attributes, self.instance.is_privileged());
         let made = self.instance.with_space(|writer| writer.create_unnamed(self.file.number, &new, now()))?;
         let created = made.number;
         let entered = self.instance.inode(directory, made, self.instance.cleanings());
@@ -135,7 +139,9 @@ impl Node {
 
     pub(super) fn add_name(&self, directory: &Arc<Inode>, name: &Name, inode: &Arc<Inode>) -> Result<()> {
         let linked = node_of(inode)?.file.number;
-        self.instance.with_space(|writer| writer.link(self.file.number, name.as_bytes(), linked, now()))?;
+        let privileged = self.instance.is_privileged();
+        self.instance
+            .with_space(|writer| writer.link(self.file.number, name.as_bytes(), linked, privileged, now()))?;
         refresh(directory)?;
         refresh(inode)
     }
@@ -162,6 +168,7 @@ impl Node {
             new: rename.new_name.as_bytes(),
             exchange: rename.flags.contains(RenameFlags::EXCHANGE),
             keep_existing: rename.flags.contains(RenameFlags::NO_REPLACE),
+            privileged: self.instance.is_privileged(),
         };
         self.instance.with_space(|writer| writer.rename(&what, now()))?;
         let node = node_of(rename.inode)?;
@@ -248,7 +255,7 @@ impl Node {
         if mode.intersects(AllocateMode::PUNCH_HOLE | AllocateMode::ZERO_RANGE) {
             cache.punch_hole(offset..offset.saturating_add(length))?;
         }
-        let privileged = vfs::credentials::caller_has(vfs::Capabilities::SYS_RESOURCE);
+        let privileged = self.instance.is_privileged();
         let changed = self.instance.with_space(|writer| {
             let _alone = self.file.alone(&self.instance);
             if mode.intersects(AllocateMode::PUNCH_HOLE | AllocateMode::ZERO_RANGE) {

@@ -17,6 +17,7 @@ use memory::file_cache::FileCache;
 use sched::WaitQueue;
 use sync::{Once, SpinLock};
 use vfs::attributes::FileSystemStatus;
+use vfs::credentials::{Capabilities, caller_is};
 use vfs::disk::DeviceFiles;
 use vfs::inode::{Inode, InodeAttributes};
 use vfs::superblock::{Superblock, SuperblockOperations};
@@ -153,7 +154,6 @@ fn mount_writer(device: &BlockDevice) -> Result<Box<Writer>> {
 impl Instance {
     /// What is on a device.
     pub(super) fn open(device: &Arc<BlockDevice>, read_only: bool, options: &[u8]) -> Result<Arc<Self>> {
-        let options = Options::new().parse(options, device)?;
         let files = DeviceFiles::of(device)?;
         // What programs wrote to the device must be there when it is read past their pages.
         files.empty()?;
@@ -166,6 +166,13 @@ impl Instance {
             let mounted = mount_writer(device)?;
             writer.call_once(|| mounted);
         }
+        let system = match (writer.get(), &reader) {
+            (Some(writer), _) => Writer::system(writer),
+            (None, Some(system)) => system,
+            (None, None) => return Err(Error::Io),
+        };
+        let (user, group) = system.reserved_for();
+        let options = Options::new(user, group).parse(options, device)?;
         let known = Known { table: BlockMap::default(), clean_at: CLEAN_FROM };
         let inodes = sched::Mutex::named("inodes of ext4 in memory", known);
         allocation::arc(Self {
@@ -187,6 +194,17 @@ impl Instance {
     /// What its mount chose.
     pub(super) fn options(&self) -> Options {
         *self.options.lock()
+    }
+
+    /// Whether the caller may use the blocks that are kept for the superuser: who has the capability, and those that the superblock or the
+    /// mount names.
+    pub(super) fn is_privileged(&self) -> bool {
+        let options = self.options();
+        caller_is(|caller| {
+            caller.has(Capabilities::SYS_RESOURCE)
+                || caller.user == options.reserved_user
+                || (options.reserved_group != 0 && caller.in_group(options.reserved_group))
+        })
     }
 
     /// What is read.
@@ -425,7 +443,8 @@ impl SuperblockOperations for Operations {
     }
 
     fn show_options(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        self.instance.options().show(out)
+        let (user, group) = self.instance.system().reserved_for();
+        self.instance.options().show(&Options::new(user, group), out)
     }
 
     fn remount(&self, superblock: &Superblock, options: &[u8]) -> Result<()> {

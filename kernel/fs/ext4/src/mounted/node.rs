@@ -193,8 +193,10 @@ impl InodeOperations for Node {
         };
         let now = super::instance::now();
         let writer = self.instance.writer()?;
-        let stored =
-            self.instance.retry_for_space(|| writer.set_attribute(self.file.number, name, value, how, now));
+        let privileged = self.instance.is_privileged();
+        let stored = self
+            .instance
+            .retry_for_space(|| writer.set_attribute(self.file.number, name, value, how, privileged, now));
         let stored = stored.map_err(error_of_attribute)?;
         inode.changed().set(super::instance::stamp(stored.changed));
         Ok(())

@@ -196,7 +196,7 @@ impl Model {
         }
         let (directory, name) = parent_of(&path);
         let number = self.names[&old];
-        writer.link(self.number(directory), name.as_bytes(), number, now)?;
+        writer.link(self.number(directory), name.as_bytes(), number, true, now)?;
         self.names.insert(path, number);
         Ok(())
     }
@@ -268,6 +268,7 @@ impl Model {
             new: new_name.as_bytes(),
             exchange,
             keep_existing: false,
+            privileged: true,
         };
         let gone = match writer.rename(&what, now) {
             Err(Error::NotEmpty | Error::IsDirectory | Error::NotDirectory) if replaced.is_some() => {
@@ -312,7 +313,7 @@ impl Model {
             return Ok(());
         }
         let value: Vec<u8> = (0..random.below(120)).map(|_| random.next() as u8).collect();
-        match writer.set_attribute(number, name.as_bytes(), &value, SetAttribute::Any, now) {
+        match writer.set_attribute(number, name.as_bytes(), &value, SetAttribute::Any, true, now) {
             Err(Error::NoSpace) => return Ok(()),
             other => other?,
         };
