@@ -20,6 +20,7 @@ use vfs::tree::OpenHow;
 use vfs::walk::{PathContext, Places};
 use vfs::{Error, Result};
 
+use super::kit::sleep_ns;
 use super::percpu::on_each_cpu;
 use super::{Outcome, Test, check, fail};
 
@@ -32,6 +33,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "disks::exclusive_opens_exclude_each_other", run: exclusive_opens },
     Test { name: "disks::sequential_reads_are_read_ahead", run: sequential_reads },
     Test { name: "disks::writers_are_held_back_at_the_limit", run: writers_are_held_back },
+    Test { name: "disks::a_new_period_of_write_back_counts_at_once", run: new_period_counts },
     Test { name: "disks::clean_pages_go_when_asked_for", run: clean_pages_go },
     Test { name: "disks::all_processors_write_and_sync", run: all_write_and_sync },
 ];
@@ -317,6 +319,53 @@ fn writers_are_held_back() -> Outcome {
     let right =
         all.chunks(128 << 10).enumerate().all(|(round, part)| part.iter().all(|&byte| byte == round as u8));
     check!(right, "all of it is on the disk");
+    Ok(())
+}
+
+/// Sets the period of write-back back.
+struct Period(u64);
+
+impl Period {
+    fn of_centisecs(centisecs: u64) -> Self {
+        let former = SETTINGS.write_back_centisecs.load(Ordering::SeqCst);
+        flusher::set_write_back_period(centisecs);
+        Self(former)
+    }
+}
+
+impl Drop for Period {
+    fn drop(&mut self) {
+        flusher::set_write_back_period(self.0);
+    }
+}
+
+fn new_period_counts() -> Outcome {
+    const NO_PERIOD: u64 = 0;
+    const HOUR: u64 = 360_000;
+    const AT_ONCE: u64 = 0;
+    const NEVER: u64 = u32::MAX as u64;
+    // A minute at the least: far from the hour that a thread must not sleep on, however slow the host is.
+    const LOOKS: u32 = 60_000;
+    for (former, age) in [(NO_PERIOD, AT_ONCE), (HOUR, NEVER)] {
+        let world = went(World::new(), "a disk")?;
+        let file = went(world.open(OpenFlags::READ_WRITE), "open")?;
+        let cache = went(world.cache(), "pages")?;
+        let _period = Period::of_centisecs(former);
+        SETTINGS.expire_centisecs.store(age, Ordering::Relaxed);
+        check!(write(&file, 0, b"old") == Ok(3), "a write");
+        // The thread has heard of the file, finds nothing that it may write, and sleeps. Nothing fails if it is late.
+        sleep_ns(50_000_000);
+        check!(cache.dirty_pages() == 1, "written with a period of {former} and an age of {age}");
+        SETTINGS.expire_centisecs.store(AT_ONCE, Ordering::Relaxed);
+        flusher::set_write_back_period(1);
+        let mut looks = 0;
+        while cache.dirty_pages() + cache.pages_under_write_back() > 0 && looks < LOOKS {
+            sleep_ns(1_000_000);
+            looks += 1;
+        }
+        check!(looks < LOOKS, "nothing was written when the period was no longer {former}");
+        check!(world.on_disk(0, 3) == Ok(vec_of(b"old")), "on the disk");
+    }
     Ok(())
 }
 

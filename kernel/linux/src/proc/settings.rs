@@ -307,18 +307,21 @@ fn memory_settings() -> Result<()> {
 /// Limits for dirty pages. A ratio and a number of bytes exclude each other: what was set last counts.
 fn write_back_settings() -> Result<()> {
     use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-    use vfs::disk::flusher::SETTINGS;
+    use vfs::disk::flusher::{SETTINGS, set_write_back_period};
 
-    let pairs: [(&str, &str, &'static AtomicU64, &'static AtomicU64); 2] = [
-        ("vm/dirty_ratio", "vm/dirty_bytes", &SETTINGS.dirty_ratio, &SETTINGS.dirty_bytes),
+    // A limit of less than two pages is refused, as in Linux.
+    const LEAST_LIMIT_BYTES: u64 = 2 * PAGE_SIZE as u64;
+    let pairs: [(&str, &str, u64, &'static AtomicU64, &'static AtomicU64); 2] = [
+        ("vm/dirty_ratio", "vm/dirty_bytes", LEAST_LIMIT_BYTES, &SETTINGS.dirty_ratio, &SETTINGS.dirty_bytes),
         (
             "vm/dirty_background_ratio",
             "vm/dirty_background_bytes",
+            1,
             &SETTINGS.background_ratio,
             &SETTINGS.background_bytes,
         ),
     ];
-    for (ratio_path, bytes_path, ratio, bytes) in pairs {
+    for (ratio_path, bytes_path, least_bytes, ratio, bytes) in pairs {
         setting(
             ratio_path,
             0..=100,
@@ -330,7 +333,7 @@ fn write_back_settings() -> Result<()> {
         )?;
         setting(
             bytes_path,
-            1..=u64::MAX >> 1,
+            least_bytes..=u64::MAX >> 1,
             || bytes.load(Relaxed),
             |value| {
                 bytes.store(value, Relaxed);
@@ -338,13 +341,15 @@ fn write_back_settings() -> Result<()> {
             },
         )?;
     }
-    for (path, value) in [
-        ("vm/dirty_expire_centisecs", &SETTINGS.expire_centisecs),
-        ("vm/dirty_writeback_centisecs", &SETTINGS.write_back_centisecs),
-    ] {
-        setting(path, 0..=u64::from(u32::MAX), || value.load(Relaxed), |new| value.store(new, Relaxed))?;
-    }
-    Ok(())
+    let centisecs = || 0..=u64::from(u32::MAX);
+    let (expire, period) = (&SETTINGS.expire_centisecs, &SETTINGS.write_back_centisecs);
+    setting(
+        "vm/dirty_expire_centisecs",
+        centisecs(),
+        || expire.load(Relaxed),
+        |new| expire.store(new, Relaxed),
+    )?;
+    setting("vm/dirty_writeback_centisecs", centisecs(), || period.load(Relaxed), set_write_back_period)
 }
 
 fn files() -> Result<()> {

@@ -2,7 +2,7 @@
 //!
 //! Each device has a thread that writes its files back. It runs
 //! - when a file has been dirty for `dirty_expire_centisecs`; it looks every `dirty_writeback_centisecs` as long as there are dirty files, and sleeps without a
-//!   timer otherwise;
+//!   timer otherwise; a new period counts at once;
 //! - when more memory is dirty than the *background limit*, until that is no longer so.
 //!
 //! A writer waits after each piece of a write, or when it is about to store into a page of a mapping ([`pace`]), while more memory is dirty or on its way than the *limit* and its device has more than its share. The share
@@ -53,7 +53,7 @@ pub struct Settings {
     pub background_bytes: AtomicU64,
     /// `dirty_expire_centisecs`.
     pub expire_centisecs: AtomicU64,
-    /// `dirty_writeback_centisecs`; 0: never.
+    /// `dirty_writeback_centisecs`; 0: never. Changed by [`set_write_back_period`].
     pub write_back_centisecs: AtomicU64,
 }
 
@@ -176,7 +176,8 @@ pub fn remove_device(device: &Arc<BackingDevice>) {
     let Some(flusher) = find(device) else { return };
     FLUSHERS.lock().retain(|known| !Arc::ptr_eq(known, &flusher));
     flusher.stopping.store(true, SeqCst);
-    flusher.ask();
+    // Not by asking: the thread may have been asked before, and sleep all the same.
+    flusher.wait.wake_all();
 }
 
 /// Called by writers after each piece: waits while too much is dirty. False if the writer is wanted for something else.
@@ -187,6 +188,14 @@ pub fn pace(device: &Arc<BackingDevice>) -> bool {
         return flusher.pace();
     }
     true
+}
+
+/// Changes `dirty_writeback_centisecs`, the hundredths of a second between two looks for old files (0: none). Threads that sleep for the former period look now.
+pub fn set_write_back_period(centisecs: u64) {
+    SETTINGS.write_back_centisecs.store(centisecs, SeqCst);
+    for flusher in FLUSHERS.lock().iter() {
+        flusher.wait.wake_all();
+    }
 }
 
 /// Writes all files of a device and waits for them.
@@ -245,15 +254,19 @@ impl Flusher {
 
     /// Sleeps until there may be something to write.
     fn await_work(&self) {
-        let period_ns = SETTINGS.write_back_centisecs.load(Relaxed) * CENTISECOND_NS;
+        let period = SETTINGS.write_back_centisecs.load(SeqCst);
+        let period_ns = period * CENTISECOND_NS;
         let over = || self.device.dirty_pages() > 0 && is_above_background();
-        let called = || self.stopping.load(SeqCst) || over();
+        // Who sleeps for the former period would look too late, or never.
+        let is_other_period = || SETTINGS.write_back_centisecs.load(SeqCst) != period;
+        let called = || self.stopping.load(SeqCst) || over() || is_other_period();
         if self.device.has_dirty_files() && period_ns > 0 {
             self.asked.store(false, SeqCst);
             let deadline_ns = machine::time::now_ns() + period_ns;
             self.wait.wait_until_deadline(called, deadline_ns);
         } else {
-            self.wait.wait_until(|| called() || self.asked.swap(false, SeqCst));
+            // Without a period files that become dirty, or wait in the queue again, are no reason to look.
+            self.wait.wait_until(|| called() || period_ns > 0 && self.asked.swap(false, SeqCst));
         }
     }
 
@@ -274,10 +287,12 @@ impl Flusher {
     fn write_some(&self, all: bool) -> u64 {
         let _pass = self.pass.lock();
         let expire_ns = SETTINGS.expire_centisecs.load(Relaxed) * CENTISECOND_NS;
+        // Without a period nothing is written because it is old, also if a thread runs because another file has become dirty.
+        let by_age = SETTINGS.write_back_centisecs.load(SeqCst) > 0;
         let now_ns = machine::time::now_ns();
         let mut begun = 0;
         for file in self.device.take_dirty() {
-            let is_old = now_ns.saturating_sub(file.dirty_since_ns()) >= expire_ns;
+            let is_old = by_age && now_ns.saturating_sub(file.dirty_since_ns()) >= expire_ns;
             let room = begun < IN_FLIGHT_PAGES;
             if all || room && (is_old || is_above_background()) {
                 begun += file.start_write_back(0, u64::MAX, if all { u64::MAX } else { CHUNK_PAGES });
