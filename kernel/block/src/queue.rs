@@ -158,7 +158,7 @@ impl Queue {
         self.depth.load(Ordering::Relaxed)
     }
 
-    /// Changes that; fewer than [`DEPTH_MIN`] are that many, unless the driver takes fewer.
+    /// Changes that; fewer than `DEPTH_MIN` are that many, unless the driver takes fewer.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the driver does not take so many.

@@ -5,7 +5,7 @@
 //! kept an owner's number can take another thread for it when that one has ended, and nothing needs to be told of the end.
 //!
 //! A thread has no context at first, and most never have one: it is made when a priority is set, or inherited with one, and stays until
-//! the thread is gone. Then transfers are as urgent as the thread itself: see [`IoPriority::of`]. Which of all this a child gets, [`IoSlot::inherited`] says.
+//! the thread is gone. Then transfers are as urgent as the thread itself: see [`IoPriority::of`]. Which of all this a child gets, `IoSlot::inherited` says.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU16, Ordering};

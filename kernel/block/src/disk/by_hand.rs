@@ -1,6 +1,6 @@
 //! Partitions that programs add, change and delete, whatever a table says (`BLKPG`): until the table is read again, or the disk goes.
 //!
-//! The locks are those of [`attach`](super::attach), in the same order.
+//! The locks are those of [`attach`](super::attach()), in the same order.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
