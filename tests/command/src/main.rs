@@ -148,6 +148,9 @@ fn main() -> ExitCode {
     for (name, check, rounds) in crash::CHECKS.iter().filter(|(name, ..)| wanted(name)) {
         count(name, check(if long { rounds.long } else { rounds.short }));
     }
+    if long && wanted(saved_images::DAMAGED_NAME) {
+        count(saved_images::DAMAGED_NAME, saved_images::check_damaged(&images));
+    }
     if long && wanted(debian_image::NAME) {
         count(debian_image::NAME, debian_image::check());
     }
