@@ -4,7 +4,7 @@
 //! (`Thread::cpu`), or by the one waker that claimed it while it belongs to none. They are atomics only so that
 //! the thread can be shared; every access is relaxed and costs what a plain one does.
 
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use intrusive_collections::RBTreeAtomicLink;
 
@@ -26,6 +26,9 @@ pub(crate) struct Entity {
     key: AtomicU64,
     /// Virtual runtime relative to its queue's, while it belongs to none.
     lag: AtomicI64,
+    /// The queue that it left last, by its address, and that one's virtual time then.
+    left_queue: AtomicUsize,
+    left_virtual_ns: AtomicU64,
     weight: AtomicU32,
     /// Encoded policy and nice value.
     policy: AtomicU32,
@@ -50,6 +53,8 @@ impl Entity {
             link: RBTreeAtomicLink::new(),
             key: AtomicU64::new(0),
             lag: AtomicI64::new(0),
+            left_queue: AtomicUsize::new(0),
+            left_virtual_ns: AtomicU64::new(0),
             weight: AtomicU32::new(WEIGHT_NORMAL as u32),
             policy: AtomicU32::new(0),
             queued: AtomicBool::new(false),
@@ -165,6 +170,18 @@ impl Entity {
     #[inline(always)]
     pub(super) fn set_key(&self, key: u64) {
         self.key.store(key, Ordering::Relaxed);
+    }
+
+    /// The queue that it left last, by its address, and that one's virtual time then.
+    #[inline(always)]
+    pub(super) fn left(&self) -> (usize, u64) {
+        (self.left_queue.load(Ordering::Relaxed), self.left_virtual_ns.load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    pub(super) fn set_left(&self, queue: usize, virtual_ns: u64) {
+        self.left_queue.store(queue, Ordering::Relaxed);
+        self.left_virtual_ns.store(virtual_ns, Ordering::Relaxed);
     }
 
     #[inline(always)]

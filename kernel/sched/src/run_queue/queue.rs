@@ -8,7 +8,8 @@
 //! Fairness: `min_virtual_ns` is the virtual time of the queue; it follows the least runtime of all fair threads and
 //! never goes back. A thread that leaves takes its distance from it along ([`Entity::lag`]), so that queues whose
 //! virtual times differ can exchange threads. A thread that slept comes back at most `WAKEUP_BONUS_NS` behind the
-//! queue's time: soon, but not for all the time it slept.
+//! queue's time: soon, but not for all the time it slept. What it had had more than the others stays with it until their time has caught up:
+//! threads that wake each other in turn do not starve a third one.
 //!
 //! Real-time threads that use up 95 % of a second wait for the next one while fair threads are runnable. The turn of a round-robin thread is
 //! what it runs, not what passes: one that is preempted goes on with the rest of it.
@@ -276,19 +277,25 @@ impl RunQueue {
         } else {
             let lag = match reason {
                 Activation::New => entity.virtual_ns(NEWCOMER_DEBIT_NS as u64) as i64,
-                Activation::Wakeup => (entity.lag() - self.slept_ns(entity)).max(-WAKEUP_BONUS_NS),
+                Activation::Wakeup => {
+                    entity.lag().saturating_sub(self.progress_since(entity)).max(-WAKEUP_BONUS_NS)
+                }
                 Activation::Moved => entity.lag().max(-WAKEUP_BONUS_NS),
             };
             entity.set_key(self.min_virtual_ns.saturating_add_signed(lag));
         }
     }
 
-    /// How long a waking thread has slept: what it was ahead of the others is forgiven at that rate. The running thread's
-    /// account is up to date, so it tells the time.
-    fn slept_ns(&self, entity: &Entity) -> i64 {
-        const ENOUGH_NS: u64 = 1_000_000_000;
-        let now_ns = self.running().map_or(0, |running| running.entity.started_ns());
-        now_ns.saturating_sub(entity.started_ns()).min(ENOUGH_NS) as i64
+    /// How far the queue's virtual time has come since a waking thread left it: by so much less it is ahead of the others now. Time that passes
+    /// is no measure: threads that wake each other in turn sleep half of it, and forgiven that they would always be first.
+    /// Of another queue's time nothing is known here.
+    fn progress_since(&self, entity: &Entity) -> i64 {
+        let (queue, virtual_ns) = entity.left();
+        if queue == self.address() { self.min_virtual_ns.saturating_sub(virtual_ns) as i64 } else { 0 }
+    }
+
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
     }
 
     /// Puts a real-time thread behind all of its priority; its turn begins anew.
@@ -315,7 +322,7 @@ impl RunQueue {
     pub(crate) fn deactivate_current(&mut self) {
         if let Some(thread) = self.running() {
             let entity = &thread.entity;
-            Self::take_lag(self.min_virtual_ns, entity);
+            self.take_lag(entity);
             // SAFETY: as in `running`; the borrow ends before `count_out` changes the queue.
             let entity = unsafe { &(*self.current).entity };
             self.count_out(entity);
@@ -360,13 +367,14 @@ impl RunQueue {
     /// Takes a thread that waits in this queue out of it.
     pub(crate) fn deactivate_waiting(&mut self, thread: &Thread) {
         self.remove(thread);
-        Self::take_lag(self.min_virtual_ns, &thread.entity);
+        self.take_lag(&thread.entity);
         self.count_out(&thread.entity);
     }
 
-    fn take_lag(min_virtual_ns: u64, entity: &Entity) {
+    fn take_lag(&self, entity: &Entity) {
         if !entity.is_realtime() {
-            entity.set_lag(entity.key().wrapping_sub(min_virtual_ns) as i64);
+            entity.set_lag(entity.key().wrapping_sub(self.min_virtual_ns) as i64);
+            entity.set_left(self.address(), self.min_virtual_ns);
         }
     }
 

@@ -223,6 +223,35 @@ fn thread_alone_has_no_slice() {
     assert!(queue.start_slice(0));
 }
 
+/// Two threads that wake each other and sleep, a tenth of a millisecond each, beside one that computes: each has half of the time off, and yet
+/// the third has its share.
+#[test]
+fn threads_that_wake_each_other_in_turn_starve_nobody() {
+    let (mut queue, _idle) = queue();
+    let pair = ["a", "b"].map(|name| thread(name, Policy::Normal, 0));
+    let third = thread("third", Policy::Normal, 0);
+    queue.activate(&third, Activation::New);
+    queue.activate(&pair[0], Activation::New);
+    let (mut now_ns, mut ran_ns) = (0, 0);
+    let mut awake = 0;
+    while now_ns < 300 * MS {
+        let name = run_next(&mut queue, now_ns).expect("somebody is runnable");
+        now_ns += MS / 10;
+        queue.update_current(now_ns);
+        if name == "third" {
+            ran_ns += MS / 10;
+        } else {
+            awake = 1 - awake;
+            queue.activate(&pair[awake], Activation::Wakeup);
+            queue.deactivate_current();
+            let next = queue.pick(false).expect("somebody is runnable");
+            // SAFETY: the threads are alive.
+            queue.set_current(unsafe { &*next }, now_ns);
+        }
+    }
+    assert!(ran_ns > 80 * MS, "it ran {} ms of 300", ran_ns / MS);
+}
+
 #[test]
 fn long_sleep_gives_a_head_start_but_no_credit() {
     let (mut queue, _idle) = queue();
