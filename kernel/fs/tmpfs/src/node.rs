@@ -124,10 +124,10 @@ impl TmpNode {
             special: if new.kind.is_device() { new.special } else { DeviceNumber::default() },
             size,
         };
+        let inode = Inode::beside(directory, attributes, node)?;
         if let Some(lists) = new.access_lists {
-            node.begin_with(lists)?;
+            inode.operations().begin_with(lists)?;
         }
-        let inode: Arc<Inode> = Inode::beside(directory, attributes, node)?;
         Ok(inode)
     }
 
