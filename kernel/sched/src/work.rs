@@ -1,7 +1,7 @@
 //! Work queues: closures that run soon in a thread, where they may sleep.
 //!
-//! One first-in-first-out queue feeds a pool of `kworker` threads. A worker that is woken and finds more work than idle
-//! workers starts another one, up to `WORKERS_MAX`, so an item that sleeps does not hold up the others. Workers are kept.
+//! One first-in-first-out queue feeds a pool of `kworker` threads. Before the last idle worker turns to an item it starts another one, up to
+//! `WORKERS_MAX`: an item that sleeps holds up neither those that wait already nor those that come later. Workers are kept.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -76,13 +76,12 @@ fn worker() {
         QUEUE.lock().idle_workers += 1;
         // Kernel threads get no attention: this waits for work without counting as load.
         let _attention = AVAILABLE.wait_interruptible_exclusive(has_work);
-        let (item, overloaded) = {
+        let (item, is_last) = {
             let mut queue = QUEUE.lock();
             queue.idle_workers -= 1;
-            let item = queue.items.pop_front();
-            (item, !queue.items.is_empty() && queue.idle_workers == 0)
+            (queue.items.pop_front(), queue.idle_workers == 0)
         };
-        if overloaded {
+        if is_last && item.is_some() {
             add_worker();
         }
         report_abandoned();

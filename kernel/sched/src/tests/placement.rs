@@ -199,14 +199,18 @@ const SPREAD_LIMIT_NS: u64 = 10_000_000;
 #[test]
 fn waiting_thread_goes_to_an_idle_cpu_when_it_may() {
     let machine = boot(2);
-    let other = others(&machine)[0];
+    let (here, other) = (cpu::current(), others(&machine)[0]);
     let stop = Arc::new(AtomicU32::new(0));
-    let hog = hog(&stop, Policy::Normal, cpu::current(), true);
-    eventually(|| is_idle(other));
-    hog.set_affinity(CpuSet::ALL);
-    let went_to = hog.cpu();
+    let hog = hog(&stop, Policy::Normal, here, true);
+    // The other CPU has threads of its own, which may wake up just then: one undisturbed try is enough.
+    let went = (0..10).any(|_| {
+        hog.set_affinity(CpuSet::only(here));
+        eventually(|| is_idle(other));
+        hog.set_affinity(CpuSet::ALL);
+        hog.cpu() == other
+    });
     end(&stop, &[hog]);
-    assert_eq!(went_to, other);
+    assert!(went);
 }
 
 #[test]

@@ -126,6 +126,24 @@ fn work_that_sleeps_does_not_hold_up_other_work() {
 }
 
 #[test]
+fn work_that_sleeps_does_not_hold_up_what_comes_later() {
+    crate::current();
+    let gate = Arc::new(Completion::new());
+    let (begun, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    {
+        let (gate, begun, done) = (gate.clone(), begun.clone(), done.clone());
+        work::queue(Box::new(move || {
+            begun.store(1, Ordering::Relaxed);
+            gate.wait();
+            done.fetch_add(1, Ordering::Relaxed);
+        }));
+    }
+    eventually(|| begun.load(Ordering::Relaxed) == 1);
+    work::queue(Box::new(move || gate.complete()));
+    eventually(|| done.load(Ordering::Relaxed) == 1);
+}
+
+#[test]
 fn rcu_callbacks_run_and_synchronize_returns() {
     crate::current();
     let runs = Arc::new(AtomicU32::new(0));
