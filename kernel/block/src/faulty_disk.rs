@@ -1,4 +1,4 @@
-//! A disk in memory that fails, forgets and records: what crash and error tests run on.
+//! A disk in memory that fails, forgets, records and keeps others waiting: what crash and error tests run on.
 //!
 //! It has a write cache. Every change is recorded in order with the flushes in between, so a test can build what a crash at any moment may leave:
 //! what was flushed, and any part of the rest in any order.
@@ -45,6 +45,8 @@ pub struct FaultyDisk {
     unreadable: AtomicU64,
     /// Flushes that fail from now on.
     failing_flushes: AtomicU64,
+    /// Changes and flushes that wait until they are let go; `None`: none has to.
+    held: SpinLock<Option<Vec<Request>>>,
 }
 
 impl FaultyDisk {
@@ -64,6 +66,7 @@ impl FaultyDisk {
             failure: SpinLock::new(Error::Io),
             unreadable: AtomicU64::new(u64::MAX),
             failing_flushes: AtomicU64::new(0),
+            held: SpinLock::new(None),
         })
     }
 
@@ -97,6 +100,42 @@ impl FaultyDisk {
     /// The next `count` flushes fail.
     pub fn fail_flushes(&self, count: u64) {
         self.failing_flushes.store(count, Relaxed);
+    }
+
+    /// Changes and flushes wait from now on. Reads do not.
+    pub fn hold(&self) {
+        self.held.lock().get_or_insert_default();
+    }
+
+    /// What waits is done, in the order in which it came, and nothing has to wait any more.
+    pub fn let_go(&self) {
+        let held = self.held.lock().take();
+        held.into_iter().flatten().for_each(|request| self.finish(request));
+    }
+
+    /// Keeps a request if it has to wait. Without memory for that it fails.
+    fn keep(&self, request: Request) -> Option<Request> {
+        let mut held = self.held.lock();
+        let Some(waiting) = held.as_mut().filter(|_| request.operation() != Operation::Read) else {
+            return Some(request);
+        };
+        if fallible::try_reserve(waiting, 1).is_ok() {
+            waiting.push(request);
+        } else {
+            drop(held);
+            request.complete(Err(Error::OutOfMemory));
+        }
+        None
+    }
+
+    fn finish(&self, mut request: Request) {
+        if self.fails(&request) {
+            let error = *self.failure.lock();
+            return request.complete(Err(error));
+        }
+        let recorded = if self.recording.load(Relaxed) { self.note(&request) } else { Ok(()) };
+        let outcome = recorded.and_then(|()| self.disk.perform(&mut request));
+        request.complete(outcome);
     }
 
     /// The contents as a whole, everything written included.
@@ -158,15 +197,10 @@ impl Driver for FaultyDisk {
         self.disk.limits()
     }
 
-    fn submit(&self, _cpu: usize, mut request: Request) -> core::result::Result<(), Request> {
-        if self.fails(&request) {
-            let error = *self.failure.lock();
-            request.complete(Err(error));
-            return Ok(());
+    fn submit(&self, _cpu: usize, request: Request) -> core::result::Result<(), Request> {
+        if let Some(request) = self.keep(request) {
+            self.finish(request);
         }
-        let recorded = if self.recording.load(Relaxed) { self.note(&request) } else { Ok(()) };
-        let outcome = recorded.and_then(|()| self.disk.perform(&mut request));
-        request.complete(outcome);
         Ok(())
     }
 }

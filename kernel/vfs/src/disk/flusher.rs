@@ -3,11 +3,12 @@
 //! Each device has a thread that writes its files back. It runs
 //! - when a file has been dirty for `dirty_expire_centisecs`; it looks every `dirty_writeback_centisecs` as long as there are dirty files, and sleeps without a
 //!   timer otherwise; a new period counts at once;
-//! - when more memory is dirty than the *background limit*, until that is no longer so.
+//! - when more memory is dirty than the *background limit*, until that is no longer so;
+//! - when a writer waits for the device.
 //!
 //! A writer waits after each piece of a write, or when it is about to store into a page of a mapping ([`pace`]), while more memory is dirty or on its way than the *limit* and its device has more than its share. The share
-//! follows what the device has written of late, compared with the others: a slow device's writers wait for it, others' don't. While less than the middle of both limits is dirty,
-//! nobody waits.
+//! follows what the device has written of late, compared with the others: a slow device's writers wait for it, others' don't. While less than the middle of both limits is dirty or on its way,
+//! nobody waits. A device that takes nothing any more keeps what it has of the limit, so writers of others may have a piece of their own under way at any time.
 //!
 //! Limits are parts of the memory (`dirty_ratio`, `dirty_background_ratio`) or numbers of bytes; setting one way unsets the other, as in Linux.
 //!
@@ -16,7 +17,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use machine::address::PAGE_SIZE;
 use memory::fallible;
@@ -109,6 +110,8 @@ struct Flusher {
     /// There is something to look at.
     asked: AtomicBool,
     stopping: AtomicBool,
+    /// Writers that wait for the device to catch up.
+    held_back: AtomicU32,
     /// Held while files are taken from the queue: who wants all of them waits for whoever has taken some.
     pass: sched::Mutex<()>,
     /// What does not count any more of what the device has written, and since when.
@@ -146,6 +149,7 @@ pub fn add_device(name: &str) -> Result<Arc<BackingDevice>> {
         wait: WaitQueue::new(),
         asked: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
+        held_back: AtomicU32::new(0),
         pass: sched::Mutex::named("write-back of a device", ()),
         forgotten: AtomicU64::new(0),
         forgotten_ns: AtomicU64::new(machine::time::now_ns()),
@@ -182,7 +186,9 @@ pub fn remove_device(device: &Arc<BackingDevice>) {
 
 /// Called by writers after each piece: waits while too much is dirty. False if the writer is wanted for something else.
 pub fn pace(device: &Arc<BackingDevice>) -> bool {
-    if write_back_counts().dirty > thresholds().background
+    // What is on its way counts: a device that is slow to take it would fill the memory with it.
+    let counts = write_back_counts();
+    if counts.dirty + counts.under_write_back > thresholds().background
         && let Some(flusher) = find(device)
     {
         return flusher.pace();
@@ -207,12 +213,23 @@ pub fn sync_device(device: &Arc<BackingDevice>) {
 
 /// Begins to write all files of all devices, then waits for them.
 pub fn sync_all() {
-    let Ok(all) = copy_of_all() else { return };
+    let Ok(all) = copy_of_all() else { return sync_one_by_one() };
     for flusher in &all {
         flusher.start_all();
     }
     for flusher in &all {
         flusher.sync();
+    }
+}
+
+/// The same without memory to remember them: of devices that come or go meanwhile, one may be written twice or be passed over.
+fn sync_one_by_one() {
+    let mut index = 0;
+    loop {
+        let flusher = FLUSHERS.lock().get(index).cloned();
+        let Some(flusher) = flusher else { return };
+        flusher.sync();
+        index += 1;
     }
 }
 
@@ -229,11 +246,11 @@ impl Flusher {
     /// Waits while too much is dirty. False if the caller is wanted for something else.
     fn pace(&self) -> bool {
         let thresholds = thresholds();
-        if write_back_counts().dirty <= thresholds.background {
-            return true;
+        let counts = write_back_counts();
+        if counts.dirty > thresholds.background {
+            self.wait.wake_all();
         }
-        self.wait.wake_all();
-        self.hold_back(thresholds)
+        counts.dirty + counts.under_write_back <= thresholds.background || self.hold_back(thresholds)
     }
 
     fn ask(&self) {
@@ -256,7 +273,7 @@ impl Flusher {
     fn await_work(&self) {
         let period = SETTINGS.write_back_centisecs.load(SeqCst);
         let period_ns = period * CENTISECOND_NS;
-        let over = || self.device.dirty_pages() > 0 && is_above_background();
+        let over = || self.device.dirty_pages() > 0 && self.is_urgent();
         // Who sleeps for the former period would look too late, or never.
         let is_other_period = || SETTINGS.write_back_centisecs.load(SeqCst) != period;
         let called = || self.stopping.load(SeqCst) || over() || is_other_period();
@@ -270,12 +287,16 @@ impl Flusher {
         }
     }
 
-    /// Sleeps while enough is on its way. If nothing could be begun, what is on its way must arrive first.
+    /// Sleeps while enough is on its way. If nothing could be begun, what is on its way must arrive first, or some time pass.
     fn await_room(&self, begun: u64) {
-        let most = if begun > 0 { IN_FLIGHT_PAGES } else { 1 };
+        let is_below = |most| self.device.pages_under_write_back() < most;
+        self.wait.wait_until(|| self.stopping.load(SeqCst) || is_below(IN_FLIGHT_PAGES));
+        if begun > 0 {
+            return;
+        }
         let deadline_ns = machine::time::now_ns() + PAUSE_NS;
-        let _ = self.wait.wait_until_deadline(|| self.device.pages_under_write_back() < most, deadline_ns);
-        if begun == 0 && self.device.dirty_pages() > 0 && is_above_background() {
+        let _ = self.wait.wait_until_deadline(|| is_below(1), deadline_ns);
+        if self.device.dirty_pages() > 0 && self.is_urgent() {
             // Dirty pages that nobody may write yet: looked at again when something changes, or now and then.
             let _ = self
                 .wait
@@ -294,7 +315,7 @@ impl Flusher {
         for file in self.device.take_dirty() {
             let is_old = by_age && now_ns.saturating_sub(file.dirty_since_ns()) >= expire_ns;
             let room = begun < IN_FLIGHT_PAGES;
-            if all || room && (is_old || is_above_background()) {
+            if all || room && (is_old || self.is_urgent()) {
                 begun += file.start_write_back(0, u64::MAX, if all { u64::MAX } else { CHUNK_PAGES });
             }
             file.requeue();
@@ -363,15 +384,31 @@ impl Flusher {
             let own = self.device.dirty_pages() + self.device.pages_under_write_back();
             all <= u64::midpoint(background, limit) || all <= limit && own <= share || own == 0
         };
-        while !caught_up() {
+        if caught_up() {
+            return true;
+        }
+        self.held_back.fetch_add(1, SeqCst);
+        self.wait.wake_all();
+        let outcome = self.await_device(&caught_up);
+        self.held_back.fetch_sub(1, SeqCst);
+        outcome
+    }
+
+    /// Sleeps until the device has caught up. False if the caller is wanted for something else.
+    fn await_device(&self, caught_up: &dyn Fn() -> bool) -> bool {
+        loop {
             let deadline_ns = machine::time::now_ns() + PAUSE_NS;
             match self.wait.wait_interruptible_deadline(caught_up, Some(deadline_ns)) {
-                Ok(()) => break,
+                Ok(()) => return true,
                 Err(sched::WaitError::TimedOut) => self.wait.wake_all(),
                 Err(sched::WaitError::Interrupted) => return false,
             }
         }
-        true
+    }
+
+    /// Whether the thread shall write what is not old.
+    fn is_urgent(&self) -> bool {
+        self.held_back.load(SeqCst) > 0 || is_above_background()
     }
 }
 

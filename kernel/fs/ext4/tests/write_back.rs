@@ -1,0 +1,115 @@
+//! Writing back, on disks that are held back, break and note what they get: fairness between devices, and limits.
+//!
+//! Needs Debian's package `e2fsprogs` (`apt-get install e2fsprogs`); `./starling test` installs it.
+
+mod image;
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use image::Image;
+use machine::address::PAGE_SIZE;
+use memory::file_cache::FileCache;
+use vfs::disk::DiskFile;
+use vfs::disk::flusher::{SETTINGS, sync_all};
+use vfs::file::OpenFile;
+use world::{Device, ONE_AT_A_TIME, judge, read, write};
+
+const MIB: usize = 1 << 20;
+
+/// Time for what must not happen: nothing fails if a thread is late.
+const A_WHILE: Duration = Duration::from_millis(400);
+
+/// Changes limits, and sets them back.
+struct Limits([u64; 4]);
+
+fn settings() -> [&'static std::sync::atomic::AtomicU64; 4] {
+    [&SETTINGS.dirty_ratio, &SETTINGS.dirty_bytes, &SETTINGS.background_ratio, &SETTINGS.background_bytes]
+}
+
+impl Limits {
+    fn of_bytes(limit: usize, background: usize) -> Self {
+        let former = settings().map(|setting| setting.load(Relaxed));
+        Self::set([0, limit as u64, 0, background as u64]);
+        Self(former)
+    }
+
+    fn set(values: [u64; 4]) {
+        settings().into_iter().zip(values).for_each(|(setting, value)| setting.store(value, Relaxed));
+    }
+}
+
+impl Drop for Limits {
+    fn drop(&mut self) {
+        Self::set(self.0);
+    }
+}
+
+fn sound_image(bytes: u64) -> Image {
+    Image::make(&["-t", "ext4", "-b", "4096"], bytes, None)
+}
+
+fn pages_of(file: &OpenFile) -> Arc<FileCache> {
+    file.object::<DiskFile>().expect("a file on a disk").cache().clone()
+}
+
+/// Writes so many bytes in pieces.
+fn fill(file: &Arc<OpenFile>, bytes: usize, value: u8) {
+    for at in (0..bytes).step_by(MIB / 16) {
+        assert_eq!(write(file, at as i64, &vec![value; MIB / 16]), Ok(MIB / 16));
+    }
+}
+
+#[test]
+fn a_device_that_takes_nothing_stops_its_own_writers_and_no_others() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (image, other_image) = (sound_image(32 << 20), sound_image(32 << 20));
+    let (slow, fast) = (Device::new(&image.bytes()), Device::new(&other_image.bytes()));
+    let (slow_world, fast_world) = (slow.mount(false).expect("sound"), fast.mount(false).expect("sound"));
+    let file = slow_world.create(b"/file").expect("space");
+    let cache = pages_of(&file);
+    slow.faults.hold();
+    // All of it is on its way, and nothing is dirty.
+    let _limits = Limits::of_bytes(64 * MIB, 32 * MIB);
+    fill(&file, 2 * MIB, 1);
+    cache.start_write_back(0, u64::MAX, u64::MAX);
+    assert_eq!(cache.pages_under_write_back(), (2 * MIB / PAGE_SIZE) as u64);
+    Limits::set([0, MIB as u64, 0, MIB as u64 / 2]);
+    std::thread::scope(|scope| {
+        let held_back = scope.spawn(|| write(&file, 4 * MIB as i64, &[2; PAGE_SIZE]));
+        let other = fast_world.create(b"/file").expect("space");
+        fill(&other, 4 * MIB, 3);
+        other.sync(false).expect("the disk works");
+        std::thread::sleep(A_WHILE);
+        assert!(!held_back.is_finished(), "more is on its way to the device than may be");
+        slow.faults.let_go();
+        assert_eq!(held_back.join().expect("no panic"), Ok(PAGE_SIZE));
+    });
+    file.sync(false).expect("the disk works");
+    assert!(read(&file, 0, 2 * MIB).iter().all(|&byte| byte == 1));
+    drop((file, cache));
+    slow_world.unmount();
+    fast_world.unmount();
+    judge(&image, &slow.bytes());
+    judge(&other_image, &fast.bytes());
+}
+
+#[test]
+fn sync_writes_all_devices_also_without_memory_to_remember_them() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = sound_image(16 << 20);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("sound");
+    let file = world.create(b"/file").expect("space");
+    for attempt in 1..=3 {
+        assert_eq!(write(&file, 0, &[attempt; PAGE_SIZE]), Ok(PAGE_SIZE));
+        memory::fallible::inject(u64::from(attempt) - 1);
+        sync_all();
+        memory::fallible::stop_injection();
+        assert_eq!(pages_of(&file).dirty_pages(), 0, "allocation {attempt} failed");
+    }
+    drop(file);
+    world.unmount();
+}
