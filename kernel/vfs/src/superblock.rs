@@ -10,6 +10,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use block::registry::BlockDevice;
+use memory::file_cache::{BackingDevice, WriteErrors};
 use memory::per_cpu::{Shared, SharedOwner};
 use sync::{Once, SpinLock};
 
@@ -135,6 +136,8 @@ pub struct Superblock {
     /// What its inodes have of it.
     link: SharedOwner<SuperblockLink>,
     rename: sched::Mutex<()>,
+    /// Where its files' pages live.
+    backing: Once<Arc<BackingDevice>>,
     operations: Box<dyn SuperblockOperations>,
 }
 
@@ -207,6 +210,7 @@ impl Superblock {
                 1 => sched::Mutex::named("rename above a file system", ()),
                 _ => sched::Mutex::named("rename above two file systems", ()),
             },
+            backing: Once::new(),
             operations,
         })?;
         superblock.link.superblock.call_once(|| Arc::downgrade(&superblock));
@@ -276,6 +280,22 @@ impl Superblock {
     /// Held over renames between directories: while it is held, no directory's ancestors change.
     pub fn rename_lock(&self) -> &sched::Mutex<()> {
         &self.rename
+    }
+
+    /// Sets where its files' pages live, so that `syncfs` can tell what went wrong there. Only the first call counts.
+    pub fn set_backing(&self, backing: Arc<BackingDevice>) {
+        self.backing.call_once(|| backing);
+    }
+
+    /// Where its files' pages live, if that was said.
+    pub fn backing(&self) -> Option<&Arc<BackingDevice>> {
+        self.backing.get()
+    }
+
+    /// Errors of writing its files back, if they are written anywhere.
+    #[inline]
+    pub fn write_errors(&self) -> Option<&WriteErrors> {
+        self.backing().map(|backing| backing.write_errors())
     }
 
     /// The file system's part.

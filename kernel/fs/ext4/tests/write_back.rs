@@ -1,4 +1,4 @@
-//! Writing back, on disks that are held back, break and note what they get: fairness between devices, and limits.
+//! Writing back, on disks that are held back, break and note what they get: fairness between devices, limits, and who is told of errors.
 //!
 //! Needs Debian's package `e2fsprogs` (`apt-get install e2fsprogs`); `./starling test` installs it.
 
@@ -9,12 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use block::Error as DiskError;
 use image::Image;
 use machine::address::PAGE_SIZE;
 use memory::file_cache::FileCache;
+use vfs::Error;
 use vfs::disk::DiskFile;
 use vfs::disk::flusher::{SETTINGS, sync_all};
 use vfs::file::OpenFile;
+use vfs::flags::OpenFlags;
 use world::{Device, ONE_AT_A_TIME, judge, read, write};
 
 const MIB: usize = 1 << 20;
@@ -94,6 +97,39 @@ fn a_device_that_takes_nothing_stops_its_own_writers_and_no_others() {
     fast_world.unmount();
     judge(&image, &slow.bytes());
     judge(&other_image, &fast.bytes());
+}
+
+#[test]
+fn syncfs_tells_each_open_file_of_an_error_once_whoever_wrote() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = sound_image(16 << 20);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("sound");
+    let writer = world.create(b"/file").expect("space");
+    let other = world.create(b"/other").expect("space");
+    let directory = world.open(b"/", OpenFlags::DIRECTORY).expect("it is there");
+    assert_eq!(write(&writer, 0, &[1; PAGE_SIZE]), Ok(PAGE_SIZE));
+    assert_eq!(directory.sync_file_system(), Ok(()));
+    assert_eq!(write(&writer, 0, &[2; PAGE_SIZE]), Ok(PAGE_SIZE));
+    device.faults.fail_after(1, DiskError::Io, false);
+    assert_eq!(pages_of(&writer).write_back(0, 1).map_err(Error::from), Err(Error::Io));
+    for file in [&directory, &writer, &other] {
+        assert_eq!(file.sync_file_system(), Err(Error::Io), "it was open then");
+        assert_eq!(file.sync_file_system(), Ok(()), "once");
+    }
+    assert_eq!(world.open(b"/other", OpenFlags::empty()).expect("it is there").sync_file_system(), Ok(()));
+    assert_eq!(writer.sync(false), Err(Error::Io), "fsync tells for itself");
+    assert_eq!(writer.sync(false), Ok(()), "once");
+    assert_eq!(other.sync(false), Ok(()), "it was another file's error");
+    // Nobody was told of this one before somebody opens a file.
+    assert_eq!(write(&writer, 0, &[3; PAGE_SIZE]), Ok(PAGE_SIZE));
+    device.faults.fail_after(1, DiskError::Io, false);
+    assert_eq!(pages_of(&writer).write_back(0, 1).map_err(Error::from), Err(Error::Io));
+    let late = world.open(b"/other", OpenFlags::empty()).expect("it is there");
+    assert_eq!(late.sync_file_system(), Err(Error::Io), "as on Linux");
+    assert_eq!(late.sync_file_system(), Ok(()));
+    drop((writer, other, directory, late));
+    world.unmount();
 }
 
 #[test]

@@ -265,6 +265,12 @@ impl FileSystemType for OverlayType {
         let superblock =
             Superblock::new("overlay", MAGIC, traits, operations, |superblock| overlay.root(superblock))?;
         superblock.set_read_only(read_only);
+        if let Some(upper) = &overlay.upper
+            && !upper.volatile
+            && let Some(backing) = upper.layer.superblock().backing()
+        {
+            superblock.set_backing(backing.clone());
+        }
         Ok(superblock)
     }
 }

@@ -32,10 +32,7 @@ pub fn fdatasync(task: &mut Task, descriptor: i32) -> SysResult {
 
 /// Writes the file system of an open file back.
 pub fn syncfs(task: &mut Task, descriptor: i32) -> SysResult {
-    let file = task.lent_usable_file(descriptor)?;
-    if let Some(path) = file.path() {
-        path.mount.superblock().operations().sync()?;
-    }
+    task.lent_usable_file(descriptor)?.sync_file_system()?;
     Ok(0)
 }
 

@@ -5,6 +5,7 @@
 
 use super::backing::Backing;
 use super::cache::FileCache;
+use super::errors::WriteErrors;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -50,6 +51,8 @@ pub struct BackingDevice {
     /// The youngest; others follow.
     queue: SpinLock<Option<Arc<FileCache>>>,
     wake: Once<Box<dyn Fn(Event) + Send + Sync>>,
+    /// Those of all its files.
+    errors: WriteErrors,
 }
 
 /// What whoever writes back is told.
@@ -104,6 +107,7 @@ impl BackingDevice {
             written: AtomicU64::new(0),
             queue: SpinLock::named("dirty files of a device", None),
             wake: Once::new(),
+            errors: WriteErrors::new(),
         }
     }
 
@@ -128,6 +132,12 @@ impl BackingDevice {
     /// Has this limit count, which others may share. Only the first call does something.
     pub fn share_read_ahead(&self, limit: Arc<ReadAheadLimit>) {
         self.read_ahead.call_once(|| limit);
+    }
+
+    /// Errors of writing any of its files: what `syncfs` tells.
+    #[must_use]
+    pub fn write_errors(&self) -> &WriteErrors {
+        &self.errors
     }
 
     /// Dirty pages of its files.

@@ -1,7 +1,7 @@
 //! Errors of write-back, told once to each who has the file open.
 //!
 //! Writing back happens long after the write, in somebody else's time. What went wrong is noted at the file: a number that grows with each error, and the
-//! latest error. Each open file keeps the number that it has seen; when it asks ([`WriteErrors::check`]) it is told of the latest error if there is a newer number. An error that nobody
+//! latest error. A device notes the errors of all its files in the same way, for those who ask about a file system. Each open file keeps the number that it has seen; when it asks ([`WriteErrors::check`]) it is told of the latest error if there is a newer number. An error that nobody
 //! has been told of yet is also told to the next who opens the file.
 
 use super::CacheError;
@@ -12,7 +12,7 @@ const CODE_MASK: u64 = 0xf;
 const SEEN: u64 = 0x10;
 const STEP: u64 = 0x20;
 
-/// The errors of a file. See the theory of this file.
+/// The errors of a file, or of all files of a device. See the theory of this file.
 #[derive(Debug, Default)]
 pub struct WriteErrors(AtomicU64);
 
@@ -25,6 +25,12 @@ pub struct SeenErrors(AtomicU64);
 pub struct ErrorMark(u64);
 
 impl WriteErrors {
+    /// No errors.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
     /// A page could not be written.
     pub fn note(&self, error: CacheError) {
         let next =

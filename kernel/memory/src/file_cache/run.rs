@@ -198,6 +198,7 @@ impl PageRun {
             && !again
         {
             backing.errors.note(error);
+            backing.device.write_errors().note(error);
         }
         if again {
             // Release: before the pages are seen to have arrived.

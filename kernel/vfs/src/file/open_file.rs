@@ -18,6 +18,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use machine::cpu::MAX_CPUS;
 use memory::fallible::EmptyArc;
+use memory::file_cache::{SeenErrors, WriteErrors};
 use memory::per_cpu::{Kept, Shared};
 use sync::{PerCpu, PerCpuCounter, SpinLock, per_cpu};
 
@@ -68,6 +69,8 @@ pub struct OpenFile {
     owner: AtomicI32,
     owner_signal: AtomicU32,
     holds_write_access: bool,
+    /// What it knows of the errors of its file system, for `syncfs`.
+    pub(super) seen_errors: SeenErrors,
     id: u64,
     interests: SpinLock<Vec<Weak<EpollItem>>>,
 }
@@ -139,6 +142,8 @@ impl OpenFile {
         if path.is_some() && !flags.contains(OpenFlags::PATH) {
             inode.add_opener();
         }
+        let errors = path.as_ref().and_then(|path| path.mount.superblock().write_errors());
+        let seen_errors = errors.map(WriteErrors::sample).unwrap_or_default();
         prepared.0.fill(Self {
             path,
             inode,
@@ -150,6 +155,7 @@ impl OpenFile {
             owner: AtomicI32::new(0),
             owner_signal: AtomicU32::new(0),
             holds_write_access,
+            seen_errors,
             id: (opened + 1) * MAX_CPUS as u64 + cpu.index() as u64,
             interests: SpinLock::new(Vec::new()),
         })

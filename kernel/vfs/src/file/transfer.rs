@@ -145,6 +145,16 @@ impl OpenFile {
         }
         self.operations().sync(self, data_only)
     }
+
+    /// `syncfs`: writes the file system back, and tells once what went wrong since this file was opened, whoever wrote.
+    pub fn sync_file_system(&self) -> Result<()> {
+        let Some(path) = self.path() else { return Ok(()) };
+        let superblock = path.mount.superblock();
+        let synced = superblock.operations().sync();
+        let told = superblock.write_errors().map_or(Ok(()), |errors| errors.check(&self.seen_errors));
+        // Both count as told.
+        synced.and(told.map_err(Error::from))
+    }
 }
 
 /// The outcome of listing a part of a directory.

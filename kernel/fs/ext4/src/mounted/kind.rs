@@ -59,6 +59,7 @@ impl FileSystemType for Kind {
         let superblock = Superblock::on_device(device, self.0, MAGIC, traits, operations, |superblock| {
             instance.root(superblock)
         })?;
+        superblock.set_backing(instance.files.backing().clone());
         superblock.set_read_only(read_only);
         if !read_only {
             instance.start_threads()?;

@@ -42,6 +42,7 @@ impl FileSystemType for Kind {
         let instance = Instance::open(taken, source, options)?;
         let operations: Box<dyn SuperblockOperations> = vfs::allocation::boxed(Operations::new(&instance))?;
         Superblock::new("9p", MAGIC, traits, operations, |superblock| instance.root(superblock))
+            .inspect(|superblock| superblock.set_backing(instance.backing.clone()))
             // The thread would do that, too, but later: until then the transport is taken.
             .inspect_err(|_| instance.end())
     }
