@@ -292,11 +292,19 @@ fn memory_settings() -> Result<()> {
         |bytes| {
             const EVERYTHING: usize = 1 << 20;
             let what = parse(bytes, &(1..=4))?;
-            if what & 2 != 0 {
-                memory::reclaim::reclaim_now(EVERYTHING);
-            }
-            if what & 1 != 0 {
-                vfs::disk::shrink::drop_all();
+            match what & 3 {
+                1 => _ = vfs::disk::shrink::drop_all(),
+                // Pages stay. What goes is free after a grace period.
+                2 => {
+                    vfs::dentry::shrink(usize::MAX);
+                    sync::rcu::relieve();
+                    memory::reclaim::tidy();
+                }
+                3 => {
+                    memory::reclaim::reclaim_now(EVERYTHING);
+                    vfs::disk::shrink::drop_all();
+                }
+                _ => {}
             }
             Ok(())
         },

@@ -18,8 +18,8 @@ use memory::file_cache::{BackingDevice, CacheError, FileCache, FileRepresentativ
 use sync::{Once, SpinLock};
 
 use super::file::{DiskFile, Home};
-use super::flusher;
 use super::transfer::{PAGE_SECTORS, submit};
+use super::{flusher, shrink};
 use crate::attributes::DeviceNumber;
 use crate::file::{FileOperations, OpenFile};
 use crate::flags::OpenFlags;
@@ -97,17 +97,22 @@ impl DeviceFiles {
     }
 
     fn make(device: &BlockDevice) -> Result<Arc<dyn Any + Send + Sync>> {
-        let volume = device.volume().clone();
         let backing = flusher::add_device(device.name())?;
+        let made = Self::with_backing(device.volume(), &backing);
+        if made.is_err() {
+            flusher::remove_device(&backing);
+        }
+        made
+    }
+
+    fn with_backing(volume: &Volume, backing: &Arc<BackingDevice>) -> Result<Arc<dyn Any + Send + Sync>> {
         backing.share_read_ahead(volume.queue().read_ahead().clone());
         let size = volume.sectors() * SECTOR_BYTES as u64;
-        let sectors = allocation::arc(Sectors(volume))?;
+        let sectors = allocation::arc(Sectors(volume.clone()))?;
         let cache = FileCache::with_representative(size, sectors, backing.clone())?;
-        Ok(allocation::arc(Self {
-            cache,
-            backing,
-            openers: sched::Mutex::named("openers of a block device", 0),
-        })?)
+        shrink::enter(&cache)?;
+        let openers = sched::Mutex::named("openers of a block device", 0);
+        Ok(allocation::arc(Self { cache, backing: backing.clone(), openers })?)
     }
 
     /// The device's own pages.
