@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use block::disk::{self, Description, Disk};
-use block::{FaultyDisk, Queue};
+use block::{DiskEvent, FaultyDisk, Queue};
 use machine::address::PAGE_SIZE;
 use memory::buffer::{Sink, Source};
 use memory::file_cache::FileCache;
@@ -33,12 +33,16 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "disks::exclusive_opens_exclude_each_other", run: exclusive_opens },
     Test { name: "disks::sequential_reads_are_read_ahead", run: sequential_reads },
     Test { name: "disks::writers_are_held_back_at_the_limit", run: writers_are_held_back },
+    Test { name: "disks::a_slow_device_has_only_so_much_on_its_way", run: slow_device_has_so_much },
     Test { name: "disks::a_new_period_of_write_back_counts_at_once", run: new_period_counts },
     Test { name: "disks::clean_pages_go_when_asked_for", run: clean_pages_go },
+    Test { name: "disks::clean_pages_of_an_open_device_go_when_memory_is_wanted", run: device_pages_go },
+    Test { name: "disks::only_synchronous_writes_are_flushed", run: synchronous_is_flushed },
+    Test { name: "disks::advice_does_not_wait", run: advice_does_not_wait },
     Test { name: "disks::all_processors_write_and_sync", run: all_write_and_sync },
 ];
 
-/// Of each disk.
+/// Of each disk, unless another size is said.
 const DISK_BYTES: usize = 4 << 20;
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -56,12 +60,16 @@ struct World {
 
 impl World {
     fn new() -> Result<Self> {
+        Self::with_disk_of(DISK_BYTES)
+    }
+
+    fn with_disk_of(bytes: usize) -> Result<Self> {
         let superblock = tmpfs::new_instance("rootfs", 0o755)?;
         let mount =
             Mount::new(superblock.clone(), superblock.root().clone(), b"rootfs", MountFlags::empty())?;
         let namespace = MountNamespace::new(mount)?;
         let root = namespace.root();
-        let faults = Arc::new(FaultyDisk::new(&memory::fallible::try_vec_of(0x11, DISK_BYTES)?)?);
+        let faults = Arc::new(FaultyDisk::new(&memory::fallible::try_vec_of(0x11, bytes)?)?);
         let family = block::disk::Family { prefix: "tst", letters: true, major: 240, minors: 4 };
         let description =
             Description { family, parent: "/devices/virtual".into(), serial: "".into(), removable: true };
@@ -322,6 +330,27 @@ fn writers_are_held_back() -> Outcome {
     Ok(())
 }
 
+fn slow_device_has_so_much() -> Outcome {
+    const BYTES: usize = 24 << 20;
+    /// What a device may have on its way, and what may be begun of one file before that is looked at.
+    const MOST: u64 = 2048 + 1024;
+    let world = went(World::with_disk_of(BYTES), "a disk")?;
+    let file = went(world.open(OpenFlags::WRITE_ONLY), "open")?;
+    let cache = went(world.cache(), "pages")?;
+    let _limits = Limits::of_bytes(1 << 30, PAGE);
+    world.faults.hold();
+    for offset in (0..BYTES).step_by(PAGE_SIZE) {
+        check!(write(&file, offset as i64, &[7; PAGE_SIZE]) == Ok(PAGE_SIZE), "a write");
+    }
+    // The thread has had time to look again and again. Nothing fails if it is late.
+    sleep_ns(600_000_000);
+    let on_way = cache.pages_under_write_back();
+    world.faults.let_go();
+    check!(on_way <= MOST, "{on_way} pages are on their way");
+    went(file.sync(true), "fsync")?;
+    Ok(())
+}
+
 /// Sets the period of write-back back.
 struct Period(u64);
 
@@ -384,6 +413,58 @@ fn clean_pages_go() -> Outcome {
     cache.drop_clean(0, u64::MAX, usize::MAX);
     check!(cache.resident_pages() == 0, "and then it can go");
     check!(read(&file, 0, 5) == Ok(vec_of(b"dirty")), "and come again");
+    Ok(())
+}
+
+fn device_pages_go() -> Outcome {
+    let world = went(World::new(), "a disk")?;
+    let file = went(world.open(OpenFlags::READ_WRITE), "open")?;
+    let cache = went(world.cache(), "pages")?;
+    check!(read(&file, 0, 1 << 20).is_ok(), "reading");
+    check!(write(&file, 0, b"dirty") == Ok(5), "a write");
+    check!(cache.resident_pages() >= 256, "pages are kept");
+    vfs::disk::shrink::drop_all();
+    check!(cache.resident_pages() == 1, "only what is dirty stays");
+    check!(read(&file, 0, 5) == Ok(vec_of(b"dirty")), "and is what it was");
+    Ok(())
+}
+
+fn synchronous_is_flushed() -> Outcome {
+    let world = went(World::new(), "a disk")?;
+    let both = OpenFlags::DATA_SYNC | OpenFlags::FILE_SYNC;
+    world.faults.record();
+    for (flags, flushes) in
+        [(OpenFlags::DIRECT, 0), (OpenFlags::DATA_SYNC, 1), (both, 1), (both | OpenFlags::DIRECT, 1)]
+    {
+        let file = went(world.open(OpenFlags::READ_WRITE | flags), "open")?;
+        for round in 0..3 {
+            drop(world.faults.take_events());
+            check!(write(&file, round * 512, &[round as u8; 512]) == Ok(512), "a write");
+            let events = world.faults.take_events();
+            let found = events.iter().filter(|event| **event == DiskEvent::Flush).count();
+            check!(events.len() == 1 + flushes, "{flags:?}: {} requests", events.len());
+            check!(found == flushes, "{flags:?}: {found} flushes");
+            check!(flushes == 0 || events.last() == Some(&DiskEvent::Flush), "the flush comes last");
+        }
+    }
+    Ok(())
+}
+
+fn advice_does_not_wait() -> Outcome {
+    let world = went(World::new(), "a disk")?;
+    let file = went(world.open(OpenFlags::READ_WRITE), "open")?;
+    let cache = went(world.cache(), "pages")?;
+    check!(read(&file, 0, 2 * PAGE_SIZE).is_ok(), "reading");
+    check!(write(&file, 0, &[9; PAGE_SIZE]) == Ok(PAGE_SIZE), "a write");
+    world.faults.hold();
+    file.operations().advise(&file, 0, 0, Advice::DontNeed);
+    let (on_way, resident) = (cache.pages_under_write_back(), cache.resident_pages());
+    world.faults.let_go();
+    check!(on_way == 1, "{on_way} pages are being written");
+    check!(resident == 1, "{resident} pages are there: clean ones go, the dirty one does not");
+    went(file.sync(true), "fsync")?;
+    file.operations().advise(&file, 0, 0, Advice::DontNeed);
+    check!(cache.resident_pages() == 0, "nor does it stay when it was written");
     Ok(())
 }
 

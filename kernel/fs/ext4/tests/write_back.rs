@@ -1,4 +1,5 @@
-//! Writing back, on disks that are held back, break and note what they get: fairness between devices, limits, and who is told of errors.
+//! Writing back, on disks that are held back, break and note what they get: fairness between devices, limits, who is told of errors, and what has
+//! reached the disk when a call returns.
 //!
 //! Needs Debian's package `e2fsprogs` (`apt-get install e2fsprogs`); `./starling test` installs it.
 
@@ -9,15 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use block::Error as DiskError;
+use block::{DiskEvent, Error as DiskError};
 use image::Image;
 use machine::address::PAGE_SIZE;
 use memory::file_cache::FileCache;
 use vfs::Error;
 use vfs::disk::DiskFile;
 use vfs::disk::flusher::{SETTINGS, sync_all};
-use vfs::file::OpenFile;
-use vfs::flags::OpenFlags;
+use vfs::file::{OpenFile, RangeSteps};
+use vfs::flags::{MountFlags, OpenFlags};
 use world::{Device, ONE_AT_A_TIME, judge, read, write};
 
 const MIB: usize = 1 << 20;
@@ -130,6 +131,118 @@ fn syncfs_tells_each_open_file_of_an_error_once_whoever_wrote() {
     assert_eq!(late.sync_file_system(), Ok(()));
     drop((writer, other, directory, late));
     world.unmount();
+}
+
+/// What of the bytes had reached the disk, and whether it was flushed afterwards.
+fn lasts(events: &[DiskEvent], value: u8) -> (bool, bool) {
+    let (mut written, mut durable) = (false, false);
+    for event in events {
+        match event {
+            DiskEvent::Write { bytes, durable: at_once, .. }
+                if bytes.first() == Some(&value) && bytes.last() == Some(&value) =>
+            {
+                written = true;
+                durable = *at_once;
+            }
+            DiskEvent::Flush => durable |= written,
+            DiskEvent::Write { .. } => {}
+        }
+    }
+    (written, durable)
+}
+
+#[test]
+fn what_a_synchronous_write_wrote_is_flushed_when_it_returns() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = sound_image(16 << 20);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("sound");
+    drop(world.create(b"/file").expect("space"));
+    device.faults.record();
+    let both = OpenFlags::DATA_SYNC | OpenFlags::FILE_SYNC;
+    for (round, flags) in
+        [OpenFlags::DATA_SYNC, both, OpenFlags::DATA_SYNC | OpenFlags::DIRECT, both | OpenFlags::DIRECT]
+            .into_iter()
+            .enumerate()
+    {
+        let file = world.open(b"/file", OpenFlags::READ_WRITE | flags).expect("it is there");
+        // The first makes the file larger, unless it is long enough: the others change nothing but bytes.
+        for turn in 0..3 {
+            let value = 0x80 + (round * 3 + turn) as u8;
+            device.faults.take_events();
+            assert_eq!(write(&file, (turn % 2 * PAGE_SIZE) as i64, &[value; PAGE_SIZE]), Ok(PAGE_SIZE));
+            assert_eq!(lasts(&device.faults.take_events(), value), (true, true), "{flags:?}, write {turn}");
+        }
+    }
+    let plain = world.open(b"/file", OpenFlags::READ_WRITE).expect("it is there");
+    for (value, data_only) in [(1, true), (2, false)] {
+        device.faults.take_events();
+        assert_eq!(write(&plain, 0, &[value; PAGE_SIZE]), Ok(PAGE_SIZE));
+        assert!(!lasts(&device.faults.take_events(), value).0, "an ordinary write is not written at once");
+        plain.sync_written(data_only).expect("the disk works");
+        assert_eq!(lasts(&device.faults.take_events(), value), (true, true), "RWF_DSYNC or RWF_SYNC");
+    }
+    drop(plain);
+    world.unmount();
+    judge(&image, &device.bytes());
+}
+
+#[test]
+fn a_mount_that_wants_it_makes_all_writes_last() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = sound_image(16 << 20);
+    let device = Device::new(&image.bytes());
+    let world = device.mount_through(MountFlags::SYNCHRONOUS).expect("sound");
+    let file = world.create(b"/file").expect("space");
+    device.faults.record();
+    assert_eq!(write(&file, 0, &[0x77; PAGE_SIZE]), Ok(PAGE_SIZE));
+    assert_eq!(lasts(&device.faults.take_events(), 0x77), (true, true));
+    drop(file);
+    world.unmount();
+}
+
+#[test]
+fn a_range_that_was_written_and_waited_for_is_on_the_disk() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = sound_image(16 << 20);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("sound");
+    let file = world.create(b"/file").expect("space");
+    let cache = pages_of(&file);
+    let range = |steps| file.operations().write_range(&file, 0, 2 * PAGE_SIZE as u64, steps);
+    let all = RangeSteps::all();
+    assert_eq!(write(&file, 0, &[5; 4 * PAGE_SIZE]), Ok(4 * PAGE_SIZE));
+    assert_eq!(range(RangeSteps::WAIT_BEFORE | RangeSteps::WAIT_AFTER), Ok(()));
+    assert_eq!(cache.dirty_pages(), 4, "waiting begins nothing");
+    device.faults.record();
+    // The transfer finds no memory the first time.
+    device.faults.fail_after(1, DiskError::OutOfMemory, false);
+    assert_eq!(range(RangeSteps::WRITE | RangeSteps::WAIT_AFTER), Ok(()));
+    assert_eq!((cache.dirty_pages(), cache.pages_under_write_back()), (2, 0), "the range, and nothing else");
+    assert!(lasts(&device.faults.take_events(), 5).0, "it is on the disk");
+    assert_eq!(range(all), Ok(()), "nothing is left to do");
+    // Without memory at all the caller is told.
+    assert_eq!(write(&file, 0, &[6; PAGE_SIZE]), Ok(PAGE_SIZE));
+    device.faults.fail_after(1, DiskError::OutOfMemory, true);
+    assert_eq!(range(all), Err(Error::OutOfMemory));
+    device.faults.fail_after(0, DiskError::Io, false);
+    assert_eq!(range(all), Ok(()));
+    // An error is told once.
+    assert_eq!(write(&file, 0, &[7; PAGE_SIZE]), Ok(PAGE_SIZE));
+    device.faults.fail_after(1, DiskError::Io, false);
+    assert_eq!(range(all), Err(Error::Io));
+    assert_eq!(range(all), Ok(()));
+    // Beginning does not wait.
+    assert_eq!(write(&file, 0, &[8; PAGE_SIZE]), Ok(PAGE_SIZE));
+    device.faults.hold();
+    assert_eq!(range(RangeSteps::WRITE), Ok(()));
+    assert_eq!(cache.pages_under_write_back(), 1);
+    device.faults.let_go();
+    assert_eq!(range(RangeSteps::WAIT_AFTER), Ok(()));
+    assert_eq!(cache.pages_under_write_back(), 0);
+    drop((cache, file));
+    world.unmount();
+    judge(&image, &device.bytes());
 }
 
 #[test]

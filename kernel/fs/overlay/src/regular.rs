@@ -9,7 +9,7 @@ use memory::buffer::{Sink, Source};
 use sync::Once;
 use vfs::Result;
 use vfs::disk::Advice;
-use vfs::file::{FileFeatures, FileMappingKind, FileOperations, OpenFile, SeekFrom};
+use vfs::file::{FileFeatures, FileMappingKind, FileOperations, OpenFile, RangeSteps, SeekFrom};
 use vfs::flags::OpenFlags;
 use vfs::inode::Inode;
 use vfs::pipe::Pipe;
@@ -112,15 +112,9 @@ impl FileOperations for OpenRegular {
         }
     }
 
-    fn start_sync(&self, file: &OpenFile, start: u64, end: u64) {
-        if let Ok(real) = self.real(file) {
-            real.operations().start_sync(real, start, end);
-        }
-    }
-
-    fn wait_sync(&self, file: &OpenFile, start: u64, end: u64) -> Result<()> {
+    fn write_range(&self, file: &OpenFile, start: u64, end: u64, steps: RangeSteps) -> Result<()> {
         let real = self.real(file)?;
-        real.operations().wait_sync(real, start, end)
+        real.operations().write_range(real, start, end, steps)
     }
 
     fn advise(&self, file: &OpenFile, offset: u64, length: u64, advice: Advice) {

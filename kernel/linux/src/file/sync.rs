@@ -2,6 +2,7 @@
 
 use vfs::FileKind;
 use vfs::disk::Advice;
+use vfs::file::RangeSteps;
 
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
@@ -38,28 +39,17 @@ pub fn syncfs(task: &mut Task, descriptor: i32) -> SysResult {
 
 /// Writes a part of a file back.
 pub fn sync_file_range(task: &mut Task, descriptor: i32, offset: i64, length: i64, flags: u32) -> SysResult {
-    const KNOWN: u32 = 7;
     let file = task.lent_usable_file(descriptor)?;
-    if flags & !KNOWN != 0 || offset < 0 || length < 0 || offset.checked_add(length).is_none() {
+    let steps = RangeSteps::from_bits(flags).ok_or(Errno::EINVAL)?;
+    if offset < 0 || length < 0 || offset.checked_add(length).is_none() {
         return Err(Errno::EINVAL);
     }
     match file.inode().kind {
         FileKind::Regular | FileKind::BlockDevice | FileKind::Directory => {}
         _ => return Err(Errno::ESPIPE),
     }
-    const WAIT_BEFORE: u32 = 1;
-    const WRITE: u32 = 2;
-    const WAIT_AFTER: u32 = 4;
     let (start, end) = (offset as u64, if length == 0 { u64::MAX } else { (offset + length) as u64 });
-    if flags & WAIT_BEFORE != 0 {
-        file.operations().wait_sync(&file, start, end)?;
-    }
-    if flags & WRITE != 0 {
-        file.operations().start_sync(&file, start, end);
-    }
-    if flags & WAIT_AFTER != 0 {
-        file.operations().wait_sync(&file, start, end)?;
-    }
+    file.operations().write_range(&file, start, end, steps)?;
     Ok(0)
 }
 
@@ -79,8 +69,13 @@ pub fn fadvise64(task: &mut Task, descriptor: i32, offset: i64, length: i64, adv
         _ => return Err(Errno::EINVAL),
     };
     let length = u64::try_from(length).map_err(|_| Errno::EINVAL)?;
-    if let Ok(offset) = u64::try_from(offset) {
-        file.operations().advise(&file, offset, length, advice);
+    match u64::try_from(offset) {
+        Ok(offset) => file.operations().advise(&file, offset, length, advice),
+        // Nothing is there, but how the file is read is said of all of it.
+        Err(_) if matches!(advice, Advice::Normal | Advice::Random | Advice::Sequential) => {
+            file.operations().advise(&file, 0, 0, advice);
+        }
+        Err(_) => {}
     }
     Ok(0)
 }

@@ -277,8 +277,8 @@ pub fn pwritev2(
     } else {
         pwritev(task, descriptor, list, count, position)?
     };
-    if flags & (RWF_DSYNC | RWF_SYNC) != 0 {
-        task.lent_usable_file(descriptor)?.sync(flags & RWF_SYNC == 0)?;
+    if written > 0 && flags & (RWF_DSYNC | RWF_SYNC) != 0 {
+        task.lent_usable_file(descriptor)?.sync_written(flags & RWF_SYNC == 0)?;
     }
     Ok(written)
 }

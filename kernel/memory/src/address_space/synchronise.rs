@@ -3,7 +3,7 @@
 use super::error::MapError;
 use super::request::{MapBacking, SyncMode};
 use super::space::AddressSpace;
-use super::unmap::page_range;
+use super::unmap::{page_range, round_up};
 use crate::region::RegionFlags;
 use machine::address::{PAGE_SHIFT, UserAddr};
 
@@ -19,6 +19,8 @@ impl AddressSpace {
         mode: SyncMode,
         invalidate: bool,
     ) -> Result<(), MapError> {
+        // As on Linux, whose length of all memory is none.
+        let length = round_up(length).unwrap_or(0);
         let range = page_range(start, length)
             .map_err(|error| if start.page_offset() == 0 { MapError::OutOfMemory } else { error })?;
         self.each_piece(range, |piece| {

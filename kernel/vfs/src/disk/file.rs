@@ -22,7 +22,8 @@ use super::flusher;
 use super::read_ahead::{Pattern, ReadAhead};
 use crate::attributes::FileKind;
 use crate::file::{
-    FileFeatures, FileMappingKind, FileOperations, OpenFile, SeekFrom, seek_cache, write_cache_piece,
+    FileFeatures, FileMappingKind, FileOperations, OpenFile, RangeSteps, SeekFrom, seek_cache,
+    write_cache_piece,
 };
 use crate::flags::OpenFlags;
 use crate::inode::Inode;
@@ -173,6 +174,11 @@ impl DiskFile {
         self.cache.drop_clean(start >> PAGE_SHIFT, end.div_ceil(PAGE_SIZE as u64), usize::MAX);
     }
 
+    /// Tells of errors of write-back since this open file last asked.
+    fn tell_errors(&self) -> Result<()> {
+        self.cache.write_errors().map_or(Ok(()), |errors| Ok(errors.check(&self.seen)?))
+    }
+
     fn read_pieces(&self, position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {
         let mut done = 0;
         loop {
@@ -313,27 +319,37 @@ impl FileOperations for DiskFile {
             Some(home) => home.commit(file.inode(), data_only),
             None => Ok(()),
         };
-        if let Some(errors) = self.cache.write_errors() {
-            // What is lost with a flush was everybody's who has the file open.
-            if committed == Err(Error::Io) {
-                errors.note(CacheError::InputOutput);
-            }
-            errors.check(&self.seen)?;
+        // What is lost with a flush was everybody's who has the file open.
+        if committed == Err(Error::Io)
+            && let Some(errors) = self.cache.write_errors()
+        {
+            errors.note(CacheError::InputOutput);
         }
+        self.tell_errors()?;
         // Any other error of the transfers is among those that were told above, to whom it was new.
         if written == Err(CacheError::OutOfMemory) { Err(Error::OutOfMemory) } else { committed }
     }
 
-    fn start_sync(&self, _file: &OpenFile, start: u64, end: u64) {
-        self.cache.start_write_back(start >> PAGE_SHIFT, end.div_ceil(PAGE_SIZE as u64), u64::MAX);
-    }
-
-    fn wait_sync(&self, _file: &OpenFile, start: u64, end: u64) -> Result<()> {
-        self.cache.wait_for_write_back(start >> PAGE_SHIFT, end.div_ceil(PAGE_SIZE as u64));
-        match self.cache.write_errors() {
-            Some(errors) => Ok(errors.check(&self.seen)?),
-            None => Ok(()),
+    fn write_range(&self, _file: &OpenFile, start: u64, end: u64, steps: RangeSteps) -> Result<()> {
+        let (first, end) = (start >> PAGE_SHIFT, end.div_ceil(PAGE_SIZE as u64));
+        if steps.contains(RangeSteps::WAIT_BEFORE) {
+            self.cache.wait_for_write_back(first, end);
+            self.tell_errors()?;
         }
+        if steps.contains(RangeSteps::WRITE | RangeSteps::WAIT_AFTER) {
+            // Who waits for what begins here is not told that it went well while pages that found no memory are dirty still.
+            let written = self.cache.write_back(first, end);
+            self.tell_errors()?;
+            return if written == Err(CacheError::OutOfMemory) { Err(Error::OutOfMemory) } else { Ok(()) };
+        }
+        if steps.contains(RangeSteps::WRITE) {
+            self.cache.start_write_back(first, end, u64::MAX);
+        }
+        if steps.contains(RangeSteps::WAIT_AFTER) {
+            self.cache.wait_for_write_back(first, end);
+            self.tell_errors()?;
+        }
+        Ok(())
     }
 
     fn advise(&self, _file: &OpenFile, offset: u64, length: u64, advice: Advice) {
@@ -349,8 +365,8 @@ impl FileOperations for DiskFile {
             Advice::DontNeed => {
                 let (first, last) = (offset.div_ceil(PAGE_SIZE as u64), end >> PAGE_SHIFT);
                 let last = if end >= self.cache.size() { u64::MAX } else { last };
+                // What is on its way stays: who wants it to go writes it before, as on Linux.
                 self.cache.start_write_back(first, last, u64::MAX);
-                self.cache.wait_for_write_back(first, last);
                 self.cache.drop_clean(first, last, usize::MAX);
             }
         }

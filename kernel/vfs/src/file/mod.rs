@@ -11,7 +11,7 @@ pub use descriptor::{
 };
 pub(crate) use open_file::PreparedFile;
 pub use open_file::{FileOwner, OpenFile, SeekFrom};
-pub use operations::{FileFeatures, FileMappingKind, FileOperations, NoOperations};
+pub use operations::{FileFeatures, FileMappingKind, FileOperations, NoOperations, RangeSteps};
 pub(crate) use regular::{SIZE_MAX, strip_set_id, write_cache_piece};
 pub use regular::{read_cache, seek_cache, write_cache};
 pub use transfer::{ReadDirectory, TRANSFER_MAX};

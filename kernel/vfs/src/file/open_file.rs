@@ -26,7 +26,7 @@ use super::operations::{FileFeatures, FileOperations};
 use crate::attributes::{FileKind, FileStatus};
 use crate::dentry::Dentry;
 use crate::epoll::EpollItem;
-use crate::flags::OpenFlags;
+use crate::flags::{MountFlags, OpenFlags};
 use crate::inode::Inode;
 use crate::mount::{Mount, Path};
 use crate::poll::{PollEvents, PollTable};
@@ -131,10 +131,15 @@ impl OpenFile {
         holds_write_access: bool,
         prepared: PreparedFile,
     ) -> Arc<Self> {
-        let features = match &object {
+        let mut features = match &object {
             Some(object) => object.features(),
             None => inode.operations().file_operations().features(),
         };
+        if holds_write_access
+            && path.as_ref().is_some_and(|path| path.mount.flags().contains(MountFlags::SYNCHRONOUS))
+        {
+            features |= FileFeatures::SYNCHRONOUS;
+        }
         // No line that other CPUs write: a number that is unique by its CPU, and a counter of its own.
         let cpu = machine::cpu::current();
         let opened = OPENED.of(cpu).fetch_add(1, Ordering::Relaxed);

@@ -29,6 +29,21 @@ bitflags! {
         const REGULAR = 4;
         /// `lseek` is accepted and has no effect, though there is no position.
         const SEEK_IGNORED = 8;
+        /// What is written lasts when the call returns, whatever the flags say: the mount wants it.
+        const SYNCHRONOUS = 16;
+    }
+}
+
+bitflags! {
+    /// Steps of writing a part of a file back, as in `sync_file_range`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RangeSteps: u32 {
+        /// Wait for pages that are on their way.
+        const WAIT_BEFORE = 1;
+        /// Begin to write pages that are dirty.
+        const WRITE = 2;
+        /// Wait for those.
+        const WAIT_AFTER = 4;
     }
 }
 
@@ -89,11 +104,8 @@ pub trait FileOperations: Any + Send + Sync {
         self.sync(file, data_only)
     }
 
-    /// Begins to write a part of the file back, and does not wait for it.
-    fn start_sync(&self, file: &OpenFile, start: u64, end: u64) {}
-
-    /// Waits for what is being written of a part of the file. Nothing is said about its lasting.
-    fn wait_sync(&self, file: &OpenFile, start: u64, end: u64) -> Result<()> {
+    /// Writes pages of a part of the file back, in these steps. Nothing is said about their lasting.
+    fn write_range(&self, file: &OpenFile, start: u64, end: u64, steps: RangeSteps) -> Result<()> {
         Ok(())
     }
 

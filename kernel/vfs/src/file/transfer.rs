@@ -69,19 +69,22 @@ impl OpenFile {
             if inotify::active() {
                 inotify::report_file(self, EventMask::MODIFY);
             }
-            if self.flags().contains(crate::flags::OpenFlags::DATA_SYNC) {
-                self.sync_written()?;
+            if self.flags().contains(crate::flags::OpenFlags::DATA_SYNC)
+                || self.features().contains(FileFeatures::SYNCHRONOUS)
+            {
+                self.sync_written(!self.flags().contains(crate::flags::OpenFlags::FILE_SYNC))?;
             }
         }
         Ok(number)
     }
 
-    /// Part of a write with `O_DSYNC` or `O_SYNC`.
+    /// Part of a write with `O_DSYNC` (`data_only`) or `O_SYNC`, or with flags that say the same: what was written lasts, if the file is one of
+    /// those where that has a meaning.
     #[cold]
     #[inline(never)]
-    fn sync_written(&self) -> Result<()> {
+    pub fn sync_written(&self, data_only: bool) -> Result<()> {
         if matches!(self.inode().kind, FileKind::Regular | FileKind::BlockDevice) {
-            return self.operations().sync(self, !self.flags().contains(crate::flags::OpenFlags::FILE_SYNC));
+            return self.operations().sync(self, data_only);
         }
         Ok(())
     }

@@ -46,18 +46,21 @@ impl Device {
     }
 
     pub(crate) fn mount(&self, read_only: bool) -> Result<World> {
-        self.mount_as(read_only, b"")
+        self.mount_as(read_only, b"", MountFlags::empty())
     }
 
     pub(crate) fn mount_with(&self, options: &[u8]) -> Result<World> {
-        self.mount_as(false, options)
+        self.mount_as(false, options, MountFlags::empty())
     }
 
-    fn mount_as(&self, read_only: bool, options: &[u8]) -> Result<World> {
+    pub(crate) fn mount_through(&self, flags: MountFlags) -> Result<World> {
+        self.mount_as(false, b"", flags)
+    }
+
+    fn mount_as(&self, read_only: bool, options: &[u8], flags: MountFlags) -> Result<World> {
         let kind = find_file_system(b"ext4")?;
         let superblock = mount_device(kind, &self.disk.device, read_only, options)?;
-        let mount =
-            Mount::new(superblock.clone(), superblock.root().clone(), b"/dev/tsta", MountFlags::empty())?;
+        let mount = Mount::new(superblock.clone(), superblock.root().clone(), b"/dev/tsta", flags)?;
         let namespace = MountNamespace::new(mount)?;
         let root = namespace.root();
         let places = Places { cwd: root.clone(), root, namespace };
