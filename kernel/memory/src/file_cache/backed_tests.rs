@@ -284,6 +284,25 @@ fn clean_pages_that_nobody_uses_are_given_up() {
 }
 
 #[test]
+fn a_page_can_be_given_up_as_soon_as_it_is_clean() {
+    let disk = Disk::new(8);
+    let cache = disk.cache(8 * PAGE);
+    let (told, dropped) = (Arc::downgrade(&cache), Arc::new(AtomicI64::new(0)));
+    let count = dropped.clone();
+    cache.device().unwrap().on_event(Box::new(move |event| {
+        if event == Event::PagesWritten {
+            let cache = told.upgrade().unwrap();
+            count.fetch_add(cache.drop_clean(0, u64::MAX, usize::MAX) as i64, Relaxed);
+        }
+    }));
+    write(&cache, 0, &[1; 3 * PAGE_SIZE]);
+    cache.write_back(0, u64::MAX).unwrap();
+    assert_eq!(dropped.load(Relaxed), 3);
+    forget_clean(&cache);
+    drop_unseen();
+}
+
+#[test]
 fn a_dirty_file_stays_in_its_devices_queue_until_it_is_written() {
     let disk = Disk::new(2);
     let cache = disk.cache(2 * PAGE);

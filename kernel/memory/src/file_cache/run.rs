@@ -153,27 +153,32 @@ impl PageRun {
             return;
         }
         let backing = self.cache.backing().expect("only such caches have runs");
+        let frames = core::mem::take(&mut self.frames);
         match self.way {
-            Way::Fill { size } => self.end_fill(size, result),
-            Way::Write => self.end_write(backing, result),
+            Way::Fill { size } => self.end_fill(size, frames, result),
+            Way::Write => {
+                // The index has references of its own: who finds a page clean may give it up.
+                let pages = frames.len() as u64;
+                drop(frames);
+                self.end_write(backing, pages, result);
+            }
         }
-        self.frames.clear();
         parking::wake(self.cache.key());
         if let Some(outcome) = self.outcome.take() {
             outcome.tell(result);
         }
     }
 
-    fn end_fill(&self, size: u64, result: Result<(), CacheError>) {
+    fn end_fill(&self, size: u64, mut frames: ArrayVec<Frame, RUN_PAGES>, result: Result<(), CacheError>) {
         if result.is_ok()
             && let Some(last) = (size >> PAGE_SHIFT).checked_sub(self.first)
-            && let Some(frame) = self.frames.get(last as usize)
+            && let Some(frame) = frames.get(last as usize)
         {
             let valid = size as usize & (PAGE_SIZE - 1);
             frame.zero_range(valid, PAGE_SIZE - valid);
         }
         let mut index = self.cache.edit();
-        for (page, frame) in (self.first..).zip(&self.frames) {
+        for (page, frame) in (self.first..).zip(&frames) {
             let word = word_of(frame.physical());
             debug_assert_eq!(index.get(page), Some(filling(word)), "a page that is being filled stays");
             if result.is_ok() {
@@ -183,16 +188,19 @@ impl PageRun {
             }
         }
         if result.is_err() {
-            self.cache.count_present(-(self.frames.len() as i64));
+            self.cache.count_present(-(frames.len() as i64));
+        } else {
+            // Who finds a page there may give it up: from here on the index alone has it.
+            frames.clear();
         }
         drop(index);
         if result.is_err() {
             // The references of the index. Readers take none of a frame that is filling.
-            self.frames.iter().for_each(|frame| drop(owned_frame(word_of(frame.physical()))));
+            frames.iter().for_each(|frame| drop(owned_frame(word_of(frame.physical()))));
         }
     }
 
-    fn end_write(&self, backing: &Backing, result: Result<(), CacheError>) {
+    fn end_write(&self, backing: &Backing, pages: u64, result: Result<(), CacheError>) {
         let again = result == Err(CacheError::OutOfMemory);
         if let Err(error) = result
             && !again
@@ -206,16 +214,16 @@ impl PageRun {
         }
         let mut index = self.cache.edit();
         let mut dirty = 0;
-        for page in self.first..self.end() {
+        for page in self.first..self.first + pages {
             index.clear_tag(page, Tag::Writeback);
             if again && !index.has_tag(page, Tag::Dirty) {
                 index.set_tag(page, Tag::Dirty);
                 dirty += 1;
             }
         }
-        backing.count(dirty, -(self.frames.len() as i64));
+        backing.count(dirty, -(pages as i64));
         drop(index);
-        backing.device.wrote(if again { 0 } else { self.frames.len() as u64 });
+        backing.device.wrote(if again { 0 } else { pages });
         if dirty > 0 {
             backing.enqueue(&self.cache, true);
         }

@@ -69,12 +69,18 @@ fn submit_one(
 ) {
     match bio(operation, sector, bytes, &run, flags) {
         // Without memory for the completion the run is dropped, which says so.
-        Ok(bio) => match bio.on_done(move |_, outcome| run.complete(outcome.map_err(error_of))) {
+        Ok(bio) => match bio.on_done(move |bio, outcome| complete(bio, run, outcome)) {
             Ok(bio) => volume.submit(bio),
             Err(error) => log::debug!("a transfer of pages waits for memory: {error}"),
         },
         Err(error) => run.complete(Err(error_of(error))),
     }
+}
+
+/// Ends a run. The bio's references go first: who waits for the pages may want to give them up.
+fn complete(bio: Bio, run: PageRun, outcome: block::Result<()>) {
+    drop(bio);
+    run.complete(outcome.map_err(error_of));
 }
 
 /// A bio for the pages of a run, at most [`pages_max`]; as [`submit`] has it.

@@ -172,7 +172,11 @@ impl Instance {
         // Without memory the run is dropped, which says so.
         let bio = bio.and_then(|bio| {
             let transfer = fallible::try_box(transfer)?;
-            bio.on_done(move |_, outcome| transfer.written(outcome, is_entered))
+            bio.on_done(move |bio, outcome| {
+                // Its references of the pages: who waits for them may want to give them up.
+                drop(bio);
+                transfer.written(outcome, is_entered);
+            })
         });
         match bio {
             Ok(bio) => self.device.volume().submit(bio),
