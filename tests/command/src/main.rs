@@ -23,6 +23,7 @@
 //! * [`fio`]: Debian's program that writes to disks in many ways and verifies what it reads
 //! * [`full_disk`]: a disk that is full
 //! * [`mapped_files`]: files larger than memory, mapped
+//! * [`small_memory`]: more is written and read than there is memory
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`saved_images`]: archives of `docker save`
 //! * [`devices`]: ports of PCI Express, driven through QEMU's monitor
@@ -66,6 +67,7 @@ mod recovery;
 mod root_images;
 mod saved_images;
 mod schedulers;
+mod small_memory;
 mod start_up;
 mod streams;
 mod trees;
@@ -123,6 +125,9 @@ fn main() -> ExitCode {
     }
     if wanted(full_disk::NAME) {
         count(full_disk::NAME, full_disk::check());
+    }
+    if wanted(small_memory::NAME) {
+        count(small_memory::NAME, small_memory::check());
     }
     if wanted(device_events::NAME) {
         count(device_events::NAME, device_events::check());

@@ -179,10 +179,33 @@ fn what_a_synchronous_write_wrote_is_flushed_when_it_returns() {
         device.faults.take_events();
         assert_eq!(write(&plain, 0, &[value; PAGE_SIZE]), Ok(PAGE_SIZE));
         assert!(!lasts(&device.faults.take_events(), value).0, "an ordinary write is not written at once");
-        plain.sync_written(data_only).expect("the disk works");
+        plain.sync_written(0..u64::MAX, data_only).expect("the disk works");
         assert_eq!(lasts(&device.faults.take_events(), value), (true, true), "RWF_DSYNC or RWF_SYNC");
     }
     drop(plain);
+    world.unmount();
+    judge(&image, &device.bytes());
+}
+
+#[test]
+fn a_synchronous_write_waits_for_what_it_wrote_and_not_for_other_pages() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = sound_image(16 << 20);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("sound");
+    let plain = world.create(b"/file").expect("space");
+    let cache = pages_of(&plain);
+    assert_eq!(write(&plain, 0, &[1; 8 * PAGE_SIZE]), Ok(8 * PAGE_SIZE));
+    let synced = world.open(b"/file", OpenFlags::READ_WRITE | OpenFlags::DATA_SYNC).expect("it is there");
+    // Two pages have bytes of it.
+    assert_eq!(write(&synced, 4 * PAGE_SIZE as i64 - 10, &[2; 20]), Ok(20));
+    assert_eq!(cache.dirty_pages(), 6);
+    let appending = OpenFlags::READ_WRITE | OpenFlags::APPEND | OpenFlags::DATA_SYNC;
+    let appended = world.open(b"/file", appending).expect("it is there");
+    assert_eq!(write(&appended, 0, &[3; 20]), Ok(20));
+    assert_eq!(cache.dirty_pages(), 0);
+    assert_eq!(read(&plain, 8 * PAGE_SIZE as i64, 30), [3; 20]);
+    drop((plain, synced, appended, cache));
     world.unmount();
     judge(&image, &device.bytes());
 }

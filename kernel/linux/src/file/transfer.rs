@@ -278,7 +278,7 @@ pub fn pwritev2(
         pwritev(task, descriptor, list, count, position)?
     };
     if written > 0 && flags & (RWF_DSYNC | RWF_SYNC) != 0 {
-        task.lent_usable_file(descriptor)?.sync_written(flags & RWF_SYNC == 0)?;
+        task.lent_usable_file(descriptor)?.sync_written(0..u64::MAX, flags & RWF_SYNC == 0)?;
     }
     Ok(written)
 }

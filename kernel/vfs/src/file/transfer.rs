@@ -4,12 +4,14 @@
 //! one load and one store of it; then the operations' own.
 
 use alloc::sync::Arc;
+use core::ops::Range;
 
 use memory::buffer::{Sink, Source};
 
 use super::open_file::{OpenFile, SeekFrom};
 use super::operations::FileFeatures;
 use crate::attributes::FileKind;
+use crate::flags::OpenFlags;
 use crate::inode::{DirectorySink, FIRST_POSITION};
 use crate::inotify::{self, EventMask};
 use crate::{Error, Result};
@@ -50,41 +52,57 @@ impl OpenFile {
     /// `write`, `writev`.
     pub fn write(self: &Arc<Self>, source: &mut Source<'_>) -> Result<usize> {
         self.check_writable()?;
+        let mut end = 0;
         let result = if self.features().contains(FileFeatures::SEEKABLE) {
             self.with_position(|position| {
                 check_range(*position, source.remaining())?;
-                self.operations().write(self, position, source)
+                let result = self.operations().write(self, position, source);
+                end = *position;
+                result
             })
         } else {
             self.operations().write(self, &mut 0, source)
         };
-        self.after_write(result)
+        self.after_write(result, end)
     }
 
-    /// Part of both ways to write. What is seldom wanted is a call, so that it costs the others nothing but the question.
+    /// Part of both ways to write; `end` is where it came to. What is seldom wanted is a call, so that it costs the others nothing but the question.
     #[inline(always)]
-    fn after_write(&self, result: Result<usize>) -> Result<usize> {
+    fn after_write(&self, result: Result<usize>, end: u64) -> Result<usize> {
         let number = result?;
         if number > 0 {
             if inotify::active() {
                 inotify::report_file(self, EventMask::MODIFY);
             }
-            if self.flags().contains(crate::flags::OpenFlags::DATA_SYNC)
+            if self.flags().contains(OpenFlags::DATA_SYNC)
                 || self.features().contains(FileFeatures::SYNCHRONOUS)
             {
-                self.sync_written(!self.flags().contains(crate::flags::OpenFlags::FILE_SYNC))?;
+                self.sync_after_write(number, end)?;
             }
         }
         Ok(number)
     }
 
-    /// Part of a write with `O_DSYNC` (`data_only`) or `O_SYNC`, or with flags that say the same: what was written lasts, if the file is one of
-    /// those where that has a meaning.
+    /// Part of a write with `O_DSYNC` or `O_SYNC`: the `number` bytes before `end` last.
     #[cold]
     #[inline(never)]
-    pub fn sync_written(&self, data_only: bool) -> Result<()> {
+    fn sync_after_write(&self, number: usize, end: u64) -> Result<()> {
+        let flags = self.flags();
+        let data_only = !flags.contains(OpenFlags::FILE_SYNC);
+        // What was appended may lie in pieces, with what others appended in between.
+        let range = if flags.contains(OpenFlags::APPEND) {
+            0..u64::MAX
+        } else {
+            end.saturating_sub(number as u64)..end
+        };
+        self.sync_written(range, data_only)
+    }
+
+    /// What was written within a range lasts, if the file is one of those where that has a meaning: for writes with `RWF_DSYNC` (`data_only`) or
+    /// `RWF_SYNC`.
+    pub fn sync_written(&self, range: Range<u64>, data_only: bool) -> Result<()> {
         if matches!(self.inode().kind, FileKind::Regular | FileKind::BlockDevice) {
-            return self.operations().sync(self, data_only);
+            return self.operations().sync_range(self, range.start, range.end, data_only);
         }
         Ok(())
     }
@@ -112,7 +130,7 @@ impl OpenFile {
         self.check_writable()?;
         check_range(position, source.remaining())?;
         let result = self.operations().write(self, &mut position, source);
-        self.after_write(result)
+        self.after_write(result, position)
     }
 
     /// Fails with `ESPIPE` unless there is a position.
@@ -123,7 +141,7 @@ impl OpenFile {
     /// `lseek`, whose only caller it is a part of.
     #[inline(always)]
     pub fn seek(self: &Arc<Self>, target: SeekFrom) -> Result<u64> {
-        if self.flags().contains(crate::flags::OpenFlags::PATH) {
+        if self.flags().contains(OpenFlags::PATH) {
             return Err(Error::BadDescriptor);
         }
         if self.features().contains(FileFeatures::SEEK_IGNORED) {
@@ -143,7 +161,7 @@ impl OpenFile {
 
     /// `fsync`, `fdatasync`.
     pub fn sync(&self, data_only: bool) -> Result<()> {
-        if self.flags().contains(crate::flags::OpenFlags::PATH) {
+        if self.flags().contains(OpenFlags::PATH) {
             return Err(Error::BadDescriptor);
         }
         self.operations().sync(self, data_only)
