@@ -55,7 +55,7 @@ pub enum Source {
 }
 
 struct Action {
-    name: &'static str,
+    name: Arc<str>,
     id: u32,
     handler: Arc<Handler>,
 }
@@ -210,8 +210,8 @@ impl Interrupt {
     }
 
     /// Has a handler run on it, beside those that share it. None if too many do.
-    pub fn register(self: &Arc<Self>, name: &'static str, handler: Handler) -> Option<Registration> {
-        let handler = Arc::new(handler);
+    pub fn register(self: &Arc<Self>, name: &str, handler: Handler) -> Option<Registration> {
+        let (name, handler) = (Arc::from(name), Arc::new(handler));
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let mut actions = SLOT[self.index].actions.lock();
         if actions.list.len() >= HANDLERS_MAX {
@@ -271,14 +271,12 @@ impl Drop for Registration {
 pub fn for_each(mut visit: impl FnMut(u32, Source, Vector, &str)) {
     for (index, slot) in SLOT.iter().enumerate() {
         let Some(vector) = slot.vector.get().filter(|_| slot.taken.load(Ordering::Acquire)) else { continue };
-        let mut names = [""; HANDLERS_MAX];
-        let mut count = 0;
-        for action in &slot.actions.lock().list {
-            names[count] = action.name;
-            count += 1;
+        let mut names = [const { None }; HANDLERS_MAX];
+        for (name, action) in names.iter_mut().zip(&slot.actions.lock().list) {
+            *name = Some(action.name.clone());
         }
         let mut text = String::new();
-        for (position, name) in names[..count].iter().enumerate() {
+        for (position, name) in names.iter().flatten().enumerate() {
             // Writing into a string does not fail.
             let _ = write!(text, "{}{name}", if position > 0 { ", " } else { "" });
         }

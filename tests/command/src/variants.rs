@@ -1,4 +1,4 @@
-//! Virtio devices in their variants: interrupts by pins that are shared, packed rings, more and fewer queues than processors.
+//! Virtio devices in their variants: interrupts by pins that are shared, packed rings, more and fewer queues than processors; and their bus in `/sys`.
 
 use std::fs;
 use std::io::Write;
@@ -13,10 +13,14 @@ use crate::images;
 type Check = fn() -> Result<(), String>;
 
 /// What is promised, and what shows it.
-pub(crate) const CHECKS: [(&str, Check); 3] = [
+pub(crate) const CHECKS: [(&str, Check); 4] = [
     ("two virtio disks share a line, and one goes while the other is busy", shared_line),
     ("virtio disks, consoles, file servers and random bytes work with packed rings", packed_rings),
     ("a virtio disk has as many queues as processors, or fewer, and each interrupts one", queues),
+    (
+        "virtio devices are on a bus of their own, where drivers let go of them and take them, on PCI and in memory",
+        bus,
+    ),
 ];
 
 const DISK_BYTES: u64 = 16 << 20;
@@ -44,7 +48,7 @@ const SHARED_LINE: &str = r#"
 transfer vda 3 & first=$!
 transfer vdb 3
 wait $first
-[ $(grep -c 'IO-APIC.*virtio, virtio' /proc/interrupts) = 1 ] || fail "$(cat /proc/interrupts)"
+[ $(grep -c 'IO-APIC.*virtio[0-9]*, virtio[0-9]*$' /proc/interrupts) = 1 ] || fail "$(cat /proc/interrupts)"
 transfer vdb 20 & busy=$!
 for turn in 1 2 3; do
     echo 0000:00:10.0 > /sys/bus/pci/drivers/virtio-pci/unbind
@@ -82,12 +86,44 @@ END { for (cpu = 0; cpu < 4; cpu++) if (of[cpu] > 0) cpus++; print rows, cpus }'
 echo end
 "#;
 
-/// Runs a script with devices and disks on q35.
-fn run(folder: &Path, cpus: &str, words: &[String], script: &str) -> Result<String, String> {
+/// What `/sys/bus/virtio` has of a disk with that interrupt and vendor, behind the driver `$1`.
+const BUS: &str = r#"
+transfer vda 1
+cd /sys/bus/virtio
+for driver in 9pnet_virtio virtio_balloon virtio_blk virtio_console virtio_rng; do
+    [ -d drivers/$driver ] || fail "no $driver"
+done
+disk=$(readlink -f /sys/block/vda/device) name=${disk##*/}
+case $disk in
+    /sys/devices/pci*/virtio[0-9]*) interrupt=$name-req.0 vendor=0x1af4 ;;
+    /sys/devices/platform/virtio-mmio.*/virtio[0-9]*) interrupt=$name vendor=0x554d4551 ;;
+    *) fail "it is at $disk" ;;
+esac
+[ $(readlink -f devices/$name) = $disk ] || fail "it is not among the devices"
+[ $(readlink -f $disk/driver) = $PWD/drivers/virtio_blk ] || fail "another driver has it"
+[ $(readlink -f $disk/subsystem) = $PWD ] || fail "it is on another bus"
+[ "$(cd $disk; echo $(cat device vendor status))" = "0x0002 $vendor 0x0000000f" ] || fail "$(cd $disk; cat device vendor status)"
+[ "$(cut -c33 $disk/features)" = 1 ] || fail "$(cat $disk/features)"
+[ "$(cat $disk/uevent)" = "DRIVER=virtio_blk
+MODALIAS=$(cat $disk/modalias)" ] || fail "$(cat $disk/uevent)"
+grep -qi "^virtio:d00000002v0*${vendor#0x}\$" $disk/modalias || fail "$(cat $disk/modalias)"
+grep -q " $interrupt\$" /proc/interrupts || fail "$(cat /proc/interrupts)"
+echo $name > drivers/virtio_blk/unbind
+[ ! -e /sys/block/vda ] || fail 'it is there'
+[ -e $disk ] || fail 'the device went with its driver'
+[ ! -e $disk/driver ] || fail 'it has a driver'
+if echo $name > drivers/virtio_console/bind 2>/dev/null; then fail 'it is no console'; fi
+echo $name > drivers/virtio_blk/bind
+transfer vda 2
+echo end
+"#;
+
+/// Runs a script with devices and disks.
+fn run(folder: &Path, machine: &str, cpus: &str, words: &[String], script: &str) -> Result<String, String> {
     let root = folder.join("root");
     images::make_folder_with_busybox(&root).map_err(text)?;
     let mut command = starling();
-    command.args(["--machine", "q35", "--cpus", cpus, "--timeout", "300", "--kernel-arg", "devices=first"]);
+    command.args(["--machine", machine, "--cpus", cpus, "--timeout", "300", "--kernel-arg", "devices=first"]);
     words.iter().for_each(|word| _ = command.args(["--qemu-arg", word]));
     let script = format!("{TRANSFER}{script}");
     let output = command.arg(&root).args(["--", "sh", "-c", &script]).output().map_err(text)?;
@@ -112,7 +148,19 @@ fn shared_line() -> Result<(), String> {
     let first = disk(folder.path(), "first", "vectors=0,addr=0x10")?;
     // Four places further on, a device's pin has the same line.
     let second = disk(folder.path(), "second", "vectors=0,addr=0x14")?;
-    run(folder.path(), "2", &[first, second].concat(), SHARED_LINE).map(|_| ())
+    run(folder.path(), "q35", "2", &[first, second].concat(), SHARED_LINE).map(|_| ())
+}
+
+fn bus() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(text)?;
+    let words = disk(folder.path(), "on-pci", "addr=0x10")?;
+    run(folder.path(), "q35", "2", &words, BUS)?;
+    let folder = tempfile::tempdir().map_err(text)?;
+    let [drive, file, option, device] = disk(folder.path(), "in-memory", "bus=virtio-mmio-bus.0")?;
+    let device = device.replace("virtio-blk-pci", "virtio-blk-device");
+    let mut words = vec![drive, file, option, device];
+    words.extend(["-global".into(), "virtio-mmio.force-legacy=false".into()]);
+    run(folder.path(), "microvm", "1", &words, BUS).map(|_| ())
 }
 
 fn packed_rings() -> Result<(), String> {
@@ -135,7 +183,7 @@ fn packed_rings() -> Result<(), String> {
     words.extend(["-device".into(), "virtserialport,bus=ports.0,chardev=bytes,name=test".into()]);
     let (told, echoed) = std::thread::scope(|scope| {
         let host = scope.spawn(|| echo_through(&port));
-        let told = run(path, "2", &words, PACKED_RINGS);
+        let told = run(path, "q35", "2", &words, PACKED_RINGS);
         (told, host.join())
     });
     let told = told?;
@@ -161,7 +209,8 @@ fn queues() -> Result<(), String> {
     for (queues, rows, cpus) in [(1, 2, 1), (2, 3, 2), (4, 5, 4), (9, 5, 4)] {
         let folder = tempfile::tempdir().map_err(text)?;
         let words = disk(folder.path(), "queues", &format!("num-queues={queues}"))?;
-        let told = run(folder.path(), "4", &words, QUEUES).map_err(|why| format!("{queues}: {why}"))?;
+        let told =
+            run(folder.path(), "q35", "4", &words, QUEUES).map_err(|why| format!("{queues}: {why}"))?;
         if told != format!("{} {cpus}\n", rows + OWN_INTERRUPTS) {
             return Err(format!("{queues} queues: {told:?}, not {rows} interrupts of {cpus} processors"));
         }

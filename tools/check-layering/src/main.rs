@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// The layers below `kernel/`, lowest first. A folder with a `*` holds one crate in each of its folders.
-const LAYERS: [&str; 19] = [
+const LAYERS: [&str; 20] = [
     "drivers/hostlink-protocol",
     "machine",
     "sync",
@@ -27,6 +27,8 @@ const LAYERS: [&str; 19] = [
     // The host link stands on a serial port, and the console on both.
     "drivers/serial",
     "drivers/hostlink",
+    // Its bus is shown by `device-files`, as those of crate `device` are.
+    "drivers/virtio",
     "drivers/*",
     "linux",
     "trace",

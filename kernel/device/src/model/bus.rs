@@ -252,6 +252,27 @@ impl<D: BusDevice> Bus<D> {
         Ok(())
     }
 
+    /// Takes a device away from its driver, if that is still the one with this hold on it.
+    pub fn release_from(&self, device: &Arc<D>, binding: &Arc<dyn Binding>) {
+        let _changing = self.changing.lock();
+        let Some(attached) = self.attached(device) else { return };
+        if attached.binding().is_some_and(|held| Arc::ptr_eq(&held, binding)) {
+            self.release(&attached);
+        }
+    }
+
+    /// Takes a device away from its driver and gives it back to that one: the device has forgotten everything.
+    ///
+    /// # Errors
+    /// [`DriverError::NotFound`] if it has none; those of [`Driver::probe`], without a driver then.
+    pub fn restart(&self, device: &Arc<D>) -> Result<(), DriverError> {
+        let _changing = self.changing.lock();
+        let attached = self.attached(device).ok_or(DriverError::NotFound)?;
+        let driver = attached.driver().ok_or(DriverError::NotFound)?;
+        self.release(&attached);
+        self.try_bind(&attached, &driver)
+    }
+
     /// Extends a driver's id table and offers it what it may now take.
     pub fn add_id(&self, driver: &str, text: &str) -> Result<(), DriverError> {
         let _changing = self.changing.lock();
@@ -411,5 +432,25 @@ mod tests {
         bus.set_autoprobe(true);
         bus.add(Arc::new(Thing(13)));
         assert!(bus.device("thing13").unwrap().driver().is_none());
+    }
+
+    #[test]
+    fn restarted_device_has_its_driver_anew() {
+        let bus: Bus<Thing> = Bus::new("things", "things of a test");
+        let seen = Arc::new(Counts::default());
+        bus.register(Arc::new(Odd(seen.clone(), "odd"))).unwrap();
+        let (odd, even) = (Arc::new(Thing(1)), Arc::new(Thing(2)));
+        bus.add(odd.clone());
+        bus.add(even.clone());
+        let before = bus.attached(&odd).unwrap().binding().unwrap();
+        assert_eq!(bus.restart(&odd), Ok(()));
+        assert_eq!(counts(&seen), (2, 1));
+        assert_eq!(bus.restart(&even), Err(DriverError::NotFound));
+        bus.release_from(&odd, &before);
+        assert_eq!(counts(&seen), (2, 1), "the hold was another one's");
+        let now = bus.attached(&odd).unwrap().binding().unwrap();
+        bus.release_from(&odd, &now);
+        assert_eq!(counts(&seen), (2, 2));
+        assert_eq!(bus.restart(&odd), Err(DriverError::NotFound));
     }
 }

@@ -16,9 +16,8 @@ use vfs::{Error, Result};
 use crate::bus::{add_directory, is_on};
 use crate::contents::Entries;
 
-/// Where disks without a device of their own are, and those of devices on no bus.
+/// Where disks without a device of their own are.
 const VIRTUAL: &str = "/devices/virtual";
-const PLATFORM: &str = "/devices/platform/";
 /// What read-ahead counts in, in KiB.
 const PAGE_KIB: u32 = 4;
 
@@ -47,16 +46,7 @@ pub(crate) fn fill() -> Result<()> {
     add_directory("class/block", |entries| {
         for_each(|disk, device| entries.link(device.name(), alloc::format!("../..{}", disk.path_of(device))))
     })?;
-    add_directory("devices/virtual/block", |entries| directories(entries, VIRTUAL))?;
-    add_directory("devices/platform", |entries| {
-        for disk in all()? {
-            let parent = &disk.description.parent;
-            let Some(name) = parent.strip_prefix(PLATFORM) else { continue };
-            let own = parent.clone();
-            entries.directory(name, move |entries| below(entries, &own))?;
-        }
-        Ok(())
-    })
+    add_directory("devices/virtual/block", |entries| directories(entries, VIRTUAL))
 }
 
 /// Links to the directories of disks and partitions, by their numbers.
@@ -68,15 +58,16 @@ pub(crate) fn by_number(entries: &mut Entries) -> Result<()> {
     })
 }
 
-/// The directory `block` of a device that has disks. A controller may stand between, in a directory of its class (`nvme/nvme0`); what has a
-/// colon in its name is a function behind a bridge, which has a directory already.
+/// The directory `block` of a device that has disks. A controller may stand between, in a directory of its class (`nvme/nvme0`); what is a
+/// device of another bus has a directory already: a function behind a bridge, with a colon in its name, or a virtio device.
 pub(crate) fn below(entries: &mut Entries, parent: &str) -> Result<()> {
     let mut between: Vec<String> = Vec::new();
     for disk in all()? {
         let Some(rest) = disk.description.parent.strip_prefix(parent) else { continue };
         let next = rest.strip_prefix('/').and_then(|rest| rest.split('/').next());
-        if let Some(name) = next.filter(|name| !name.contains(':') && !between.iter().any(|one| one == name))
-        {
+        let is_device =
+            |name: &str| name.contains(':') || crate::virtio::is_at(&alloc::format!("{parent}/{name}"));
+        if let Some(name) = next.filter(|name| !is_device(name) && !between.iter().any(|one| one == name)) {
             between.push(String::from(name));
         }
     }
@@ -112,6 +103,11 @@ fn whole(entries: &mut Entries, disk: &Arc<Disk>) -> Result<()> {
     entries.line("diskseq", move |out| write!(out, "{sequence}"))?;
     let own = disk.clone();
     entries.line("serial", move |out| out.write_str(&own.description.serial))?;
+    if let Some((_, parent)) = description.parent.rsplit_once('/')
+        && description.parent != VIRTUAL
+    {
+        entries.link("device", alloc::format!("../../../{parent}"))?;
+    }
     let own = disk.clone();
     entries.directory("queue", move |entries| queue(entries, &own))?;
     entries.directory("slaves", |_| Ok(()))?;

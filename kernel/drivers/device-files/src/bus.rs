@@ -55,7 +55,9 @@ pub(crate) fn fill() -> Result<()> {
         bus(entries, &pci::BUS)
     })?;
     add_directory("bus/pci_express", |entries| bus(entries, &PORT_BUS))?;
+    add_directory("bus/virtio", |entries| bus(entries, &::virtio::BUS))?;
     crate::block::fill()?;
+    crate::virtio::fill()?;
     crate::class::fill()?;
     let Some(hierarchy) = pci::hierarchy() else { return Ok(()) };
     let root = hierarchy.root();

@@ -13,6 +13,7 @@
 //! | `inject` | `/dev/aer_inject` |
 //! | `config` | configuration space as a file |
 //! | `proc` | `/proc/bus/pci` |
+//! | `virtio` | virtio devices |
 //! | `random` | `/dev/hwrng`, `/sys/class/misc/hw_random` |
 //!
 //! Nothing is made in advance: the trees are computed from the lists of crate `device` at each look, so that devices may come and go at any
@@ -35,6 +36,7 @@ mod inject;
 mod pci;
 mod proc;
 mod random;
+mod virtio;
 
 /// Names what fills `/sys` and `/proc`, when somebody looks. Once, at start-up.
 pub fn register() {

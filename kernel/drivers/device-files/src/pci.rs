@@ -33,6 +33,7 @@ pub(crate) fn children(entries: &mut Entries, bridge: Option<Address>) -> Result
             link(entries, function)?;
             express::counters(entries, function)?;
             express::services(entries, function)?;
+            crate::virtio::below(entries, &function.path())?;
             crate::block::below(entries, &function.path())?;
             children(entries, Some(function.address()))
         })?;

@@ -13,6 +13,7 @@
 //! `pages` is a sleeping lock, held by the thread while it moves a batch; who is short of memory only tries it. One batch is with the device at a time.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -74,6 +75,10 @@ impl Handlers for Wakes {
 
     fn configuration(&self) {
         self.raise();
+    }
+
+    fn queue_name(&self, index: usize) -> String {
+        ["inflate", "deflate", "stats"].get(index).copied().unwrap_or_default().into()
     }
 }
 

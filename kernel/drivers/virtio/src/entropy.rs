@@ -49,6 +49,10 @@ impl Handlers for Wakes {
     fn configuration(&self) {
         self.0.wake_all();
     }
+
+    fn queue_name(&self, _index: usize) -> String {
+        "input".into()
+    }
 }
 
 /// A name as on Linux: the lowest number that no other device has.

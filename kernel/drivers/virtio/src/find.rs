@@ -1,57 +1,28 @@
 //! Which virtio devices there are, and who drives them.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use device::model::{Binding, DriverError};
-use device::pci::{ANY, BUS, Function, PciDriver, PciId};
+use device::pci::{ANY, PciDriver, PciId};
 use machine::boot;
 use sched::Mutex;
-use sync::SpinLock;
 
-use crate::restart::Restarting;
-use crate::transport::{Mmio, Pci, Transport, placements};
-use crate::{balloon, block, console, entropy, plan9};
+use crate::bus::{BUS, KindDriver, Place, VirtioDevice};
+use crate::transport::{Mmio, placements};
+use crate::{balloon, block, console, entropy, on_pci, plan9};
 
 /// Who makes virtio devices on PCI.
 const VENDOR: u16 = 0x1af4;
-/// Kinds of devices.
-const BLOCK: u32 = 2;
-const CONSOLE: u32 = 3;
-const ENTROPY: u32 = 4;
-const BALLOON: u32 = 5;
-const FILE_SERVER: u32 = 9;
 
 static IDS: [PciId; 1] = [PciId { vendor: VENDOR, device: ANY, class: 0, class_mask: 0 }];
 
-/// Devices on no bus, which stay for good.
-static ON_NO_BUS: SpinLock<alloc::vec::Vec<Arc<dyn Binding>>> =
-    SpinLock::named("virtio devices in memory", alloc::vec::Vec::new());
-
-/// Gives a device to the driver for its kind.
-fn drive(transport: Box<dyn Transport>) -> Result<Arc<dyn Binding>, DriverError> {
-    match transport.kind() {
-        BLOCK => block::probe(transport),
-        CONSOLE => console::probe(transport),
-        ENTROPY => entropy::probe(transport),
-        BALLOON => balloon::probe(transport),
-        FILE_SERVER => plan9::probe(transport),
-        _ => Err(DriverError::NotSupported),
-    }
-}
-
-fn take(function: &Arc<Function>) -> Result<Arc<dyn Binding>, DriverError> {
-    let transport = Pci::new(function).ok_or(DriverError::NotSupported)?;
-    drive(Box::new(transport)).inspect_err(|_| function.disable())
-}
-
-fn probe(function: &Arc<Function>) -> Result<Arc<dyn Binding>, DriverError> {
-    let binding = take(function)?;
-    if binding.error_handlers().is_some() {
-        return Ok(binding);
-    }
-    Ok(Restarting::new(function, binding, Box::new(take)))
-}
+/// A driver for each kind of device that there is one for.
+const DRIVERS: [KindDriver; 5] = [
+    KindDriver { name: "virtio_blk", kind: 2, probe: block::probe },
+    KindDriver { name: "virtio_console", kind: 3, probe: console::probe },
+    KindDriver { name: "virtio_rng", kind: 4, probe: entropy::probe },
+    KindDriver { name: "virtio_balloon", kind: 5, probe: balloon::probe },
+    KindDriver { name: "9pnet_virtio", kind: 9, probe: plan9::probe },
+];
 
 /// Registers the device nodes, and names who takes random bytes. At start-up.
 pub fn register(mixer: entropy::Mixer) {
@@ -65,7 +36,7 @@ pub fn count_named() -> usize {
     boot::info().command_line.matches("virtio_mmio.device=").count()
 }
 
-/// Looks for devices on no bus, and has those on PCI found when PCI is looked at. Once; sleeps, and so does whoever comes meanwhile.
+/// Looks for devices in memory, and has those on PCI found when PCI is looked at. Once; sleeps, and so does whoever comes meanwhile.
 pub fn initialize() {
     // A sleeping lock: probing waits for devices.
     static IS_DONE: Mutex<bool> = Mutex::named("virtio devices", false);
@@ -73,16 +44,23 @@ pub fn initialize() {
     if core::mem::replace(&mut *is_done, true) {
         return;
     }
-    let driver = PciDriver::new("virtio-pci", &IDS, probe);
-    if BUS.register(Arc::new(driver)).is_err() {
+    for driver in DRIVERS {
+        if BUS.register(Arc::new(driver)).is_err() {
+            log::error!("virtio: two drivers have one name");
+        }
+    }
+    let driver = PciDriver::new("virtio-pci", &IDS, on_pci::probe);
+    if device::pci::BUS.register(Arc::new(driver)).is_err() {
         log::error!("virtio: another driver has the name");
     }
     let dsdt = if boot::has_firmware_tables() { boot::firmware_table(*b"DSDT") } else { None };
     for placement in placements(boot::info().command_line, dsdt) {
-        let Some(transport) = Mmio::new(placement) else { continue };
-        match drive(Box::new(transport)) {
-            Ok(binding) => ON_NO_BUS.lock().push(binding),
-            Err(error) => log::info!("virtio at {:#x}: {error:?}", placement.address),
+        let Some((kind, vendor)) = Mmio::identify(placement) else { continue };
+        let parent = placement.path();
+        match VirtioDevice::new(Place::Memory(placement), &parent, kind, vendor) {
+            // It is there for good.
+            Some(device) => drop(BUS.add(device)),
+            None => log::error!("{parent}: there are too many virtio devices"),
         }
     }
 }

@@ -11,7 +11,8 @@
 //! | `console` | terminals and streams of bytes |
 //! | `entropy` | random bytes |
 //! | `plan9` | file servers |
-//! | `restart` | how devices other than disks recover from errors
+//! | `bus` | devices and the drivers for their kinds find each other |
+//! | `on_pci` | devices behind PCI functions, and how they recover from errors |
 //! | `find` | which devices there are |
 //!
 //! # What is believed of a device
@@ -27,18 +28,20 @@ extern crate alloc;
 
 mod balloon;
 mod block;
+mod bus;
 mod console;
 mod entropy;
 #[cfg(test)]
 mod fake;
 mod find;
+mod on_pci;
 mod plan9;
-mod restart;
 pub mod ring;
 mod signal;
 mod start;
 pub mod transport;
 
+pub use bus::{BUS, VirtioDevice};
 pub use console::{KeptPort, keep_port};
 pub use entropy::Mixer;
 pub use find::{count_named, initialize, register};

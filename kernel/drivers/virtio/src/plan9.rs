@@ -135,7 +135,8 @@ fn begin(transport: &dyn Transport) -> Result<Begun, DriverError> {
     }
     let name = start::read_configuration(transport, name_of);
     let exhausted = |OutOfMemory| DriverError::Exhausted;
-    let signals = fallible::try_arc(Signals::new(1).map_err(exhausted)?).map_err(exhausted)?;
+    let signals =
+        fallible::try_arc(Signals::new(1, |_| "requests".into()).map_err(exhausted)?).map_err(exhausted)?;
     let connection = transport.connect(1, signals.clone()).ok_or(DriverError::Exhausted)?;
     let entries = FRAMES_MAX + EXTRA_PIECES;
     let size =

@@ -1,5 +1,6 @@
 //! What wakes the threads of a device.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,14 +13,15 @@ use crate::transport::Handlers;
 pub(crate) struct Signals {
     queues: Vec<Signal>,
     changed: AtomicBool,
+    name: fn(usize) -> String,
 }
 
 impl Signals {
-    /// For so many queues.
-    pub(crate) fn new(queues: usize) -> Result<Self, OutOfMemory> {
+    /// For so many queues, which are called so.
+    pub(crate) fn new(queues: usize, name: fn(usize) -> String) -> Result<Self, OutOfMemory> {
         let mut signals = fallible::try_vec(queues)?;
         signals.extend((0..queues).map(|_| Signal::default()));
-        Ok(Self { queues: signals, changed: AtomicBool::new(false) })
+        Ok(Self { queues: signals, changed: AtomicBool::new(false), name })
     }
 
     /// That of a queue.
@@ -48,5 +50,9 @@ impl Handlers for Signals {
     fn configuration(&self) {
         self.changed.store(true, Ordering::Release);
         self.queue(0);
+    }
+
+    fn queue_name(&self, index: usize) -> String {
+        (self.name)(index)
     }
 }

@@ -109,7 +109,8 @@ fn begin(transport: &dyn Transport) -> Result<Begun, DriverError> {
         start::read_configuration(transport, |window| layout::read(window, features, indirect, ring))
             .ok_or(DriverError::NotSupported)?;
     let queues = layout.queues.min(u16::try_from(cpu::count()).unwrap_or(u16::MAX)).max(1);
-    let signals = Signals::new(queues.into()).map_err(|_| DriverError::Exhausted)?;
+    let signals = Signals::new(queues.into(), |queue| alloc::format!("req.{queue}"))
+        .map_err(|_| DriverError::Exhausted)?;
     let signals = fallible::try_arc(signals).map_err(|_| DriverError::Exhausted)?;
     let connection = transport.connect(queues.into(), signals.clone()).ok_or(DriverError::Exhausted)?;
     Ok(Begun { features, layout, connection, signals, queues, ring })

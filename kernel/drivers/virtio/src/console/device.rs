@@ -123,6 +123,17 @@ impl Handlers for Events {
     fn configuration(&self) {
         self.signal.raise();
     }
+
+    fn queue_name(&self, index: usize) -> String {
+        let comes_in = index.is_multiple_of(2);
+        let name = match (port_of(index), comes_in) {
+            (Some(_), true) => "input",
+            (Some(_), false) => "output",
+            (None, true) => "control-i",
+            (None, false) => "control-o",
+        };
+        name.into()
+    }
 }
 
 /// The queues of messages.

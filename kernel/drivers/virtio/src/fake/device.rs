@@ -395,10 +395,6 @@ impl State {
 }
 
 impl Transport for Registers {
-    fn kind(&self) -> u32 {
-        self.0.kind
-    }
-
     fn path(&self) -> String {
         self.0.path()
     }

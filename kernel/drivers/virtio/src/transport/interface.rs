@@ -30,6 +30,9 @@ pub trait Handlers: Send + Sync + 'static {
 
     /// The device's configuration, or its status, has changed.
     fn configuration(&self);
+
+    /// What a queue is called where programs see interrupts.
+    fn queue_name(&self, index: usize) -> String;
 }
 
 /// Interrupts, as long as it lives.
@@ -66,9 +69,6 @@ impl Notifier {
 
 /// A device's registers.
 pub trait Transport: Send + Sync {
-    /// Which kind of device it is; 0: none.
-    fn kind(&self) -> u32;
-
     /// Its directory below `/sys`.
     fn path(&self) -> String;
 

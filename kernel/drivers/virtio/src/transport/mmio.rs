@@ -13,12 +13,14 @@ use device::mmio::Window;
 use machine::address::PhysAddr;
 
 use super::interface::{Connection, Handlers, Notifier, Transport};
+use crate::bus::Presence;
 use crate::ring::Addresses;
 
 mod register {
     pub(super) const MAGIC: usize = 0;
     pub(super) const VERSION: usize = 4;
     pub(super) const KIND: usize = 8;
+    pub(super) const VENDOR: usize = 0xc;
     pub(super) const DEVICE_FEATURES: usize = 0x10;
     pub(super) const DEVICE_FEATURES_SELECT: usize = 0x14;
     pub(super) const DRIVER_FEATURES: usize = 0x20;
@@ -56,6 +58,13 @@ pub struct Placement {
     pub bytes: u64,
     /// The line of its interrupt.
     pub line: u32,
+}
+
+impl Placement {
+    /// The directory of what is there, below `/sys`.
+    pub fn path(&self) -> String {
+        alloc::format!("/devices/platform/virtio-mmio.{:x}", self.address)
+    }
 }
 
 /// Where devices are, as this command line and this table tell.
@@ -130,11 +139,12 @@ fn resources(bytes: &[u8]) -> Option<Placement> {
 pub struct Mmio {
     window: Window,
     placement: Placement,
+    presence: Arc<Presence>,
 }
 
 impl Mmio {
-    /// The registers at a place. None if there are none, or nothing is behind them.
-    pub fn new(placement: Placement) -> Option<Self> {
+    /// What is at a place: kind and vendor. None if there are no registers, or nothing is behind them.
+    pub fn identify(placement: Placement) -> Option<(u32, u32)> {
         let window = Window::of_platform(placement.address, placement.bytes)?;
         let (magic, version) = (window.read_u32(register::MAGIC), window.read_u32(register::VERSION));
         if magic != MAGIC || window.read_u32(register::KIND) == 0 {
@@ -144,7 +154,13 @@ impl Mmio {
             log::warn!("virtio at {:#x}: version {version} of the registers is not known", placement.address);
             return None;
         }
-        Some(Self { window, placement })
+        Some((window.read_u32(register::KIND), window.read_u32(register::VENDOR)))
+    }
+
+    /// The registers at a place where a device was found.
+    pub fn new(placement: Placement, presence: Arc<Presence>) -> Option<Self> {
+        let window = Window::of_platform(placement.address, placement.bytes)?;
+        Some(Self { window, placement, presence })
     }
 
     fn write_address(&self, register: usize, address: PhysAddr) {
@@ -154,19 +170,18 @@ impl Mmio {
 }
 
 impl Transport for Mmio {
-    fn kind(&self) -> u32 {
-        self.window.read_u32(register::KIND)
-    }
-
     fn path(&self) -> String {
-        alloc::format!("/devices/platform/virtio-mmio.{:x}", self.placement.address)
+        self.presence.path.clone()
     }
 
     fn status(&self) -> u8 {
-        self.window.read_u32(register::STATUS) as u8
+        let status = self.window.read_u32(register::STATUS) as u8;
+        self.presence.note_status(status);
+        status
     }
 
     fn set_status(&self, status: u8) {
+        self.presence.note_status(status);
         self.window.write_u32(register::STATUS, status.into());
     }
 
@@ -179,6 +194,7 @@ impl Transport for Mmio {
     }
 
     fn accept_features(&self, features: u64) {
+        self.presence.note_features(features);
         for (select, half) in [(0, features as u32), (1, (features >> 32) as u32)] {
             self.window.write_u32(register::DRIVER_FEATURES_SELECT, select);
             self.window.write_u32(register::DRIVER_FEATURES, half);
@@ -218,7 +234,7 @@ impl Transport for Mmio {
             }
             Claim::Mine
         });
-        let registration = interrupt.register("virtio", handler)?;
+        let registration = interrupt.register(&self.presence.name, handler)?;
         Some(Connection { registrations: alloc::vec![registration] })
     }
 

@@ -4,6 +4,7 @@
 //! everything; else the pin, with a register that says why.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,11 +12,11 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use device::interrupt::{Claim, Interrupt, Source};
 use device::mmio::Window;
-use device::model::BusDevice;
 use device::pci::{Function, capability, line_interrupt, table_size};
 use machine::cpu::{self, CpuId};
 
 use super::interface::{Connection, Handlers, Notifier, Transport};
+use crate::bus::Presence;
 use crate::ring::Addresses;
 
 /// A capability that a vendor defines.
@@ -60,6 +61,7 @@ const OLD_KINDS: [u32; 10] = [1, 2, 5, 3, 8, 4, 0, 0, 0, 9];
 /// See the theory of this file.
 pub struct Pci {
     function: Arc<Function>,
+    presence: Arc<Presence>,
     common: Window,
     notify: Window,
     notify_multiplier: usize,
@@ -91,8 +93,20 @@ fn find(function: &Function, kind: u8, bytes_min: u64) -> Option<Structure> {
 }
 
 impl Pci {
-    /// A function's structures; None if it has not all that it must have.
-    pub fn new(function: &Arc<Function>) -> Option<Self> {
+    /// Which kind of virtio device a function is; None if it has not all structures that one must have.
+    pub fn kind_of(function: &Function) -> Option<u32> {
+        for (kind, bytes_min) in [(NOTIFY, 2), (COMMON, register::BYTES), (INTERRUPT, 1)] {
+            find(function, kind, bytes_min)?;
+        }
+        let id = function.identity.device;
+        match id.checked_sub(FIRST_ID) {
+            Some(kind) => Some(kind.into()),
+            None => OLD_KINDS.get(usize::from(id.wrapping_sub(TRANSITIONAL_ID))).copied(),
+        }
+    }
+
+    /// A function's structures, which are enabled; None if it has not all that it must have.
+    pub fn new(function: &Arc<Function>, presence: Arc<Presence>) -> Option<Self> {
         let notify = find(function, NOTIFY, 2)?;
         let notify_multiplier = function.config.read_u32(notify.capability + 16) as usize;
         let common = find(function, COMMON, register::BYTES)?.window;
@@ -103,6 +117,7 @@ impl Pci {
         let (notify, vectors) = (notify.window, AtomicUsize::new(0));
         Some(Self {
             function: function.clone(),
+            presence,
             common,
             notify,
             notify_multiplier,
@@ -152,6 +167,11 @@ impl Pci {
         let mut registrations = Vec::with_capacity(interrupts.len());
         for (entry, interrupt) in interrupts.iter().enumerate() {
             let own = handlers.clone();
+            let name = match (entry, shared) {
+                (0, _) if !alone => self.interrupt_name("config"),
+                (_, true) => self.interrupt_name("virtqueues"),
+                (_, false) => self.interrupt_name(&handlers.queue_name(entry.saturating_sub(1))),
+            };
             let handler = Box::new(move || {
                 if entry == 0 {
                     own.configuration();
@@ -163,9 +183,14 @@ impl Pci {
                 }
                 Claim::Mine
             });
-            registrations.push(interrupt.register("virtio", handler)?);
+            registrations.push(interrupt.register(&name, handler)?);
         }
         self.choose_configuration_vector().then_some(Connection { registrations })
+    }
+
+    /// As on Linux.
+    fn interrupt_name(&self, part: &str) -> String {
+        format!("{}-{part}", self.presence.name)
     }
 
     /// The first entry of the table is for the configuration. False if the device has no room for that.
@@ -192,29 +217,27 @@ impl Pci {
             }
             Claim::Mine
         });
-        let registration = interrupt.register("virtio", handler)?;
+        let registration = interrupt.register(&self.presence.name, handler)?;
         Some(Connection { registrations: alloc::vec![registration] })
     }
 }
 
 impl Transport for Pci {
-    fn kind(&self) -> u32 {
-        let id = self.function.identity.device;
-        match id.checked_sub(FIRST_ID) {
-            Some(kind) => kind.into(),
-            None => OLD_KINDS.get(usize::from(id.wrapping_sub(TRANSITIONAL_ID))).copied().unwrap_or(0),
-        }
-    }
-
     fn path(&self) -> String {
-        BusDevice::path(&*self.function)
+        self.presence.path.clone()
     }
 
     fn status(&self) -> u8 {
-        if self.function.config.is_gone() { u8::MAX } else { self.common.read_u8(register::STATUS) }
+        if self.function.config.is_gone() {
+            return u8::MAX;
+        }
+        let status = self.common.read_u8(register::STATUS);
+        self.presence.note_status(status);
+        status
     }
 
     fn set_status(&self, status: u8) {
+        self.presence.note_status(status);
         self.common.write_u8(register::STATUS, status);
     }
 
@@ -227,6 +250,7 @@ impl Transport for Pci {
     }
 
     fn accept_features(&self, features: u64) {
+        self.presence.note_features(features);
         for (select, half) in [(0, features as u32), (1, (features >> 32) as u32)] {
             self.common.write_u32(register::DRIVER_FEATURE_SELECT, select);
             self.common.write_u32(register::DRIVER_FEATURE, half);
