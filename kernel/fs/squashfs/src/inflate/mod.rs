@@ -2,7 +2,7 @@
 //!
 //! | module | compression | what it needs beside its output |
 //! |---|---|---|
-//! | `gzip` | zlib streams | 11 KiB for each use at a time, kept |
+//! | `gzip` | zlib streams | 11 KiB for each processor, four at most, allocated at the mount |
 //! | `xz` | xz streams | 40 KiB and a dictionary of a block's size, allocated at the mount |
 //! | `zstd` | Zstandard frames | 2 MiB and some blocks' sizes at most, kept |
 //! | lz4 | plain blocks | nothing |
