@@ -111,16 +111,16 @@ impl Instance {
     /// Runs an operation; when it finds no space but something has been deleted since, or can be, once more after that.
     pub(super) fn retry_for_space<T>(&self, operation: impl Fn() -> crate::Result<T>) -> crate::Result<T> {
         let before = self.gone.deletions.load(SeqCst);
-        match operation() {
-            Err(crate::Error::NoSpace) => {
-                self.delete_gone();
-                if self.gone.deletions.load(SeqCst) == before {
-                    Err(crate::Error::NoSpace)
-                } else {
-                    operation()
-                }
-            }
-            other => other,
+        let outcome = operation();
+        if outcome.as_ref().err() != Some(&crate::Error::NoSpace) {
+            return outcome;
         }
+        self.delete_gone();
+        let is_more = || self.gone.deletions.load(SeqCst) != before;
+        // A name that was removed keeps its file until a grace period has ended.
+        if !is_more() && sync::rcu::barrier_expedited() > 0 {
+            self.delete_gone();
+        }
+        if is_more() { operation() } else { outcome }
     }
 }
