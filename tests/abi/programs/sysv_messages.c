@@ -264,6 +264,35 @@ static void waits(void)
     REAP(sender);
 }
 
+/* A sender that was told of room gives its message to a receiver that waits for it: the next sender has the room. */
+static void unused_room(void)
+{
+    puts("-- room that is not used");
+    int id = msgget(IPC_PRIVATE, 0600), ends[2];
+    pipe(ends);
+    struct msqid_ds status = status_of(id);
+    status.msg_qbytes = 100;
+    msgctl(id, IPC_SET, &status);
+    message.kind = 1;
+    SHOW(msgsnd(id, &message, 100, 0));
+    pid_t receiver = CHILD(_exit(msgrcv(id, &message, 100, 2, 0) != 60));
+    wait_until_parked(receiver);
+    pid_t senders[2];
+    for (int index = 0; index < 2; index++) {
+        senders[index] = CHILD({
+            message.kind = 2 + index;
+            _exit(msgsnd(id, &message, 60, 0) != 0);
+        });
+        wait_until_parked(senders[index]);
+    }
+    SHOW(msgrcv(id, &message, 100, 1, 0));
+    REAP(receiver);
+    REAP(senders[0]);
+    REAP(senders[1]);
+    SHOW(msgrcv(id, &message, 100, 3, 0));
+    SHOW(msgctl(id, IPC_RMID, NULL));
+}
+
 static void permissions(void)
 {
     puts("-- permissions");
@@ -365,6 +394,7 @@ int main(void)
     kinds();
     full();
     waits();
+    unused_room();
     permissions();
     everything();
     return 0;

@@ -100,9 +100,10 @@ impl<T: Registered> Registry<T> {
         if key == PRIVATE { None } else { self.table.read().find(key) }
     }
 
-    /// The key of an object that is there.
+    /// The key of an object; [`PRIVATE`] if it is there no longer.
     pub fn key_of(&self, id: i32) -> i32 {
-        self.by_place(id).map_or(PRIVATE, |(_, key, _)| key)
+        let there = self.by_place(id).ok().filter(|(_, _, found)| *found == id);
+        there.map_or(PRIVATE, |(_, key, _)| key)
     }
 
     /// Objects there are.

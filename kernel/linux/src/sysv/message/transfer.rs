@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use super::queue::{Delivery, Message, Queue, Receiver, Sender};
+use super::queue::{Delivery, Message, Queue, Receiver, Sender, State};
 use super::selection::Selection;
 use crate::errno::Errno;
 use crate::sysv::permissions::{READ, WRITE};
@@ -18,29 +18,16 @@ fn waiting<T>() -> Result<Arc<Waiting<T>>, Errno> {
 /// # Errors
 /// EACCES, EIDRM, EAGAIN, ENOMEM; EINTR when a signal handler ran.
 pub(super) fn send(task: &Task, queue: &Queue, message: Message, waits: bool) -> Result<(), Errno> {
-    let process = task.process().pid();
-    let bytes = message.text.len() as u64;
+    let mut message = Some(message);
     let mut was_told = false;
     loop {
         let mut state = queue.state.lock();
-        let refused = if let Err(errno) = state.permissions.check(&task.credentials, WRITE) {
-            Some(errno)
-        } else if state.is_removed {
-            Some(Errno::EIDRM)
-        } else if state.has_room_for(bytes) {
-            return state.put(message, process);
-        } else {
-            (!waits).then_some(Errno::EAGAIN)
-        };
-        if let Some(errno) = refused {
-            if was_told {
-                state.tell_senders();
-            }
-            return Err(errno);
+        let step = put_or_queue(task, &mut state, &mut message, waits);
+        // The room that it was told of may be there still: it failed, somebody else took a part, or a receiver waited for the message itself.
+        if was_told {
+            state.tell_senders();
         }
-        let waiting = waiting()?;
-        state.senders.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        state.senders.push_back(Sender { waiting: waiting.clone(), bytes });
+        let Some(waiting) = step? else { return Ok(()) };
         drop(state);
         if waiting.wait(None).is_err() {
             let mut state = queue.state.lock();
@@ -51,6 +38,33 @@ pub(super) fn send(task: &Task, queue: &Queue, message: Message, waits: bool) ->
         }
         was_told = true;
     }
+}
+
+/// Puts the message into the queue if there is room; else the sender goes among those that wait, and is told by what is returned.
+fn put_or_queue(
+    task: &Task,
+    state: &mut State,
+    message: &mut Option<Message>,
+    waits: bool,
+) -> Result<Option<Arc<Waiting<()>>>, Errno> {
+    state.permissions.check(&task.credentials, WRITE)?;
+    if state.is_removed {
+        return Err(Errno::EIDRM);
+    }
+    let bytes = message.as_ref().map_or(0, |message| message.text.len() as u64);
+    if state.has_room_for(bytes) {
+        if let Some(message) = message.take() {
+            state.put(message, task.process().pid())?;
+        }
+        return Ok(None);
+    }
+    if !waits {
+        return Err(Errno::EAGAIN);
+    }
+    let waiting = waiting()?;
+    state.senders.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    state.senders.push_back(Sender { waiting: waiting.clone(), bytes });
+    Ok(Some(waiting))
 }
 
 /// How to receive.
