@@ -47,12 +47,18 @@ fn fill(world: &World) {
         }
     }
     file.sync(false).expect("it has its space");
-    // What was put aside for its map.
-    let made = |index: u32| {
-        let path = format!("/directory{index}");
-        world.context().make_directory(&world.places.root, path.as_bytes(), 0o777)
-    };
+    // What was put aside for its map. The last one may have needed two blocks, where one is left: each attribute takes one.
+    let (context, root) = (world.context(), &world.places.root);
+    let path = |index: u32| format!("/directory{index}").into_bytes();
+    let made = |index: u32| context.make_directory(root, &path(index), 0o777);
     assert_eq!((0..).map(made).find_map(Result::err), Some(Error::NoSpace));
+    let described = |index: u32| {
+        let place = context.walk(root, &path(index), LookupFlags::empty())?;
+        let value = [index as u8; 700];
+        set_attribute(place.inode()?, b"user.filling", &value, SetAttribute::Any, &world.credentials)
+    };
+    assert_eq!((0..).map(described).find_map(Result::err), Some(Error::NoSpace));
+    assert_eq!(world.superblock.status().blocks_available, 0);
 }
 
 /// What the caller's links, renames and attributes come to: all of them, or none.
