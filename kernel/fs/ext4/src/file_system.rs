@@ -54,7 +54,11 @@ impl FileSystem {
         if device_bytes < (SUPERBLOCK_AT + SUPERBLOCK_BYTES) as u64 {
             return Err(Error::NotExt);
         }
-        let geometry = Self::read_superblock(volume, device_bytes)?;
+        let (geometry, is_whole) = Self::read_superblock(volume, device_bytes)?;
+        // The log may have the one that was being written home when power failed.
+        if !is_whole && !geometry.has_incompatible(incompatible::RECOVER) {
+            return Err(Error::Corrupted("the superblock's checksum", 0));
+        }
         let cache = Cache::new(volume.clone(), geometry.block_bytes);
         let mut system = Self { geometry, cache, inode_tables: Vec::new(), transactions_replayed: 0 };
         if let Some((name, bit)) = system.geometry.read_only_because() {
@@ -70,12 +74,12 @@ impl FileSystem {
         Ok(system)
     }
 
-    fn read_superblock(volume: &Volume, device_bytes: u64) -> Result<Geometry> {
+    fn read_superblock(volume: &Volume, device_bytes: u64) -> Result<(Geometry, bool)> {
         // Devices with blocks of 4 KiB can't be read from the second KiB on.
         let unit =
             (volume.queue().limits().logical_block_bytes as usize).max(SUPERBLOCK_AT + SUPERBLOCK_BYTES);
         let bytes = volume.read(0, unit)?;
-        Geometry::parse(&bytes[SUPERBLOCK_AT..], device_bytes)
+        Geometry::parse_torn(&bytes[SUPERBLOCK_AT..], device_bytes)
     }
 
     fn recover(&mut self, device_bytes: u64) -> Result<()> {
@@ -85,7 +89,11 @@ impl FileSystem {
         // The superblock may have been among them.
         let (block, at) = self.superblock_place();
         let bytes = self.cache.get(block, |_| Ok(()))?;
-        self.geometry = Geometry::parse(&bytes[at..], device_bytes)?;
+        let replayed = Geometry::parse(&bytes[at..], device_bytes)?;
+        if !replayed.is_laid_out_as(&self.geometry) {
+            return Err(Error::Corrupted("the superblock in the journal", 0));
+        }
+        self.geometry = replayed;
         Ok(())
     }
 

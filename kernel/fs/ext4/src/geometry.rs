@@ -122,17 +122,22 @@ const LOG_CLUSTER_MAX: u32 = 19;
 impl Geometry {
     /// Checks a superblock. `device_bytes` is the size of what it was found on.
     pub(crate) fn parse(bytes: &[u8], device_bytes: u64) -> Result<Self> {
+        match Self::parse_torn(bytes, device_bytes)? {
+            (geometry, true) => Ok(geometry),
+            (_, false) => Err(Error::Corrupted("the superblock's checksum", 0)),
+        }
+    }
+
+    /// The same but for the checksum; whether it is right. A disk with sectors smaller than a superblock may have halves of two when power fails.
+    pub(crate) fn parse_torn(bytes: &[u8], device_bytes: u64) -> Result<(Self, bool)> {
         let raw = copy_of(&bytes[..SUPERBLOCK_BYTES])?;
         if raw.magic.get() != MAGIC {
             return Err(Error::NotExt);
         }
         check_features(&raw)?;
         let metadata_checksum = raw.read_only_compatible.get() & read_only_compatible::METADATA_CHECKSUM != 0;
-        if metadata_checksum
-            && (raw.checksum_type != 1 || crc32c(!0, &bytes[..SUPERBLOCK_BYTES - 4]) != raw.checksum.get())
-        {
-            return Err(Error::Corrupted("the superblock's checksum", 0));
-        }
+        let is_whole = !metadata_checksum
+            || raw.checksum_type == 1 && crc32c(!0, &bytes[..SUPERBLOCK_BYTES - 4]) == raw.checksum.get();
         let seed = if raw.incompatible.get() & incompatible::CHECKSUM_SEED != 0 {
             raw.checksum_seed.get()
         } else {
@@ -159,7 +164,25 @@ impl Geometry {
             seed,
             raw,
         };
-        geometry.checked(device_bytes)
+        Ok((geometry.checked(device_bytes)?, is_whole))
+    }
+
+    /// Whether blocks are of the same size, and structures where the other says.
+    pub(crate) fn is_laid_out_as(&self, other: &Self) -> bool {
+        let numbers = |of: &Self| {
+            [
+                of.block_bytes as u64,
+                of.blocks,
+                of.first_data_block,
+                of.blocks_per_group,
+                of.inodes.into(),
+                of.inodes_per_group.into(),
+                of.inode_bytes as u64,
+                of.descriptor_bytes as u64,
+                of.seed.into(),
+            ]
+        };
+        numbers(self) == numbers(other)
     }
 
     fn checked(mut self, device_bytes: u64) -> Result<Self> {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use block::{DiskEvent, FaultyDisk, Queue, Volume};
-use ext4::{Error, Kind, NewFile, Time, Writer};
+use ext4::{Error, FileSystem, Kind, NewFile, Time, Writer};
 use image::{Image, Random};
 use model::{Model, Node, walk};
 
@@ -150,6 +150,41 @@ fn e2fsck_repairs_a_crash_by_replaying_the_journal() {
         let (_, said) = image.run_to_end("e2fsck", &["-p"]);
         let (sound, rest) = image.run_to_end("e2fsck", &["-fn"]);
         assert!(sound, "cut at {cut}: {said} {rest}");
+    }
+}
+
+/// A superblock of two sectors, of which one was written when power failed: the log has it whole.
+#[test]
+fn a_torn_superblock_is_taken_from_the_log() {
+    const AT: usize = 1024;
+    const SECTOR: usize = 512;
+    let image = Image::make(&SMALL, 4 << 20, None);
+    let start = image.bytes();
+    let disk = faulty(&start);
+    let mut random = Random(33);
+    let promises = work(&disk, 100, &mut random);
+    let mut home = disk.contents().expect("there is memory");
+    let mut logged = None;
+    FileSystem::mount(&device(&faulty(&home))).expect("a sound image").for_each_replayed(|block, bytes| {
+        if block == 1 {
+            logged = Some(bytes.to_vec());
+        }
+    });
+    let logged = logged.expect("the superblock is in the log");
+    let sound = recovered(&image, &home, "whole");
+    home[AT..AT + SECTOR].copy_from_slice(&logged[..SECTOR]);
+    home[AT + SECTOR + 400] ^= 1;
+    assert!(!promises.is_empty());
+    assert_eq!(recovered(&image, &home, "torn").len(), sound.len());
+    // One that asks for no recovery, and one that the log has nothing of.
+    const INCOMPATIBLE: usize = AT + 96;
+    const RECOVER: u8 = 4;
+    let mut torn = start;
+    torn[AT + SECTOR + 400] ^= 1;
+    for asks in [false, true] {
+        torn[INCOMPATIBLE] = torn[INCOMPATIBLE] & !RECOVER | if asks { RECOVER } else { 0 };
+        let error = Writer::mount(&device(&faulty(&torn)), b"/", Model::default().now()).err();
+        assert_eq!(error, Some(Error::Corrupted("the superblock's checksum", 0)), "{asks}");
     }
 }
 
