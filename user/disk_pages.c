@@ -42,6 +42,16 @@ static void expect_resident(const char *when, int pages)
     EXPECT(found == pages, "%s: %d pages are in memory, not %d", when, found, pages);
 }
 
+/* Of a part of the disk, as cachestat(2) has it. */
+static void expect_census(const char *when, uint64_t start, uint64_t bytes, uint64_t cached, uint64_t unwritten)
+{
+    uint64_t range[2] = { start, bytes }, count[5];
+    memset(count, 0xff, sizeof count);
+    EXPECT(syscall(451, disk, range, count, 0) == 0, "%s: %s", when, ERRNO_NAME(errno));
+    EXPECT(count[0] == cached && count[1] == unwritten && count[2] == 0 && count[3] == 0 && count[4] == 0,
+        "%s: %lu, %lu, %lu, %lu, %lu", when, count[0], count[1], count[2], count[3], count[4]);
+}
+
 static long dirty(void)
 {
     return figure("/proc/meminfo", "Dirty") / 4;
@@ -73,6 +83,11 @@ static void caches(void)
 {
     read_all();
     expect_resident("read", PAGES);
+    expect_census("all", 0, 0, PAGES, 0);
+    expect_census("a byte", 5 * PAGE + 17, 1, 1, 0);
+    expect_census("two pages of a byte each", 5 * PAGE - 1, 2, 2, 0);
+    expect_census("the end", (PAGES - 1) * PAGE, 100 * PAGE, 1, 0);
+    expect_census("beyond", PAGES * PAGE, 0, 0, 0);
     EXPECT(set("drop_caches", "0") == EINVAL, "0 is taken");
     EXPECT(set("drop_caches", "5") == EINVAL, "5 is taken");
     EXPECT(set("drop_caches", "2") == 0, "2 is refused");
@@ -82,8 +97,11 @@ static void caches(void)
     EXPECT(dirty() == 0, "%ld pages are dirty", dirty());
     WRITE(disk, 3, "dirty3", 0);
     EXPECT(dirty() == 1, "%ld pages are dirty", dirty());
+    expect_census("one is dirty", 0, 0, PAGES, 1);
+    expect_census("it is another one", 0, 3 * PAGE, 3, 0);
     EXPECT(set("drop_caches", "1") == 0, "1 is refused");
     expect_resident("pages were dropped, one is dirty", 1);
+    expect_census("pages were dropped, one is dirty", 0, 0, 1, 1);
     read_all();
     EXPECT(set("drop_caches", "3") == 0, "3 is refused");
     expect_resident("all was dropped, one is dirty", 1);
@@ -91,8 +109,15 @@ static void caches(void)
     sync();
     EXPECT(dirty() == 0 && figure("/proc/meminfo", "Writeback") == 0, "%ld pages are dirty", dirty());
     AT_HOME(3, "dirty3");
+    expect_census("it was written", 0, 0, 1, 0);
     EXPECT(set("drop_caches", "1") == 0, "1 is refused");
     expect_resident("nothing is dirty", 0);
+    expect_census("nothing is dirty", 0, 0, 0, 0);
+    uint64_t range[2] = { 0, 0 }, count[5];
+    EXPECT(syscall(451, disk, range, count, 1) == -1 && errno == EINVAL, "%s", ERRNO_NAME(errno));
+    EXPECT(syscall(451, -1, range, count, 0) == -1 && errno == EBADF, "%s", ERRNO_NAME(errno));
+    EXPECT(syscall(451, disk, 8, count, 0) == -1 && errno == EFAULT, "%s", ERRNO_NAME(errno));
+    EXPECT(syscall(451, disk, range, 8, 0) == -1 && errno == EFAULT, "%s", ERRNO_NAME(errno));
     EXPECT(!memcmp(map + 3 * PAGE, "dirty3", 6), "%.6s", map + 3 * PAGE);
     EXPECT(set("drop_caches", "3") == 0, "3 is refused");
     expect_resident("a clean page that is mapped goes, too", 0);

@@ -313,6 +313,7 @@ static void victim(const char *jail, uint64_t seed)
     random_state = seed;
     prepare(jail, (int)(seed & 1));
     thread_ids[0] = thread_ids[1] = thread_ids[2] = (int)syscall(SYS_gettid);
+    syscall(SYS_io_setup, 8, &transfer_context);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 128 << 10);

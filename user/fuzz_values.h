@@ -241,6 +241,24 @@ static uint64_t vector(void)
     return record(words, 32);
 }
 
+/* A context of asynchronous transfers, of which a victim has one from the start. */
+static uint64_t transfer_context;
+
+static uint64_t transfer_blocks(void)
+{
+    uint64_t blocks[4];
+    for (int i = 0; i < 4; i++) {
+        uint64_t words[8] = { draw(), below(8) ? 0 : draw(), below(9) | (3 + below(24)) << 32, buffer(), below(3000), offset(), 0, below(4) ? 0 : 1 | (3 + below(24)) << 32 };
+        if (below(2)) {
+            words[2] |= 7;
+            words[3] = vector();
+            words[4] = below(17);
+        }
+        blocks[i] = record(words, 8);
+    }
+    return record(blocks, 4);
+}
+
 static uint64_t poll_set(void)
 {
     uint64_t words[16];
@@ -368,6 +386,9 @@ static uint64_t value(char kind)
     case 'B': return flags();
     case 'z': return 0;
     case '1': return 1 + below(3);
+    case '2': return below(30) ? transfer_context : below(2) ? page_address() : anything();
+    case '3': return transfer_blocks();
+    case '4': { uint64_t words[1] = { 0 }; return record(words, 1); }
     case 'C': return below(12) ? (uint64_t)commands[below(sizeof commands / sizeof *commands)] : 0x5400 + below(128);
     case 'F': return below(3) ? below(17) : below(40) ? 1024 + below(20) : below(100);
     case 'G': return number_or_record();

@@ -1,4 +1,4 @@
-/* What the index of a file's pages costs: nodes by height, as /proc/starling/pagecache counts them, before and after.
+/* What the index of a file's pages costs: nodes by height, as /proc/pagecache counts them, before and after.
  *
  * abi: guest
  * abi: alone
@@ -15,9 +15,9 @@ struct nodes {
 static struct nodes count(void) {
     struct nodes nodes = {0};
     char line[128];
-    FILE *file = fopen("/proc/starling/pagecache", "r");
+    FILE *file = fopen("/proc/pagecache", "r");
     if (!file) {
-        perror("/proc/starling/pagecache");
+        perror("/proc/pagecache");
         exit(1);
     }
     while (fgets(line, sizeof line, file)) {

@@ -86,6 +86,11 @@ pub trait Driver: Send + Sync {
         None
     }
 
+    /// What the directory of the controller that has the disk shows below `/sys`: names and texts of files. Nothing if there is no controller between the disk and a bus.
+    fn controller_details(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// The oldest requests are under way since before `since_ns`.
     fn timed_out(&self, since_ns: u64) -> TimeoutVerdict {
         let _ = since_ns;

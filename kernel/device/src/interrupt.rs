@@ -2,13 +2,17 @@
 //!
 //! # Slots
 //! A vector, once taken from crate `machine`, belongs to a slot for good; slots are *free* or *taken* ([`Interrupt::allocate`],
-//! its drop). The processor is chosen in turn among those that are online, so that devices spread over them.
+//! its drop). The processor is chosen in turn among those that are online and allowed, so that devices spread over them (`affinity`).
 //!
 //! # Sharing
 //! Handlers of a slot run one after the other on each interrupt, under the slot's lock with interrupts off: when [`Registration`] has been
 //! dropped, the handler does not run and never will again. A handler says whether the interrupt was its own. An interrupt line whose
 //! interrupts nobody claims ten thousand times in a row is masked: it would come for ever. One that comes too often is masked for a moment
 //! (`interrupt_limit`).
+
+mod affinity;
+
+pub use affinity::{Affinity, NotMoved, affinity, default_affinity, set_affinity, set_default_affinity};
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -17,11 +21,11 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use machine::cpu::{self, CpuId};
+use machine::cpu::{CpuId, CpuSet};
 use machine::interrupt::{Message, Vector};
 use sync::{IrqSpinLock, Once};
 
-use crate::interrupt_limit::{self, Gate, Limit, Visit};
+use crate::interrupt_limit::{self, ENTRY_MASK, Gate, Limit, Visit};
 use crate::mmio::Window;
 
 /// Slots, as many as there are vectors for devices.
@@ -65,6 +69,10 @@ struct Actions {
     /// Has room for [`HANDLERS_MAX`] since the slot was first taken.
     list: Vec<Action>,
     limit: Limit,
+    /// Where it may come to.
+    allowed: CpuSet,
+    /// Its driver chose the processor.
+    is_placed: bool,
 }
 
 struct Slot {
@@ -83,7 +91,12 @@ static SLOT: [Slot; SLOTS] = [const {
         vector: Once::new(),
         actions: IrqSpinLock::named(
             "interrupt handlers",
-            Actions { list: Vec::new(), limit: Limit::new(Gate::None) },
+            Actions {
+                list: Vec::new(),
+                limit: Limit::new(Gate::None),
+                allowed: CpuSet::ALL,
+                is_placed: false,
+            },
         ),
         unclaimed: AtomicU32::new(0),
         line: AtomicU32::new(0),
@@ -91,10 +104,19 @@ static SLOT: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// Next processor to be given a device.
-static NEXT_CPU: AtomicU32 = AtomicU32::new(0);
 /// Next name of a registration.
 static NEXT_ID: AtomicU32 = AtomicU32::new(1);
+
+impl Slot {
+    fn cpu(&self) -> CpuId {
+        CpuId::from_index(self.cpu.load(Ordering::Relaxed) as usize)
+    }
+
+    /// Whether it was masked for good because nobody claims it: lines only. A message that nobody claims disturbs no other device.
+    fn is_given_up(&self) -> bool {
+        self.line.load(Ordering::Relaxed) != 0 && self.unclaimed.load(Ordering::Relaxed) >= UNCLAIMED_MAX
+    }
+}
 
 /// Runs the handlers of a slot.
 fn run(index: usize) {
@@ -110,7 +132,7 @@ fn run(index: usize) {
         slot.unclaimed.store(0, Ordering::Relaxed);
         return;
     }
-    // Relaxed: one processor takes the vector.
+    // Relaxed: one processor takes the vector, or two while it is moved.
     let unclaimed = slot.unclaimed.fetch_add(1, Ordering::Relaxed) + 1;
     if unclaimed == UNCLAIMED_MAX
         && let Some(line) = slot.line.load(Ordering::Relaxed).checked_sub(1)
@@ -119,13 +141,11 @@ fn run(index: usize) {
     }
 }
 
-/// Visits the limits of interrupts in use, and whether each was given up because nobody claims it: lines only. A message that nobody claims
-/// disturbs no other device.
+/// Visits the limits of interrupts in use, and whether each was given up.
 fn for_each_limit(visit: &mut Visit<'_>) {
     for slot in SLOT.iter().filter(|slot| slot.taken.load(Ordering::Acquire)) {
         let mut actions = slot.actions.lock();
-        let is_line = slot.line.load(Ordering::Relaxed) != 0;
-        visit(&mut actions.limit, is_line && slot.unclaimed.load(Ordering::Relaxed) >= UNCLAIMED_MAX);
+        visit(&mut actions.limit, slot.is_given_up());
     }
 }
 
@@ -136,22 +156,20 @@ pub struct Interrupt {
     source: Source,
 }
 
-/// A processor for the next device.
-fn next_cpu() -> CpuId {
-    let online = cpu::online();
-    let count = online.iter().count().max(1);
-    let turn = NEXT_CPU.fetch_add(1, Ordering::Relaxed) as usize % count;
-    online.iter().nth(turn).unwrap_or(CpuId::BOOT)
-}
-
 impl Interrupt {
     /// Takes a vector for a device that raises interrupts so. None if all are in use or nothing serves the line.
     pub fn allocate(source: Source) -> Option<Arc<Self>> {
-        Self::allocate_on(source, next_cpu())
+        let allowed = default_affinity();
+        let cpu = affinity::choose(allowed).unwrap_or(CpuId::BOOT);
+        Self::take(source, cpu, allowed, false)
     }
 
-    /// The same, on a certain processor.
+    /// The same, on a certain processor, for good.
     pub fn allocate_on(source: Source, cpu: CpuId) -> Option<Arc<Self>> {
+        Self::take(source, cpu, CpuSet::only(cpu), true)
+    }
+
+    fn take(source: Source, cpu: CpuId, allowed: CpuSet, is_placed: bool) -> Option<Arc<Self>> {
         let index = SLOT.iter().position(|slot| !slot.taken.swap(true, Ordering::AcqRel))?;
         let slot = &SLOT[index];
         let vector = match slot.vector.get() {
@@ -172,10 +190,14 @@ impl Interrupt {
         slot.unclaimed.store(0, Ordering::Relaxed);
         slot.cpu.store(cpu.index() as u32, Ordering::Relaxed);
         let interrupt = Arc::new(Self { index, vector, source });
-        slot.actions.lock().limit = Limit::new(match source {
+        let gate = match source {
             Source::Line(line) => Gate::Line(line),
             Source::Message => Gate::None,
-        });
+        };
+        {
+            let mut actions = slot.actions.lock();
+            (actions.limit, actions.allowed, actions.is_placed) = (Limit::new(gate), allowed, is_placed);
+        }
         if let Source::Line(line) = source {
             slot.line.store(line + 1, Ordering::Relaxed);
             if !machine::interrupt::route_line(line, vector, cpu) {
@@ -200,13 +222,20 @@ impl Interrupt {
 
     /// What a device must write, and where, to raise it.
     pub fn message(&self) -> Option<Message> {
-        let cpu = CpuId::from_index(SLOT[self.index].cpu.load(Ordering::Relaxed) as usize);
-        self.vector.message(cpu)
+        self.vector.message(SLOT[self.index].cpu())
     }
 
-    /// An entry of a function's table of messages raises it; `mask_offset` is where the entry's mask is.
-    pub(crate) fn set_entry(&self, table: Window, mask_offset: usize) {
-        SLOT[self.index].actions.lock().limit.set_entry(table, mask_offset);
+    /// Has the entry at an offset of a function's table of messages raise it. False if nothing can.
+    pub(crate) fn set_entry(&self, table: Window, entry: usize) -> bool {
+        // Held, so that the entry has the processor that it is moved to meanwhile.
+        let mut actions = SLOT[self.index].actions.lock();
+        let Some(message) = self.message() else { return false };
+        table.write_u32(entry, message.address as u32);
+        table.write_u32(entry + 4, (message.address >> 32) as u32);
+        table.write_u32(entry + 8, message.data);
+        table.write_u32(entry + ENTRY_MASK, 0);
+        actions.limit.set_entry(table, entry);
+        true
     }
 
     /// Has a handler run on it, beside those that share it. None if too many do.

@@ -19,6 +19,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use machine::cpu::CpuId;
+use machine::interrupt::Vector;
 use machine::time;
 use sched::timer::Timer;
 use sync::Once;
@@ -56,10 +58,12 @@ pub(crate) enum Gate {
     Several,
     /// In the I/O APIC.
     Line(u32),
-    /// By the word at this offset of a function's table of messages.
+    /// In the entry at this offset of a function's table of messages.
     Entry(Window, usize),
 }
 
+/// Of an entry: the word with the mask.
+pub(crate) const ENTRY_MASK: usize = 12;
 /// Of the word: the entry is masked.
 pub(crate) const ENTRY_MASKED: u32 = 1;
 
@@ -69,7 +73,9 @@ impl Gate {
             Gate::None | Gate::Several => {}
             Gate::Line(line) if is_masked => machine::interrupt::mask_line(line),
             Gate::Line(line) => machine::interrupt::unmask_line(line),
-            Gate::Entry(table, offset) => table.write_u32(offset, if is_masked { ENTRY_MASKED } else { 0 }),
+            Gate::Entry(table, entry) => {
+                table.write_u32(entry + ENTRY_MASK, if is_masked { ENTRY_MASKED } else { 0 });
+            }
         }
     }
 }
@@ -91,12 +97,35 @@ impl Limit {
     }
 
     /// An entry of a table raises it. Several entries that do are not masked: `Entry` is the only one.
-    pub(crate) fn set_entry(&mut self, table: Window, mask_offset: usize) {
+    pub(crate) fn set_entry(&mut self, table: Window, entry: usize) {
         self.gate = match self.gate {
-            Gate::None => Gate::Entry(table, mask_offset),
-            Gate::Entry(known, offset) if known.is_same(&table) && offset == mask_offset => return,
+            Gate::None => Gate::Entry(table, entry),
+            Gate::Entry(known, offset) if known.is_same(&table) && offset == entry => return,
             Gate::Line(_) | Gate::Entry(..) | Gate::Several => Gate::Several,
         };
+    }
+
+    /// Has the interrupt come to another processor from now on; false, and nothing changed, if its source can't be told. A source that is masked, or was
+    /// given up, stays so.
+    pub(crate) fn redirect(&self, vector: Vector, cpu: CpuId, given_up: bool) -> bool {
+        match self.gate {
+            Gate::None | Gate::Several => return false,
+            Gate::Line(line) => {
+                // That also unmasks it.
+                if !machine::interrupt::route_line(line, vector, cpu) {
+                    return false;
+                }
+            }
+            Gate::Entry(table, entry) => {
+                let Some(message) = vector.message(cpu) else { return false };
+                // An entry is changed while it is masked (PCI 6.8.2); what it wanted to say meanwhile it says afterwards.
+                self.gate.set(true);
+                table.write_u32(entry, message.address as u32);
+                table.write_u32(entry + 4, (message.address >> 32) as u32);
+            }
+        }
+        self.gate.set(self.is_masked || given_up);
+        true
     }
 
     /// An interrupt has come.
@@ -172,7 +201,7 @@ mod tests {
     #[test]
     fn a_tick_opens_what_is_masked_unless_it_was_given_up() {
         let table = Window::fake(16);
-        let mut limit = Limit::new(Gate::Entry(table, 12));
+        let mut limit = Limit::new(Gate::Entry(table, 0));
         for (given_up, left) in [(false, 0), (true, ENTRY_MASKED)] {
             limit.gate.set(true);
             limit.is_masked = true;

@@ -28,6 +28,13 @@ macro_rules! abi_structures {
 abi_structures! {
     /// `struct timespec`.
     Timespec, 16, { seconds: i64, nanoseconds: i64, }
+    /// `struct iocb`: what is to be transferred.
+    IoControlBlock, 64, {
+        data: u64, key: u32, transfer_flags: u32, operation: u16, priority: i16, descriptor: u32, memory: u64, bytes: u64,
+        position: i64, reserved: u64, flags: u32, told: u32,
+    }
+    /// `struct io_event`: how that ended.
+    IoEvent, 32, { data: u64, block: u64, result: i64, second_result: i64, }
     /// `struct timeval`.
     Timeval, 16, { seconds: i64, microseconds: i64, }
     /// `struct timezone`.

@@ -193,6 +193,7 @@ pub(crate) fn release_vfork(process: &Process) {
 fn end_process(process: &Arc<Process>) {
     release_vfork(process);
     process.timers.cancel_all();
+    process.contexts.end();
     crate::wait::note_peak_memory(process);
     // The memory itself goes when the last thread that runs on it lets go.
     drop(process.replace_address_space(None));

@@ -82,6 +82,15 @@ pub fn process_of(task: &Task, descriptor: i32) -> Result<Arc<Process>, Errno> {
     file.object::<ProcessFile>().map(|file| file.0.clone()).ok_or(Errno::EBADF)
 }
 
+/// The process of a pidfd, or of a process's directory in a `/proc`, which `pidfd_send_signal` takes, too.
+pub fn process_to_signal(task: &Task, descriptor: i32) -> Result<Arc<Process>, Errno> {
+    let file = task.usable_file(descriptor)?;
+    match file.object::<ProcessFile>() {
+        Some(file) => Ok(file.0.clone()),
+        None => Ok(crate::proc::process::of_directory(&file).ok_or(Errno::EBADF)??),
+    }
+}
+
 /// Whether waiting on the pidfd shall not block.
 pub fn is_non_blocking(task: &Task, descriptor: i32) -> Result<bool, Errno> {
     Ok(task.usable_file(descriptor)?.non_block())

@@ -77,6 +77,12 @@ pub fn is_caller_killed() -> bool {
     crate::terminal::calling_thread().is_some_and(|thread| thread.is_killed())
 }
 
+/// What the program that the kernel works for now has open under a number.
+pub fn opened_by_caller(number: u32) -> Option<Arc<vfs::OpenFile>> {
+    let files = crate::terminal::calling_thread()?.files()?;
+    files.get(number).ok()
+}
+
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Process 2 with everything but its program, before its first thread runs.

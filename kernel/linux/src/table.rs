@@ -292,6 +292,11 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     202 futex(6) = futex::futex: "no priority inheritance (ENOSYS), no FUTEX_FD";
     203 sched_setaffinity(3) = scheduling::sched_setaffinity: "";
     204 sched_getaffinity(3) = scheduling::sched_getaffinity: "";
+    206 io_setup(2) = file::asynchronous::io_setup: "transfers are made while they are submitted";
+    207 io_destroy(1) = file::asynchronous::io_destroy: "";
+    208 io_getevents(5) = file::asynchronous::io_getevents: "";
+    209 io_submit(3) = file::asynchronous::io_submit: "returns when the transfers have ended; no IOCB_CMD_POLL (EINVAL), IOCB_FLAG_IOPRIO has no effect";
+    210 io_cancel(3) = file::asynchronous::io_cancel: "EINVAL: nothing is under way";
     213 epoll_create(1) = file::epoll::epoll_create: "";
     217 getdents64(3) = file::directory::getdents64: "";
     218 set_tid_address(1) = prctl::set_tid_address: "";
@@ -378,6 +383,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     328 pwritev2(6) = file::transfer::pwritev2: "";
     329 pkey_mprotect(4) = memory::pkey_mprotect: "key -1 only";
     332 statx(5) = file::stat::statx: "";
+    333 io_pgetevents(6) = file::asynchronous::io_pgetevents: "";
     334 rseq(4) = rseq::rseq: "";
     424 pidfd_send_signal(4) = signal::calls::pidfd_send_signal: "";
     434 pidfd_open(2) = pidfd::pidfd_open: "";
@@ -388,6 +394,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     439 faccessat2(4) = file::stat::faccessat2: "";
     441 epoll_pwait2(6) = file::epoll::epoll_pwait2: "";
     449 futex_waitv(5) = futex::futex_waitv: "";
+    451 cachestat(4) = file::sync::cachestat: "nothing is known of pages that were given up";
     452 fchmodat2(4) = file::attributes::fchmodat2: "";
 }
 

@@ -4,6 +4,10 @@
 //! hardware ids (local APIC ids) is the back end's business. [`count`] is the number of processors found by the
 //! firmware tables, [`online`] the set of those that have entered the kernel; the set only grows.
 
+mod text;
+
+pub use text::NoSet;
+
 use crate::backend;
 use core::fmt;
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};

@@ -31,6 +31,7 @@ pub mod page_table;
 pub mod panic;
 pub mod power;
 pub mod preempt;
+pub mod profile;
 pub mod random;
 pub mod set_once;
 pub mod symbols;

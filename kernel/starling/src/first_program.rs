@@ -355,6 +355,8 @@ fn register_file_systems() {
     vfs::superblock::register_file_system(&overlay::OVERLAY);
     p9::mounted::register();
     p9::set_killed(linux::start::is_caller_killed);
+    p9::stream::set_opened(linux::start::opened_by_caller);
+    linux::proc::profile::start();
     if let Err(error) = block::ram_disk::attach_wanted() {
         log::error!("disks in memory: {error}");
     }

@@ -202,6 +202,9 @@ static void others(void)
     printf("listed and not open: %d\n", seen);
     closedir(list);
     snprintf(path, sizeof path, "/proc/self/fd/%d", ends[1]);
+    struct stat link;
+    SHOW(lstat(path, &link));
+    SHOW((int)link.st_size);
     int again = open(path, O_WRONLY);
     SHOW(write(again, "x", 1));
     SHOW(read(ends[0], &byte, 1));

@@ -79,6 +79,20 @@ static void processes(void)
     SHOW(syscall(SYS_pidfd_getfd, fd, 0, 0));
     struct pollfd poller = { fd, POLLIN, 0 };
     SHOW(poll(&poller, 1, 0));
+    /* A process's directory does for signals only. */
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d", zombie);
+    int directory = open(path, O_RDONLY | O_DIRECTORY);
+    SHOW(syscall(SYS_pidfd_send_signal, directory, SIGTERM, NULL, 0));
+    SHOW(syscall(SYS_pidfd_send_signal, directory, 999, NULL, 0));
+    SHOW(syscall(SYS_pidfd_getfd, directory, 0, 0));
+    snprintf(path, sizeof path, "/proc/%d/task/%d", zombie, zombie);
+    int thread = open(path, O_RDONLY | O_DIRECTORY);
+    SHOW(syscall(SYS_pidfd_send_signal, thread, 0, NULL, 0));
+    close(thread);
+    int other = open("/proc", O_RDONLY | O_DIRECTORY);
+    SHOW(syscall(SYS_pidfd_send_signal, other, 0, NULL, 0));
+    close(other);
     siginfo_t info = { 0 };
     SHOW(waitid(P_PIDFD, fd, &info, WEXITED | WNOWAIT));
     printf("%d %d %d\n", info.si_signo, info.si_code, info.si_status);
@@ -88,6 +102,8 @@ static void processes(void)
     SHOW(waitid(P_PGID, -1, &info, WEXITED));
     REAP(zombie);
     SHOW(syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0));
+    SHOW(syscall(SYS_pidfd_send_signal, directory, 0, NULL, 0));
+    close(directory);
     SHOW(waitid(P_PIDFD, fd, &info, WEXITED));
     SHOW(poll(&poller, 1, 0));
     close(fd);
@@ -117,7 +133,6 @@ static void processes(void)
     wait_state(child, "Z");
     SHOW(kill(child, 0));
     SHOW(syscall(SYS_tgkill, child, child, 0));
-    char path[64];
     snprintf(path, sizeof path, "/proc/%d/status", child);
     const char *threads = strstr(get_text(path), "Threads:");
     printf("%.10s\n", threads ? threads : "?");

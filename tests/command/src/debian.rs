@@ -113,6 +113,8 @@ status 0 mke2fs -q -t ext2 -b 1024 -U fedcba98-7654-4321-8fed-cba987654321 -L se
 status 1 mke2fs -q -t ext4 -b 1000 ${part}3
 say blkid; blkid -c /dev/null ${part}1 ${part}2
 say probed; blkid -p -o export ${part}1 | sort
+say model; lsblk -dnro MODEL,SERIAL $disk; fdisk -l $disk | sed -n 's/^Disk model: *\([^ ].*[^ ]\) *$/\1/p'
+say controller; for c in /sys/class/nvme/*; do [ -e $c/model ] && echo ${c##*/} $(cat $c/transport $c/state) $(cat $c/device/class) $(ls $c/block) || :; done
 say lsblk; lsblk -nrbo NAME,MAJ:MIN,SIZE,RO,TYPE $disk | sed 's/ [0-9]*:[0-9]* / /'
 status 0 mount -t ext4 UUID=01234567-89ab-4cde-8f01-23456789abcd /m
 status 0 mount LABEL=second /n
@@ -254,6 +256,9 @@ fn seen_in_the_guest(sections: &Sections, machine: &str, name: &str, part: &str)
     if name.starts_with("nvme") {
         sections.has("lspci", " 0108: 1b36:0010")?;
         sections.has("drivers", "nvme\n")?;
+        sections.has("model", "QEMU\\x20NVMe\\x20Ctrl ")?;
+        sections.has("model", "\nQEMU NVMe Ctrl\n")?;
+        sections.is("controller", "nvme0 pcie live 0x010802 nvme0n1\n")?;
     } else if machine == "q35" {
         sections.has("lspci", " 0100: 1af4:1042")?;
         sections.has("drivers", "virtio-pci\n")?;

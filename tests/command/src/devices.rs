@@ -447,8 +447,14 @@ fn slot_stays_off(machine: &mut Machine) -> Result<(), String> {
 
 fn non_fatal(machine: &mut Machine) -> Result<(), String> {
     let before = machine.total("nonfatal")?;
+    machine.guest("dmesg -c > /dev/null")?;
     machine.monitor("pcie_aer_inject_error nic0 POISON_TLP 1 2 3 4")?;
     machine.total_becomes("nonfatal", before + 1)?;
+    // Only who is behind the agent's own port is asked.
+    machine.until("dmesg | grep -c 'AER: device recovery successful'", "1")?;
+    let port = machine.guest(&format!("basename $(dirname $(realpath $({NETWORK} | tail -n 1)))"))?;
+    let asking = "dmesg | sed -n 's/.* \\([0-9a-f:.]*\\): AER: broadcast .*/\\1/p' | sort -u";
+    machine.until(asking, port.trim())?;
     let header = "01000000 02000000 03000000 04000000";
     machine.until(&format!("dmesg | grep -q 'TLP Header: {header}' && echo yes"), "yes")?;
     let address = machine.guest(&format!("{NETWORK} | tail -n 1 | sed 's,.*/,,'"))?;

@@ -41,6 +41,10 @@ for direct in 0 1; do
             --verify=crc32c --verify_fatal=1 --group_reporting --output=/tmp/said 2>> /tmp/complaints || { cat /tmp/said; exit 1; }
         grep -q 'err= 0' /tmp/said || { cat /tmp/said; exit 1; }
         rm -f /m/*-$direct.*
+        fio --name=list-$way-$direct --directory=/m --rw=$way --bs=$block --direct=$direct --size=2m --numjobs=4 --ioengine=libaio --iodepth=16 --iodepth_batch=8 \
+            --fsync=64 --verify=crc32c --verify_fatal=1 --group_reporting --output=/tmp/said 2>> /tmp/complaints || { cat /tmp/said; exit 1; }
+        grep -q 'err= 0' /tmp/said || { cat /tmp/said; exit 1; }
+        rm -f /m/*-$direct.*
     done
     fio --name=synced-$direct --directory=/m --rw=randwrite --bs=4k --direct=$direct --size=1m --numjobs=4 --ioengine=sync --fsync=16 \
         --verify=crc32c --verify_fatal=1 --group_reporting --output=/tmp/said 2>> /tmp/complaints || { cat /tmp/said; exit 1; }

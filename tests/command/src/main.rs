@@ -23,6 +23,7 @@
 //! * [`fio`]: Debian's program that writes to disks in many ways and verifies what it reads
 //! * [`full_disk`]: a disk that is full
 //! * [`mapped_files`]: files larger than memory, mapped
+//! * [`profile`]: where the kernel spends its time
 //! * [`small_memory`]: more is written and read than there is memory
 //! * [`kept_images`]: images in layers, kept by name
 //! * [`saved_images`]: archives of `docker save`
@@ -61,6 +62,7 @@ mod images;
 mod kept_images;
 mod kernel_size;
 mod mapped_files;
+mod profile;
 mod promises;
 mod random;
 mod recovery;
@@ -125,6 +127,9 @@ fn main() -> ExitCode {
     }
     if wanted(full_disk::NAME) {
         count(full_disk::NAME, full_disk::check());
+    }
+    if wanted(profile::NAME) {
+        count(profile::NAME, profile::check());
     }
     if wanted(small_memory::NAME) {
         count(small_memory::NAME, small_memory::check());

@@ -13,10 +13,11 @@ use crate::images;
 type Check = fn() -> Result<(), String>;
 
 /// What is promised, and what shows it.
-pub(crate) const CHECKS: [(&str, Check); 4] = [
+pub(crate) const CHECKS: [(&str, Check); 5] = [
     ("two virtio disks share a line, and one goes while the other is busy", shared_line),
     ("virtio disks, consoles, file servers and random bytes work with packed rings", packed_rings),
     ("a virtio disk has as many queues as processors, or fewer, and each interrupts one", queues),
+    ("an interrupt is moved by /proc/irq while its disk is busy, and nothing is lost", moved),
     (
         "virtio devices are on a bus of their own, where drivers let go of them and take them, on PCI and in memory",
         bus,
@@ -26,8 +27,6 @@ pub(crate) const CHECKS: [(&str, Check); 4] = [
 const DISK_BYTES: u64 = 16 << 20;
 /// How long QEMU may take to listen.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Interrupts of the command's own console: its configuration and its queues.
-const OWN_INTERRUPTS: u32 = 2;
 
 /// Writes to a disk and reads back, so many times.
 const TRANSFER: &str = r#"
@@ -42,6 +41,59 @@ transfer() {
         dd if=/dev/urandom of=/tmp/$1 bs=4k count=4 seek=$round conv=notrunc 2>/dev/null
     done
 }
+"#;
+
+/// An interrupt that all queues share is moved; so is one by a pin.
+const MOVED: &str = r#"
+name=$(basename $(readlink /sys/block/vda/device))
+irq=$(sed -n "s/^ *\([0-9]*\):.* $name\(-virtqueues\)\{0,1\}\$/\1/p" /proc/interrupts)
+count() { grep "^ *$irq:" /proc/interrupts | awk "{ print \$$(($1 + 2)) }"; }
+cd /proc/irq/$irq || fail "$(cat /proc/interrupts)"
+[ "$(cat smp_affinity smp_affinity_list | tr '\n' ' ')" = '3 0-1 ' ] || fail "$(grep . *)"
+for cpu in 0 1 0 1; do
+    echo $cpu > smp_affinity_list
+    said=$(cat smp_affinity effective_affinity effective_affinity_list | tr '\n' ' ')
+    [ "$said" = "$((1 << cpu)) $((1 << cpu)) $cpu " ] || fail "processor $cpu: $said"
+    own=$(count $cpu) other=$(count $((1 - cpu)))
+    transfer vda 2
+    [ $(count $cpu) -gt $own ] && [ $(count $((1 - cpu))) = $other ] || fail "on $cpu: $(cat /proc/interrupts)"
+done
+transfer vda 20 & busy=$!
+while kill -0 $busy 2>/dev/null; do
+    echo 1 > smp_affinity
+    echo 2 > smp_affinity
+done
+wait $busy
+echo 3 > smp_affinity
+[ "$(cat smp_affinity effective_affinity | tr '\n' ' ')" = '3 2 ' ] || fail "$(grep . *)"
+for bad in 0 4 g 1,; do
+    said=$({ echo $bad > smp_affinity; } 2>&1) && fail "$bad was taken"
+    case $said in *'nvalid argument') ;; *) fail "$bad: $said" ;; esac
+done
+said=$({ echo 64 > smp_affinity_list; } 2>&1) && fail 'processor 64 was taken'
+case $said in *'out of range'|*'representable') ;; *) fail "$said" ;; esac
+[ $(cat /proc/irq/default_smp_affinity) = 3 ] || fail 'interrupts may not come everywhere'
+echo 1 > /proc/irq/default_smp_affinity
+echo 0000:00:10.0 > /sys/bus/pci/drivers/virtio-pci/unbind
+[ ! -e /proc/irq/$irq/smp_affinity ] || fail 'an interrupt without a device is there'
+echo 0000:00:10.0 > /sys/bus/pci/drivers/virtio-pci/bind
+name=$(basename $(readlink /sys/block/vda/device))
+irq=$(sed -n "s/^ *\([0-9]*\):.* $name\(-virtqueues\)\{0,1\}\$/\1/p" /proc/interrupts)
+[ "$(cat /proc/irq/$irq/smp_affinity)" = 1 ] || fail 'a new interrupt may come elsewhere'
+transfer vda 1
+echo end
+"#;
+
+/// An interrupt that a driver placed stays there.
+const PLACED: &str = r#"
+name=$(basename $(readlink /sys/block/vda/device))
+irq=$(sed -n "s/^ *\([0-9]*\):.* $name-.*\.0\$/\1/p" /proc/interrupts)
+cd /proc/irq/$irq || fail "$(cat /proc/interrupts)"
+[ "$(cat smp_affinity effective_affinity | tr '\n' ' ')" = '1 1 ' ] || fail "$(grep . *)"
+said=$({ echo 2 > smp_affinity; } 2>&1) && fail 'it was moved'
+case $said in *'nput/output error') ;; *) fail "$said" ;; esac
+transfer vda 1
+echo end
 "#;
 
 const SHARED_LINE: &str = r#"
@@ -78,7 +130,7 @@ transfer vda 2
 for cpu in 0 1 2 3; do
     taskset $((1 << cpu)) dd if=/dev/vda of=/dev/null bs=4k count=200 skip=$((cpu * 200)) 2>/dev/null
 done
-awk '/PCI-MSI.*virtio/ {
+awk "/PCI-MSI.* $(basename $(readlink /sys/block/vda/device))-.*\\.[0-9]+\$/"' {
     rows++
     for (cpu = 0; cpu < 4; cpu++) if ($(cpu + 2) > 0) { of[cpu]++; had = had " " NR }
 }
@@ -151,6 +203,19 @@ fn shared_line() -> Result<(), String> {
     run(folder.path(), "q35", "2", &[first, second].concat(), SHARED_LINE).map(|_| ())
 }
 
+fn moved() -> Result<(), String> {
+    for (options, script) in [
+        ("vectors=2,num-queues=2,addr=0x10", MOVED),
+        ("vectors=0,addr=0x10", MOVED),
+        ("num-queues=2,addr=0x10", PLACED),
+    ] {
+        let folder = tempfile::tempdir().map_err(text)?;
+        let words = disk(folder.path(), "moved", options)?;
+        run(folder.path(), "q35", "2", &words, script).map_err(|why| format!("{options}: {why}"))?;
+    }
+    Ok(())
+}
+
 fn bus() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(text)?;
     let words = disk(folder.path(), "on-pci", "addr=0x10")?;
@@ -206,13 +271,13 @@ fn echo_through(path: &Path) -> Result<(), String> {
 }
 
 fn queues() -> Result<(), String> {
-    for (queues, rows, cpus) in [(1, 2, 1), (2, 3, 2), (4, 5, 4), (9, 5, 4)] {
+    for (queues, each) in [(1, 1), (2, 2), (4, 4), (9, 4)] {
         let folder = tempfile::tempdir().map_err(text)?;
         let words = disk(folder.path(), "queues", &format!("num-queues={queues}"))?;
         let told =
             run(folder.path(), "q35", "4", &words, QUEUES).map_err(|why| format!("{queues}: {why}"))?;
-        if told != format!("{} {cpus}\n", rows + OWN_INTERRUPTS) {
-            return Err(format!("{queues} queues: {told:?}, not {rows} interrupts of {cpus} processors"));
+        if told != format!("{each} {each}\n") {
+            return Err(format!("{queues} queues: {told:?}, not {each} interrupts of as many processors"));
         }
     }
     Ok(())

@@ -441,7 +441,7 @@ struct Held {
     handler: SpinLock<Option<Registration>>,
 }
 
-fn probe(device: &Arc<ServiceDevice>) -> Result<Arc<dyn Binding>, DriverError> {
+fn probe(device: &Arc<ServiceDevice>, _: &ServiceId) -> Result<Arc<dyn Binding>, DriverError> {
     Ok(take(device, Box::new(Machine))?)
 }
 

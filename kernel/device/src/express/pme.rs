@@ -109,7 +109,7 @@ struct Held {
     handler: SpinLock<Option<Registration>>,
 }
 
-fn probe(device: &Arc<ServiceDevice>) -> Result<Arc<dyn Binding>, DriverError> {
+fn probe(device: &Arc<ServiceDevice>, _: &ServiceId) -> Result<Arc<dyn Binding>, DriverError> {
     let interrupt = device.interrupt.as_ref().ok_or(DriverError::NotSupported)?;
     let events = Events::new(device);
     let own = events.clone();

@@ -1,9 +1,13 @@
 //! Service devices, their bus, and how drivers for them are registered (specs/pcie-port-bus.md, features 4 to 11).
 //!
 //! # Porting a driver for a whole port to a service
-//! 1. Write the id table as [`ServiceId`]s.
-//! 2. Have the probe function take a [`ServiceDevice`] instead of a function.
+//! 1. Write the id table as [`ServiceId`]s: the port's vendor and device, its kind, the service, and data of the driver's own for each entry.
+//! 2. Have the probe function take a [`ServiceDevice`] instead of a function, and the entry that is for it.
 //! 3. Call [`register`] instead of registering with the PCI bus.
+//!
+//! # States of a driver
+//! *Registered* → (a service device matches: probed) *running* for that device, as one of many; without a match it stays registered, idle, until a port comes that has one. A device that goes, a
+//! write to `unbind` or [`unregister`] → `remove`, for each device that it runs for. *Unregistered* is the end, and can be followed by another registration.
 //!
 //! # What a service driver may touch
 //! Its own capability, through [`Registers`], which reaches nothing else; and the bits of Device Control and Root Control that belong to its
@@ -140,12 +144,14 @@ pub struct ServiceId {
     pub port: Option<PortKind>,
     /// The service.
     pub service: ServiceKind,
+    /// What the driver wants to know of devices of this entry.
+    pub data: usize,
 }
 
 impl ServiceId {
     /// A service of ports of a kind, whoever made them.
     pub const fn new(port: Option<PortKind>, service: ServiceKind) -> Self {
-        Self { vendor: ANY, device: ANY, port, service }
+        Self { vendor: ANY, device: ANY, port, service, data: 0 }
     }
 
     fn matches(&self, device: &ServiceDevice) -> bool {
@@ -157,8 +163,8 @@ impl ServiceId {
     }
 }
 
-/// What a driver does with a service device that its table has.
-pub type ServiceProbe = fn(&Arc<ServiceDevice>) -> Result<Arc<dyn Binding>, DriverError>;
+/// What a driver does with a service device that its table has, by the first entry that is for it.
+pub type ServiceProbe = fn(&Arc<ServiceDevice>, &ServiceId) -> Result<Arc<dyn Binding>, DriverError>;
 
 /// A driver for services.
 pub struct ServiceDriver {
@@ -172,6 +178,11 @@ impl ServiceDriver {
     pub const fn new(name: &'static str, ids: &'static [ServiceId], probe: ServiceProbe) -> Self {
         Self { name, ids, probe }
     }
+
+    /// The first entry that is for a device.
+    fn entry(&self, device: &ServiceDevice) -> Option<&'static ServiceId> {
+        self.ids.iter().find(|id| id.matches(device))
+    }
 }
 
 impl Driver<ServiceDevice> for ServiceDriver {
@@ -180,11 +191,11 @@ impl Driver<ServiceDevice> for ServiceDriver {
     }
 
     fn matches(&self, device: &ServiceDevice) -> bool {
-        self.ids.iter().any(|id| id.matches(device))
+        self.entry(device).is_some()
     }
 
     fn probe(&self, device: &Arc<ServiceDevice>) -> Result<Arc<dyn Binding>, DriverError> {
-        (self.probe)(device)
+        (self.probe)(device, self.entry(device).ok_or(DriverError::NotFound)?)
     }
 }
 

@@ -100,11 +100,23 @@ impl Binding for Nothing {
 
 #[test]
 fn driver_is_probed_for_ports_before_and_after_its_registration() {
-    static IDS: [ServiceId; 1] =
-        [ServiceId { vendor: 0x1b36, device: 0x000c, port: None, service: ServiceKind::VirtualChannel }];
-    fn probe(device: &Arc<ServiceDevice>) -> Result<Arc<dyn Binding>, DriverError> {
-        match device.port.address().segment {
-            0x214 | 0x215 => Ok(Arc::new(Nothing)),
+    const ID: ServiceId = ServiceId {
+        vendor: 0x1b36,
+        device: 0x000c,
+        port: Some(PortKind::Upstream),
+        service: ServiceKind::VirtualChannel,
+        data: 1,
+    };
+    // The first entry that is for a device counts.
+    static IDS: [ServiceId; 4] = [
+        ServiceId { device: 0x000d, data: 4, ..ID },
+        ID,
+        ServiceId { port: None, data: 2, ..ID },
+        ServiceId { port: None, data: 3, ..ID },
+    ];
+    fn probe(device: &Arc<ServiceDevice>, id: &ServiceId) -> Result<Arc<dyn Binding>, DriverError> {
+        match (device.port.address().segment, id.data) {
+            (0x214, 2) | (0x215, 1) => Ok(Arc::new(Nothing)),
             _ => Err(DriverError::NotSupported),
         }
     }

@@ -27,7 +27,7 @@ fn use_first_channel(registers: &Registers) {
     }
 }
 
-fn probe(device: &Arc<ServiceDevice>) -> Result<Arc<dyn Binding>, DriverError> {
+fn probe(device: &Arc<ServiceDevice>, _: &ServiceId) -> Result<Arc<dyn Binding>, DriverError> {
     let more = device.registers.read_u32(CAPABILITY) & 7;
     log::debug!("{}: {} virtual channels; the first carries everything", device.port.address(), more + 1);
     use_first_channel(&device.registers);

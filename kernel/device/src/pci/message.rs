@@ -10,7 +10,7 @@ use super::function::Function;
 use super::region::Space;
 use super::registers::{CAPABILITY_MSI, CAPABILITY_MSIX, COMMAND, COMMAND_NO_LINE};
 use crate::interrupt::Interrupt;
-use crate::interrupt_limit::ENTRY_MASKED;
+use crate::interrupt_limit::{ENTRY_MASK, ENTRY_MASKED};
 use crate::mmio::Window;
 
 const CONTROL: u16 = 2;
@@ -23,8 +23,6 @@ const MSIX_MASK_ALL: u16 = 1 << 14;
 const MSIX_SIZE: u16 = 0x7ff;
 /// Bytes of an entry of the table.
 const ENTRY_BYTES: usize = 16;
-/// Of an entry: the word with the mask.
-const ENTRY_MASK: usize = 12;
 
 /// How a function interrupts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,12 +138,9 @@ fn program(table: &Window, interrupts: &[Arc<Interrupt>]) -> bool {
             table.write_u32(entry + ENTRY_MASK, ENTRY_MASKED);
             continue;
         };
-        let Some(message) = interrupt.message() else { return false };
-        table.write_u32(entry, message.address as u32);
-        table.write_u32(entry + 4, (message.address >> 32) as u32);
-        table.write_u32(entry + 8, message.data);
-        table.write_u32(entry + ENTRY_MASK, 0);
-        interrupt.set_entry(*table, entry + ENTRY_MASK);
+        if !interrupt.set_entry(*table, entry) {
+            return false;
+        }
     }
     true
 }

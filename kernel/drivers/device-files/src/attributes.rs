@@ -9,7 +9,7 @@ use core::fmt::Write;
 
 use device::model::Attached;
 use device::pci::{self, Function, MessageSource};
-use vfs::text::Text;
+use machine::cpu::{self, CpuSet};
 use vfs::{Error, Result};
 
 use crate::bus::{error_of, is_on};
@@ -32,25 +32,9 @@ pub(crate) fn all(entries: &mut Entries, attached: &Arc<Attached<Function>>) -> 
 /// All processors are as near to it as any.
 fn processors(entries: &mut Entries) -> Result<()> {
     entries.line("numa_node", |out| out.write_str("-1"))?;
-    entries.line("local_cpulist", |out| match machine::cpu::count() - 1 {
-        0 => out.write_str("0"),
-        last => write!(out, "0-{last}"),
-    })?;
-    entries.line("local_cpus", |out| write_mask(out, machine::cpu::count()))
-}
-
-/// So many ones, in words of 32 bits.
-fn write_mask(out: &mut Text, count: usize) -> core::fmt::Result {
-    let words = count.div_ceil(32);
-    for word in (0..words).rev() {
-        let ones = (count - word * 32).min(32);
-        let value = (1_u64 << ones) - 1;
-        let comma = if word > 0 { "," } else { "" };
-        // The first word is as long as it must be.
-        let digits = if word + 1 == words { ones.div_ceil(4) } else { 8 };
-        write!(out, "{value:0digits$x}{comma}")?;
-    }
-    Ok(())
+    let all = || CpuSet::first(cpu::count());
+    entries.line("local_cpulist", move |out| all().write_list(out))?;
+    entries.line("local_cpus", move |out| all().write_mask(cpu::count(), out))
 }
 
 fn constants(entries: &mut Entries, function: &Arc<Function>) -> Result<()> {

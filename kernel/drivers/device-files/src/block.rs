@@ -46,6 +46,7 @@ pub(crate) fn fill() -> Result<()> {
     add_directory("class/block", |entries| {
         for_each(|disk, device| entries.link(device.name(), alloc::format!("../..{}", disk.path_of(device))))
     })?;
+    add_directory("class/nvme", controllers)?;
     add_directory("devices/virtual/block", |entries| directories(entries, VIRTUAL))
 }
 
@@ -75,9 +76,50 @@ pub(crate) fn below(entries: &mut Entries, parent: &str) -> Result<()> {
         let path = alloc::format!("{parent}/{name}");
         entries.directory(&name, move |entries| below(entries, &path))?;
     }
-    if all()?.iter().any(|disk| disk.description.parent == parent) {
+    let first = all()?.into_iter().find(|disk| disk.description.parent == parent);
+    if let Some(disk) = first {
         let own = String::from(parent);
         entries.directory("block", move |entries| directories(entries, &own))?;
+        controller(entries, &disk)?;
+    }
+    Ok(())
+}
+
+/// The class of the controller that has a disk, its name, and where the device is that it is of; None if the disk is a device's itself.
+fn controller_of(disk: &Disk) -> Option<(&str, &str, &str)> {
+    if disk.queue().driver().controller_details().is_empty() {
+        return None;
+    }
+    let (rest, name) = disk.description.parent.rsplit_once('/')?;
+    let (device, class) = rest.rsplit_once('/')?;
+    Some((class, name, device))
+}
+
+/// What the directory of a controller shows besides its disks.
+fn controller(entries: &mut Entries, disk: &Arc<Disk>) -> Result<()> {
+    let Some((class, _, device)) = controller_of(disk) else { return Ok(()) };
+    for (name, _) in disk.queue().driver().controller_details() {
+        let own = disk.clone();
+        entries.line(name, move |out| {
+            let details = own.queue().driver().controller_details();
+            details.iter().find(|detail| detail.0 == name).map_or(Ok(()), |detail| out.write_str(&detail.1))
+        })?;
+    }
+    let up = "../".repeat(disk.description.parent.matches('/').count());
+    entries.link("subsystem", alloc::format!("{up}class/{class}"))?;
+    entries.link("device", alloc::format!("{up}{}", device.trim_start_matches('/')))?;
+    entries.line("uevent", |_| Ok(()))
+}
+
+/// `/sys/class/nvme`: controllers that have disks.
+fn controllers(entries: &mut Entries) -> Result<()> {
+    let mut names = Vec::new();
+    for disk in all()? {
+        let Some((_, name, _)) = controller_of(&disk) else { continue };
+        if !names.iter().any(|known| known == name) {
+            entries.link(name, alloc::format!("../..{}", disk.description.parent))?;
+            names.push(String::from(name));
+        }
     }
     Ok(())
 }

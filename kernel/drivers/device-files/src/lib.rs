@@ -12,6 +12,7 @@
 //! | `express` | service devices, hot-plug slots, error counters |
 //! | `inject` | `/dev/aer_inject` |
 //! | `config` | configuration space as a file |
+//! | `irq` | `/proc/irq` |
 //! | `proc` | `/proc/bus/pci` |
 //! | `virtio` | virtio devices |
 //! | `random` | `/dev/hwrng`, `/sys/class/misc/hw_random` |
@@ -33,6 +34,7 @@ mod config;
 mod contents;
 mod express;
 mod inject;
+mod irq;
 mod pci;
 mod proc;
 mod random;
@@ -45,4 +47,5 @@ pub fn register() {
     vfs::disk::device::set_requests(block_requests::answer);
     sysfs::fill_also(bus::fill);
     procfs::fill_also(proc::fill);
+    procfs::fill_also(irq::fill);
 }

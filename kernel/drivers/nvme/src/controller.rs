@@ -20,6 +20,7 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -97,6 +98,7 @@ pub(crate) struct Controller {
     vectors: usize,
     registrations: SpinLock<Vec<Registration>>,
     namespaces: Mutex<Namespaces>,
+    identity: ControllerIdentity,
 }
 
 static NUMBERS: Numbers = Numbers::new();
@@ -173,14 +175,15 @@ impl Controller {
             vectors: registrations.len(),
             registrations: SpinLock::named("nvme interrupts", registrations),
             namespaces: Mutex::named("nvme namespaces", Namespaces::default()),
+            identity,
         });
-        let started = controller.start(&identity);
+        let started = controller.start();
         started.inspect_err(|_| controller.end())?;
         Ok(controller)
     }
 
     /// Has queues, threads and namespaces.
-    fn start(self: &Arc<Self>, identity: &ControllerIdentity) -> Result<(), DriverError> {
+    fn start(self: &Arc<Self>) -> Result<(), DriverError> {
         let created = self.create_queues(&mut self.admin.lock());
         for index in 0..self.lanes.len() {
             let own = self.clone();
@@ -192,10 +195,10 @@ impl Controller {
         }
         created?;
         let list = self.admin.lock().identify(identity::NAMESPACES, 0)?;
-        let (number, model) = (self.number.value(), &identity.model);
+        let (number, model) = (self.number.value(), &self.identity.model);
         log::info!("nvme{number}: {model}, {} queues, {} interrupts", self.lanes.len(), self.vectors);
         for id in identity::namespaces(&list).map_err(exhausted)? {
-            if let Err(error) = self.attach(id, identity) {
+            if let Err(error) = self.attach(id) {
                 log::error!("nvme{number}n{id}: {error:?}");
             }
         }
@@ -213,9 +216,10 @@ impl Controller {
     }
 
     /// Makes a namespace known.
-    fn attach(self: &Arc<Self>, id: u32, controller: &ControllerIdentity) -> Result<(), DriverError> {
+    fn attach(self: &Arc<Self>, id: u32) -> Result<(), DriverError> {
         let bytes = self.admin.lock().identify(identity::NAMESPACE, id)?;
-        let mut identity = identity::read_namespace(&bytes, controller).ok_or(DriverError::NotSupported)?;
+        let mut identity =
+            identity::read_namespace(&bytes, &self.identity).ok_or(DriverError::NotSupported)?;
         let places = self.lanes[0].commands.lock().pair.places();
         identity.limits.depth = (places * self.lanes.len()) as u32;
         let number = self.number.value();
@@ -226,7 +230,7 @@ impl Controller {
         let description = Description {
             family: disk::NVME,
             parent: format!("{}/nvme/nvme{number}", BusDevice::path(&*self.function)),
-            serial: controller.serial.clone(),
+            serial: self.identity.serial.clone(),
             removable: false,
         };
         let name = format!("nvme{number}n{id}");
@@ -234,6 +238,29 @@ impl Controller {
             disk::attach_by_driver(description, Some(&name), queue).map_err(|_| DriverError::Exhausted)?;
         self.namespaces.lock().disks.push(disk);
         Ok(())
+    }
+
+    /// What its directory below `/sys` shows, as Linux's does.
+    pub(crate) fn details(&self) -> Vec<(&'static str, String)> {
+        let ControllerIdentity { model, serial, firmware, id, .. } = &self.identity;
+        let state = match self.state() {
+            FAILED => "dead",
+            GONE => "deleting",
+            WORKING => "live",
+            _ => "resetting",
+        };
+        let queues = self.lanes.len() + 1;
+        let texts = [
+            ("model", model.clone()),
+            ("serial", serial.clone()),
+            ("firmware_rev", firmware.clone()),
+            ("cntlid", format!("{id}")),
+            ("address", format!("{}", self.function.address())),
+            ("transport", "pcie".into()),
+            ("state", state.into()),
+            ("queue_count", format!("{queues}")),
+        ];
+        texts.into()
     }
 
     pub(crate) fn state(&self) -> u8 {

@@ -33,6 +33,10 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
 pub(crate) struct ControllerIdentity {
     pub(crate) serial: String,
     pub(crate) model: String,
+    /// The version of what runs in it.
+    pub(crate) firmware: String,
+    /// Its number among those of its subsystem.
+    pub(crate) id: u16,
     /// Sectors of a command's data at most.
     pub(crate) sectors_max: u32,
     /// Whether it forgets ranges.
@@ -59,6 +63,8 @@ impl ControllerIdentity {
         Self {
             serial: text(&bytes[4..24]),
             model: text(&bytes[24..64]),
+            firmware: text(&bytes[64..72]),
+            id: number::<2>(bytes, 78) as u16,
             sectors_max: said.min(SECTORS_MAX),
             discards: optional & 1 << 2 != 0,
             zeroes: optional & 1 << 3 != 0,

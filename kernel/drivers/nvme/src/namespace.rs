@@ -1,6 +1,8 @@
 //! A namespace of a controller: a disk.
 
+use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use block::{BioFlags, Driver, Limits, Operation, Request, TimeoutVerdict};
 
@@ -65,6 +67,10 @@ impl Driver for Namespace {
 
     fn submit(&self, cpu: usize, request: Request) -> Result<(), Request> {
         self.controller.submit(self, cpu, request)
+    }
+
+    fn controller_details(&self) -> Vec<(&'static str, String)> {
+        self.controller.details()
     }
 
     fn timed_out(&self, _since_ns: u64) -> TimeoutVerdict {

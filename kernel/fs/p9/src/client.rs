@@ -213,18 +213,22 @@ impl Client {
         let transport = taken.transport();
         // Half of what it takes: who gives up a request sends another one, which must not wait for the first.
         let depth = u32::try_from(transport.depth() / 2).unwrap_or(TAGS).clamp(1, TAGS);
+        let message_bytes = message_bytes.clamp(MESSAGE_BYTES_MIN, transport.message_bytes_max());
+        let for_failure = taken.clone();
         let tags = allocation::arc(Tags {
             free: SpinLock::named("tags of a file server", u64::MAX >> (TAGS - depth)),
             waiting: WaitQueue::new(),
-        })?;
-        let message_bytes = message_bytes.clamp(MESSAGE_BYTES_MIN, transport.message_bytes_max());
-        let client = allocation::arc(Self {
-            taken,
-            tags,
-            message_bytes: AtomicU32::new(message_bytes),
-            fids: Fids::new(),
-            closed: AtomicBool::new(false),
-        })?;
+        });
+        let made = tags.and_then(|tags| {
+            allocation::arc(Self {
+                taken,
+                tags,
+                message_bytes: AtomicU32::new(message_bytes),
+                fids: Fids::new(),
+                closed: AtomicBool::new(false),
+            })
+        });
+        let client = made.inspect_err(|_| for_failure.give_back())?;
         let agreed = client.agree(message_bytes);
         if agreed.is_err() {
             client.close();

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`wire`] | messages as bytes |
 //! | [`transport`] | what carries messages, by the name that `mount` gives |
+//! | [`stream`] | messages over files that a program has opened |
 //! | [`client`] | requests under way: tags, waiting, giving up |
 //! | `fid` | the numbers by which the server knows files |
 //! | `options` | what `mount -o` says |
@@ -22,6 +23,7 @@ pub mod client;
 mod fid;
 pub mod mounted;
 mod options;
+pub mod stream;
 pub mod transport;
 pub mod wire;
 

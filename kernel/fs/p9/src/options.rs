@@ -19,15 +19,33 @@ pub(crate) enum Caching {
     Loose,
 }
 
+/// What carries messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// A device, by the name that is mounted.
+    Virtio,
+    /// What the program that mounts has open, by number: where replies come from, and where requests go.
+    Files { from: u32, to: u32 },
+}
+
 /// Options of a mount.
 #[derive(Debug)]
 pub(crate) struct Options {
+    pub(crate) carrier: Carrier,
     pub(crate) message_bytes: u32,
     pub(crate) caching: Caching,
     /// The user's name, told to the server.
     pub(crate) user_name: Vec<u8>,
     /// Which of the server's trees.
     pub(crate) tree: Vec<u8>,
+}
+
+/// What is said of a carrier, in any order.
+#[derive(Default)]
+struct Words {
+    by_files: bool,
+    from: Option<u32>,
+    to: Option<u32>,
 }
 
 fn number(text: &[u8]) -> Result<u32> {
@@ -51,24 +69,32 @@ impl Options {
     /// `EINVAL` for values that make no sense, or that are not supported.
     pub(crate) fn parse(text: &[u8]) -> Result<Self> {
         let mut options = Self {
+            carrier: Carrier::Virtio,
             message_bytes: MESSAGE_BYTES,
             caching: Caching::None,
             user_name: copied(b"nobody")?,
             tree: Vec::new(),
         };
+        let mut words = Words::default();
         for word in text.split(|&byte| byte == b',').filter(|word| !word.is_empty()) {
             let mut parts = word.splitn(2, |&byte| byte == b'=');
             let (name, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-            options.set(name, value).inspect_err(|_| {
+            options.set(name, value, &mut words).inspect_err(|_| {
                 log::warn!("9p: option {}", word.escape_ascii());
             })?;
+        }
+        if words.by_files {
+            let (from, to) = (words.from.ok_or(Error::Invalid)?, words.to.ok_or(Error::Invalid)?);
+            options.carrier = Carrier::Files { from, to };
         }
         Ok(options)
     }
 
-    fn set(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
+    fn set(&mut self, name: &[u8], value: &[u8], words: &mut Words) -> Result<()> {
         match name {
-            b"trans" => one_of(value, &[b"virtio"]),
+            b"trans" => one_of(value, &[b"virtio", b"fd"]).map(|()| words.by_files = value == b"fd"),
+            b"rfdno" => number(value).map(|number| words.from = Some(number)),
+            b"wfdno" => number(value).map(|number| words.to = Some(number)),
             b"version" => one_of(value, &[b"9p2000.L"]),
             // Who may do what is decided here, by owners and modes.
             b"access" => one_of(value, &[b"client", b"any", b"user"]),
@@ -105,7 +131,11 @@ impl Options {
         if !self.tree.is_empty() {
             write!(out, ",aname={}", self.tree.escape_ascii())?;
         }
-        write!(out, ",access=client,msize={},trans=virtio", self.message_bytes)
+        write!(out, ",access=client,msize={}", self.message_bytes)?;
+        match self.carrier {
+            Carrier::Virtio => out.write_str(",trans=virtio"),
+            Carrier::Files { from, to } => write!(out, ",trans=fd,rfd={from},wfd={to}"),
+        }
     }
 }
 
@@ -120,11 +150,24 @@ mod tests {
         assert_eq!((options.message_bytes, options.caching), (65536, Caching::Loose));
         assert_eq!(options.tree, b"/srv");
         assert_eq!(Options::parse(b"").expect("nothing is fine").caching, Caching::None);
+        let carrier = |text: &[u8]| Options::parse(text).expect("known words").carrier;
+        assert_eq!(carrier(b"trans=fd,wfdno=4,rfdno=3"), Carrier::Files { from: 3, to: 4 });
+        assert_eq!(carrier(b"rfdno=3,wfdno=4"), Carrier::Virtio);
     }
 
     #[test]
     fn what_is_not_supported_is_refused() {
-        for text in ["version=9p2000.u", "trans=tcp", "msize=100", "msize=x", "cache=best", "access=7"] {
+        for text in [
+            "version=9p2000.u",
+            "trans=tcp",
+            "msize=100",
+            "msize=x",
+            "cache=best",
+            "access=7",
+            "trans=fd",
+            "trans=fd,rfdno=3",
+            "trans=fd,rfdno=3,wfdno=x",
+        ] {
             assert!(Options::parse(text.as_bytes()).is_err(), "{text}");
         }
     }

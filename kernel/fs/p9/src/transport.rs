@@ -72,7 +72,7 @@ pub struct Exchange {
     ended: AtomicBool,
     waiting: WaitQueue,
     /// One that this is to end: its tag is used as long as this is under way.
-    _flushes: Option<Arc<Exchange>>,
+    flushes: Option<Arc<Exchange>>,
 }
 
 impl Exchange {
@@ -97,7 +97,7 @@ impl Exchange {
             state: SpinLock::named("exchange with a file server", State::Pending(reply, ending)),
             ended: AtomicBool::new(false),
             waiting: WaitQueue::new(),
-            _flushes: flushes,
+            flushes,
         })
     }
 
@@ -137,6 +137,12 @@ impl Exchange {
     #[must_use]
     pub fn room(&self) -> usize {
         self.room
+    }
+
+    /// What this asks the server to give up. When its reply is there, there will be none to that.
+    #[must_use]
+    pub fn flushes(&self) -> Option<&Arc<Self>> {
+        self.flushes.as_ref()
     }
 
     /// The reply has arrived: `total` bytes; `read` copies those that are not in frames. In a context that may sleep.
@@ -198,6 +204,9 @@ pub trait Transport: Send + Sync {
 
     /// Begins an exchange, and ends it in any case. May sleep until there is room, but not for the reply.
     fn submit(&self, exchange: Arc<Exchange>);
+
+    /// Who had it to himself has let go of it: a transport of one mount's own ends.
+    fn given_back(&self) {}
 }
 
 struct Channel {
@@ -209,12 +218,21 @@ struct Channel {
 static CHANNELS: SpinLock<Vec<Channel>> = SpinLock::named("ways to file servers", Vec::new());
 
 /// A transport that a mount has for itself.
+#[derive(Clone)]
 pub struct Taken {
     transport: Arc<dyn Transport>,
     is_used: Arc<AtomicBool>,
 }
 
 impl Taken {
+    /// One that nobody else knows.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn of(transport: Arc<dyn Transport>) -> Result<Self> {
+        Ok(Self { transport, is_used: allocation::arc(AtomicBool::new(true))? })
+    }
+
     /// It.
     #[must_use]
     pub fn transport(&self) -> &Arc<dyn Transport> {
@@ -223,6 +241,7 @@ impl Taken {
 
     /// Gives it back.
     pub(crate) fn give_back(&self) {
+        self.transport.given_back();
         self.is_used.store(false, Ordering::Release);
     }
 }

@@ -322,13 +322,15 @@ fn install(task: &mut Task, new: Prepared) {
     let process = task.process().clone();
     crate::exit::release_user_memory(task);
     drop(current().set_address_space(Some(new.space.clone())));
-    drop(process.replace_address_space(Some(new.space.clone())));
+    let former = process.replace_address_space(Some(new.space.clone()));
     drop(core::mem::replace(&mut task.address_space, new.space));
+    drop(former);
     let old = core::mem::replace(&mut *process.executable.lock(), new.executable);
     drop(old);
 
     unshare(task);
     process.timers.cancel_posix();
+    process.contexts.end();
     process.did_exec.store(true, Ordering::Relaxed);
     let dumpable = !new.secure && new.readable;
     task.install_credentials(new.credentials);

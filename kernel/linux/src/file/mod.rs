@@ -1,5 +1,6 @@
 //! System calls about files, grouped as in the manual.
 
+pub mod asynchronous;
 pub mod attributes;
 pub mod context;
 pub mod directory;

@@ -1,11 +1,14 @@
 //! Writing back, and advice about reading ahead.
 
+use memory::file_cache::Census;
 use vfs::FileKind;
 use vfs::disk::Advice;
-use vfs::file::RangeSteps;
+use vfs::file::{FileMappingKind, RangeSteps};
+use vfs::flags::Access;
 
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
+use crate::user_pointer::UserPointer;
 
 /// Writes all file systems back.
 pub fn sync(task: &mut Task) -> SysResult {
@@ -77,6 +80,31 @@ pub fn fadvise64(task: &mut Task, descriptor: i32, offset: i64, length: i64, adv
         }
         Err(_) => {}
     }
+    Ok(0)
+}
+
+/// Says how many pages of a part of a file are in memory, and in which state. Which were given up of late is not known: 0.
+#[inline(never)]
+pub fn cachestat(task: &mut Task, descriptor: i32, range: u64, out: u64, flags: u32) -> SysResult {
+    const PAGE: u64 = machine::address::PAGE_SIZE as u64;
+    let file = task.usable_file(descriptor)?;
+    let [start, length]: [u64; 2] = UserPointer::new(range).read()?;
+    let inode = file.inode();
+    let is_allowed = file.check_writable().is_ok()
+        || vfs::permission::owns(inode, &task.credentials.file)
+        || vfs::permission::check_access(inode, Access::WRITE, &task.credentials.file).is_ok();
+    if !is_allowed {
+        return Err(Errno::EPERM);
+    }
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let last = if length == 0 { u64::MAX } else { start.wrapping_add(length).wrapping_sub(1) };
+    let pages = match file.operations().mapping(&file) {
+        Ok(FileMappingKind::Pages(cache)) => cache.census(start / PAGE, last / PAGE + 1),
+        _ => Census::default(),
+    };
+    UserPointer::new(out).write(&[pages.cached, pages.dirty, pages.write_back, 0, 0])?;
     Ok(0)
 }
 

@@ -180,7 +180,8 @@ fn write_vectors(task: &Task, descriptor: i32, list: u64, count: usize, position
     write_ranges(task, &file, &ranges, position)
 }
 
-fn write_ranges(
+/// Writes ranges to a position, or where the file is.
+pub(super) fn write_ranges(
     task: &Task,
     file: &alloc::sync::Arc<OpenFile>,
     ranges: &[UserRange],
@@ -277,13 +278,23 @@ pub fn pwritev2(
     } else {
         pwritev(task, descriptor, list, count, position)?
     };
-    if written > 0 && flags & (RWF_DSYNC | RWF_SYNC) != 0 {
-        task.lent_usable_file(descriptor)?.sync_written(0..u64::MAX, flags & RWF_SYNC == 0)?;
+    if flags & (RWF_DSYNC | RWF_SYNC) != 0 {
+        return make_last(&*task.lent_usable_file(descriptor)?, Ok(written), flags);
     }
     Ok(written)
 }
 
-fn check_flags(flags: u32) -> Result<(), Errno> {
+/// Writes through what was written, if the flags say so.
+pub(super) fn make_last(file: &OpenFile, written: SysResult, flags: u32) -> SysResult {
+    let written = written?;
+    if written > 0 && flags & (RWF_DSYNC | RWF_SYNC) != 0 {
+        file.sync_written(0..u64::MAX, flags & RWF_SYNC == 0)?;
+    }
+    Ok(written)
+}
+
+/// Refuses flags that are not known.
+pub(super) fn check_flags(flags: u32) -> Result<(), Errno> {
     const KNOWN: u32 = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND;
     if flags & !KNOWN != 0 || flags & (RWF_NOWAIT | RWF_APPEND) != 0 {
         Err(Errno::EOPNOTSUPP)

@@ -122,6 +122,11 @@ impl DescriptorLink {
 }
 
 impl Link for DescriptorLink {
+    /// As much as Linux says of each.
+    fn size(&self) -> u64 {
+        64
+    }
+
     fn target(&self) -> Result<LinkTarget> {
         Ok(LinkTarget::Jump(self.file()?.path_or_detached()?))
     }

@@ -8,7 +8,6 @@ use vfs::Result;
 use vfs::text::Text;
 
 use super::memory_numbers;
-use super::processors::write_cpu_list;
 
 /// Directories without contents so far.
 const DIRECTORIES: [&str; 8] =
@@ -43,35 +42,11 @@ fn line(path: &str, show: impl Fn(&mut Text) -> fmt::Result + Send + Sync + 'sta
 }
 
 fn cpu_list(path: &str, cpus: impl Fn() -> CpuSet + Send + Sync + 'static) -> Result<()> {
-    line(path, move |out| {
-        write_cpu_list(cpus(), out);
-        Ok(())
-    })
+    line(path, move |out| cpus().write_list(out))
 }
 
 fn cpu_mask(path: &str, cpus: impl Fn() -> CpuSet + Send + Sync + 'static) -> Result<()> {
-    line(path, move |out| {
-        write_mask(cpus(), cpu::count(), out);
-        Ok(())
-    })
-}
-
-/// A set as a bit mask in words of 32 bits, the highest first, as wide as there are processors.
-pub(super) fn write_mask(cpus: CpuSet, count: usize, out: &mut dyn Write) {
-    let bits = cpus.bits();
-    let _ = match count {
-        0..=32 => {
-            let digits = count.max(1).div_ceil(4);
-            write!(out, "{bits:0digits$x}")
-        }
-        _ => write!(
-            out,
-            "{:0digits$x},{:08x}",
-            bits >> 32,
-            bits & 0xffff_ffff,
-            digits = (count - 32).div_ceil(4)
-        ),
-    };
+    line(path, move |out| cpus().write_mask(cpu::count(), out))
 }
 
 fn present() -> CpuSet {
@@ -118,23 +93,4 @@ fn node() -> Result<()> {
     cpu_mask(&format!("{BASE}/node0/cpumap"), cpu::online)?;
     fixed(&format!("{BASE}/node0/distance"), "10")?;
     sysfs::add_text(&format!("{BASE}/node0/meminfo"), memory_numbers::node_memory)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::string::String;
-
-    #[test]
-    fn masks_are_as_wide_as_the_machine() {
-        let mask = |bits, count| {
-            let mut text = String::new();
-            write_mask(CpuSet::from_bits(bits), count, &mut text);
-            text
-        };
-        assert_eq!(mask(3, 2), "3");
-        assert_eq!(mask(1, 8), "01");
-        assert_eq!(mask(0xff, 32), "000000ff");
-        assert_eq!(mask(1 << 40 | 1, 48), "0100,00000001");
-    }
 }

@@ -12,7 +12,7 @@ use vfs::file::FileOperations;
 use vfs::generated::{Body, Directory, File, Node};
 use vfs::inode::{DirectorySink, FIRST_POSITION, Inode};
 use vfs::text::Text;
-use vfs::{Capabilities, Error, OpenFlags, Path, Result};
+use vfs::{Capabilities, Error, FileKind, OpenFile, OpenFlags, Path, Result};
 
 use super::places::{self, PlaceLink};
 use super::{activity, descriptors, entries, lists, maps, memory_files, mounts, stat, status};
@@ -284,6 +284,20 @@ fn number_of(process: &Process, number: u32, place: u64) -> u64 {
     NUMBER_BASE | start << START_SHIFT | u64::from(number) << PID_SHIFT | place
 }
 
+/// The process whose directory is open, as long as it is there; `None` if something else is open. The directory's number tells: directories of threads, and what is
+/// below a process's, have places other than 0.
+pub(crate) fn of_directory(file: &OpenFile) -> Option<Result<Arc<Process>>> {
+    let inode = file.inode();
+    let number = inode.number;
+    let is_process = inode.kind == FileKind::Directory
+        && number & NUMBER_BASE != 0
+        && number & ((1 << PID_SHIFT) - 1) == 0
+        && inode.superblock().is_some_and(|superblock| superblock.file_system() == "proc");
+    let pid = (number >> PID_SHIFT) as u32 & ((1 << (START_SHIFT - PID_SHIFT)) - 1);
+    let same = |process: &Arc<Process>| number_of(process, pid, 0) == number;
+    is_process.then(|| table::process_of(pid).filter(same).ok_or(Error::NoProcess))
+}
+
 /// User and group that own a process's nodes.
 fn owner_of(process: &Process) -> (u32, u32) {
     process.look_at_credentials(|credentials| (credentials.user.effective, credentials.group.effective))
@@ -311,10 +325,10 @@ impl Directory for ProcessDirectory {
         for (index, entry) in self.entries().iter().enumerate().skip((position - FIRST_POSITION) as usize) {
             let kind = match entry.kind {
                 Kind::Text(_) | Kind::Guarded(_) | Kind::Knob(..) | Kind::Object(_) | Kind::Mounts(_) => {
-                    vfs::FileKind::Regular
+                    FileKind::Regular
                 }
-                Kind::Place(_) => vfs::FileKind::SymbolicLink,
-                Kind::Directory(_) => vfs::FileKind::Directory,
+                Kind::Place(_) => FileKind::SymbolicLink,
+                Kind::Directory(_) => FileKind::Directory,
             };
             if !sink.entry(entry.name.as_bytes(), self.number(index)?, kind, next + 1) {
                 break;
@@ -376,7 +390,7 @@ impl Directory for Threads {
             let mut buffer = [0; 10];
             let name = vfs::text::digits(tid, &mut buffer);
             let after = u64::from(tid) + 1 + FIRST_POSITION;
-            if !sink.entry(name, number_of(&process, tid, THREAD_PLACES), vfs::FileKind::Directory, after) {
+            if !sink.entry(name, number_of(&process, tid, THREAD_PLACES), FileKind::Directory, after) {
                 break;
             }
             next = after;

@@ -5,7 +5,7 @@
 use core::fmt::Write;
 
 use device::interrupt::Source;
-use machine::cpu::{self, CpuSet};
+use machine::cpu;
 use machine::interrupt;
 use sched::statistics::CpuTime;
 use sched::{softirq, starvation};
@@ -22,23 +22,6 @@ const ISA_LINES: u8 = 16;
 /// The columns that programs expect in the `softirq` line, by the names of `/proc/softirqs`.
 const SOFTIRQ_COLUMNS: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
-
-/// Writes CPU numbers as ranges: `0-2,5`.
-pub(super) fn write_cpu_list(cpus: CpuSet, out: &mut dyn Write) {
-    let mut numbers = cpus.iter().map(|cpu| cpu.index()).peekable();
-    let mut comma = "";
-    while let Some(start) = numbers.next() {
-        let mut end = start;
-        while let Some(next) = numbers.next_if(|&next| next == end + 1) {
-            end = next;
-        }
-        let _ = match start == end {
-            true => write!(out, "{comma}{start}"),
-            false => write!(out, "{comma}{start}-{end}"),
-        };
-        comma = ",";
-    }
-}
 
 /// `uptime`
 pub(super) fn uptime(out: &mut Text) -> Result<()> {
@@ -256,19 +239,6 @@ fn requests(out: &mut Text) {
 mod tests {
     use super::*;
     use alloc::string::String;
-
-    #[test]
-    fn processor_lists_are_ranges() {
-        let list = |bits| {
-            let mut text = String::new();
-            write_cpu_list(CpuSet::from_bits(bits), &mut text);
-            text
-        };
-        assert_eq!(list(0), "");
-        assert_eq!(list(1), "0");
-        assert_eq!(list(0b1011_0111), "0-2,4-5,7");
-        assert_eq!(list(u64::MAX), "0-63");
-    }
 
     #[test]
     fn uptime_has_hundredths() {

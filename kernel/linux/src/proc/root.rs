@@ -91,10 +91,14 @@ fn system() -> Result<()> {
         let _ = sync::rcu::write_report(out);
         Ok(())
     })?;
-    procfs::add_text("starling/pagecache", |out| {
-        let _ = memory::file_cache::write_report(out);
-        Ok(())
-    })?;
+    // The sheet's name, and that of what only this kernel has.
+    for name in ["pagecache", "starling/pagecache"] {
+        procfs::add_text(name, |out| {
+            let _ = memory::file_cache::write_report(out);
+            Ok(())
+        })?;
+    }
+    super::profile::add()?;
     rcu_trace()?;
     locks()?;
     procfs::add("sysrq-trigger", Node::file(0o200, knob(|_| Ok(()), press_key)?))

@@ -16,6 +16,7 @@ use vfs::generated::{Node, knob};
 use vfs::text::Text;
 use vfs::{Error, OpenFile, Result};
 
+use crate::file::asynchronous;
 use crate::process::limits::{OPEN_FILES_MAX, Resource};
 use crate::process::{init, table};
 use crate::reboot;
@@ -371,6 +372,8 @@ fn files() -> Result<()> {
         refuse,
     )?;
     setting("fs/file-max", 0..=i64::MAX as u64, || OpenFile::statistics().1, OpenFile::set_maximum)?;
+    number("fs/aio-nr", asynchronous::used)?;
+    setting("fs/aio-max-nr", 0..=u32::MAX.into(), asynchronous::allowed, asynchronous::set_allowed)?;
     number("fs/nr_open", || OPEN_FILES_MAX)
 }
 

@@ -152,9 +152,9 @@ fn write_processors(thread: Option<&Thread>, out: &mut Text) {
     let online = machine::cpu::online();
     let allowed = kernel.map_or(online, |kernel| kernel.affinity()).intersection(online);
     let _ = out.write_str("Cpus_allowed:\t");
-    super::kernel_objects::write_mask(allowed, machine::cpu::count(), out);
+    let _ = allowed.write_mask(machine::cpu::count(), out);
     let _ = out.write_str("\nCpus_allowed_list:\t");
-    super::processors::write_cpu_list(allowed, out);
+    let _ = allowed.write_list(out);
     let switches = kernel.map_or(0, |kernel| kernel.switches());
     let _ = write!(
         out,

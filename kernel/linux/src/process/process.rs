@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use memory::address_space::AddressSpace;
+use memory::address_space::{AddressSpace, Hold};
 use sched::WaitQueue;
 use sync::SpinLock;
 use sync::rcu::{self, ArcSlot};
@@ -24,6 +24,7 @@ use super::transfers::{Transferred, Transfers};
 use crate::abi::{ResourceLimit, ResourceUsage};
 use crate::credentials::identity::Credentials;
 use crate::errno::Errno;
+use crate::file::asynchronous::Contexts;
 use crate::signal::actions::SignalActions;
 use crate::signal::shared::ProcessSignals;
 use crate::timer::ProcessTimers;
@@ -134,7 +135,7 @@ pub struct Process {
     /// Notified when a signal is sent (polled signalfds).
     pub(crate) signal_pollers: vfs::PollList,
     pub(crate) actions: SpinLock<Arc<SignalActions>>,
-    address_space: SpinLock<Option<Arc<AddressSpace>>>,
+    address_space: SpinLock<Option<Hold>>,
     group: ArcSlot<ProcessGroup>,
     /// Where it is in its group's list, as far as it is known.
     place_in_group: AtomicUsize,
@@ -143,6 +144,8 @@ pub struct Process {
     soft_limits: [AtomicU64; limits::COUNT],
     pub(crate) executable: SpinLock<Executable>,
     pub(crate) timers: ProcessTimers,
+    /// What asynchronous transfers are submitted to.
+    pub(crate) contexts: Contexts,
     /// Status as wait4 reports it; written before the state becomes zombie.
     pub(crate) exit_status: AtomicU32,
     pub(crate) usage_of_ended: SpinLock<ResourceUsage>,
@@ -203,13 +206,14 @@ impl Process {
             signal_event: WaitQueue::new(),
             signal_pollers: vfs::PollList::new(),
             actions: SpinLock::new(from.actions),
-            address_space: SpinLock::new(from.address_space),
+            address_space: SpinLock::new(from.address_space.map(Hold::new)),
             group: ArcSlot::new(from.group),
             place_in_group: AtomicUsize::new(0),
             limits: SpinLock::new(from.limits),
             soft_limits: from.limits.map(|limit| AtomicU64::new(limit.current)),
             executable: SpinLock::new(from.executable),
             timers: ProcessTimers::new(),
+            contexts: Contexts::new(),
             exit_status: AtomicU32::new(0),
             usage_of_ended: SpinLock::new(ResourceUsage::default()),
             ended: EndedThreads::default(),
@@ -349,19 +353,19 @@ impl Process {
 
     /// Its memory, until it ends.
     pub fn address_space(&self) -> Option<Arc<AddressSpace>> {
-        self.address_space.lock().clone()
+        self.address_space.lock().as_deref().cloned()
     }
 
     /// What a look at its memory says, until it ends. The look must not sleep.
     pub(crate) fn look_at_address_space<R>(&self, look: impl FnOnce(&AddressSpace) -> R) -> Option<R> {
-        self.address_space.lock().as_deref().map(look)
+        self.address_space.lock().as_deref().map(|space| look(space))
     }
 
-    pub(crate) fn replace_address_space(
-        &self,
-        space: Option<Arc<AddressSpace>>,
-    ) -> Option<Arc<AddressSpace>> {
-        core::mem::replace(&mut *self.address_space.lock(), space)
+    /// Gives it other memory, or none when it ends. What is returned ends the former memory's mappings if it is the last hold: drop it after other
+    /// references.
+    #[must_use]
+    pub(crate) fn replace_address_space(&self, space: Option<Arc<AddressSpace>>) -> Option<Hold> {
+        core::mem::replace(&mut *self.address_space.lock(), space.map(Hold::new))
     }
 
     /// The soft limit on a resource.

@@ -397,7 +397,7 @@ pub fn pidfd_send_signal(task: &mut Task, descriptor: i32, number: i32, words: u
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
-    let target = crate::pidfd::process_of(task, descriptor)?;
+    let target = crate::pidfd::process_to_signal(task, descriptor)?;
     if target.is_zombie() && target.state() == crate::process::process::State::Dead {
         return Err(Errno::ESRCH);
     }

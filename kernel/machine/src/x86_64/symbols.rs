@@ -38,5 +38,10 @@ pub(crate) fn resolve(address: usize) -> Option<Symbol> {
 
 /// Whether the address lies in the kernel's code.
 pub(crate) fn is_code(address: usize) -> bool {
-    ((&raw const __kernel_start).addr()..(&raw const __text_end).addr()).contains(&address)
+    code().contains(&address)
+}
+
+/// The addresses of the kernel's code.
+pub(crate) fn code() -> core::ops::Range<usize> {
+    (&raw const __kernel_start).addr()..(&raw const __text_end).addr()
 }

@@ -169,6 +169,7 @@ pub(crate) fn set_deadline_ns(deadline_ns: u64) {
 
 #[inline(always)]
 fn arm(deadline_ns: u64) {
+    let deadline_ns = crate::profile::limit(deadline_ns);
     let parameters = parameters();
     let now_cycles = cycles();
     let now = parameters.base_ns + scale(since(now_cycles, parameters.base_cycles), parameters.multiplier);
@@ -187,6 +188,9 @@ fn arm(deadline_ns: u64) {
 
 pub(crate) fn clear_deadline() {
     own_deadline().store(u64::MAX, Ordering::Relaxed);
+    if crate::profile::counters().is_some() {
+        return arm(u64::MAX);
+    }
     // SAFETY: stops the timer. In deadline mode the register exists.
     unsafe {
         if DEADLINE_MODE.load(Ordering::Relaxed) {
@@ -199,7 +203,14 @@ pub(crate) fn clear_deadline() {
 
 fn timer_interrupt() {
     let deadline = own_deadline().load(Ordering::Relaxed);
+    let counters = crate::profile::counters();
+    if let Some(counters) = counters {
+        crate::profile::sample(counters);
+    }
     if deadline == u64::MAX {
+        if counters.is_some() {
+            arm(deadline);
+        }
         return;
     }
     let now = now_ns();

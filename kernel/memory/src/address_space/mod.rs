@@ -37,6 +37,7 @@ mod fault;
 mod fork;
 mod futex;
 mod gather;
+mod hold;
 mod inspect;
 mod lock;
 mod map;
@@ -67,6 +68,7 @@ pub use account::{
 };
 pub use error::MapError;
 pub use futex::FutexKey;
+pub use hold::Hold;
 pub use inspect::PresentPage;
 pub use pager::{PagerId, Provision, TakeBack};
 pub use request::{

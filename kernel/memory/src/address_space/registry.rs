@@ -4,7 +4,8 @@
 //! forked. Truncating a *mapped* file looks through the address spaces instead. Each is entered on creation into the
 //! list of the processor it was made on, so there is no lock that all forks share.
 //!
-//! Who looks at a space has a reference to it, and if it becomes the last one meanwhile, its drop ends mappings: that may sleep, take locks of file systems,
+//! Who looks at a space has a reference to it, and it may become the last one meanwhile. The mappings are gone then, with the last process
+//! ([`Hold`](super::Hold)). Those of a space that no process came to have, as when a fork failed, its drop would end: that may sleep, take locks of file systems,
 //! wait for pages that the caller is about to write. So a space whose last reference is here is ended by a worker ([`end_left`]).
 
 use super::gather::Gather;

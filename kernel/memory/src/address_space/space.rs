@@ -11,7 +11,7 @@ use crate::frame::{Frame, Purpose, Zeroed};
 use crate::parking::SleepLock;
 use crate::region::{RegionFlags, RegionTree};
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use machine::address::{PhysAddr, USER_END, UserAddr};
 use machine::fault::{self, FaultError};
 use sync::LocalReadLock;
@@ -108,6 +108,8 @@ pub struct AddressSpace {
     /// The largest number of mapped pages. Written under `change`.
     pub(super) peak_pages: AtomicU64,
     pub(super) limits: LimitCells,
+    /// Processes that have it; see [`super::Hold`].
+    pub(super) holds: AtomicU32,
     registration: Registration,
 }
 
@@ -174,6 +176,7 @@ impl AddressSpace {
             locked_pages: AtomicU64::new(0),
             peak_pages,
             limits: LimitCells::new(limits),
+            holds: AtomicU32::new(0),
             registration,
         })?;
         space.tables.set_owner(&space);

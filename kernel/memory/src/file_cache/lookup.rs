@@ -17,6 +17,9 @@ use core::sync::atomic::Ordering;
 use machine::address::PAGE_SIZE;
 use sync::rcu;
 
+/// Pages that are counted while nothing may be freed.
+const CENSUS_STEP: usize = 512;
+
 /// What a page is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
@@ -335,11 +338,49 @@ impl FileCache {
         Tagged::Now
     }
 
+    /// How many pages from `first` up to, not including, `end` are in memory, and in which state.
+    #[must_use]
+    pub fn census(&self, first: u64, end: u64) -> Census {
+        let mut census = Census::default();
+        let mut from = Some(first);
+        while let Some(first) = from {
+            let guard = rcu::read();
+            let mut left = CENSUS_STEP;
+            from = match self.index.gang(first, end, None, &guard, |page, place| {
+                census.cached += u64::from(place.word().get() & FILLING == 0);
+                left -= 1;
+                if left == 0 { ControlFlow::Break(page) } else { ControlFlow::Continue(()) }
+            }) {
+                ControlFlow::Break(page) => page.checked_add(1),
+                ControlFlow::Continue(()) => None,
+            };
+            let end = from.unwrap_or(end);
+            for (tag, count) in [(Tag::Dirty, &mut census.dirty), (Tag::Writeback, &mut census.write_back)] {
+                let _ = self.index.gang(first, end, Some(tag), &guard, |_, _| {
+                    *count += 1;
+                    ControlFlow::<()>::Continue(())
+                });
+            }
+        }
+        census
+    }
+
     /// Whether a page awaits being written back.
     #[must_use]
     pub fn is_dirty(&self, page: u64) -> bool {
         self.index.has_tag(page, Tag::Dirty, &rcu::read())
     }
+}
+
+/// Pages of a part of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Those in memory.
+    pub cached: u64,
+    /// Those of them that await being written back.
+    pub dirty: u64,
+    /// Those that are just being written.
+    pub write_back: u64,
 }
 
 /// What tagging a page as dirty came to.

@@ -22,7 +22,7 @@ pub use device::{
     BackingDevice, DirtyFiles, Event, READ_AHEAD_PAGES, ReadAheadLimit, WriteBackCounts, write_back_counts,
 };
 pub use errors::{ErrorMark, SeenErrors, WriteErrors};
-pub use lookup::Intent;
+pub use lookup::{Census, Intent};
 pub use representative::FileRepresentative;
 pub use run::{PageRun, RUN_PAGES};
 pub(crate) use variant::initialize;

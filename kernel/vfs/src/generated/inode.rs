@@ -16,6 +16,11 @@ pub trait Link: Send + Sync {
     /// Where it leads.
     fn target(&self) -> Result<LinkTarget>;
 
+    /// The size that `lstat` says. Most links here say none, whatever they show.
+    fn size(&self) -> u64 {
+        0
+    }
+
     /// What `readlink` shows; for jumps it must be given.
     fn text(&self) -> Result<Arc<[u8]>> {
         match self.target()? {
@@ -114,7 +119,8 @@ impl Node {
             special: DeviceNumber::default(),
             size: match &self.body {
                 Body::File(file) => file.size(),
-                _ => 0,
+                Body::Link(link) => link.size(),
+                Body::Directory(_) => 0,
             },
         };
         let inode: Arc<Inode> = Inode::new(superblock, attributes, GeneratedInode { body: self.body })?;
@@ -177,10 +183,13 @@ impl InodeOperations for GeneratedInode {
         }
     }
 
-    fn truncate(&self, _inode: &Inode, _size: u64) -> Result<()> {
-        // `echo 1 > knob` opens with O_TRUNC: there is nothing to cut off.
+    fn truncate(&self, inode: &Inode, _size: u64) -> Result<()> {
+        // `echo 1 > knob` opens with O_TRUNC: there is nothing to cut off, and the file stays as large as it is.
         match &self.body {
-            Body::File(_) => Ok(()),
+            Body::File(file) => {
+                inode.set_size(file.size());
+                Ok(())
+            }
             _ => Err(Error::Invalid),
         }
     }

@@ -37,7 +37,7 @@ static SWITCH_IDS: [ServiceId; 2] = [
 /// The hold on a port of a switch.
 struct Switch(Arc<ServiceDevice>);
 
-fn probe_switch(device: &Arc<ServiceDevice>) -> Result<Arc<dyn Binding>, DriverError> {
+fn probe_switch(device: &Arc<ServiceDevice>, _: &ServiceId) -> Result<Arc<dyn Binding>, DriverError> {
     enable_reporting(&device.port);
     Ok(Arc::new(Switch(device.clone())))
 }

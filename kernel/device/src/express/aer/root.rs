@@ -17,7 +17,7 @@ use super::error::{Details, Severity};
 use crate::express::drain::Drain;
 use crate::express::notes::Notes;
 use crate::express::recovery::{Outcome, recover};
-use crate::express::service::ServiceDevice;
+use crate::express::service::{ServiceDevice, ServiceId};
 use crate::express::worker::{self, Work};
 use crate::interrupt::{Claim, Registration};
 use crate::model::{Binding, DriverError};
@@ -355,7 +355,7 @@ struct Held {
     handler: SpinLock<Option<Registration>>,
 }
 
-pub(super) fn probe(device: &Arc<ServiceDevice>) -> Result<Arc<dyn Binding>, DriverError> {
+pub(super) fn probe(device: &Arc<ServiceDevice>, _: &ServiceId) -> Result<Arc<dyn Binding>, DriverError> {
     let interrupt = device.interrupt.as_ref().ok_or(DriverError::NotSupported)?;
     let root = Root::new(device);
     let own = root.clone();

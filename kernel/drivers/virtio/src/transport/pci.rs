@@ -146,21 +146,27 @@ impl Pci {
         }
     }
 
-    /// So many interrupts by message, if the function and the machine have them. Those of queues are spread over the processors.
-    fn messages(&self, count: usize) -> Option<Vec<Arc<Interrupt>>> {
+    /// So many interrupts by message, if the function and the machine have them. Those of queues are spread over the processors, and stay there if each of
+    /// several queues has its own.
+    fn messages(&self, count: usize, queues: usize) -> Option<Vec<Arc<Interrupt>>> {
         if table_size(&self.function) < count {
             return None;
         }
         let mut interrupts = Vec::with_capacity(count);
         for index in 0..count {
-            let cpu = CpuId::from_index(index.saturating_sub(1) % cpu::count());
-            interrupts.push(Interrupt::allocate_on(Source::Message, cpu)?);
+            let is_placed = index > 0 && queues > 1 && count == queues + 1;
+            interrupts.push(match is_placed {
+                true => {
+                    Interrupt::allocate_on(Source::Message, CpuId::from_index((index - 1) % cpu::count()))?
+                }
+                false => Interrupt::allocate(Source::Message)?,
+            });
         }
         self.function.enable_table(&interrupts).then_some(interrupts)
     }
 
     fn connect_messages(&self, queues: usize, handlers: &Arc<dyn Handlers>) -> Option<Connection> {
-        let interrupts = [queues + 1, 2, 1].into_iter().find_map(|count| self.messages(count))?;
+        let interrupts = [queues + 1, 2, 1].into_iter().find_map(|count| self.messages(count, queues))?;
         self.vectors.store(interrupts.len(), Ordering::Relaxed);
         let alone = interrupts.len() == 1;
         let shared = interrupts.len() < queues + 1;

@@ -7,8 +7,8 @@ use vfs::Result;
 use vfs::superblock::{FileSystemType, Superblock, SuperblockOperations, SuperblockTraits};
 
 use super::instance::{Instance, Operations};
-use crate::options::{Caching, Options};
-use crate::transport;
+use crate::options::{Caching, Carrier, Options};
+use crate::{stream, transport};
 
 /// What `statfs` calls it.
 const MAGIC: u64 = 0x0102_1997;
@@ -31,7 +31,10 @@ impl FileSystemType for Kind {
 
     fn mount(&'static self, source: &[u8], options: &[u8]) -> Result<Arc<Superblock>> {
         let options = Options::parse(options)?;
-        let taken = transport::take(source)?;
+        let taken = match options.carrier {
+            Carrier::Virtio => transport::take(source)?,
+            Carrier::Files { from, to } => stream::take(from, to)?,
+        };
         let keeps_nothing = options.caching == Caching::None;
         let traits = SuperblockTraits {
             volatile: keeps_nothing,

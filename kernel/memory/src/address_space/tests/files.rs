@@ -269,6 +269,29 @@ fn who_writes_back_does_not_end_a_space_that_goes_meanwhile() {
 }
 
 #[test]
+fn mappings_end_with_the_last_process_although_somebody_looks_at_the_space() {
+    without_leaks(|| {
+        let recorder = Arc::new(Recorder::default());
+        let cache = backed(2, &recorder);
+        let space = space();
+        let shared = map(&space, &cache, 2, MapFlags::SHARED);
+        put(&space, shared, 100).unwrap();
+        let (parent, child) = (Hold::new(space.clone()), Hold::new(space));
+        let for_looker = cache.clone();
+        window::at(Window::SpaceFound, move || {
+            drop(child);
+            assert!(for_looker.is_mapped(), "another process has it");
+            drop(parent);
+            assert!(!for_looker.is_mapped());
+        });
+        cache.write_back(0, u64::MAX).unwrap();
+        assert_eq!(window::clear(), 0);
+        crate::reclaim::end_spaces();
+        forget_clean(&cache);
+    });
+}
+
+#[test]
 fn reclaim_passes_over_a_space_that_is_being_changed_and_what_is_locked() {
     without_leaks(|| {
         let recorder = Arc::new(Recorder::default());
