@@ -80,7 +80,7 @@ static const struct call calls[] = {
     { 299, "recvmmsg", "f:1Bk", 1 }, { 302, "prlimit64", "tIyb", 8 }, { 306, "syncfs", "f", 1 }, { 307, "sendmmsg", "f:1B", 1 },
     { 309, "getcpu", "bb", 1 }, { 310, "process_vm_readv", "tvVvVz", 1 }, { 311, "process_vm_writev", "tvVvVz", 1 },
     { 314, "sched_setattr", "T%z", 1 }, { 315, "sched_getattr", "Tbnz", 1 }, { 316, "renameat2", "dpdpi", 1 },
-    { 318, "getrandom", "bni", 1 }, { 319, "memfd_create", "pB", 1 }, { 322, "execveat", "dPAAE", 60 }, { 324, "membarrier", "BzI", 1 },
+    { 308, "setns", "fB", 2 }, { 317, "seccomp", "1Bb", 20 }, { 318, "getrandom", "bni", 1 }, { 319, "memfd_create", "pB", 1 }, { 322, "execveat", "dPAAE", 60 }, { 324, "membarrier", "BzI", 1 },
     { 325, "mlock2", "ali", 1 }, { 326, "copy_file_range", "fHfHnz", 1 }, { 327, "preadv2", "fvVhzB", 1 },
     { 328, "pwritev2", "fvVhzB", 1 }, { 329, "pkey_mprotect", "alrx", 1 }, { 332, "statx", "dpEIb", 1 }, { 333, "io_pgetevents", "2iibk~", 2 },
     { 334, "rseq", "S(B\\", 2 },

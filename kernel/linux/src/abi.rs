@@ -35,6 +35,10 @@ abi_structures! {
     }
     /// `struct io_event`: how that ended.
     IoEvent, 32, { data: u64, block: u64, result: i64, second_result: i64, }
+    /// `struct sock_filter`: an instruction of classic BPF.
+    FilterInstruction, 8, { code: u16, if_true: u8, if_false: u8, constant: u32, }
+    /// `struct sock_fprog`: such a program.
+    FilterProgram, 16, { count: u16, padding: [u16; 3], instructions: u64, }
     /// `struct timeval`.
     Timeval, 16, { seconds: i64, microseconds: i64, }
     /// `struct timezone`.

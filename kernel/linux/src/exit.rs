@@ -79,13 +79,16 @@ pub(crate) fn report_fatal_signal(task: &Task, information: &SignalInformation) 
 pub(crate) fn end_thread(mut task: Box<Task>) {
     crate::signal::deliver::retire(&task.thread);
     release_user_memory(&mut task);
-    let Task { thread, address_space, files, file_system, exit_code, .. } = *task;
+    let Task { thread, address_space, files, file_system, name_spaces, exit_code, .. } = *task;
     let process = thread.process().clone();
-    let (shared_files, shared_file_system, charge, undo) = {
+    let (undo, shared_files, rest) = {
         let mut shared = thread.shared.lock();
-        (shared.files.take(), shared.file_system.take(), shared.charge.take(), shared.undo.take())
+        let rest = (shared.file_system.take(), shared.charge.take(), shared.name_spaces.take());
+        (shared.undo.take(), shared.files.take(), rest)
     };
-    drop((shared_files, shared_file_system, file_system, charge, undo));
+    // What is undone is in the name space.
+    drop(undo);
+    drop((shared_files, file_system, rest, name_spaces));
     // The last one closes what is open.
     drop(files);
     // Before the end is announced: who waits for it finds the memory free. The process's own reference goes there too.
@@ -129,13 +132,15 @@ fn thread_abandoned(kernel: sched::ThreadRef, died: &sync::arc_table::OwnerDied)
     process.begin_exit(Signal::SIGSEGV.number().into());
     ::ipc::end_abandoned(::ipc::ThreadId::from_bits(thread.ipc_id.load(Ordering::Relaxed)));
     crate::signal::deliver::retire(&thread);
-    let (files, file_system, charge, undo) = {
+    let (undo, files, rest) = {
         let mut shared = thread.shared.lock();
-        (shared.files.take(), shared.file_system.take(), shared.charge.take(), shared.undo.take())
+        let rest = (shared.file_system.take(), shared.charge.take(), shared.name_spaces.take());
+        (shared.undo.take(), shared.files.take(), rest)
     };
     // Its own are lost on the dead stack. Dropped, these close what is open.
     drop(files.and_then(|files| vfs::Descriptors::inherit(files, died)));
-    drop((file_system, charge, undo));
+    drop(undo);
+    drop(rest);
     // One reference here and the one that is lost on the dead stack.
     const LAST_REFERENCES: usize = 2;
     let space = process.address_space().filter(|_| process.thread_count() == 1);

@@ -14,6 +14,7 @@ use crate::abi::{AlternateStack, CloneArguments};
 use crate::credentials::account::ProcessCharge;
 use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult};
+use crate::name_space;
 use crate::process::limits::Resource;
 use crate::process::process::{Inheritance, Process};
 use crate::process::table::{self, Pid, ReservedPid};
@@ -86,14 +87,6 @@ bitflags::bitflags! {
     }
 }
 
-const NAMESPACES: CloneFlags = CloneFlags::NEWTIME
-    .union(CloneFlags::NEWNS)
-    .union(CloneFlags::NEWCGROUP)
-    .union(CloneFlags::NEWUTS)
-    .union(CloneFlags::NEWIPC)
-    .union(CloneFlags::NEWUSER)
-    .union(CloneFlags::NEWPID)
-    .union(CloneFlags::NEWNET);
 /// Low byte of clone's flags: the exit signal.
 const SIGNAL_MASK: u64 = 0xff;
 /// Most numbers in `set_tid`: one for each level of process-number namespaces.
@@ -134,6 +127,7 @@ impl Request {
         if without(F::THREAD, F::SIGHAND)
             || without(F::SIGHAND, F::VM)
             || both(F::FS, F::NEWNS)
+            || both(F::SYSVSEM, F::NEWIPC)
             || both(F::SIGHAND, F::CLEAR_SIGHAND)
             || both(F::THREAD, F::PIDFD)
             || both(F::DETACHED, F::PIDFD)
@@ -141,8 +135,9 @@ impl Request {
         {
             return Err(Errno::EINVAL);
         }
-        // Name spaces come with containers; a program that needs one must learn that it did not get it.
-        if flags.intersects(NAMESPACES | F::INTO_CGROUP) { Err(Errno::EINVAL) } else { Ok(()) }
+        // A program that needs a name space must learn that it did not get it.
+        let refused = F::NEWTIME | F::NEWCGROUP | F::NEWUSER | F::NEWPID | F::NEWNET | F::INTO_CGROUP;
+        if flags.intersects(refused) { Err(Errno::EINVAL) } else { Ok(()) }
     }
 }
 
@@ -257,6 +252,7 @@ fn reserve(request: &Request) -> Result<ReservedPid, Errno> {
 #[inline(never)]
 fn create(task: &mut Task, request: &Request) -> SysResult {
     request.check()?;
+    name_space::calls::check(task, request.flags)?;
     // Before a number is taken: forks that a limit refuses use up none.
     let charge = claim_place(task)?;
     let reserved = reserve(request)?;
@@ -326,6 +322,10 @@ fn construct(
         true => task.file_system.clone(),
         false => task.file_system.duplicate()?,
     };
+    if flags.contains(CloneFlags::NEWNS) {
+        file_system.unshare_mounts()?;
+    }
+    let name_spaces = name_space::calls::make(task, flags)?;
     let address_space = match flags.contains(CloneFlags::VM) {
         true => task.address_space.clone(),
         false => task.address_space.fork().map_err(crate::memory::errno_of)?,
@@ -348,9 +348,14 @@ fn construct(
         name,
         charge: Some(charge),
         undo,
+        name_spaces: name_spaces.clone(),
+        restriction: task.thread.restriction(),
     };
     let thread = Thread::new(pid, process, task.thread.blocked(), shared);
     let thread = memory::fallible::try_arc(thread).map_err(|_| Errno::ENOMEM)?;
+    if task.thread.has_no_new_privileges() {
+        thread.gain_no_privileges();
+    }
     let keeps_stack = !flags.contains(CloneFlags::VM) || flags.contains(CloneFlags::VFORK);
     let mut child = Task {
         user: task.user.clone(),
@@ -358,6 +363,7 @@ fn construct(
         credentials,
         files,
         file_system,
+        name_spaces,
         address_space,
         saved_mask: None,
         // A signal may have come before the child could be interrupted.
@@ -430,31 +436,38 @@ fn construct_process(
     Ok(process)
 }
 
-/// Stops sharing descriptors, root and current directory, or what is taken back of semaphores, with other threads and processes.
+/// Stops sharing descriptors, root and current directory, what is taken back of semaphores, or name spaces, with other threads and processes.
 #[inline(never)]
 pub fn unshare(task: &mut Task, flags: u64) -> SysResult {
-    let flags = CloneFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+    let mut flags = CloneFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
     let alone = CloneFlags::THREAD | CloneFlags::SIGHAND | CloneFlags::VM;
-    let known = alone | CloneFlags::FILES | CloneFlags::FS | CloneFlags::SYSVSEM;
+    let known = alone | CloneFlags::FILES | CloneFlags::FS | CloneFlags::SYSVSEM | name_space::calls::MADE;
     if !known.contains(flags) || (flags.intersects(alone) && task.process().thread_count() > 1) {
         return Err(Errno::EINVAL);
     }
+    name_space::calls::check(task, flags)?;
+    flags.set(CloneFlags::FS, flags.intersects(CloneFlags::FS | CloneFlags::NEWNS));
+    flags.set(CloneFlags::SYSVSEM, flags.intersects(CloneFlags::SYSVSEM | CloneFlags::NEWIPC));
     let file_system = match flags.contains(CloneFlags::FS) {
         true => Some(task.file_system.duplicate()?),
         false => None,
     };
+    if let Some(file_system) = file_system.as_ref().filter(|_| flags.contains(CloneFlags::NEWNS)) {
+        file_system.unshare_mounts()?;
+    }
+    let spaces = name_space::calls::make(task, flags)?;
     if flags.contains(CloneFlags::FILES) {
         let copy = task.files.duplicate()?;
         task.replace_files(copy);
     }
     if flags.contains(CloneFlags::SYSVSEM) {
-        let list = task.thread.shared.lock().undo.take();
-        drop(list);
+        undo::leave(task);
+    }
+    if flags.intersects(name_space::calls::MADE) {
+        task.enter_name_spaces(spaces);
     }
     if let Some(new) = file_system {
-        let shared = task.thread.shared.lock().file_system.replace(new.clone());
-        let old = core::mem::replace(&mut task.file_system, new);
-        drop((shared, old));
+        task.replace_file_system(new);
     }
     Ok(0)
 }
@@ -489,6 +502,7 @@ fn publish(task: &Task, request: &Request, thread: &Arc<Thread>) -> Result<(), E
         }
         let mut threads = process.threads.lock();
         memory::fallible::try_push(&mut threads, thread.clone()).map_err(|_| Errno::ENOMEM)?;
+        thread.restrict_as(&task.thread);
         if let StopState::Stopping(_) = signals.stop {
             signals.to_park += 1;
         }

@@ -1,13 +1,12 @@
 //! Who am I: process, thread, group and session numbers, names of the system, load and memory.
 
-use alloc::string::String;
 use alloc::sync::Arc;
 
-use sync::SpinLock;
 use vfs::Capabilities;
 
 use crate::abi::{SystemInformation, UnameNames};
 use crate::errno::{Errno, SysResult};
+use crate::name_space::{First, NAME_BYTES, SystemNames};
 use crate::process::group::{MOVES, ProcessGroup, Session};
 use crate::process::process::Process;
 use crate::process::table::{self, Pid};
@@ -16,7 +15,6 @@ use crate::user_pointer::{UserPointer, read_bytes};
 
 /// Kernel release that programs see; they derive from it which calls they may expect.
 pub const RELEASE: &str = "6.1.0-starling";
-const NAME_BYTES: usize = 64;
 
 /// Process number.
 pub fn getpid(task: &mut Task) -> SysResult {
@@ -129,25 +127,6 @@ fn existing_group(id: Pid) -> Option<Arc<ProcessGroup>> {
     table::group(id).filter(|group| !group.is_dissolved())
 }
 
-static NODE: SpinLock<String> = SpinLock::named("host name", String::new());
-static DOMAIN: SpinLock<String> = SpinLock::named("domain name", String::new());
-
-/// Sets the system's name on the network; what does not fit is cut off.
-pub fn set_node_name(name: &str) {
-    let mut copy = String::new();
-    let name: &str = &name[..name.floor_char_boundary(NAME_BYTES)];
-    if copy.try_reserve(name.len()).is_ok() {
-        copy.push_str(name);
-        *NODE.lock() = copy;
-    }
-}
-
-/// The system's name on the network.
-pub fn node_name() -> String {
-    let node = NODE.lock();
-    if node.is_empty() { String::from("starling") } else { node.clone() }
-}
-
 /// The `version` line of uname.
 pub fn version() -> &'static str {
     concat!("#1 SMP PREEMPT Starling ", env!("CARGO_PKG_VERSION"))
@@ -162,45 +141,46 @@ fn padded(text: &str) -> [u8; 65] {
 
 /// Names of the system.
 #[inline(never)]
-pub fn uname(_task: &mut Task, names: u64) -> SysResult {
-    let domain = DOMAIN.lock().clone();
+pub fn uname(task: &mut Task, names: u64) -> SysResult {
+    let seen = task.system_names();
     let written = UnameNames {
         system: padded("Linux"),
-        node: padded(&node_name()),
+        node: padded(&seen.node()),
         release: padded(RELEASE),
         version: padded(version()),
         machine: padded("x86_64"),
-        domain: padded(if domain.is_empty() { "(none)" } else { &domain }),
+        domain: padded(&seen.domain()),
     };
     UserPointer::<UnameNames>::new(names).write(&written)?;
     Ok(0)
 }
 
-fn read_name(task: &Task, name: u64, length: i32) -> Result<String, Errno> {
+fn read_name(task: &Task, name: u64, length: i32) -> Result<([u8; NAME_BYTES], usize), Errno> {
     task.credentials.require(Capabilities::SYS_ADMIN)?;
     if !(0..=NAME_BYTES as i32).contains(&length) {
         return Err(Errno::EINVAL);
     }
-    let mut bytes = [0; NAME_BYTES];
-    read_bytes(name, &mut bytes[..length as usize])?;
-    Ok(String::from_utf8_lossy(&bytes[..length as usize]).into_owned())
+    let (mut bytes, length) = ([0; NAME_BYTES], length as usize);
+    read_bytes(name, &mut bytes[..length])?;
+    Ok((bytes, length))
 }
 
-/// Sets the system's name for a machine that is told it at its start; what does not fit is cut off.
+/// Gives the machine the name that it is told at its start; what does not fit is cut off.
 pub fn set_host_name(name: &[u8]) {
-    let name = &name[..name.len().min(NAME_BYTES)];
-    *NODE.lock() = String::from_utf8_lossy(name).into_owned();
+    SystemNames::first().set_node(name);
 }
 
 /// Sets the system's name.
 pub fn sethostname(task: &mut Task, name: u64, length: i32) -> SysResult {
-    *NODE.lock() = read_name(task, name, length)?;
+    let (name, length) = read_name(task, name, length)?;
+    task.system_names().set_node(&name[..length]);
     Ok(0)
 }
 
 /// Sets the NIS domain name.
 pub fn setdomainname(task: &mut Task, name: u64, length: i32) -> SysResult {
-    *DOMAIN.lock() = read_name(task, name, length)?;
+    let (name, length) = read_name(task, name, length)?;
+    task.system_names().set_domain(&name[..length]);
     Ok(0)
 }
 

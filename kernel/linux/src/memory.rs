@@ -11,6 +11,7 @@ use machine::address::{PAGE_SIZE, UserAddr};
 use vfs::{Capabilities, FileMappingKind};
 
 use crate::credentials::identity::Credentials;
+use crate::credentials::inspection::Inspector;
 use crate::errno::{Errno, SysResult};
 use crate::process::limits::Resource;
 use crate::process::process::Process;
@@ -381,10 +382,7 @@ fn other_space(task: &Task, pid: i32) -> Result<Arc<AddressSpace>, Errno> {
     if Arc::ptr_eq(&process, task.process()) {
         return Ok(task.address_space.clone());
     }
-    if !task.credentials.may_inspect(&process.credentials()) {
-        return Err(Errno::EPERM);
-    }
-    process.address_space().ok_or(Errno::ESRCH)
+    Inspector::calling(task).inspect(&process, || process.address_space())?.ok_or(Errno::ESRCH)
 }
 
 /// Copies from another process.

@@ -7,6 +7,7 @@ use vfs::{
     ReservedDescriptor,
 };
 
+use crate::credentials::inspection::Inspector;
 use crate::errno::{Errno, SysResult};
 use crate::process::limits::Resource;
 use crate::process::process::Process;
@@ -118,12 +119,11 @@ pub fn pidfd_getfd(task: &mut Task, descriptor: i32, target: i32, flags: u32) ->
         return Err(Errno::EINVAL);
     }
     let process = process_of(task, descriptor)?;
-    if !task.credentials.may_inspect(&process.credentials()) {
-        return Err(Errno::EPERM);
-    }
-    let thread = process.representative().ok_or(Errno::ESRCH)?;
-    let files = thread.files().ok_or(Errno::ESRCH)?;
-    let file = files.get(u32::try_from(target).map_err(|_| Errno::EBADF)?)?;
+    let file: Result<_, Errno> = Inspector::calling(task).inspect(&process, || {
+        let files = process.representative().and_then(|thread| thread.files()).ok_or(Errno::ESRCH)?;
+        Ok(files.get(u32::try_from(target).map_err(|_| Errno::EBADF)?)?)
+    })?;
+    let file = file?;
     let reserved = task.files.reserve(task.process().limit(Resource::OpenFiles))?;
     Ok(reserved.install(file, DescriptorFlags::CLOSE_ON_EXEC) as usize)
 }

@@ -6,7 +6,6 @@ use machine::address::USER_END;
 use sched::current;
 
 use crate::credentials::capabilities;
-use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult};
 use crate::signal::set::Signal;
 use crate::task::Task;
@@ -21,6 +20,7 @@ const SET_KEEPCAPS: u32 = 8;
 const SET_NAME: u32 = 15;
 const GET_NAME: u32 = 16;
 const GET_SECCOMP: u32 = 21;
+const SET_SECCOMP: u32 = 22;
 const CAPBSET_READ: u32 = 23;
 const CAPBSET_DROP: u32 = 24;
 const GET_TSC: u32 = 25;
@@ -80,15 +80,14 @@ pub fn prctl(task: &mut Task, option: u32, second: u64, third: u64, fourth: u64,
             UserPointer::<u32>::new(second).write(&on).map(|()| 0)
         }
         SET_NO_NEW_PRIVS if second == 1 && rest_is_zero => {
-            let mut new = Credentials::clone(&task.credentials);
-            new.no_new_privileges = true;
-            task.install_credentials(memory::fallible::try_arc(new).map_err(|_| Errno::ENOMEM)?);
+            task.thread.gain_no_privileges();
             Ok(0)
         }
-        GET_NO_NEW_PRIVS if second == 0 && rest_is_zero => Ok(task.credentials.no_new_privileges.into()),
+        GET_NO_NEW_PRIVS if second == 0 && rest_is_zero => Ok(task.thread.has_no_new_privileges().into()),
         GET_TID_ADDRESS => UserPointer::<u64>::new(second).write(&task.clear_tid).map(|()| 0),
         GET_TSC => UserPointer::<u32>::new(second).write(&1).map(|()| 0),
-        GET_SECCOMP => Ok(0),
+        GET_SECCOMP => Ok(task.thread.restriction().mode() as usize),
+        SET_SECCOMP => crate::seccomp::prctl_set(task, second, third),
         GET_THP_DISABLE if second == 0 && rest_is_zero => Ok(0),
         MCE_KILL_GET if second == 0 && rest_is_zero => Ok(MCE_KILL_DEFAULT),
         SET_THP_DISABLE if rest_is_zero => Ok(0),

@@ -19,6 +19,7 @@ use crate::process::init::{self, EndOfCommand};
 use crate::process::process::{Inheritance, Process};
 use crate::process::table::{self, ReservedPid};
 use crate::process::thread::{Shared, Thread};
+use crate::seccomp::Restriction;
 use crate::signal::actions::SignalActions;
 use crate::signal::information::SignalInformation;
 use crate::signal::set::{Signal, SignalSet};
@@ -184,6 +185,8 @@ pub(crate) fn make(
         name: [0; crate::process::thread::NAME_BYTES],
         charge,
         undo: None,
+        name_spaces: None,
+        restriction: Restriction::None,
     };
     let thread = Thread::new(reserved.number(), process.clone(), SignalSet::EMPTY, shared);
     let thread = memory::fallible::try_arc(thread).map_err(no_memory)?;
@@ -249,6 +252,7 @@ fn first_task(
         credentials,
         files,
         file_system,
+        name_spaces: None,
         address_space,
         saved_mask: None,
         needs_work: true,

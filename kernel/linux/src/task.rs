@@ -21,6 +21,7 @@ use crate::credentials::account::ProcessCharge;
 use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult, register_of};
 use crate::file::context::FileSystemContext;
+use crate::name_space::NameSpaces;
 use crate::process::process::Process;
 use crate::process::thread::Thread;
 use crate::signal::deliver;
@@ -77,6 +78,8 @@ pub struct Task {
     pub files: Descriptors,
     /// Root, current directory, umask.
     pub file_system: Arc<FileSystemContext>,
+    /// The name spaces that it is in, unless they are the first ones; that of mounts is where its paths begin.
+    pub(crate) name_spaces: Option<Arc<NameSpaces>>,
     /// Its memory.
     pub address_space: Arc<AddressSpace>,
     /// The mask to return to when the current call ends.
@@ -110,6 +113,19 @@ pub struct Task {
     pub(crate) exit_code: u32,
 }
 
+/// Credentials that a thread is about to have.
+pub(crate) struct PreparedCredentials {
+    new: Arc<Credentials>,
+    /// What they count, if that is somebody else's account.
+    charge: Option<Option<ProcessCharge>>,
+}
+
+/// Credentials that a thread had.
+pub(crate) struct FormerCredentials {
+    _credentials: [Arc<Credentials>; 2],
+    _charge: Option<ProcessCharge>,
+}
+
 impl Task {
     /// Its process.
     pub fn process(&self) -> &Arc<Process> {
@@ -118,6 +134,12 @@ impl Task {
 
     /// Replaces its credentials.
     pub fn install_credentials(&mut self, new: Arc<Credentials>) {
+        let prepared = self.prepare_credentials(new);
+        drop(self.swap_credentials(prepared));
+    }
+
+    /// Does what comes before a change of its credentials, and may not be done under a lock.
+    pub(crate) fn prepare_credentials(&mut self, new: Arc<Credentials>) -> PreparedCredentials {
         let changed_identity = new.user.effective != self.credentials.user.effective
             || new.group.effective != self.credentials.group.effective
             || !self.credentials.permitted.contains(new.permitted);
@@ -131,13 +153,19 @@ impl Task {
         }
         let moved = !new.account.is_same(&self.credentials.account);
         let charge = moved.then(|| ProcessCharge::claim(&new.account, u64::MAX)).flatten();
-        let old = {
-            let mut shared = self.thread.shared.lock();
-            let old_charge = if moved { core::mem::replace(&mut shared.charge, charge) } else { None };
-            (core::mem::replace(&mut shared.credentials, new.clone()), old_charge)
-        };
-        drop(old);
-        self.credentials = new;
+        PreparedCredentials { new, charge: moved.then_some(charge) }
+    }
+
+    /// Makes prepared credentials its own. Returns the former ones, and what they counted.
+    #[must_use]
+    pub(crate) fn swap_credentials(&mut self, prepared: PreparedCredentials) -> FormerCredentials {
+        let PreparedCredentials { new, charge } = prepared;
+        let mut shared = self.thread.shared.lock();
+        let former_charge = charge.and_then(|charge| core::mem::replace(&mut shared.charge, charge));
+        let shared_former = core::mem::replace(&mut shared.credentials, new.clone());
+        drop(shared);
+        let own_former = core::mem::replace(&mut self.credentials, new);
+        FormerCredentials { _credentials: [shared_former, own_former], _charge: former_charge }
     }
 
     /// Replaces its descriptors; closes the old ones if nobody else has them.
@@ -145,6 +173,13 @@ impl Task {
         let table = Arc::clone(&new);
         let shared = self.thread.shared.lock().files.replace(table);
         let old = core::mem::replace(&mut self.files, new);
+        drop((shared, old));
+    }
+
+    /// Replaces its root, current directory and umask.
+    pub(crate) fn replace_file_system(&mut self, new: Arc<FileSystemContext>) {
+        let shared = self.thread.shared.lock().file_system.replace(new.clone());
+        let old = core::mem::replace(&mut self.file_system, new);
         drop((shared, old));
     }
 
@@ -187,7 +222,11 @@ impl Task {
         let number = self.user.registers.rax;
         self.user.call = number;
         sync::classes::call_begins(number);
-        let result = crate::table::dispatch(self, number);
+        let result = if self.thread.is_restricted() {
+            crate::seccomp::serve(self, number)
+        } else {
+            crate::table::dispatch(self, number)
+        };
         sync::classes::call_ends();
         self.user.registers.rax = register_of(result);
         if let Err(errno) = result

@@ -306,7 +306,10 @@ fn controller_is_started_again() -> Outcome {
         check!(verdict == Some(block::TimeoutVerdict::Handled), "round {round}: {verdict:?}");
         // A request that was under way and had not reached the controller yet is made when that works again.
         let (told, served) = (told.load(Ordering::Relaxed) as usize, served.load(Ordering::Relaxed) as usize);
-        check!(told + served == cpu::count(), "round {round}: of the readers {told} failed, {served} were served");
+        check!(
+            told + served == cpu::count(),
+            "round {round}: of the readers {told} failed, {served} were served"
+        );
         failed += told;
         let again = disk.device.volume().read(0, SECTOR_BYTES);
         check!(again.is_ok(), "round {round}: it does not work again: {:?}", again.err());

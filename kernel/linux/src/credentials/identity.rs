@@ -77,8 +77,6 @@ pub struct Credentials {
     pub ambient: Capabilities,
     /// Exceptions from the rules for user 0.
     pub secure_bits: SecureBits,
-    /// execve gives no privileges any more.
-    pub no_new_privileges: bool,
     /// Counts of the real user: the process's own handle.
     pub account: Arc<Account>,
 }
@@ -95,7 +93,6 @@ impl Credentials {
             bounding: Capabilities::all(),
             ambient: Capabilities::empty(),
             secure_bits: SecureBits::empty(),
-            no_new_privileges: false,
             account: Account::of(0)?,
         })
     }
@@ -137,13 +134,6 @@ impl Credentials {
     pub fn may_signal(&self, target: &Credentials) -> bool {
         let mine = [self.user.effective, self.user.real];
         mine.contains(&target.user.saved) || mine.contains(&target.user.real) || self.has(Capabilities::KILL)
-    }
-
-    /// Whether it may look into and change a process with the credentials of `target` (the rule of ptrace(2)).
-    pub fn may_inspect(&self, target: &Credentials) -> bool {
-        let (user, group) = (self.file.user, self.file.group);
-        let same = target.user == Ids::all(user) && target.group == Ids::all(group);
-        (same && self.permitted.contains(target.permitted)) || self.has(Capabilities::SYS_PTRACE)
     }
 
     /// Adjusts the capabilities after user ids changed from `old`.
@@ -191,13 +181,11 @@ impl Credentials {
     /// Also says whether the program gained privileges (AT_SECURE).
     pub fn after_exec(&self, set_user: Option<u32>, set_group: Option<u32>) -> (Credentials, bool) {
         let mut new = self.clone();
-        if !self.no_new_privileges {
-            if let Some(user) = set_user {
-                new.user.effective = user;
-            }
-            if let Some(group) = set_group {
-                new.group.effective = group;
-            }
+        if let Some(user) = set_user {
+            new.user.effective = user;
+        }
+        if let Some(group) = set_group {
+            new.group.effective = group;
         }
         let changed_ids = new.user.effective != self.user.real || new.group.effective != self.group.real;
         let privileged_ids =
@@ -270,8 +258,7 @@ mod tests {
         assert!(secure);
         assert_eq!(program.user, Ids { real: 1000, effective: 0, saved: 0 });
         assert!(program.has(Capabilities::SYS_ADMIN));
-        user.no_new_privileges = true;
-        let (program, secure) = user.after_exec(Some(0), None);
+        let (program, secure) = user.after_exec(None, None);
         assert!(!secure);
         assert_eq!(program.user.effective, 1000);
     }

@@ -4,3 +4,4 @@ pub mod account;
 pub mod calls;
 pub mod capabilities;
 pub mod identity;
+pub(crate) mod inspection;

@@ -277,7 +277,7 @@ fn describe(
 fn new_credentials(task: &Task, file: &ProgramFile) -> Result<(Credentials, bool), Errno> {
     // Together: a mode that a former owner gave does not count for a new one.
     let Identity { mode, user, group } = file.file.inode().identity();
-    let honoured = files::honours_set_id(&file.file);
+    let honoured = files::honours_set_id(&file.file) && !task.thread.has_no_new_privileges();
     let set_user = (honoured && mode & MODE_SET_USER != 0).then_some(user);
     let executable_group = MODE_SET_GROUP | MODE_GROUP_EXECUTE;
     let set_group = (honoured && mode & executable_group == executable_group).then_some(group);
@@ -322,19 +322,23 @@ fn install(task: &mut Task, new: Prepared) {
     let process = task.process().clone();
     crate::exit::release_user_memory(task);
     drop(current().set_address_space(Some(new.space.clone())));
-    let former = process.replace_address_space(Some(new.space.clone()));
-    drop(core::mem::replace(&mut task.address_space, new.space));
+    drop(core::mem::replace(&mut task.address_space, new.space.clone()));
+    let credentials = task.prepare_credentials(new.credentials);
+    let is_dumpable = !new.secure && new.readable;
+    let former = {
+        let mut executable = process.executable.lock();
+        let program = executable.program + 1;
+        let former = core::mem::replace(&mut *executable, Executable { program, ..new.executable });
+        let credentials = task.swap_credentials(credentials);
+        process.is_dumpable.store(is_dumpable.into(), Ordering::Relaxed);
+        (former, credentials, process.replace_address_space(Some(new.space)))
+    };
     drop(former);
-    let old = core::mem::replace(&mut *process.executable.lock(), new.executable);
-    drop(old);
 
     unshare(task);
     process.timers.cancel_posix();
     process.contexts.end();
     process.did_exec.store(true, Ordering::Relaxed);
-    let dumpable = !new.secure && new.readable;
-    task.install_credentials(new.credentials);
-    process.is_dumpable.store(dumpable.into(), Ordering::Relaxed);
     if new.secure {
         process.kinship.lock().death_signal = 0;
     }

@@ -2,9 +2,8 @@
 //!
 //! The list is in user memory and may be anything: it is walked for at most `ENTRIES_MAX` entries, and every access may fail.
 
-use vfs::Capabilities;
-
 use crate::abi::RobustListHead;
+use crate::credentials::inspection::Inspector;
 use crate::errno::{Errno, SysResult};
 use crate::process::table;
 use crate::task::Task;
@@ -34,12 +33,8 @@ pub fn get_robust_list(task: &mut Task, pid: i32, head: u64, size: u64) -> SysRe
         task.robust_list
     } else {
         let thread = u32::try_from(pid).ok().and_then(table::thread).ok_or(Errno::ESRCH)?;
-        if !task.credentials.may_inspect(&thread.credentials())
-            && !task.credentials.has(Capabilities::SYS_PTRACE)
-        {
-            return Err(Errno::EPERM);
-        }
-        thread.robust_list.load(core::sync::atomic::Ordering::Relaxed)
+        let list = || thread.robust_list.load(core::sync::atomic::Ordering::Relaxed);
+        Inspector::calling(task).inspect(thread.process(), list)?
     };
     UserPointer::<u64>::new(size).write(&(size_of::<RobustListHead>() as u64))?;
     UserPointer::<u64>::new(head).write(&found)?;

@@ -69,7 +69,10 @@ fn is_of_the_scheduler(name: &str) -> bool {
 
 /// `wchan`: the function that the thread sleeps in, or 0 for those who may not know.
 pub(super) fn wait_channel(subject: &Subject, out: &mut Text) -> Result<()> {
-    let activity = if subject.check_access().is_ok() { Activity::of(subject)? } else { Activity::Running };
+    let activity = match subject.inspect(|| Ok(Activity::of(subject))) {
+        Ok(activity) => activity?,
+        Err(_) => Activity::Running,
+    };
     let function = match &activity {
         Activity::Sleeping(observation) => functions(observation)
             .filter_map(|(_, symbol)| symbol)
@@ -86,8 +89,8 @@ pub(super) fn kernel_stack(subject: &Subject, out: &mut Text) -> Result<()> {
     if calling_thread().is_some_and(|caller| !caller.credentials().has(Capabilities::SYS_ADMIN)) {
         return Err(Error::AccessDenied);
     }
-    subject.check_access().map_err(refusal)?;
-    if let Activity::Sleeping(observation) | Activity::Asking(observation) = Activity::of(subject)? {
+    let activity = subject.inspect(|| Activity::of(subject)).map_err(refusal)?;
+    if let Activity::Sleeping(observation) | Activity::Asking(observation) = activity {
         for (address, symbol) in functions(&observation) {
             let _ = match symbol {
                 Some(symbol) => writeln!(out, "[<0>] {symbol}/{:#x}", symbol.size),
@@ -100,8 +103,7 @@ pub(super) fn kernel_stack(subject: &Subject, out: &mut Text) -> Result<()> {
 
 /// `syscall`: the system call that the thread sleeps in, with its arguments, the stack pointer and the place in the program.
 pub(super) fn system_call(subject: &Subject, out: &mut Text) -> Result<()> {
-    subject.check_access().map_err(refusal)?;
-    let program = match Activity::of(subject)? {
+    let program = match subject.inspect(|| Activity::of(subject)).map_err(refusal)? {
         Activity::Running => {
             let _ = out.write_str("running\n");
             return Ok(());
@@ -131,13 +133,13 @@ fn refusal(error: Error) -> Error {
 
 /// `io`: what the thread has read and written, or what the process has with children that it waited for.
 pub(super) fn transfers(subject: &Subject, out: &mut Text) -> Result<()> {
-    subject.check_access()?;
-    let process = subject.process()?;
-    let values = if subject.is_thread() {
-        subject.shown_thread()?.map(|thread| thread.transfers.values()).unwrap_or_default()
-    } else {
-        process.transferred()
-    };
+    let values = subject.inspect(|| {
+        Ok(if subject.is_thread() {
+            subject.shown_thread()?.map(|thread| thread.transfers.values()).unwrap_or_default()
+        } else {
+            subject.process()?.transferred()
+        })
+    })?;
     for (name, value) in [
         ("rchar", values.read_bytes),
         ("wchar", values.written_bytes),

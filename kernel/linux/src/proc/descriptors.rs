@@ -40,10 +40,18 @@ fn parse(name: &[u8]) -> Result<u32> {
     core::str::from_utf8(name).ok().and_then(|name| name.parse().ok()).ok_or(Error::NotFound)
 }
 
+fn table_of(subject: &Subject) -> Result<Arc<DescriptorTable>> {
+    subject.thread()?.files().ok_or(Error::NotFound)
+}
+
+/// An open file of the process, if the caller may look into it.
+fn file_of(subject: &Subject, descriptor: u32) -> Result<Arc<OpenFile>> {
+    subject.inspect(|| table_of(subject)?.get(descriptor).map_err(|_| Error::NotFound))
+}
+
 impl Descriptors {
-    fn table(&self) -> Result<Arc<DescriptorTable>> {
-        self.subject.check_access()?;
-        self.subject.thread()?.files().ok_or(Error::NotFound)
+    fn file(&self, descriptor: u32) -> Result<Arc<OpenFile>> {
+        file_of(&self.subject, descriptor)
     }
 
     /// The inode number of a descriptor's node: another one when the descriptor becomes another file.
@@ -56,7 +64,7 @@ impl Descriptors {
 impl Directory for Descriptors {
     fn lookup(&self, name: &[u8]) -> Result<Node> {
         let descriptor = parse(name)?;
-        let file = self.table()?.get(descriptor).map_err(|_| Error::NotFound)?;
+        let file = self.file(descriptor)?;
         let subject = self.subject.clone();
         let node = match self.links {
             true => {
@@ -77,13 +85,13 @@ impl Directory for Descriptors {
     }
 
     fn list(&self, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
-        let table = self.table()?;
+        let table = self.subject.inspect(|| table_of(&self.subject))?;
         let kind = if self.links { FileKind::SymbolicLink } else { FileKind::Regular };
         let mut next = position;
         while let Some(descriptor) = table.next_open((next - FIRST_POSITION) as u32) {
             let after = u64::from(descriptor) + 1 + FIRST_POSITION;
             // Closed meanwhile: the next one is as good.
-            if let Ok(file) = table.get(descriptor) {
+            if let Ok(file) = self.file(descriptor) {
                 let mut buffer = [0; 10];
                 let name = vfs::text::digits(descriptor, &mut buffer);
                 if !sink.entry(name, self.number_of(descriptor, &file)?, kind, after) {
@@ -98,7 +106,7 @@ impl Directory for Descriptors {
     fn still_valid(&self, name: &[u8], number: u64) -> bool {
         let current = || -> Result<u64> {
             let descriptor = parse(name)?;
-            self.number_of(descriptor, &*self.table()?.get(descriptor)?)
+            self.number_of(descriptor, &*self.file(descriptor)?)
         };
         current().is_ok_and(|current| current == number)
     }
@@ -115,9 +123,7 @@ struct DescriptorLink {
 
 impl DescriptorLink {
     fn file(&self) -> Result<Arc<OpenFile>> {
-        self.subject.check_access()?;
-        let table = self.subject.thread()?.files().ok_or(Error::NotFound)?;
-        table.get(self.descriptor).map_err(|_| Error::NotFound)
+        file_of(&self.subject, self.descriptor)
     }
 }
 
@@ -153,10 +159,11 @@ struct Information {
 
 impl File for Information {
     fn show(&self, out: &mut Text) -> Result<()> {
-        self.subject.check_access()?;
-        let table = self.subject.thread()?.files().ok_or(Error::NotFound)?;
-        let file = table.get(self.descriptor).map_err(|_| Error::NotFound)?;
-        let close_on_exec = table.flags(self.descriptor)?.contains(vfs::DescriptorFlags::CLOSE_ON_EXEC);
+        let (file, close_on_exec) = self.subject.inspect(|| {
+            let table = table_of(&self.subject)?;
+            let file = table.get(self.descriptor).map_err(|_| Error::NotFound)?;
+            Ok((file, table.flags(self.descriptor)?.contains(vfs::DescriptorFlags::CLOSE_ON_EXEC)))
+        })?;
         let mut flags = file.flags();
         flags.set(vfs::OpenFlags::CLOSE_ON_EXEC, close_on_exec);
         let mount = file.path_or_detached()?.mount.id();

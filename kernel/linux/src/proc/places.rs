@@ -2,7 +2,6 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt::Write;
 
 use vfs::generated::{Body, Directory, Link, Node};
 use vfs::inode::{DirectorySink, FIRST_POSITION, LinkTarget};
@@ -10,6 +9,8 @@ use vfs::text::Text;
 use vfs::{Error, FileKind, Path, Result};
 
 use super::process::Subject;
+use crate::name_space::{self, ENTRIES, Kind};
+use crate::process::thread::Thread;
 
 /// Appends the path of a place as the reader sees it, ` (deleted)` behind it when its name is gone.
 pub(super) fn write_path(place: &Path, out: &mut Text) -> Result<()> {
@@ -44,8 +45,7 @@ pub(super) struct PlaceLink {
 
 impl PlaceLink {
     fn place(&self) -> Result<Path> {
-        self.subject.check_access()?;
-        (self.place)(&self.subject)
+        self.subject.inspect(|| (self.place)(&self.subject))
     }
 }
 
@@ -61,23 +61,7 @@ impl Link for PlaceLink {
     }
 }
 
-/// Kinds of name spaces and the numbers of the ones that everybody is in; that of mounts is the first of its kind.
-const SPACES: [(&str, u64); 9] = [
-    ("cgroup", 4_026_531_835),
-    ("ipc", 4_026_531_839),
-    ("mnt", 4_026_531_841),
-    ("net", 4_026_531_840),
-    ("pid", 4_026_531_836),
-    ("pid_for_children", 4_026_531_836),
-    ("time", 4_026_531_834),
-    ("user", 4_026_531_837),
-    ("uts", 4_026_531_838),
-];
-const MOUNTS: &str = "mnt";
-/// Name spaces of mounts made later.
-const LATER_SPACES: u64 = 4_026_532_000;
-
-/// The directory `ns`: what can be compared, not entered.
+/// The directory `ns`.
 struct NameSpaces(Subject);
 
 /// `ns`
@@ -86,38 +70,45 @@ pub(super) fn name_spaces(subject: &Subject) -> Result<Arc<dyn Directory>> {
     Ok(directory)
 }
 
-fn space_number(subject: &Subject, index: usize) -> Result<u64> {
-    let (name, number) = SPACES[index];
-    if name != MOUNTS {
-        return Ok(number);
+/// A link to the file of a name space.
+struct NameSpaceLink {
+    subject: Subject,
+    kind: Kind,
+}
+
+impl NameSpaceLink {
+    /// As Linux says it: a zombie is in none, and of what is gone nobody may know.
+    fn look<T>(&self, look: impl Fn(&Thread, Kind) -> Result<T>) -> Result<T> {
+        let looked = || look(&*self.subject.thread().map_err(|_| Error::NotFound)?, self.kind);
+        self.subject.inspect(looked).map_err(|error| match error {
+            Error::NoProcess => Error::AccessDenied,
+            other => other,
+        })
     }
-    let context = subject.thread()?.file_system().ok_or(Error::NotFound)?;
-    Ok(match context.places().namespace.id() {
-        1 => number,
-        later => LATER_SPACES + later,
-    })
+}
+
+impl Link for NameSpaceLink {
+    fn target(&self) -> Result<LinkTarget> {
+        self.look(name_space::place_of).map(LinkTarget::Jump)
+    }
+
+    fn text(&self) -> Result<Arc<[u8]>> {
+        vfs::allocation::arc_bytes(&self.look(name_space::name_of)?)
+    }
 }
 
 impl Directory for NameSpaces {
     fn lookup(&self, name: &[u8]) -> Result<Node> {
-        let index = SPACES.iter().position(|space| space.0.as_bytes() == name).ok_or(Error::NotFound)?;
-        let subject = self.0.clone();
-        let text = move || {
-            subject.check_access()?;
-            let kind = SPACES[index].0.split('_').next().unwrap_or("");
-            let mut text = vfs::text::Text::new();
-            // What does not fit into memory is remembered by the text.
-            let _ = write!(text, "{kind}:[{}]", space_number(&subject, index)?);
-            vfs::allocation::arc_bytes(&text.finish()?)
-        };
+        let index = ENTRIES.iter().position(|entry| entry.0.as_bytes() == name).ok_or(Error::NotFound)?;
+        let link = NameSpaceLink { subject: self.0.clone(), kind: ENTRIES[index].1 };
         let (user, group) = self.0.owner();
-        let node = Node::new(0o777, Body::Link(vfs::allocation::arc(text)?));
+        let node = Node::new(0o777, Body::Link(vfs::allocation::arc(link)?));
         Ok(node.owned(self.0.part_number("ns", index as u64)?, user, group))
     }
 
     fn list(&self, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
         let mut next = position;
-        for (index, (name, _)) in SPACES.iter().enumerate().skip((position - FIRST_POSITION) as usize) {
+        for (index, (name, _)) in ENTRIES.iter().enumerate().skip((position - FIRST_POSITION) as usize) {
             let number = self.0.part_number("ns", index as u64)?;
             if !sink.entry(name.as_bytes(), number, FileKind::SymbolicLink, next + 1) {
                 break;

@@ -12,10 +12,11 @@ use vfs::file::FileOperations;
 use vfs::generated::{Body, Directory, File, Node};
 use vfs::inode::{DirectorySink, FIRST_POSITION, Inode};
 use vfs::text::Text;
-use vfs::{Capabilities, Error, FileKind, OpenFile, OpenFlags, Path, Result};
+use vfs::{Error, FileKind, OpenFile, OpenFlags, Path, Result};
 
 use super::places::{self, PlaceLink};
 use super::{activity, descriptors, entries, lists, maps, memory_files, mounts, stat, status};
+use crate::credentials::inspection::Inspector;
 use crate::process::process::{Process, State};
 use crate::process::table;
 use crate::process::thread::Thread;
@@ -76,20 +77,12 @@ impl Subject {
         }
     }
 
-    /// Fails unless the caller may look into the process.
-    pub(super) fn check_access(&self) -> Result<()> {
+    /// What `look` takes from the process, if the caller may look into it: see [`Inspector::inspect`].
+    pub(super) fn inspect<T>(&self, mut look: impl FnMut() -> Result<T>) -> Result<T> {
         let process = self.process()?;
-        let Some(caller) = calling_thread() else { return Ok(()) };
-        if Arc::ptr_eq(caller.process(), &process) {
-            return Ok(());
-        }
+        let Some(caller) = calling_thread() else { return look() };
         let credentials = caller.credentials();
-        let open = is_dumpable(&process) || credentials.has(Capabilities::SYS_PTRACE);
-        if open && credentials.may_inspect(&process.credentials()) {
-            Ok(())
-        } else {
-            Err(Error::AccessDenied)
-        }
+        Inspector::reading(&caller, &credentials).inspect(&process, look)?
     }
 
     /// Who owns what is private to the process: root, when others may not look into it.
@@ -228,8 +221,11 @@ impl File for TextFile {
         match self.entry.kind {
             Kind::Text(show) | Kind::Knob(show, _) | Kind::Mounts(show) => show(&self.subject, out),
             Kind::Guarded(show) => {
-                self.subject.check_access()?;
-                show(&self.subject, out)
+                *out = self.subject.inspect(|| {
+                    let mut shown = Text::new();
+                    show(&self.subject, &mut shown).map(|()| shown)
+                })?;
+                Ok(())
             }
             Kind::Object(_) | Kind::Place(_) | Kind::Directory(_) => Err(Error::Invalid),
         }
@@ -244,11 +240,8 @@ impl File for TextFile {
 
     fn open(&self, _inode: &Arc<Inode>, _flags: OpenFlags) -> Result<Option<Arc<dyn FileOperations>>> {
         match self.entry.kind {
-            Kind::Guarded(_) => self.subject.check_access().map(|()| None),
-            Kind::Object(open) => {
-                self.subject.check_access()?;
-                open(&self.subject).map(Some)
-            }
+            Kind::Guarded(_) => self.subject.inspect(|| Ok(None)),
+            Kind::Object(open) => self.subject.inspect(|| open(&self.subject)).map(Some),
             Kind::Mounts(_) => {
                 let file = TextFile { subject: self.subject.clone(), entry: self.entry };
                 mounts::open(&self.subject, vfs::allocation::arc(file)?).map(Some)

@@ -12,6 +12,7 @@ use super::{
     kernel_objects, lists, memory_numbers, processor_model, processors, provoke_crash, provoke_flood,
     settings, stack_test,
 };
+use crate::name_space::NameSpaces;
 use crate::terminal::calling_thread;
 
 /// Opens /proc and /sys: processes and the links to them at once, all the rest when somebody wants it. Once, at start-up.
@@ -64,15 +65,15 @@ fn system() -> Result<()> {
     procfs::add_text("stat", processors::statistics)?;
     procfs::add_text("swaps", lists::swaps)?;
     procfs::add_text("sysvipc/shm", |out| {
-        let _ = crate::sysv::shm::write_report(out);
+        let _ = crate::sysv::shm::write_report(&NameSpaces::of_reader().ipc, out);
         Ok(())
     })?;
     procfs::add_text("sysvipc/msg", |out| {
-        let _ = crate::sysv::message::write_report(out);
+        let _ = crate::sysv::message::write_report(&NameSpaces::of_reader().ipc, out);
         Ok(())
     })?;
     procfs::add_text("sysvipc/sem", |out| {
-        let _ = crate::sysv::semaphore::write_report(out);
+        let _ = crate::sysv::semaphore::write_report(&NameSpaces::of_reader().ipc, out);
         Ok(())
     })?;
     procfs::add_text("uptime", processors::uptime)?;

@@ -17,13 +17,14 @@ use vfs::text::Text;
 use vfs::{Error, OpenFile, Result};
 
 use crate::file::asynchronous;
+use crate::name_space::NameSpaces;
 use crate::process::limits::{OPEN_FILES_MAX, Resource};
 use crate::process::{init, table};
 use crate::reboot;
 use crate::{helper, identity};
 
 /// What never changes, by path.
-const FIXED: [(&str, &str); 32] = [
+const FIXED: [(&str, &str); 33] = [
     ("kernel/ostype", "Linux"),
     ("kernel/osrelease", identity::RELEASE),
     ("kernel/cap_last_cap", "40"),
@@ -42,6 +43,7 @@ const FIXED: [(&str, &str); 32] = [
     ("kernel/sched_rr_timeslice_ms", "100"),
     ("kernel/sched_rt_period_us", "1000000"),
     ("kernel/sched_rt_runtime_us", "950000"),
+    ("kernel/seccomp/actions_avail", "kill_process kill_thread trap errno trace log allow"),
     ("kernel/random/poolsize", "256"),
     ("kernel/random/entropy_avail", "256"),
     ("vm/swappiness", "60"),
@@ -128,6 +130,10 @@ fn parse(bytes: &[u8], range: &core::ops::RangeInclusive<u64>) -> Result<u64> {
     if range.contains(&value) { Ok(value) } else { Err(Error::Invalid) }
 }
 
+fn first_line(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&byte| byte == b'\n').next().unwrap_or(bytes)
+}
+
 fn kernel() -> Result<()> {
     if sync::classes::COUNTING {
         let keeps = || u64::from(sync::classes::keeps_statistics());
@@ -136,9 +142,18 @@ fn kernel() -> Result<()> {
     add(
         "kernel/hostname",
         0o644,
-        |out| writeln!(out, "{}", identity::node_name()),
+        |out| writeln!(out, "{}", NameSpaces::of_reader().names.node()),
         |bytes| {
-            identity::set_host_name(bytes.split(|&byte| byte == b'\n').next().unwrap_or(bytes));
+            NameSpaces::of_reader().names.set_node(first_line(bytes));
+            Ok(())
+        },
+    )?;
+    add(
+        "kernel/domainname",
+        0o644,
+        |out| writeln!(out, "{}", NameSpaces::of_reader().names.domain()),
+        |bytes| {
+            NameSpaces::of_reader().names.set_domain(first_line(bytes));
             Ok(())
         },
     )?;
@@ -226,20 +241,27 @@ fn sockets() -> Result<()> {
 
 /// Limits of System V objects.
 fn system_v() -> Result<()> {
+    use crate::sysv::space::IpcSpace;
     use crate::sysv::{message, semaphore, shm};
-    use core::sync::atomic::Ordering::Relaxed;
+    use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    for (path, value, most) in [
-        ("kernel/shmmax", &shm::limits::BYTES_MAX, u64::MAX),
-        ("kernel/shmall", &shm::limits::PAGES_MAX, u64::MAX),
-        ("kernel/shmmni", &shm::limits::SEGMENTS_MAX, shm::limits::SEGMENTS_MOST),
-        ("kernel/msgmax", &message::limits::BYTES_MAX, message::limits::BYTES_MOST),
-        ("kernel/msgmnb", &message::limits::CAPACITY, message::limits::BYTES_MOST),
-        ("kernel/msgmni", &message::limits::QUEUES_MAX, message::limits::QUEUES_MOST),
-    ] {
-        setting(path, 0..=most, || value.load(Relaxed), |new| value.store(new, Relaxed))?;
+    type Limit = fn(&IpcSpace) -> &AtomicU64;
+    let limits: [(&str, Limit, u64); 6] = [
+        ("kernel/shmmax", |space| &space.memory_limits.bytes_max, u64::MAX),
+        ("kernel/shmall", |space| &space.memory_limits.pages_max, u64::MAX),
+        ("kernel/shmmni", |space| &space.memory_limits.segments_max, shm::limits::SEGMENTS_MOST),
+        ("kernel/msgmax", |space| &space.message_limits.bytes_max, message::limits::BYTES_MOST),
+        ("kernel/msgmnb", |space| &space.message_limits.capacity, message::limits::BYTES_MOST),
+        ("kernel/msgmni", |space| &space.message_limits.queues_max, message::limits::QUEUES_MOST),
+    ];
+    for (path, limit, most) in limits {
+        let value = move || limit(&NameSpaces::of_reader().ipc).load(Relaxed);
+        setting(path, 0..=most, value, move |new| limit(&NameSpaces::of_reader().ipc).store(new, Relaxed))?;
     }
-    add("kernel/sem", 0o644, |out| semaphore::limits::show(out), semaphore::limits::store)
+    let show = |out: &mut Text| semaphore::limits::show(&NameSpaces::of_reader().ipc.semaphore_limits, out);
+    add("kernel/sem", 0o644, show, |bytes| {
+        semaphore::limits::store(&NameSpaces::of_reader().ipc.semaphore_limits, bytes)
+    })
 }
 
 fn show_overflow_policy(out: &mut Text) -> fmt::Result {

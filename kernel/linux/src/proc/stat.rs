@@ -206,7 +206,7 @@ pub(super) fn stat(subject: &Subject, out: &mut Text) -> Result<()> {
     let usage = process.address_space().map(|space| space.usage()).unwrap_or_default();
     let group = process.group();
     let (terminal, foreground) = crate::terminal::numbers_of(group.session());
-    let executable = process.executable.lock().clone();
+    let executable = subject.inspect(|| Ok(process.executable.lock().clone()));
     let name = name_of(subject)?;
     let ran_program = process.did_exec.load(Ordering::Relaxed);
     let exit_status = process.exit_status.load(Ordering::Relaxed);
@@ -231,7 +231,7 @@ pub(super) fn stat(subject: &Subject, out: &mut Text) -> Result<()> {
         resident_limit: process.limit(Resource::ResidentSet),
         signals: signals(&process, thread),
         exit_signal: process.kinship.lock().exit_signal,
-        inside: subject.check_access().is_ok().then_some((&executable, exit_status)),
+        inside: executable.as_ref().ok().map(|executable| (executable, exit_status)),
     }
     .write(out);
     Ok(())

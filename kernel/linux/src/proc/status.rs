@@ -35,7 +35,7 @@ pub(super) fn status(subject: &Subject, out: &mut Text) -> Result<()> {
         write_memory(&space.usage(), code, out);
     }
     write_signals(&process, thread, &credentials, out);
-    write_capabilities(&credentials, out);
+    write_capabilities(&credentials, thread, out);
     write_processors(thread, out);
     Ok(())
 }
@@ -129,7 +129,7 @@ fn write_signals(process: &Process, thread: Option<&Thread>, credentials: &Crede
     }
 }
 
-fn write_capabilities(credentials: &Credentials, out: &mut dyn Write) {
+fn write_capabilities(credentials: &Credentials, thread: Option<&Thread>, out: &mut dyn Write) {
     for (name, set) in [
         ("CapInh", credentials.inheritable),
         ("CapPrm", credentials.permitted),
@@ -139,10 +139,13 @@ fn write_capabilities(credentials: &Credentials, out: &mut dyn Write) {
     ] {
         let _ = writeln!(out, "{name}:\t{:016x}", set.bits());
     }
+    let restriction = thread.map(Thread::restriction).unwrap_or_default();
     let _ = write!(
         out,
-        "NoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0\n",
-        u8::from(credentials.no_new_privileges)
+        "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\n",
+        u8::from(thread.is_some_and(Thread::has_no_new_privileges)),
+        restriction.mode() as u8,
+        restriction.filters(),
     );
 }
 
@@ -195,7 +198,7 @@ mod tests {
     fn capabilities_are_sixteen_digits() {
         let credentials = Credentials::root().expect("memory");
         let mut text = String::new();
-        write_capabilities(&credentials, &mut text);
+        write_capabilities(&credentials, None, &mut text);
         assert_eq!(
             text,
             "CapInh:\t0000000000000000\nCapPrm:\t000001ffffffffff\nCapEff:\t000001ffffffffff\n\

@@ -67,6 +67,8 @@ pub(crate) struct Children {
 pub struct Executable {
     /// The file.
     pub file: Option<vfs::Path>,
+    /// Counts the programs of the process: see [`inspection`](crate::credentials::inspection).
+    pub(crate) program: u64,
     /// Held so that nobody writes to the running file.
     #[expect(dead_code, reason = "its drop is its use")]
     pub(crate) guard: Option<Arc<crate::elf::ExecutableGuard>>,
@@ -142,6 +144,7 @@ pub struct Process {
     limits: SpinLock<Limits>,
     /// The soft ones again, for those who only look: at every write. Written under `limits`.
     soft_limits: [AtomicU64; limits::COUNT],
+    /// Held while execve replaces program, memory and credentials, so that they belong together for who looks at them with it held.
     pub(crate) executable: SpinLock<Executable>,
     pub(crate) timers: ProcessTimers,
     /// What asynchronous transfers are submitted to.

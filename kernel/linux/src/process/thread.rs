@@ -20,6 +20,8 @@ use super::transfers::Transfers;
 use crate::credentials::account::ProcessCharge;
 use crate::credentials::identity::Credentials;
 use crate::file::context::FileSystemContext;
+use crate::name_space::NameSpaces;
+use crate::seccomp::{Mode, Restriction};
 use crate::signal::pending::Pending;
 use crate::signal::set::SignalSet;
 use crate::sysv::semaphore::undo::UndoList;
@@ -36,6 +38,10 @@ pub(crate) struct Shared {
     pub(crate) charge: Option<ProcessCharge>,
     /// Made on its first use, by the thread itself.
     pub(crate) undo: Option<Arc<UndoList>>,
+    /// The name spaces that it is in, unless they are the first ones.
+    pub(crate) name_spaces: Option<Arc<NameSpaces>>,
+    /// What restricts its calls.
+    pub(crate) restriction: Restriction,
 }
 
 /// A thread of a process. In cache lines of its own: threads of other processes are its neighbours in the heap.
@@ -66,6 +72,10 @@ pub struct Thread {
     pub(crate) transfers: Transfers,
     /// Copy of the head of its robust list, for get_robust_list.
     pub(crate) robust_list: AtomicU64,
+    /// Whether `restriction` is one; written with `shared` locked.
+    pub(crate) is_restricted: AtomicBool,
+    /// execve gives it no privileges any more.
+    no_new_privileges: AtomicBool,
     pub(crate) shared: SpinLock<Shared>,
 }
 
@@ -91,6 +101,8 @@ impl Thread {
             faults: AtomicU64::new(0),
             transfers: Transfers::default(),
             robust_list: AtomicU64::new(0),
+            is_restricted: AtomicBool::new(shared.restriction.mode() != Mode::None),
+            no_new_privileges: AtomicBool::new(false),
             shared: SpinLock::new(shared),
         }
     }
@@ -170,6 +182,23 @@ impl Thread {
     /// Its root, current directory and umask, until it exits.
     pub fn file_system(&self) -> Option<Arc<FileSystemContext>> {
         self.shared.lock().file_system.clone()
+    }
+
+    /// Whether not all its calls may be made: see [`seccomp`](crate::seccomp).
+    #[inline(always)]
+    pub(crate) fn is_restricted(&self) -> bool {
+        // Relaxed: what the restriction is, is under the lock.
+        self.is_restricted.load(Ordering::Relaxed)
+    }
+
+    /// Whether execve gives it no privileges any more (`PR_SET_NO_NEW_PRIVS`).
+    pub(crate) fn has_no_new_privileges(&self) -> bool {
+        self.no_new_privileges.load(Ordering::Relaxed)
+    }
+
+    /// From now on execve gives it none.
+    pub(crate) fn gain_no_privileges(&self) {
+        self.no_new_privileges.store(true, Ordering::Relaxed);
     }
 
     /// Its name, padded with NUL.

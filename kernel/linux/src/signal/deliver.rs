@@ -125,7 +125,6 @@ fn repeat(task: &mut Task, number: u64) {
 /// Applies the default action; returns whether the thread must end.
 #[inline(never)]
 fn default_action(task: &mut Task, information: &SignalInformation, round: u32) -> bool {
-    const CORE_DUMPED: u32 = 0x80;
     let signal = information.signal;
     match signal.default_action() {
         DefaultAction::Ignore | DefaultAction::Continue => false,
@@ -133,18 +132,25 @@ fn default_action(task: &mut Task, information: &SignalInformation, round: u32) 
             begin_stop(task, signal, round);
             false
         }
-        action => {
-            let process = task.process();
-            let core = action == DefaultAction::Core
-                && process.limit(crate::process::limits::Resource::Core) > 0
-                && process.is_dumpable.load(Ordering::Relaxed) == 1;
-            if action == DefaultAction::Core {
-                crate::exit::report_fatal_signal(task, information);
-            }
-            process.begin_exit(signal.number() as u32 | if core { CORE_DUMPED } else { 0 });
+        DefaultAction::Core | DefaultAction::Terminate => {
+            die_of(task, information);
             true
         }
     }
+}
+
+/// The process ends of a signal.
+pub(crate) fn die_of(task: &Task, information: &SignalInformation) {
+    const CORE_DUMPED: u32 = 0x80;
+    let (process, signal) = (task.process(), information.signal);
+    let wants_core = signal.default_action() == DefaultAction::Core;
+    let core = wants_core
+        && process.limit(crate::process::limits::Resource::Core) > 0
+        && process.is_dumpable.load(Ordering::Relaxed) == 1;
+    if wants_core {
+        crate::exit::report_fatal_signal(task, information);
+    }
+    process.begin_exit(signal.number() as u32 | if core { CORE_DUMPED } else { 0 });
 }
 
 /// Begins a group stop for a signal that was taken in this round. A stop signal from a terminal has no effect on an orphaned group.

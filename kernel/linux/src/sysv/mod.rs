@@ -1,7 +1,7 @@
 //! System V interprocess communication: objects that programs find by keys and use by ids.
 //!
 //! An object lives until somebody removes it, whoever made it and whether or not a process has it in use. What all kinds have in common is
-//! here: ids and keys (`registry`), owners and modes (`permissions`), threads that wait (`waiting`). There is one name space of them.
+//! here: ids and keys (`registry`), owners and modes (`permissions`), threads that wait (`waiting`). They are in name spaces (`space`).
 //!
 //! * `shm`: shared memory
 //! * `message`: queues of messages
@@ -12,6 +12,7 @@ pub mod permissions;
 pub mod registry;
 pub mod semaphore;
 pub mod shm;
+pub mod space;
 mod waiting;
 
 use crate::abi::NANOSECONDS;

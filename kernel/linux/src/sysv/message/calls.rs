@@ -2,13 +2,13 @@
 
 use core::sync::atomic::Ordering;
 
-use super::limits;
-use super::queue::{Message, QUEUES, Queue, totals};
+use super::queue::{Message, Queue};
 use super::selection::Selection;
 use super::transfer::{self, Receiving};
 use crate::abi::{MessageLimits, MessageQueueStatus};
 use crate::errno::{Errno, SysResult};
 use crate::sysv::permissions::{MODE_BITS, Permissions, READ};
+use crate::sysv::space::IpcSpace;
 use crate::task::Task;
 use crate::user_pointer::{UserPointer, read_bytes, write_bytes};
 use vfs::Capabilities;
@@ -43,21 +43,23 @@ pub fn msgget(task: &mut Task, key: i32, flags: i32) -> SysResult {
         queue.state.lock().permissions.check(&task.credentials, flags as u32 & MODE_BITS)?;
         Ok(queue.id())
     };
-    let make = || Queue::new(Permissions::new(&task.credentials, flags as u32));
-    let limit = limits::QUEUES_MAX.load(Ordering::Relaxed) as usize;
-    QUEUES.find_or_make(key, flags, limit, check, make)
+    let make = || Queue::new(Permissions::new(&task.credentials, flags as u32), task.weak_ipc_space());
+    let space = task.ipc_space();
+    let limit = space.message_limits.queues_max.load(Ordering::Relaxed) as usize;
+    space.queues.find_or_make(key, flags, limit, check, make)
 }
 
 /// Sends a message.
 #[inline(never)]
 pub fn msgsnd(task: &mut Task, id: i32, message: u64, bytes: usize, flags: i32) -> SysResult {
     let kind: i64 = UserPointer::new(message).read()?;
-    if bytes as u64 > limits::BYTES_MAX.load(Ordering::Relaxed) || id < 0 || kind < 1 {
+    if bytes as u64 > task.ipc_space().message_limits.bytes_max.load(Ordering::Relaxed) || id < 0 || kind < 1
+    {
         return Err(Errno::EINVAL);
     }
     let mut text = memory::fallible::try_vec_of(0, bytes).map_err(|_| Errno::ENOMEM)?;
     read_bytes(message + TEXT, &mut text)?;
-    let queue = QUEUES.by_id(id)?;
+    let queue = task.ipc_space().queues.by_id(id)?;
     transfer::send(task, &queue, Message { kind, text }, flags & flag::NO_WAIT == 0)?;
     Ok(0)
 }
@@ -72,7 +74,7 @@ pub fn msgrcv(task: &mut Task, id: i32, buffer: u64, room: usize, kind: i64, fla
     if given(flag::COPY) && (given(flag::EXCEPT) || !given(flag::NO_WAIT)) {
         return Err(Errno::EINVAL);
     }
-    let queue = QUEUES.by_id(id)?;
+    let queue = task.ipc_space().queues.by_id(id)?;
     let how = Receiving {
         selection: Selection::new(kind, given(flag::EXCEPT), given(flag::COPY)),
         room,
@@ -92,19 +94,20 @@ pub fn msgctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
     if command < 0 || id < 0 {
         return Err(Errno::EINVAL);
     }
+    let space = task.ipc_space();
     match command {
         command::LIMITS | command::TOTALS => {
-            UserPointer::new(buffer).write(&limits_for_user(command == command::TOTALS))?;
-            Ok(QUEUES.highest_place().unwrap_or(0))
+            UserPointer::new(buffer).write(&limits_for_user(space, command == command::TOTALS))?;
+            Ok(space.queues.highest_place().unwrap_or(0))
         }
         command::STATUS => {
-            let queue = QUEUES.by_id(id)?;
+            let queue = task.ipc_space().queues.by_id(id)?;
             queue.state.lock().permissions.check(&task.credentials, READ)?;
-            UserPointer::new(buffer).write(&queue.status(QUEUES.key_of(id)))?;
+            UserPointer::new(buffer).write(&queue.status(space.queues.key_of(id)))?;
             Ok(0)
         }
         command::STATUS_OF_PLACE | command::STATUS_OF_ANY_PLACE => {
-            let (queue, key, id) = QUEUES.by_place(id)?;
+            let (queue, key, id) = space.queues.by_place(id)?;
             if command == command::STATUS_OF_PLACE {
                 queue.state.lock().permissions.check(&task.credentials, READ)?;
             }
@@ -116,7 +119,7 @@ pub fn msgctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
             set(task, id, &new)
         }
         command::REMOVE => {
-            let queue = QUEUES.by_id(id)?;
+            let queue = task.ipc_space().queues.by_id(id)?;
             let mut state = queue.state.lock();
             state.permissions.check_control(&task.credentials)?;
             if state.is_removed {
@@ -130,10 +133,10 @@ pub fn msgctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
 }
 
 fn set(task: &Task, id: i32, new: &MessageQueueStatus) -> SysResult {
-    let queue = QUEUES.by_id(id)?;
+    let queue = task.ipc_space().queues.by_id(id)?;
     let mut state = queue.state.lock();
     state.permissions.check_control(&task.credentials)?;
-    if new.capacity > limits::CAPACITY.load(Ordering::Relaxed) {
+    if new.capacity > task.ipc_space().message_limits.capacity.load(Ordering::Relaxed) {
         task.credentials.require(Capabilities::SYS_RESOURCE)?;
     }
     state.permissions.set(&new.permissions)?;
@@ -142,22 +145,23 @@ fn set(task: &Task, id: i32, new: &MessageQueueStatus) -> SysResult {
     Ok(0)
 }
 
-fn limits_for_user(with_totals: bool) -> MessageLimits {
-    let capacity = limits::CAPACITY.load(Ordering::Relaxed) as i32;
-    let (messages, bytes) = totals();
+fn limits_for_user(space: &IpcSpace, with_totals: bool) -> MessageLimits {
+    let limits = &space.message_limits;
+    let capacity = limits.capacity.load(Ordering::Relaxed) as i32;
+    let (messages, bytes) = (limits.messages.load(Ordering::Relaxed), limits.bytes.load(Ordering::Relaxed));
     let most = |value: u64| i32::try_from(value).unwrap_or(i32::MAX);
     // What else Linux says of what it does not use follows from the default limits.
     let (pool, map, headers) = if with_totals {
-        (QUEUES.count() as i32, most(messages), most(bytes))
+        (space.queues.count() as i32, most(messages), most(bytes))
     } else {
         (512_000, 16_384, 16_384)
     };
     MessageLimits {
         pool,
         map,
-        bytes_max: limits::BYTES_MAX.load(Ordering::Relaxed) as i32,
+        bytes_max: limits.bytes_max.load(Ordering::Relaxed) as i32,
         capacity,
-        queues_max: limits::QUEUES_MAX.load(Ordering::Relaxed) as i32,
+        queues_max: limits.queues_max.load(Ordering::Relaxed) as i32,
         segment_bytes: SEGMENT_BYTES,
         headers,
         segments_max: SEGMENTS_MAX,

@@ -9,7 +9,7 @@
 
 mod calls;
 pub mod limits;
-mod queue;
+pub(super) mod queue;
 mod report;
 mod selection;
 mod transfer;

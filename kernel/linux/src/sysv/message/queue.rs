@@ -7,29 +7,18 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, Ordering};
 
-use super::limits;
 use super::selection::Selection;
 use crate::abi::MessageQueueStatus;
 use crate::errno::Errno;
+use crate::name_space::WeakSpace;
 use crate::process::table::Pid;
 use crate::sysv::now;
 use crate::sysv::permissions::Permissions;
-use crate::sysv::registry::{Registered, Registry};
+use crate::sysv::registry::Registered;
+use crate::sysv::space::IpcSpace;
 use crate::sysv::waiting::Waiting;
-
-/// All queues.
-pub(super) static QUEUES: Registry<Queue> = Registry::new();
-
-// Of all queues together. Relaxed: reported only.
-static MESSAGES: AtomicU64 = AtomicU64::new(0);
-static BYTES: AtomicU64 = AtomicU64::new(0);
-
-/// Messages in all queues, and their bytes.
-pub(super) fn totals() -> (u64, u64) {
-    (MESSAGES.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
-}
 
 /// A message.
 pub(super) struct Message {
@@ -62,6 +51,7 @@ pub(super) struct Sender {
 
 /// What is in a queue, and who waits.
 pub(super) struct State {
+    space: WeakSpace<IpcSpace>,
     pub(super) permissions: Permissions,
     pub(super) is_removed: bool,
     messages: VecDeque<Message>,
@@ -79,7 +69,7 @@ pub(super) struct State {
 }
 
 /// A queue. See the theory of this file.
-pub(super) struct Queue {
+pub(in crate::sysv) struct Queue {
     id: AtomicI32,
     pub(super) state: sched::Mutex<State>,
 }
@@ -92,13 +82,15 @@ impl Registered for Queue {
 
 impl Queue {
     /// An empty one that nobody can find yet.
-    pub(super) fn new(permissions: Permissions) -> Result<Arc<Queue>, Errno> {
+    pub(super) fn new(permissions: Permissions, space: WeakSpace<IpcSpace>) -> Result<Arc<Queue>, Errno> {
+        let capacity = space.upgrade().ok_or(Errno::ENOSPC)?.message_limits.capacity.load(Ordering::Relaxed);
         let state = State {
+            space,
             permissions,
             is_removed: false,
             messages: VecDeque::new(),
             bytes: 0,
-            capacity: limits::CAPACITY.load(Ordering::Relaxed),
+            capacity,
             receivers: VecDeque::new(),
             senders: VecDeque::new(),
             sent: 0,
@@ -134,7 +126,7 @@ impl Queue {
 
     /// Removes the queue, whose messages are lost; who waits is told.
     pub(super) fn remove(&self, state: &mut State) {
-        drop(QUEUES.remove(self.id()));
+        drop(state.space.upgrade().map(|space| space.queues.remove(self.id())));
         state.is_removed = true;
         for receiver in state.receivers.drain(..) {
             receiver.waiting.end(Delivery::Error(Errno::EIDRM));
@@ -170,8 +162,7 @@ impl State {
             return Ok(());
         }
         self.bytes += message.text.len() as u64;
-        MESSAGES.fetch_add(1, Ordering::Relaxed);
-        BYTES.fetch_add(message.text.len() as u64, Ordering::Relaxed);
+        self.count(1, message.text.len() as u64);
         self.messages.push_back(message);
         Ok(())
     }
@@ -193,9 +184,16 @@ impl State {
     fn take(&mut self, index: usize) -> Option<Message> {
         let message = self.messages.remove(index)?;
         self.bytes -= message.text.len() as u64;
-        MESSAGES.fetch_sub(1, Ordering::Relaxed);
-        BYTES.fetch_sub(message.text.len() as u64, Ordering::Relaxed);
+        self.count(1u64.wrapping_neg(), (message.text.len() as u64).wrapping_neg());
         Some(message)
+    }
+
+    /// Counts what has come into the queue, or gone.
+    fn count(&self, messages: u64, bytes: u64) {
+        if let Some(space) = self.space.upgrade() {
+            space.message_limits.messages.fetch_add(messages, Ordering::Relaxed);
+            space.message_limits.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Tells senders that there is room for them, as many as it is enough for.

@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use super::queue::QUEUES;
+use crate::sysv::space::IpcSpace;
 
 const HEADING: &str = "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      ctime\n";
 
@@ -10,10 +10,10 @@ const HEADING: &str = "       key      msqid perms      cbytes       qnum lspid 
 ///
 /// # Errors
 /// What the formatter returns.
-pub fn write_report(out: &mut dyn Write) -> core::fmt::Result {
+pub fn write_report(space: &IpcSpace, out: &mut dyn Write) -> core::fmt::Result {
     out.write_str(HEADING)?;
     let mut result = Ok(());
-    QUEUES.for_each(|queue, key, id| {
+    space.queues.for_each(|queue, key, id| {
         let status = queue.status(key);
         let permissions = &status.permissions;
         let line = writeln!(

@@ -6,9 +6,8 @@ use alloc::vec::Vec;
 use machine::time::now_ns;
 use sched::WaitError;
 
-use super::limits;
 use super::operation::{Refusal, alters};
-use super::set::{SETS, Set, Sleeper};
+use super::set::{Set, Sleeper};
 use super::undo;
 use crate::abi::{SemaphoreOperation, Timespec};
 use crate::errno::{Errno, SysResult};
@@ -21,7 +20,8 @@ use crate::user_pointer::UserPointer;
 #[inline(never)]
 pub fn semget(task: &mut Task, key: i32, semaphores: i32, flags: i32) -> SysResult {
     let length = usize::try_from(semaphores).map_err(|_| Errno::EINVAL)?;
-    if length > limits::in_set() {
+    let space = task.ipc_space();
+    if length > space.semaphore_limits.in_set() {
         return Err(Errno::EINVAL);
     }
     let check = |set: &Set| {
@@ -33,9 +33,9 @@ pub fn semget(task: &mut Task, key: i32, semaphores: i32, flags: i32) -> SysResu
     };
     let make = || match length {
         0 => Err(Errno::EINVAL),
-        _ => Set::new(Permissions::new(&task.credentials, flags as u32), length),
+        _ => Set::new(Permissions::new(&task.credentials, flags as u32), length, task.weak_ipc_space()),
     };
-    SETS.find_or_make(key, flags, limits::sets(), check, make)
+    space.sets.find_or_make(key, flags, space.semaphore_limits.sets(), check, make)
 }
 
 /// Does operations, all at once, and waits until they can be done.
@@ -49,7 +49,7 @@ pub fn semop(task: &mut Task, id: i32, operations: u64, count: u32) -> SysResult
 pub fn semtimedop(task: &mut Task, id: i32, operations: u64, count: u32, time: u64) -> SysResult {
     let time = UserPointer::<Timespec>::new(time).given().map(UserPointer::read).transpose()?;
     let count = count as usize;
-    if count > limits::operations() {
+    if count > task.ipc_space().semaphore_limits.operations() {
         return Err(Errno::E2BIG);
     }
     if count < 1 {
@@ -60,7 +60,7 @@ pub fn semtimedop(task: &mut Task, id: i32, operations: u64, count: u32, time: u
         return Err(Errno::EINVAL);
     }
     let wait_ns = time.map(|time| time.to_ns().ok_or(Errno::EINVAL)).transpose()?;
-    let set = SETS.by_id(id)?;
+    let set = task.ipc_space().sets.by_id(id)?;
     if operations.iter().any(|operation| operation.index() >= set.length()) {
         return Err(Errno::EFBIG);
     }

@@ -1,10 +1,11 @@
 //! semctl.
 
-use super::limits::{self, ADJUSTMENT_MAX, VALUE_MAX};
-use super::set::{SETS, Set};
+use super::limits::{ADJUSTMENT_MAX, VALUE_MAX};
+use super::set::Set;
 use crate::abi::{SemaphoreLimits, SemaphoreSetStatus};
 use crate::errno::{Errno, SysResult};
 use crate::sysv::permissions::{READ, WRITE};
+use crate::sysv::space::IpcSpace;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
 
@@ -34,19 +35,20 @@ pub fn semctl(task: &mut Task, id: i32, number: i32, command: i32, argument: u64
     if id < 0 {
         return Err(Errno::EINVAL);
     }
+    let space = task.ipc_space();
     match command {
         command::LIMITS | command::TOTALS => {
-            UserPointer::new(argument).write(&limits_for_user(command == command::TOTALS))?;
-            Ok(SETS.highest_place().unwrap_or(0))
+            UserPointer::new(argument).write(&limits_for_user(space, command == command::TOTALS))?;
+            Ok(space.sets.highest_place().unwrap_or(0))
         }
         command::STATUS => {
-            let set = SETS.by_id(id)?;
+            let set = task.ipc_space().sets.by_id(id)?;
             set.state.lock().permissions.check(&task.credentials, READ)?;
-            UserPointer::new(argument).write(&set.status(SETS.key_of(id)))?;
+            UserPointer::new(argument).write(&set.status(space.sets.key_of(id)))?;
             Ok(0)
         }
         command::STATUS_OF_PLACE | command::STATUS_OF_ANY_PLACE => {
-            let (set, key, id) = SETS.by_place(id)?;
+            let (set, key, id) = space.sets.by_place(id)?;
             if command == command::STATUS_OF_PLACE {
                 set.state.lock().permissions.check(&task.credentials, READ)?;
             }
@@ -61,7 +63,7 @@ pub fn semctl(task: &mut Task, id: i32, number: i32, command: i32, argument: u64
         command::SET_VALUES => set_values(task, id, argument),
         command::SET => {
             let new: SemaphoreSetStatus = UserPointer::new(argument).read()?;
-            let set = SETS.by_id(id)?;
+            let set = task.ipc_space().sets.by_id(id)?;
             let mut state = set.state.lock();
             state.permissions.check_control(&task.credentials)?;
             state.permissions.set(&new.permissions)?;
@@ -69,7 +71,7 @@ pub fn semctl(task: &mut Task, id: i32, number: i32, command: i32, argument: u64
             Ok(0)
         }
         command::REMOVE => {
-            let set = SETS.by_id(id)?;
+            let set = task.ipc_space().sets.by_id(id)?;
             let mut state = set.state.lock();
             state.permissions.check_control(&task.credentials)?;
             if state.is_removed {
@@ -87,7 +89,7 @@ fn index(set: &Set, number: i32) -> Result<usize, Errno> {
 }
 
 fn ask(task: &Task, id: i32, number: i32, command: i32) -> SysResult {
-    let set = SETS.by_id(id)?;
+    let set = task.ipc_space().sets.by_id(id)?;
     let state = set.state.lock();
     state.permissions.check(&task.credentials, READ)?;
     let index = index(&set, number)?;
@@ -105,7 +107,7 @@ fn ask(task: &Task, id: i32, number: i32, command: i32) -> SysResult {
 }
 
 fn values(task: &Task, id: i32, argument: u64) -> SysResult {
-    let set = SETS.by_id(id)?;
+    let set = task.ipc_space().sets.by_id(id)?;
     set.state.lock().permissions.check(&task.credentials, READ)?;
     let mut values = memory::fallible::try_vec_of(0, set.length()).map_err(|_| Errno::ENOMEM)?;
     {
@@ -123,7 +125,7 @@ fn set_value(task: &Task, id: i32, number: i32, value: i32) -> SysResult {
     if !(0..=VALUE_MAX).contains(&value) {
         return Err(Errno::ERANGE);
     }
-    let set = SETS.by_id(id)?;
+    let set = task.ipc_space().sets.by_id(id)?;
     let index = index(&set, number)?;
     let mut state = set.state.lock();
     state.permissions.check(&task.credentials, WRITE)?;
@@ -135,7 +137,7 @@ fn set_value(task: &Task, id: i32, number: i32, value: i32) -> SysResult {
 }
 
 fn set_values(task: &Task, id: i32, argument: u64) -> SysResult {
-    let set = SETS.by_id(id)?;
+    let set = task.ipc_space().sets.by_id(id)?;
     set.state.lock().permissions.check(&task.credentials, WRITE)?;
     let values = UserPointer::<u16>::new(argument).read_vector(set.length())?;
     if values.iter().any(|&value| i32::from(value) > VALUE_MAX) {
@@ -149,11 +151,12 @@ fn set_values(task: &Task, id: i32, argument: u64) -> SysResult {
     Ok(0)
 }
 
-fn limits_for_user(with_totals: bool) -> SemaphoreLimits {
+fn limits_for_user(space: &IpcSpace, with_totals: bool) -> SemaphoreLimits {
+    let limits = &space.semaphore_limits;
     let [in_set, in_all, operations, sets] =
-        [limits::in_set(), limits::in_all(), limits::operations(), limits::sets()].map(|limit| limit as i32);
+        [limits.in_set(), limits.in_all(), limits.operations(), limits.sets()].map(|limit| limit as i32);
     let (undo_bytes, adjustment_max) = match with_totals {
-        true => (SETS.count() as i32, limits::used() as i32),
+        true => (space.sets.count() as i32, limits.used() as i32),
         false => (UNDO_BYTES, ADJUSTMENT_MAX),
     };
     // The map, and the numbers of undos, are not used on Linux either: it says what the default limits give.

@@ -12,7 +12,7 @@ mod control;
 pub mod limits;
 mod operation;
 mod report;
-mod set;
+pub(super) mod set;
 pub mod undo;
 
 pub use calls::{semget, semop, semtimedop};

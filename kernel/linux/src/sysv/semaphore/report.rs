@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use super::set::SETS;
+use crate::sysv::space::IpcSpace;
 
 const HEADING: &str =
     "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n";
@@ -11,10 +11,10 @@ const HEADING: &str =
 ///
 /// # Errors
 /// What the formatter returns.
-pub fn write_report(out: &mut dyn Write) -> core::fmt::Result {
+pub fn write_report(space: &IpcSpace, out: &mut dyn Write) -> core::fmt::Result {
     out.write_str(HEADING)?;
     let mut result = Ok(());
-    SETS.for_each(|set, key, id| {
+    space.sets.for_each(|set, key, id| {
         let status = set.status(key);
         let permissions = &status.permissions;
         let line = writeln!(

@@ -14,14 +14,13 @@ use super::limits::{SemaphoreClaim, VALUE_MAX};
 use super::operation::{Refusal, Semaphore, alters, perform};
 use crate::abi::{SemaphoreOperation, SemaphoreSetStatus};
 use crate::errno::Errno;
+use crate::name_space::WeakSpace;
 use crate::process::table::Pid;
 use crate::sysv::now;
 use crate::sysv::permissions::Permissions;
-use crate::sysv::registry::{Registered, Registry};
+use crate::sysv::registry::Registered;
+use crate::sysv::space::IpcSpace;
 use crate::sysv::waiting::Waiting;
-
-/// All sets.
-pub(super) static SETS: Registry<Set> = Registry::new();
 
 /// A thread that waits, and what for.
 pub(super) struct Sleeper {
@@ -68,11 +67,11 @@ pub(super) struct State {
 }
 
 /// A set. See the theory of this file.
-pub(super) struct Set {
+pub(in crate::sysv) struct Set {
     id: AtomicI32,
     length: usize,
     pub(super) state: sched::Mutex<State>,
-    _claim: SemaphoreClaim,
+    claim: SemaphoreClaim,
 }
 
 impl Registered for Set {
@@ -83,8 +82,12 @@ impl Registered for Set {
 
 impl Set {
     /// One of zeros that nobody can find yet.
-    pub(super) fn new(permissions: Permissions, length: usize) -> Result<Arc<Set>, Errno> {
-        let claim = SemaphoreClaim::new(length).ok_or(Errno::ENOSPC)?;
+    pub(super) fn new(
+        permissions: Permissions,
+        length: usize,
+        space: WeakSpace<IpcSpace>,
+    ) -> Result<Arc<Set>, Errno> {
+        let claim = SemaphoreClaim::new(length, space).ok_or(Errno::ENOSPC)?;
         let semaphores = memory::fallible::try_vec_of(Semaphore::default(), length);
         let mut alone = memory::fallible::try_vec(length).map_err(|_| Errno::ENOMEM)?;
         alone.resize_with(length, || None);
@@ -99,7 +102,7 @@ impl Set {
             changed: now(),
         };
         let state = sched::Mutex::named("set of semaphores", state);
-        let set = Set { id: AtomicI32::new(-1), length, state, _claim: claim };
+        let set = Set { id: AtomicI32::new(-1), length, state, claim };
         memory::fallible::try_arc(set).map_err(|_| Errno::ENOMEM)
     }
 
@@ -126,7 +129,7 @@ impl Set {
 
     /// Removes the set; who waits is told.
     pub(super) fn remove(&self, state: &mut State) {
-        drop(SETS.remove(self.id()));
+        drop(self.claim.space().map(|space| space.sets.remove(self.id())));
         state.is_removed = true;
         state.undos = Vec::new();
         let removed = Err(Errno::EIDRM);

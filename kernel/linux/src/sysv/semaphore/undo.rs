@@ -52,6 +52,12 @@ impl Drop for UndoList {
     }
 }
 
+/// The caller has its list no longer.
+pub(crate) fn leave(task: &crate::task::Task) {
+    let list = task.thread.shared.lock().undo.take();
+    drop(list);
+}
+
 /// The list of a thread, made on its first use.
 ///
 /// # Errors

@@ -11,13 +11,14 @@ use machine::address::{PAGE_SIZE, UserAddr};
 use vfs::Capabilities;
 
 use super::limits::{self, PageClaim};
-use super::segment::{SEGMENTS, Segment};
+use super::segment::Segment;
 use crate::abi::{IpcPermissions, SharedMemoryLimits, SharedMemoryStatus, SharedMemoryTotals};
 use crate::credentials::account::LockedMemory;
 use crate::errno::{Errno, SysResult};
 use crate::memory::errno_of;
 use crate::process::limits::Resource;
 use crate::sysv::permissions::{MODE_BITS, Permissions, READ, WRITE};
+use crate::sysv::space::IpcSpace;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
 
@@ -54,7 +55,8 @@ mod command {
 /// Finds the segment with a key, or makes one.
 #[inline(never)]
 pub fn shmget(task: &mut Task, key: i32, bytes: u64, flags: i32) -> SysResult {
-    let limit = limits::SEGMENTS_MAX.load(Ordering::Relaxed) as usize;
+    let space = task.ipc_space();
+    let limit = space.memory_limits.segments_max.load(Ordering::Relaxed) as usize;
     let check = |segment: &Segment| {
         if segment.bytes() < bytes {
             return Err(Errno::EINVAL);
@@ -62,18 +64,19 @@ pub fn shmget(task: &mut Task, key: i32, bytes: u64, flags: i32) -> SysResult {
         segment.permissions().check(&task.credentials, flags as u32 & MODE_BITS)?;
         Ok(segment.id())
     };
-    SEGMENTS.find_or_make(key, flags, limit, check, || make(task, key, bytes, flags))
+    space.segments.find_or_make(key, flags, limit, check, || make(task, key, bytes, flags))
 }
 
 fn make(task: &Task, key: i32, bytes: u64, flags: i32) -> Result<Arc<Segment>, Errno> {
-    if bytes < limits::LEAST_BYTES || bytes > limits::BYTES_MAX.load(Ordering::Relaxed) {
+    if bytes < limits::LEAST_BYTES || bytes > task.ipc_space().memory_limits.bytes_max.load(Ordering::Relaxed)
+    {
         return Err(Errno::EINVAL);
     }
     let pages = bytes.div_ceil(PAGE);
     if pages.checked_mul(PAGE).is_none() {
         return Err(Errno::ENOSPC);
     }
-    let claim = PageClaim::new(pages).ok_or(Errno::ENOSPC)?;
+    let claim = PageClaim::new(pages, task.weak_ipc_space()).ok_or(Errno::ENOSPC)?;
     if flags & get_flag::HUGE_PAGES != 0 {
         return Err(refuse_huge_pages(task, pages, flags));
     }
@@ -146,7 +149,7 @@ pub fn shmat(task: &mut Task, id: i32, address: u64, flags: i32) -> SysResult {
         protection |= Protection::EXECUTE;
         wanted |= EXECUTE;
     }
-    let segment = SEGMENTS.by_id(id)?;
+    let segment = task.ipc_space().segments.by_id(id)?;
     segment.permissions().check(&task.credentials, wanted)?;
     if map.contains(MapFlags::FIXED_NO_REPLACE) && address.checked_add(segment.bytes()).is_none() {
         return Err(Errno::EINVAL);
@@ -180,23 +183,24 @@ pub fn shmctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
     if command < 0 || id < 0 {
         return Err(Errno::EINVAL);
     }
+    let space = task.ipc_space();
     match command {
         command::LIMITS => {
-            UserPointer::new(buffer).write(&limits_for_user())?;
-            Ok(highest_place())
+            UserPointer::new(buffer).write(&limits_for_user(space))?;
+            Ok(space.segments.highest_place().unwrap_or(0))
         }
         command::TOTALS => {
-            UserPointer::new(buffer).write(&totals())?;
-            Ok(highest_place())
+            UserPointer::new(buffer).write(&totals(space))?;
+            Ok(space.segments.highest_place().unwrap_or(0))
         }
         command::STATUS => {
-            let segment = SEGMENTS.by_id(id)?;
+            let segment = task.ipc_space().segments.by_id(id)?;
             segment.permissions().check(&task.credentials, READ)?;
-            UserPointer::new(buffer).write(&segment.status(SEGMENTS.key_of(id)))?;
+            UserPointer::new(buffer).write(&segment.status(space.segments.key_of(id)))?;
             Ok(0)
         }
         command::STATUS_OF_PLACE | command::STATUS_OF_ANY_PLACE => {
-            let (segment, key, id) = SEGMENTS.by_place(id)?;
+            let (segment, key, id) = space.segments.by_place(id)?;
             if command == command::STATUS_OF_PLACE {
                 segment.permissions().check(&task.credentials, READ)?;
             }
@@ -208,7 +212,7 @@ pub fn shmctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
             set(task, id, &new.permissions)
         }
         command::REMOVE => {
-            let segment = SEGMENTS.by_id(id)?;
+            let segment = task.ipc_space().segments.by_id(id)?;
             segment.permissions().check_control(&task.credentials)?;
             segment.doom();
             Ok(0)
@@ -219,7 +223,7 @@ pub fn shmctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
 }
 
 fn set(task: &Task, id: i32, new: &IpcPermissions) -> SysResult {
-    let segment = SEGMENTS.by_id(id)?;
+    let segment = task.ipc_space().segments.by_id(id)?;
     let mut state = segment.state.lock();
     state.permissions.check_control(&task.credentials)?;
     state.permissions.set(new)?;
@@ -229,7 +233,7 @@ fn set(task: &Task, id: i32, new: &IpcPermissions) -> SysResult {
 }
 
 fn lock(task: &Task, id: i32, keep: bool) -> SysResult {
-    let segment = SEGMENTS.by_id(id)?;
+    let segment = task.ipc_space().segments.by_id(id)?;
     if !task.credentials.has(Capabilities::IPC_LOCK) {
         segment.permissions().check_owner(&task.credentials)?;
         if keep && task.process().limit(Resource::LockedMemory) == 0 {
@@ -244,29 +248,25 @@ fn lock(task: &Task, id: i32, keep: bool) -> SysResult {
     Ok(0)
 }
 
-/// What the calls about all segments return: where to end a walk by places.
-fn highest_place() -> usize {
-    SEGMENTS.highest_place().unwrap_or(0)
-}
-
-fn limits_for_user() -> SharedMemoryLimits {
-    let segments = limits::SEGMENTS_MAX.load(Ordering::Relaxed);
+fn limits_for_user(space: &IpcSpace) -> SharedMemoryLimits {
+    let limits = &space.memory_limits;
+    let segments = limits.segments_max.load(Ordering::Relaxed);
     SharedMemoryLimits {
-        bytes_max: limits::BYTES_MAX.load(Ordering::Relaxed),
+        bytes_max: limits.bytes_max.load(Ordering::Relaxed),
         bytes_least: limits::LEAST_BYTES,
         segments_max: segments,
         attachments_max: segments,
-        pages_max: limits::PAGES_MAX.load(Ordering::Relaxed),
+        pages_max: limits.pages_max.load(Ordering::Relaxed),
         ..Default::default()
     }
 }
 
-fn totals() -> SharedMemoryTotals {
+fn totals(space: &IpcSpace) -> SharedMemoryTotals {
     let mut resident = 0;
-    SEGMENTS.for_each(|segment, _, _| resident += segment.resident_pages());
+    space.segments.for_each(|segment, _, _| resident += segment.resident_pages());
     SharedMemoryTotals {
-        segments: SEGMENTS.count() as i32,
-        pages: limits::pages(),
+        segments: space.segments.count() as i32,
+        pages: space.memory_limits.pages(),
         resident,
         ..Default::default()
     }

@@ -8,7 +8,7 @@
 mod calls;
 pub mod limits;
 mod report;
-mod segment;
+pub(super) mod segment;
 
 pub use calls::{shmat, shmctl, shmdt, shmget};
 pub use report::write_report;

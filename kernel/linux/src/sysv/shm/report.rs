@@ -4,7 +4,7 @@ use core::fmt::Write;
 
 use machine::address::PAGE_SIZE;
 
-use super::segment::SEGMENTS;
+use crate::sysv::space::IpcSpace;
 
 const HEADING: &str = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      \
                        atime      dtime      ctime                   rss                  swap\n";
@@ -13,10 +13,10 @@ const HEADING: &str = "       key      shmid perms                  size  cpid  
 ///
 /// # Errors
 /// What the formatter returns.
-pub fn write_report(out: &mut dyn Write) -> core::fmt::Result {
+pub fn write_report(space: &IpcSpace, out: &mut dyn Write) -> core::fmt::Result {
     out.write_str(HEADING)?;
     let mut result = Ok(());
-    SEGMENTS.for_each(|segment, key, id| {
+    space.segments.for_each(|segment, key, id| {
         let status = segment.status(key);
         let permissions = &status.permissions;
         let resident = segment.resident_pages() * PAGE_SIZE as u64;

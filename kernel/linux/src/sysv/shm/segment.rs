@@ -31,7 +31,7 @@ use crate::credentials::account::LockedMemory;
 use crate::errno::Errno;
 use crate::process::table::Pid;
 use crate::sysv::permissions::Permissions;
-use crate::sysv::registry::{Registered, Registry};
+use crate::sysv::registry::Registered;
 use crate::sysv::{caller, now};
 
 /// In the mode: removed, but still attached (SHM_DEST).
@@ -43,9 +43,6 @@ const GONE: i64 = i64::MIN;
 /// The device that mapped segments are shown on: the first without a name.
 const DEVICE: DeviceNumber = DeviceNumber::new(0, 1);
 
-/// All segments.
-pub(super) static SEGMENTS: Registry<Segment> = Registry::new();
-
 /// What changes by shmctl.
 pub(super) struct State {
     pub(super) permissions: Permissions,
@@ -54,7 +51,7 @@ pub(super) struct State {
 }
 
 /// A segment. See the theory of this file.
-pub(super) struct Segment {
+pub(in crate::sysv) struct Segment {
     id: AtomicI32,
     /// The key that it was made with, for its name.
     first_key: i32,
@@ -70,7 +67,7 @@ pub(super) struct Segment {
     changed: AtomicU64,
     last_process: AtomicU32,
     _commitment: Option<Commitment>,
-    _pages: PageClaim,
+    pages: PageClaim,
 }
 
 impl Registered for Segment {
@@ -103,7 +100,7 @@ impl Segment {
             changed: AtomicU64::new(now()),
             last_process: AtomicU32::new(0),
             _commitment: commitment,
-            _pages: pages,
+            pages,
         };
         ::memory::fallible::try_arc(segment).map_err(|_| Errno::ENOMEM)
     }
@@ -165,7 +162,9 @@ impl Segment {
 
     /// Removes the segment, or has the last one who detaches it do so.
     pub(super) fn doom(&self) {
-        SEGMENTS.hide(self.id());
+        if let Some(space) = self.pages.space() {
+            space.segments.hide(self.id());
+        }
         self.state.lock().permissions.mode |= DOOMED;
         self.go_if_unused();
     }
@@ -176,7 +175,7 @@ impl Segment {
             return;
         }
         if self.regions.compare_exchange(0, GONE, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            drop(SEGMENTS.remove(self.id()));
+            drop(self.pages.space().map(|space| space.segments.remove(self.id())));
             drop(self.state.lock().locked.take());
         }
     }

@@ -1,0 +1,203 @@
+//! Files that stand for name spaces (`/proc/PID/ns`): open, they keep them; setns(2) takes them. Two are the same name space if stat(2) says that they are the
+//! same file.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt::Write;
+
+use machine::address::UserAddr;
+use memory::per_cpu::Shared;
+use sync::Once;
+use vfs::file::FileFeatures;
+use vfs::flags::MountFlags;
+use vfs::inode::{Inode, InodeAttributes, InodeOperations};
+use vfs::mount::{Mount, MountNamespace, Path};
+use vfs::superblock::{Superblock, SuperblockOperations, SuperblockTraits};
+use vfs::text::Text;
+use vfs::{DeviceNumber, Error, FileKind, FileOperations, OpenFile, OpenFlags, PathContext, Result};
+
+use super::kind::Kind;
+use super::names::SystemNames;
+use super::{NameSpaces, Space};
+use crate::process::thread::Thread;
+use crate::sysv::space::IpcSpace;
+use crate::user_pointer::UserPointer;
+
+/// `NSFS_MAGIC`
+const MAGIC: u64 = 0x6e73_6673;
+/// Name spaces of mounts made later than the first one.
+const LATER_MOUNTS: u64 = 4_026_532_000;
+
+/// A name space that a file stands for.
+#[derive(Clone)]
+pub(super) enum Target {
+    Mounts(Arc<MountNamespace>),
+    SystemNames(Space<SystemNames>),
+    Ipc(Space<IpcSpace>),
+    /// The only one of its kind.
+    Only(Kind),
+}
+
+impl Target {
+    pub(super) fn of(thread: &Thread, kind: Kind) -> Result<Self> {
+        Ok(match kind {
+            Kind::Mount => {
+                let context = thread.file_system().ok_or(Error::NotFound)?;
+                Self::Mounts(context.places().namespace.clone())
+            }
+            Kind::SystemNames => Self::SystemNames(NameSpaces::of(thread).names),
+            Kind::Ipc => Self::Ipc(NameSpaces::of(thread).ipc),
+            kind => Self::Only(kind),
+        })
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::Mounts(_) => Kind::Mount,
+            Self::SystemNames(_) => Kind::SystemNames,
+            Self::Ipc(_) => Kind::Ipc,
+            Self::Only(kind) => *kind,
+        }
+    }
+
+    fn number(&self) -> u64 {
+        match self {
+            Self::Mounts(mounts) if mounts.id() == 1 => Kind::Mount.first_number(),
+            Self::Mounts(mounts) => LATER_MOUNTS + mounts.id(),
+            Self::SystemNames(names) => names.number(),
+            Self::Ipc(ipc) => ipc.number(),
+            Self::Only(kind) => kind.first_number(),
+        }
+    }
+}
+
+/// An open file.
+pub(super) struct NameSpaceFile(pub(super) Target);
+
+const GET_USER_SPACE: u32 = 0xb701;
+const GET_PARENT: u32 = 0xb702;
+const GET_KIND: u32 = 0xb703;
+const GET_OWNER: u32 = 0xb704;
+
+impl FileOperations for NameSpaceFile {
+    fn features(&self) -> FileFeatures {
+        FileFeatures::empty()
+    }
+
+    /// ioctl_ns(2). There is one name space of users, which is everybody's and has no parent.
+    fn ioctl(&self, _file: &OpenFile, command: u32, argument: UserAddr) -> Result<usize> {
+        let kind = self.0.kind();
+        match command {
+            GET_USER_SPACE if kind == Kind::User => Err(Error::NotPermitted),
+            GET_USER_SPACE => {
+                let caller = crate::terminal::calling_thread().ok_or(Error::NoProcess)?;
+                let place = place(Target::Only(Kind::User))?;
+                let (context, credentials) =
+                    (caller.file_system().ok_or(Error::NoProcess)?, caller.credentials());
+                let context =
+                    PathContext { places: &context.places(), credentials: &credentials.file, umask: 0 };
+                let file = context.open_existing(place, OpenFlags::empty())?;
+                let files = caller.files().ok_or(Error::NoProcess)?;
+                let limit = caller.process().limit(crate::process::limits::Resource::OpenFiles);
+                Ok(files.install(file, vfs::DescriptorFlags::CLOSE_ON_EXEC, 0, limit)? as usize)
+            }
+            GET_PARENT if matches!(kind, Kind::User | Kind::Process) => Err(Error::NotPermitted),
+            GET_KIND => Ok(kind.flag() as usize),
+            GET_OWNER if kind == Kind::User => {
+                let owner = UserPointer::<u32>::new(argument.as_u64());
+                owner.write(&0).map(|()| 0).map_err(|_| Error::BadAddress)
+            }
+            GET_PARENT | GET_OWNER => Err(Error::Invalid),
+            _ => Err(Error::NotTerminal),
+        }
+    }
+}
+
+struct NameSpaceInode(Target);
+
+impl InodeOperations for NameSpaceInode {
+    fn open(&self, _inode: &Arc<Inode>, _flags: OpenFlags) -> Result<Option<Arc<dyn FileOperations>>> {
+        let file: Arc<dyn FileOperations> = vfs::allocation::arc(NameSpaceFile(self.0.clone()))?;
+        Ok(Some(file))
+    }
+}
+
+struct Nowhere;
+
+impl SuperblockOperations for Nowhere {
+    fn status(&self) -> vfs::attributes::FileSystemStatus {
+        vfs::attributes::FileSystemStatus {
+            block_size: machine::address::PAGE_SIZE as u64,
+            name_length: vfs::name::NAME_MAX as u64,
+            ..Default::default()
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+const fn attributes(number: u64, kind: FileKind, mode: u32) -> InodeAttributes {
+    InodeAttributes {
+        number,
+        kind,
+        mode,
+        user: 0,
+        group: 0,
+        links: 1,
+        special: DeviceNumber::new(0, 0),
+        size: 0,
+    }
+}
+
+/// The mount that the files are in. Nobody can walk there.
+fn home() -> Result<&'static Shared<Mount>> {
+    static HOME: Once<Shared<Mount>> = Once::new();
+    if let Some(home) = HOME.get() {
+        return Ok(home);
+    }
+    struct Plain;
+    impl InodeOperations for Plain {}
+    let operations: Box<dyn SuperblockOperations> = vfs::allocation::boxed(Nowhere)?;
+    let root = |superblock: &Arc<Superblock>| {
+        let root: Arc<Inode> = Inode::new(superblock, attributes(1, FileKind::Directory, 0o555), Plain)?;
+        Ok(root)
+    };
+    let superblock = Superblock::new("nsfs", MAGIC, SuperblockTraits::default(), operations, root)?;
+    let mount = Mount::new(superblock.clone(), superblock.root().clone(), b"nsfs", MountFlags::empty())?;
+    Ok(HOME.call_once(|| mount))
+}
+
+/// `uts:[4026531838]`
+fn name(target: &Target) -> Result<Vec<u8>> {
+    let mut name = Text::new();
+    // What does not fit into memory is remembered by the text.
+    let _ = write!(name, "{}:[{}]", target.kind().name(), target.number());
+    name.finish()
+}
+
+fn place(target: Target) -> Result<Path> {
+    let (name, mount) = (name(&target)?, home()?);
+    let attributes = attributes(target.number(), FileKind::Regular, 0o444);
+    let inode = Inode::new(mount.superblock(), attributes, NameSpaceInode(target))?;
+    Ok(Path::new(mount.clone(), vfs::dentry::Dentry::new_detached(&name, inode)?))
+}
+
+/// The file of a thread's name space.
+///
+/// # Errors
+/// No memory; `ENOENT` for a thread that ends.
+pub(crate) fn place_of(thread: &Thread, kind: Kind) -> Result<Path> {
+    place(Target::of(thread, kind)?)
+}
+
+/// What `readlink` says of it.
+///
+/// # Errors
+/// As [`place_of`].
+pub(crate) fn name_of(thread: &Thread, kind: Kind) -> Result<Vec<u8>> {
+    name(&Target::of(thread, kind)?)
+}

@@ -1,0 +1,168 @@
+//! Name spaces: which mounts, names of the system and System V objects a thread sees (namespaces(7)).
+//!
+//! A thread that is in the first ones has no [`NameSpaces`], so that a fork counts nothing that other processors write, and calls find the first
+//! ones without a look-up. Name spaces of mounts are a part of where paths begin ([`crate::file::context`]). Of the other kinds there is one
+//! of each, which can be named and entered, and whose making is refused with EINVAL, as by a Linux without them.
+
+pub mod calls;
+mod files;
+mod kind;
+mod names;
+
+use alloc::sync::{Arc, Weak};
+use core::ops::Deref;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) use files::{name_of, place_of};
+pub(crate) use kind::{ENTRIES, Kind};
+pub(crate) use names::{NAME_BYTES, SystemNames};
+
+use crate::errno::Errno;
+use crate::process::thread::Thread;
+use crate::sysv::space::IpcSpace;
+use crate::task::Task;
+
+/// Numbers of name spaces made later than the first ones; those of mounts are below.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(4_030_000_000);
+
+/// The number of a new name space.
+pub(crate) fn next_number() -> u64 {
+    // Relaxed: only uniqueness matters.
+    NEXT_NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// What a kind of name space begins with.
+pub(crate) trait First: Sized + 'static {
+    /// The first one of its kind.
+    fn first() -> &'static Self;
+}
+
+/// A name space: the first one of its kind, or one that was made later.
+pub(crate) struct Space<T>(Option<Arc<T>>);
+
+impl<T> Clone for Space<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Default for Space<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T: First> Deref for Space<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_deref().unwrap_or(T::first())
+    }
+}
+
+impl<T> Space<T> {
+    fn made(space: T) -> Result<Self, Errno> {
+        Ok(Self(Some(memory::fallible::try_arc(space).map_err(|_| Errno::ENOMEM)?)))
+    }
+
+    /// A reference that does not keep it.
+    pub(crate) fn downgrade(&self) -> WeakSpace<T> {
+        WeakSpace(self.0.as_ref().map(Arc::downgrade))
+    }
+}
+
+/// What an object in a name space knows of it.
+pub(crate) struct WeakSpace<T>(Option<Weak<T>>);
+
+impl<T> WeakSpace<T> {
+    /// It, unless nobody is in it any more.
+    pub(crate) fn upgrade(&self) -> Option<Space<T>> {
+        match &self.0 {
+            None => Some(Space(None)),
+            Some(space) => space.upgrade().map(|space| Space(Some(space))),
+        }
+    }
+}
+
+/// Those of a thread that is not in the first ones of all kinds.
+#[derive(Clone, Default)]
+pub(crate) struct NameSpaces {
+    pub(crate) names: Space<SystemNames>,
+    pub(crate) ipc: Space<IpcSpace>,
+}
+
+impl NameSpaces {
+    /// Those of a thread.
+    pub(crate) fn of(thread: &Thread) -> Self {
+        let spaces = thread.shared.lock().name_spaces.clone();
+        spaces.map_or_else(Self::default, |spaces| Self::clone(&spaces))
+    }
+
+    /// Those of the thread that reads a file; the first ones for the kernel.
+    pub(crate) fn of_reader() -> Self {
+        crate::terminal::calling_thread().map_or_else(Self::default, |thread| Self::of(&thread))
+    }
+
+    /// The form in which a thread has them.
+    fn into_shared(self) -> Result<Option<Arc<Self>>, Errno> {
+        if self.names.0.is_none() && self.ipc.0.is_none() {
+            return Ok(None);
+        }
+        memory::fallible::try_arc(self).map(Some).map_err(|_| Errno::ENOMEM)
+    }
+}
+
+impl Task {
+    /// The names of the system that it sees.
+    pub(crate) fn system_names(&self) -> &SystemNames {
+        self.name_spaces.as_ref().map_or(SystemNames::first(), |spaces| &spaces.names)
+    }
+
+    /// The System V objects that it sees.
+    pub(crate) fn ipc_space(&self) -> &IpcSpace {
+        self.name_spaces.as_ref().map_or(IpcSpace::first(), |spaces| &spaces.ipc)
+    }
+
+    /// A reference to those for an object that is made there.
+    pub(crate) fn weak_ipc_space(&self) -> WeakSpace<IpcSpace> {
+        self.name_spaces.as_ref().map_or(WeakSpace(None), |spaces| spaces.ipc.downgrade())
+    }
+
+    /// The name spaces that it is in.
+    fn current_name_spaces(&self) -> NameSpaces {
+        self.name_spaces.as_ref().map_or_else(NameSpaces::default, |spaces| NameSpaces::clone(spaces))
+    }
+
+    /// Moves it to other name spaces.
+    pub(crate) fn enter_name_spaces(&mut self, spaces: Option<Arc<NameSpaces>>) {
+        let shared = core::mem::replace(&mut self.thread.shared.lock().name_spaces, spaces.clone());
+        let own = core::mem::replace(&mut self.name_spaces, spaces);
+        drop((shared, own));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_in_a_name_space_does_not_keep_it() {
+        let first: Space<SystemNames> = Space::default();
+        assert!(
+            first.downgrade().upgrade().is_some_and(|space| core::ptr::eq(&*space, SystemNames::first()))
+        );
+        let made = Space::made(first.copy(7)).expect("memory");
+        let weak = made.downgrade();
+        assert!(weak.upgrade().is_some_and(|space| space.number() == 7));
+        drop(made);
+        assert!(weak.upgrade().is_none());
+    }
+
+    #[test]
+    fn who_is_in_the_first_ones_has_none() {
+        assert!(NameSpaces::default().into_shared().expect("memory").is_none());
+        let names = Space::made(SystemNames::first().copy(7)).expect("memory");
+        let spaces = NameSpaces { names, ..NameSpaces::default() };
+        assert!(spaces.into_shared().expect("memory").is_some());
+    }
+}

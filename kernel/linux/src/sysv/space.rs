@@ -1,0 +1,50 @@
+//! A name space of System V objects (ipc_namespaces(7)): its objects of each kind, and its limits.
+//!
+//! When nobody is in it any more, its objects go; a segment that somebody has attached stays until it is detached.
+
+use super::message::{self, queue::Queue};
+use super::registry::Registry;
+use super::semaphore::{self, set::Set};
+use super::shm::{self, segment::Segment};
+use crate::name_space::First;
+
+/// The number of the first one.
+const FIRST: u64 = 4_026_531_839;
+
+/// A name space.
+pub struct IpcSpace {
+    number: u64,
+    pub(super) segments: Registry<Segment>,
+    pub(crate) memory_limits: shm::limits::Limits,
+    pub(super) queues: Registry<Queue>,
+    pub(crate) message_limits: message::limits::Limits,
+    pub(super) sets: Registry<Set>,
+    pub(crate) semaphore_limits: semaphore::limits::Limits,
+}
+
+impl First for IpcSpace {
+    fn first() -> &'static Self {
+        static SPACE: IpcSpace = IpcSpace::new(FIRST);
+        &SPACE
+    }
+}
+
+impl IpcSpace {
+    /// An empty one with the usual limits.
+    pub(crate) const fn new(number: u64) -> Self {
+        Self {
+            number,
+            segments: Registry::new(),
+            memory_limits: shm::limits::Limits::new(),
+            queues: Registry::new(),
+            message_limits: message::limits::Limits::new(),
+            sets: Registry::new(),
+            semaphore_limits: semaphore::limits::Limits::new(),
+        }
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
