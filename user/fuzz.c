@@ -393,9 +393,13 @@ static int make_jail(int me, const char *jail)
     }
 }
 
-/* Segments of shared memory outlive their makers: removes all. */
+/* Segments of shared memory and named queues outlive their makers: removes all. */
 static void remove_segments(void)
 {
+    for (unsigned queue = 0; queue < QUEUE_NAMES; queue++) {
+        uint64_t name = queue_name(queue);
+        syscall(SYS_mq_unlink, &name);
+    }
     struct shmid_ds status;
     int highest = shmctl(0, SHM_INFO, (struct shmid_ds *)&(struct shm_info){ 0 });
     for (int place = 0; place <= highest; place++) {

@@ -244,6 +244,14 @@ static uint64_t vector(void)
 /* A context of asynchronous transfers, of which a victim has one from the start. */
 static uint64_t transfer_context;
 
+/* Names of message queues: few, so that they can be removed. */
+enum { QUEUE_NAMES = 4 };
+
+static uint64_t queue_name(unsigned queue)
+{
+    return 'q' | (uint64_t)('0' + queue) << 8;
+}
+
 static uint64_t transfer_blocks(void)
 {
     uint64_t blocks[4];
@@ -388,6 +396,7 @@ static uint64_t value(char kind)
     case '1': return 1 + below(3);
     case '2': return below(30) ? transfer_context : below(2) ? page_address() : anything();
     case '3': return transfer_blocks();
+    case '5': { uint64_t words[2] = { queue_name(below(QUEUE_NAMES)), 0 }; return below(20) ? record(words, 2) : path(); }
     case '4': { uint64_t words[1] = { 0 }; return record(words, 1); }
     case 'C': return below(12) ? (uint64_t)commands[below(sizeof commands / sizeof *commands)] : 0x5400 + below(128);
     case 'F': return below(3) ? below(17) : below(40) ? 1024 + below(20) : below(100);

@@ -35,6 +35,8 @@ abi_structures! {
     }
     /// `struct io_event`: how that ended.
     IoEvent, 32, { data: u64, block: u64, result: i64, second_result: i64, }
+    /// `struct mq_attr`.
+    QueueAttributes, 64, { flags: i64, messages_max: i64, bytes_max: i64, messages: i64, reserved: [u64; 4], }
     /// `struct sock_filter`: an instruction of classic BPF.
     FilterInstruction, 8, { code: u16, if_true: u8, if_false: u8, constant: u32, }
     /// `struct sock_fprog`: such a program.

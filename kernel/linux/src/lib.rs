@@ -26,6 +26,7 @@ pub mod io_priority;
 pub mod ipc;
 pub mod lock_count;
 pub mod memory;
+pub mod mqueue;
 pub mod name_space;
 pub mod oom;
 pub mod pager;

@@ -14,8 +14,9 @@ use crate::errno::{Errno, SysResult};
 use crate::file;
 use crate::task::Task;
 use crate::{
-    exec, exit, fork, futex, identity, io_priority, ipc, lock_count, memory, name_space, pager, pidfd, prctl,
-    process, reboot, rseq, scheduling, seccomp, signal, socket, syslog, sysv, time, timer, wait,
+    exec, exit, fork, futex, identity, io_priority, ipc, lock_count, memory, mqueue, name_space, pager,
+    pidfd, prctl, process, reboot, rseq, scheduling, seccomp, signal, socket, syslog, sysv, time, timer,
+    wait,
 };
 
 /// A value that a system call takes from a register.
@@ -317,6 +318,12 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     233 epoll_ctl(4) = file::epoll::epoll_ctl: "";
     234 tgkill(3) = signal::calls::tgkill: "";
     235 utimes(2) = file::attributes::utimes: "";
+    240 mq_open(4) = mqueue::mq_open: "";
+    241 mq_unlink(1) = mqueue::mq_unlink: "";
+    242 mq_timedsend(5) = mqueue::mq_timedsend: "";
+    243 mq_timedreceive(5) = mqueue::mq_timedreceive: "";
+    244 mq_notify(2) = mqueue::mq_notify: "no SIGEV_THREAD (EINVAL)";
+    245 mq_getsetattr(3) = mqueue::mq_getsetattr: "";
     247 waitid(5) = wait::waitid: "__WNOTHREAD has no effect";
     251 ioprio_set(3) = io_priority::ioprio_set: "felt by disks with the scheduler `mq-deadline`";
     252 ioprio_get(2) = io_priority::ioprio_get: "";

@@ -27,6 +27,8 @@ pub struct UserAccount {
     flights: AtomicU64,
     // Likewise; pages.
     locked_memory: AtomicU64,
+    // Likewise; bytes.
+    queues: AtomicU64,
     locks: Arc<LockAccount>,
 }
 
@@ -58,6 +60,7 @@ impl UserAccount {
             signals: Counter::new(Counter::BATCH),
             flights: AtomicU64::new(0),
             locked_memory: AtomicU64::new(0),
+            queues: AtomicU64::new(0),
             locks,
         }
     }
@@ -205,6 +208,28 @@ impl LockedMemory {
 impl Drop for LockedMemory {
     fn drop(&mut self) {
         self.account.locked_memory.fetch_sub(self.pages, Ordering::Relaxed);
+    }
+}
+
+/// Bytes of POSIX message queues that a user has made; given back on drop.
+#[derive(Debug)]
+pub struct QueueBytes {
+    account: Arc<Account>,
+    bytes: u64,
+}
+
+impl QueueBytes {
+    /// Counts bytes if that keeps within the limit.
+    pub fn claim(account: &Arc<Account>, bytes: u64, limit: u64) -> Option<QueueBytes> {
+        let add = |sum: u64| sum.checked_add(bytes).filter(|&sum| sum <= limit);
+        account.queues.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(QueueBytes { account: account.clone(), bytes })
+    }
+}
+
+impl Drop for QueueBytes {
+    fn drop(&mut self) {
+        self.account.queues.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

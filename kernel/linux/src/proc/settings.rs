@@ -17,6 +17,7 @@ use vfs::text::Text;
 use vfs::{Error, OpenFile, Result};
 
 use crate::file::asynchronous;
+use crate::mqueue;
 use crate::name_space::NameSpaces;
 use crate::process::limits::{OPEN_FILES_MAX, Resource};
 use crate::process::{init, table};
@@ -239,7 +240,7 @@ fn sockets() -> Result<()> {
     )
 }
 
-/// Limits of System V objects.
+/// Limits of System V objects and POSIX message queues.
 fn system_v() -> Result<()> {
     use crate::sysv::space::IpcSpace;
     use crate::sysv::{message, semaphore, shm};
@@ -257,6 +258,19 @@ fn system_v() -> Result<()> {
     for (path, limit, most) in limits {
         let value = move || limit(&NameSpaces::of_reader().ipc).load(Relaxed);
         setting(path, 0..=most, value, move |new| limit(&NameSpaces::of_reader().ipc).store(new, Relaxed))?;
+    }
+    let limits: [(&str, Limit, (u64, u64)); 5] = [
+        ("fs/mqueue/queues_max", |space| &space.queue_limits.queues, mqueue::limits::QUEUES_RANGE),
+        ("fs/mqueue/msg_max", |space| &space.queue_limits.messages, mqueue::limits::MESSAGES_RANGE),
+        ("fs/mqueue/msgsize_max", |space| &space.queue_limits.bytes, mqueue::limits::BYTES_RANGE),
+        ("fs/mqueue/msg_default", |space| &space.queue_limits.usual_messages, mqueue::limits::MESSAGES_RANGE),
+        ("fs/mqueue/msgsize_default", |space| &space.queue_limits.usual_bytes, mqueue::limits::BYTES_RANGE),
+    ];
+    for (path, limit, (least, most)) in limits {
+        let value = move || limit(&NameSpaces::of_reader().ipc).load(Relaxed);
+        setting(path, least..=most, value, move |new| {
+            limit(&NameSpaces::of_reader().ipc).store(new, Relaxed)
+        })?;
     }
     let show = |out: &mut Text| semaphore::limits::show(&NameSpaces::of_reader().ipc.semaphore_limits, out);
     add("kernel/sem", 0o644, show, |bytes| {

@@ -59,6 +59,13 @@ pub(crate) fn timer_to(
     send(process, thread.map_or(Target::Process, Target::Thread), information, charge).map(|()| false)
 }
 
+/// Sends the signal of a message queue, counted for whom it is sent to.
+pub(crate) fn from_queue(process: &Arc<Process>, information: SignalInformation) -> Result<(), Errno> {
+    let account = process.look_at_credentials(|credentials| credentials.account.clone());
+    let charge = Charge::claim(&account, process.limit(Resource::PendingSignals));
+    send(process, Target::Process, information, charge)
+}
+
 /// Sends a program's signal, counted against the sender's limit.
 pub(super) fn from_program(
     process: &Arc<Process>,

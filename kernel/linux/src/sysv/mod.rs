@@ -13,7 +13,7 @@ pub mod registry;
 pub mod semaphore;
 pub mod shm;
 pub mod space;
-mod waiting;
+pub(crate) mod waiting;
 
 use crate::abi::NANOSECONDS;
 use crate::process::table::Pid;

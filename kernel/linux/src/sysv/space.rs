@@ -1,4 +1,4 @@
-//! A name space of System V objects (ipc_namespaces(7)): its objects of each kind, and its limits.
+//! A name space of System V objects and POSIX message queues (ipc_namespaces(7)): its objects of each kind, and its limits.
 //!
 //! When nobody is in it any more, its objects go; a segment that somebody has attached stays until it is detached.
 
@@ -6,6 +6,7 @@ use super::message::{self, queue::Queue};
 use super::registry::Registry;
 use super::semaphore::{self, set::Set};
 use super::shm::{self, segment::Segment};
+use crate::mqueue;
 use crate::name_space::First;
 
 /// The number of the first one.
@@ -20,6 +21,8 @@ pub struct IpcSpace {
     pub(crate) message_limits: message::limits::Limits,
     pub(super) sets: Registry<Set>,
     pub(crate) semaphore_limits: semaphore::limits::Limits,
+    pub(crate) queue_names: mqueue::names::Names,
+    pub(crate) queue_limits: mqueue::limits::Limits,
 }
 
 impl First for IpcSpace {
@@ -40,6 +43,8 @@ impl IpcSpace {
             message_limits: message::limits::Limits::new(),
             sets: Registry::new(),
             semaphore_limits: semaphore::limits::Limits::new(),
+            queue_names: mqueue::names::Names::new(),
+            queue_limits: mqueue::limits::Limits::new(),
         }
     }
 

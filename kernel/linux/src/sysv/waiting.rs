@@ -10,14 +10,14 @@ use sched::{WaitError, WaitQueue};
 use sync::SpinLock;
 
 /// The thread, and what has become of its wish.
-pub(super) struct Waiting<T> {
+pub(crate) struct Waiting<T> {
     outcome: SpinLock<Option<T>>,
     is_over: AtomicBool,
     queue: WaitQueue,
 }
 
 impl<T> Waiting<T> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             outcome: SpinLock::named("outcome of a wait for an object", None),
             is_over: AtomicBool::new(false),
@@ -26,7 +26,7 @@ impl<T> Waiting<T> {
     }
 
     /// Ends the wait, once. With the object locked, so that who gives up finds the outcome or is still on the list.
-    pub(super) fn end(&self, outcome: T) {
+    pub(crate) fn end(&self, outcome: T) {
         *self.outcome.lock() = Some(outcome);
         // Release: pairs with the Acquire in `wait`.
         self.is_over.store(true, Ordering::Release);
@@ -37,12 +37,12 @@ impl<T> Waiting<T> {
     ///
     /// # Errors
     /// [`WaitError`]; there may be an outcome nevertheless.
-    pub(super) fn wait(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
+    pub(crate) fn wait(&self, deadline_ns: Option<u64>) -> Result<(), WaitError> {
         self.queue.wait_interruptible_deadline(|| self.is_over.load(Ordering::Acquire), deadline_ns)
     }
 
     /// The outcome, if there is one.
-    pub(super) fn take(&self) -> Option<T> {
+    pub(crate) fn take(&self) -> Option<T> {
         self.outcome.lock().take()
     }
 }
