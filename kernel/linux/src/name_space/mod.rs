@@ -1,6 +1,6 @@
 //! Name spaces: which mounts, names of the system and System V objects a thread sees (namespaces(7)).
 //!
-//! A thread that is in the first ones has no [`NameSpaces`], so that a fork counts nothing that other processors write, and calls find the first
+//! A thread that is in the first ones has none of its own, so that a fork counts nothing that other processors write, and calls find the first
 //! ones without a look-up. Name spaces of mounts are a part of where paths begin ([`crate::file::context`]). Of the other kinds there is one
 //! of each, which can be named and entered, and whose making is refused with EINVAL, as by a Linux without them.
 
