@@ -76,6 +76,7 @@ static void try(const char *name, struct identity target, struct identity looker
             pause();
     });
     hear(ready[0]);
+    wait_state(pid, "S");
     REAP(CHILD({
         become(&looker);
         look(pid);
@@ -86,8 +87,29 @@ static void try(const char *name, struct identity target, struct identity looker
     close(ready[1]);
 }
 
+/* What a process that others may not look into sees of itself. */
+static void itself(void)
+{
+    const struct identity hidden = { ONE, ONE, ONE, ONE, ONE, 1 };
+    become(&hidden);
+    char target[256];
+    DIR *list = opendir("/proc/self/fd");
+    TRUE(list != NULL && readdir(list) != NULL);
+    list = opendir("/proc/thread-self/fdinfo");
+    TRUE(list != NULL && readdir(list) != NULL);
+    OK(readlink("/proc/self/fd/1", target, sizeof target));
+    OK(open("/proc/self/fdinfo/1", O_RDONLY));
+    OK(readlink("/proc/self/exe", target, sizeof target));
+    OK(open("/proc/self/maps", O_RDONLY));
+    OK(open("/proc/self/status", O_RDONLY));
+    OK(open("/proc/self/mem", O_RDONLY));
+    OK(open("/proc/self/environ", O_RDONLY));
+    OK(open("/proc/self/comm", O_WRONLY));
+}
+
 int main(void)
 {
+    REAP(CHILD(itself()));
     area = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     given = open("/", O_RDONLY);
     const struct identity one = { ONE, ONE, ONE, ONE, ONE, 0 }, other = { OTHER, OTHER, OTHER, OTHER, OTHER, 0 }, root = { 0 };

@@ -112,7 +112,7 @@ impl Directory for Descriptors {
     }
 
     fn owner(&self) -> Option<(u32, u32)> {
-        Some(self.subject.owner())
+        Some(self.subject.process_owner())
     }
 }
 

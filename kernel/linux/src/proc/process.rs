@@ -93,6 +93,12 @@ impl Subject {
         }
     }
 
+    /// Whose process it is: who owns the directories of its open files, which a process may enter itself also when others may not look into it. What is in
+    /// them asks who looks.
+    pub(super) fn process_owner(&self) -> (u32, u32) {
+        self.process().map_or((0, 0), |process| owner_of(&process))
+    }
+
     /// The inode number of the entry at a place of one of the process's directories below the first.
     pub(super) fn part_number(&self, directory: &str, place: u64) -> Result<u64> {
         let process = self.process()?;

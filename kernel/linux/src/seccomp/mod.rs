@@ -115,7 +115,7 @@ fn follow(task: &mut Task, number: u64, verdict: Verdict) -> SysResult {
     match verdict.action {
         Action::Allow => crate::table::dispatch(task, number),
         Action::Log => {
-            log::info!("seccomp: process {} makes call {number}", task.process().pid());
+            log::debug!("seccomp: process {} makes call {number}", task.process().pid());
             crate::table::dispatch(task, number)
         }
         Action::Error => errno_of(verdict.data),
