@@ -28,6 +28,7 @@ pub mod lock_count;
 pub mod memory;
 pub mod mqueue;
 pub mod name_space;
+mod nowhere;
 pub mod oom;
 pub mod pager;
 pub mod pidfd;

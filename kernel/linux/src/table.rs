@@ -169,7 +169,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     53 socketpair(4) = socket::create::socketpair: "AF_UNIX";
     54 setsockopt(5) = socket::options::setsockopt: "SOL_SOCKET; no filters, time stamps, peek offset; SOL_NETLINK: memberships, NETLINK_NO_ENOBUFS";
     55 getsockopt(5) = socket::options::getsockopt: "as setsockopt";
-    56 clone(5) = fork::clone: "no name spaces";
+    56 clone(5) = fork::clone: "no name spaces but of mounts, names and System V objects";
     57 fork(0) = fork::fork: "";
     58 vfork(0) = fork::vfork: "";
     59 execve(3) = exec::execve: "ELF64 and scripts; no file capabilities, no binfmt_misc";

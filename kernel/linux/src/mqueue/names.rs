@@ -3,30 +3,22 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::any::Any;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use memory::per_cpu::Shared;
-use sync::Once;
-use vfs::attributes::FileSystemStatus;
-use vfs::dentry::Dentry;
-use vfs::flags::MountFlags;
-use vfs::inode::{InodeAttributes, InodeOperations};
-use vfs::mount::{Mount, Path};
-use vfs::superblock::{Superblock, SuperblockOperations, SuperblockTraits};
-use vfs::{Capabilities, DeviceNumber, FileKind, Inode};
+use vfs::mount::Path;
+use vfs::{Capabilities, Inode};
 
 use super::file::QueueInode;
 use super::queue::Queue;
 use crate::errno::Errno;
+use crate::nowhere::{Home, ROOT};
 use crate::task::Task;
 
 /// `MQUEUE_MAGIC`
 const MAGIC: u64 = 0x1980_0202;
 /// The size that a queue's file has.
 const FILE_BYTES: u64 = 80;
-/// The number of the directory; queues have those after it.
-const ROOT: u64 = 1;
+static HOME: Home = Home::new("mqueue", MAGIC);
 
 struct Named {
     name: Box<[u8]>,
@@ -103,8 +95,7 @@ impl Vacancy<'_> {
         // Relaxed: only uniqueness matters.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let owner = &task.credentials.file;
-        let attributes = attributes(number, FileKind::Regular, mode, (owner.user, owner.group), FILE_BYTES);
-        let inode: Arc<Inode> = Inode::new(home()?.superblock(), attributes, QueueInode(queue))?;
+        let inode = HOME.file(number, mode, (owner.user, owner.group), FILE_BYTES, QueueInode(queue))?;
         memory::fallible::try_reserve(&mut self.names, 1).map_err(|_| Errno::ENOMEM)?;
         let name = memory::fallible::try_copy(name).map_err(|_| Errno::ENOMEM)?.into_boxed_slice();
         self.names.insert(self.place, Named { name, inode: inode.clone() });
@@ -114,45 +105,5 @@ impl Vacancy<'_> {
 
 /// Where a queue is, for who opens it.
 pub(super) fn place_of(inode: Arc<Inode>, name: &[u8]) -> Result<Path, Errno> {
-    Ok(Path::new(home()?.clone(), Dentry::new_detached(name, inode)?))
-}
-
-struct Nowhere;
-
-impl SuperblockOperations for Nowhere {
-    fn status(&self) -> FileSystemStatus {
-        FileSystemStatus {
-            block_size: machine::address::PAGE_SIZE as u64,
-            name_length: vfs::name::NAME_MAX as u64,
-            ..Default::default()
-        }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-const fn attributes(number: u64, kind: FileKind, mode: u32, owner: (u32, u32), size: u64) -> InodeAttributes {
-    let special = DeviceNumber::new(0, 0);
-    InodeAttributes { number, kind, mode, user: owner.0, group: owner.1, links: 1, special, size }
-}
-
-/// The mount that queues' files are in. Nobody can walk there.
-fn home() -> Result<&'static Shared<Mount>, Errno> {
-    static HOME: Once<Shared<Mount>> = Once::new();
-    if let Some(home) = HOME.get() {
-        return Ok(home);
-    }
-    struct Plain;
-    impl InodeOperations for Plain {}
-    let operations: Box<dyn SuperblockOperations> = vfs::allocation::boxed(Nowhere)?;
-    let root = |superblock: &Arc<Superblock>| {
-        let root: Arc<Inode> =
-            Inode::new(superblock, attributes(ROOT, FileKind::Directory, 0o1777, (0, 0), 0), Plain)?;
-        Ok(root)
-    };
-    let superblock = Superblock::new("mqueue", MAGIC, SuperblockTraits::default(), operations, root)?;
-    let mount = Mount::new(superblock.clone(), superblock.root().clone(), b"mqueue", MountFlags::empty())?;
-    Ok(HOME.call_once(|| mount))
+    Ok(HOME.place_of(inode, name)?)
 }

@@ -1,26 +1,21 @@
 //! Files that stand for name spaces (`/proc/PID/ns`): open, they keep them; setns(2) takes them. Two are the same name space if stat(2) says that they are the
 //! same file.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::any::Any;
 use core::fmt::Write;
 
 use machine::address::UserAddr;
-use memory::per_cpu::Shared;
-use sync::Once;
 use vfs::file::FileFeatures;
-use vfs::flags::MountFlags;
-use vfs::inode::{Inode, InodeAttributes, InodeOperations};
-use vfs::mount::{Mount, MountNamespace, Path};
-use vfs::superblock::{Superblock, SuperblockOperations, SuperblockTraits};
+use vfs::inode::{Inode, InodeOperations};
+use vfs::mount::{MountNamespace, Path};
 use vfs::text::Text;
-use vfs::{DeviceNumber, Error, FileKind, FileOperations, OpenFile, OpenFlags, PathContext, Result};
+use vfs::{Error, FileOperations, OpenFile, OpenFlags, PathContext, Result};
 
 use super::kind::Kind;
 use super::names::SystemNames;
 use super::{NameSpaces, Space};
+use crate::nowhere::Home;
 use crate::process::thread::Thread;
 use crate::sysv::space::IpcSpace;
 use crate::user_pointer::UserPointer;
@@ -124,52 +119,7 @@ impl InodeOperations for NameSpaceInode {
     }
 }
 
-struct Nowhere;
-
-impl SuperblockOperations for Nowhere {
-    fn status(&self) -> vfs::attributes::FileSystemStatus {
-        vfs::attributes::FileSystemStatus {
-            block_size: machine::address::PAGE_SIZE as u64,
-            name_length: vfs::name::NAME_MAX as u64,
-            ..Default::default()
-        }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-const fn attributes(number: u64, kind: FileKind, mode: u32) -> InodeAttributes {
-    InodeAttributes {
-        number,
-        kind,
-        mode,
-        user: 0,
-        group: 0,
-        links: 1,
-        special: DeviceNumber::new(0, 0),
-        size: 0,
-    }
-}
-
-/// The mount that the files are in. Nobody can walk there.
-fn home() -> Result<&'static Shared<Mount>> {
-    static HOME: Once<Shared<Mount>> = Once::new();
-    if let Some(home) = HOME.get() {
-        return Ok(home);
-    }
-    struct Plain;
-    impl InodeOperations for Plain {}
-    let operations: Box<dyn SuperblockOperations> = vfs::allocation::boxed(Nowhere)?;
-    let root = |superblock: &Arc<Superblock>| {
-        let root: Arc<Inode> = Inode::new(superblock, attributes(1, FileKind::Directory, 0o555), Plain)?;
-        Ok(root)
-    };
-    let superblock = Superblock::new("nsfs", MAGIC, SuperblockTraits::default(), operations, root)?;
-    let mount = Mount::new(superblock.clone(), superblock.root().clone(), b"nsfs", MountFlags::empty())?;
-    Ok(HOME.call_once(|| mount))
-}
+static HOME: Home = Home::new("nsfs", MAGIC);
 
 /// `uts:[4026531838]`
 fn name(target: &Target) -> Result<Vec<u8>> {
@@ -180,10 +130,9 @@ fn name(target: &Target) -> Result<Vec<u8>> {
 }
 
 fn place(target: Target) -> Result<Path> {
-    let (name, mount) = (name(&target)?, home()?);
-    let attributes = attributes(target.number(), FileKind::Regular, 0o444);
-    let inode = Inode::new(mount.superblock(), attributes, NameSpaceInode(target))?;
-    Ok(Path::new(mount.clone(), vfs::dentry::Dentry::new_detached(&name, inode)?))
+    let name = name(&target)?;
+    let inode = HOME.file(target.number(), 0o444, (0, 0), 0, NameSpaceInode(target))?;
+    HOME.place_of(inode, &name)
 }
 
 /// The file of a thread's name space.
