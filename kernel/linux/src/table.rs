@@ -172,7 +172,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     56 clone(5) = fork::clone: "no name spaces but of mounts, names and System V objects";
     57 fork(0) = fork::fork: "";
     58 vfork(0) = fork::vfork: "";
-    59 execve(3) = exec::execve: "ELF64 and scripts; no file capabilities, no binfmt_misc";
+    59 execve(3) = exec::execve: "ELF64 and scripts; no binfmt_misc";
     60 exit(1) = exit::exit: "";
     61 wait4(4) = wait::wait4: "__WNOTHREAD has no effect";
     62 kill(2) = signal::calls::kill: "";

@@ -29,7 +29,8 @@ use sync::{Once, SpinLock, rcu};
 
 use crate::access_list::{AccessList, ListKind, NewLists};
 use crate::attributes::{
-    AtomicTimestamp, AttributeChange, DeviceNumber, FileKind, FileStatus, MODE_MASK, Timestamp,
+    AtomicTimestamp, AttributeChange, DeviceNumber, FileKind, FileStatus, MODE_MASK, SET_GROUP_ID,
+    SET_USER_ID, Timestamp,
 };
 use crate::file::FileOperations;
 use crate::flags::{AllocateMode, OpenFlags, RenameFlags};
@@ -269,6 +270,9 @@ const HAS_DEFAULT: u32 = 1 << 31;
 /// Beside the permission bits of a file whose access list could not be read.
 const UNREADABLE: u32 = 1 << 30;
 
+/// Beside the permission bits of a file that may have [capabilities](crate::file_capabilities).
+const MAY_HAVE_CAPABILITIES: u32 = 1 << 20;
+
 /// The mode's word with what everybody may.
 const fn with_everybody(word: u32) -> u32 {
     let everybody = if word & PLAIN == 0 { 0 } else { word & (word >> 3) & (word >> 6) & 7 };
@@ -287,7 +291,7 @@ pub struct InodeHead {
     /// Copied from the superblock: `stat` needs no pointer chase.
     device: DeviceNumber,
     block_bytes: u32,
-    /// Kind and permission bits, and above them what everybody may, [`PLAIN`], [`HAS_DEFAULT`] and [`UNREADABLE`].
+    /// Kind and permission bits, and above them what everybody may, [`PLAIN`], [`HAS_DEFAULT`], [`UNREADABLE`] and [`MAY_HAVE_CAPABILITIES`].
     mode: AtomicU32,
     user: AtomicU32,
     group: AtomicU32,
@@ -504,6 +508,24 @@ impl InodeHead {
     pub fn mode(&self) -> u32 {
         // Relaxed, here and below: every attribute stands for itself.
         u32::from(self.mode.load(Ordering::Relaxed) as u16)
+    }
+
+    /// Whether executing it may give what a write takes away: the rights of its owner or group, or capabilities.
+    #[inline]
+    pub(crate) fn may_give_privileges(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) & (SET_USER_ID | SET_GROUP_ID | MAY_HAVE_CAPABILITIES) != 0
+    }
+
+    /// Whether it may have [capabilities](crate::file_capabilities).
+    #[inline]
+    pub fn may_have_capabilities(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) & MAY_HAVE_CAPABILITIES != 0
+    }
+
+    /// Says whether it may have them. A file system that has found attributes at a file, or can't know, says yes before others see the inode.
+    pub fn expect_capabilities(&self, may_have: bool) {
+        let _one = self.identity.lock();
+        self.change_word(MAY_HAVE_CAPABILITIES, if may_have { MAY_HAVE_CAPABILITIES } else { 0 });
     }
 
     /// Whether everybody may access the file in all of these ways; false if that takes a closer look.

@@ -35,6 +35,7 @@ pub mod epoll;
 mod error;
 pub mod eventfd;
 pub mod file;
+pub mod file_capabilities;
 pub mod flags;
 pub mod generated;
 pub mod inode;

@@ -7,7 +7,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use vfs::inode::{Inode, SetAttribute};
-use vfs::{Result, allocation};
+use vfs::{Result, allocation, file_capabilities};
 
 use crate::copy_up::copy_up;
 use crate::node::Node;
@@ -35,7 +35,7 @@ pub(crate) fn get(node: &Node, name: &[u8], buffer: &mut [u8]) -> Result<usize> 
 
 pub(crate) fn set(inode: &Inode, name: &[u8], value: &[u8], how: SetAttribute) -> Result<()> {
     let real = copy_up(inode)?.existing()?;
-    real.operations().set_extended_attribute(real, &kept(name)?, value, how)?;
+    file_capabilities::set_below(real, &kept(name)?, value, how)?;
     real.touch_changed();
     crate::node::refresh(inode);
     Ok(())

@@ -19,7 +19,7 @@ use vfs::flags::OpenFlags;
 use vfs::inode::{Inode, LinkTarget, NewFile, SetAttribute};
 use vfs::mount::Path;
 use vfs::tree::{change_inode, layer, open_place};
-use vfs::{Credentials, Error, FileKind, Result, allocation};
+use vfs::{Credentials, Error, FileKind, Result, allocation, file_capabilities};
 
 use crate::attributes::{ESCAPED, OWN};
 use crate::node::{self, Node};
@@ -172,7 +172,7 @@ fn copy_attribute(real: &Arc<Inode>, copy: &Arc<Inode>, name: &[u8]) -> Result<(
         let read = real.operations().extended_attribute(real, name, &mut value)?;
         value.truncate(read);
     }
-    copy.operations().set_extended_attribute(copy, name, &value, SetAttribute::Any)
+    file_capabilities::set_below(copy, name, &value, SetAttribute::Any)
 }
 
 fn copy_contents(from: &Path, to: &Path, volatile: bool) -> Result<()> {

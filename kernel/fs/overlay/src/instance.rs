@@ -198,6 +198,10 @@ impl Overlay {
             Some(device) => Inode::of_device(directory, device, attributes, node)?,
             None => Inode::beside(directory, attributes, node)?,
         };
+        if inode.kind == FileKind::Regular {
+            // The real file knows.
+            inode.expect_capabilities(true);
+        }
         if shared {
             known.add(identity, &inode)?;
         }

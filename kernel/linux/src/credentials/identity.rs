@@ -6,6 +6,7 @@
 
 use alloc::sync::Arc;
 
+use vfs::file_capabilities::FileCapabilities;
 use vfs::{Capabilities, Credentials as FileCredentials};
 
 use super::account::Account;
@@ -55,6 +56,19 @@ impl Ids {
     pub const fn holds(&self, id: u32) -> bool {
         self.real == id || self.effective == id || self.saved == id
     }
+}
+
+/// What a program file gives to who executes it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileGives {
+    /// Its owner, with the set-user-ID bit.
+    pub user: Option<u32>,
+    /// Its group, with the set-group-ID bit.
+    pub group: Option<u32>,
+    /// Capabilities.
+    pub capabilities: Option<FileCapabilities>,
+    /// The process has given up gaining any (PR_SET_NO_NEW_PRIVS): no bits count, and of capabilities only what it has.
+    pub no_new_privileges: bool,
 }
 
 /// Who a thread acts for and what it may do.
@@ -177,15 +191,34 @@ impl Credentials {
         }
     }
 
-    /// The credentials after execve of a program whose file has these set-id owners (`None`: bit not set).
-    /// Also says whether the program gained privileges (AT_SECURE).
-    pub fn after_exec(&self, set_user: Option<u32>, set_group: Option<u32>) -> (Credentials, bool) {
+    /// The credentials after execve of a program whose file gives this. Also says whether the program gained privileges (AT_SECURE).
+    ///
+    /// # Errors
+    /// EPERM for a program that would not notice that it lacks a capability which its file gives: one that has what it gets effective at once.
+    pub fn after_exec(&self, file: &FileGives) -> Result<(Credentials, bool), Errno> {
         let mut new = self.clone();
-        if let Some(user) = set_user {
-            new.user.effective = user;
+        new.user.effective = file.user.unwrap_or(new.user.effective);
+        new.group.effective = file.group.unwrap_or(new.group.effective);
+        let mut is_effective = false;
+        new.permitted = Capabilities::empty();
+        if let Some(given) = &file.capabilities {
+            new.permitted = self.bounding & given.permitted | self.inheritable & given.inheritable;
+            is_effective = given.effective;
+            if is_effective && !new.permitted.contains(given.permitted) {
+                return Err(Errno::EPERM);
+            }
         }
-        if let Some(group) = set_group {
-            new.group.effective = group;
+        // A set-user-ID-root program with capabilities of its own has those only, if it is not root who executes it.
+        let is_root_only_by_file =
+            file.capabilities.is_some() && new.user.effective == 0 && new.user.real != 0;
+        if !self.secure_bits.contains(SecureBits::NOROOT) && !is_root_only_by_file {
+            if new.user.effective == 0 || new.user.real == 0 {
+                new.permitted = self.inheritable | self.bounding;
+            }
+            is_effective |= new.user.effective == 0;
+        }
+        if file.no_new_privileges && !self.permitted.contains(new.permitted) {
+            new.permitted &= self.permitted;
         }
         let changed_ids = new.user.effective != self.user.real || new.group.effective != self.group.real;
         let privileged_ids =
@@ -194,19 +227,14 @@ impl Credentials {
         new.group.saved = new.group.effective;
         new.file.user = new.user.effective;
         new.file.group = new.group.effective;
-        let root_counts = !self.secure_bits.contains(SecureBits::NOROOT);
-        let file_gives = root_counts && (new.user.effective == 0 || new.user.real == 0);
-        let file_effective = root_counts && new.user.effective == 0;
-        if file_gives || privileged_ids {
+        if file.capabilities.is_some() || privileged_ids {
             new.ambient = Capabilities::empty();
         }
-        new.permitted = new.ambient;
-        if file_gives {
-            new.permitted |= self.inheritable | self.bounding;
-        }
-        new.file.capabilities = if file_effective { new.permitted } else { new.ambient };
+        new.permitted |= new.ambient;
+        new.file.capabilities = if is_effective { new.permitted } else { new.ambient };
         new.secure_bits.remove(SecureBits::KEEP_CAPS);
-        (new, changed_ids)
+        let has_more = is_effective || !new.ambient.contains(new.permitted);
+        Ok((new, changed_ids || self.user.real != 0 && has_more))
     }
 }
 
@@ -254,13 +282,67 @@ mod tests {
         let old = user.user;
         user.user = Ids::all(1000);
         user.adjust_after_user_change(&old);
-        let (program, secure) = user.after_exec(Some(0), None);
+        let (program, secure) =
+            user.after_exec(&FileGives { user: Some(0), ..FileGives::default() }).expect("allowed");
         assert!(secure);
         assert_eq!(program.user, Ids { real: 1000, effective: 0, saved: 0 });
         assert!(program.has(Capabilities::SYS_ADMIN));
-        let (program, secure) = user.after_exec(None, None);
+        let (program, secure) = user.after_exec(&FileGives::default()).expect("allowed");
         assert!(!secure);
         assert_eq!(program.user.effective, 1000);
+    }
+
+    fn giving(permitted: Capabilities, inheritable: Capabilities, effective: bool) -> FileGives {
+        let capabilities = FileCapabilities { permitted, inheritable, effective, root: 0 };
+        FileGives { capabilities: Some(capabilities), ..FileGives::default() }
+    }
+
+    #[test]
+    fn files_give_capabilities_within_the_bounding_set() {
+        let none = Capabilities::empty();
+        let mut user = root();
+        (user.user, user.file.user) = (Ids::all(1000), 1000);
+        (user.permitted, user.file.capabilities) = (none, none);
+        let (program, secure) = user.after_exec(&giving(Capabilities::NET_RAW, none, true)).expect("allowed");
+        assert!(secure && program.has(Capabilities::NET_RAW));
+        let (program, _) = user.after_exec(&giving(Capabilities::NET_RAW, none, false)).expect("allowed");
+        assert_eq!((program.permitted, program.file.capabilities), (Capabilities::NET_RAW, none));
+
+        user.inheritable = Capabilities::CHOWN;
+        let file = giving(none, Capabilities::CHOWN | Capabilities::KILL, true);
+        let (program, _) = user.after_exec(&file).expect("allowed");
+        assert_eq!(program.permitted, Capabilities::CHOWN);
+
+        user.bounding = none;
+        let refused = user.after_exec(&giving(Capabilities::NET_RAW, none, true));
+        assert_eq!(refused.err(), Some(Errno::EPERM), "it could not know");
+        let (program, _) = user.after_exec(&giving(Capabilities::NET_RAW, none, false)).expect("allowed");
+        assert!(program.permitted.is_empty());
+    }
+
+    #[test]
+    fn who_has_given_up_privileges_gains_none_from_files() {
+        let none = Capabilities::empty();
+        let mut user = root();
+        (user.user, user.permitted, user.file.capabilities) = (Ids::all(1000), Capabilities::CHOWN, none);
+        let file = FileGives {
+            no_new_privileges: true,
+            ..giving(Capabilities::NET_RAW | Capabilities::CHOWN, none, true)
+        };
+        let (program, _) = user.after_exec(&file).expect("allowed");
+        assert_eq!(program.permitted, Capabilities::CHOWN);
+    }
+
+    #[test]
+    fn capabilities_of_a_set_user_id_root_program_are_all_it_has() {
+        let none = Capabilities::empty();
+        let mut user = root();
+        (user.user, user.permitted, user.file.capabilities) = (Ids::all(1000), none, none);
+        let file = FileGives { user: Some(0), ..giving(Capabilities::NET_RAW, none, true) };
+        let (program, _) = user.after_exec(&file).expect("allowed");
+        assert_eq!((program.user.effective, program.permitted), (0, Capabilities::NET_RAW));
+        let (program, _) = root().after_exec(&file).expect("allowed");
+        assert_eq!(program.permitted, Capabilities::all(), "root has all in any case");
     }
 
     #[test]

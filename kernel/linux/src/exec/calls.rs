@@ -8,6 +8,7 @@ use machine::user::UserContext;
 use memory::address_space::AddressSpace;
 use sched::current;
 use vfs::OpenFile;
+use vfs::file_capabilities::FileCapabilities;
 use vfs::inode::Identity;
 
 use super::arguments::Arguments;
@@ -15,7 +16,7 @@ use super::image::{self, Loaded, ProgramFile};
 use super::open as files;
 use super::stack::{self, Facts};
 use crate::abi::AlternateStack;
-use crate::credentials::identity::Credentials;
+use crate::credentials::identity::{Credentials, FileGives};
 use crate::elf::ExecutableGuard;
 use crate::errno::{Errno, SysResult};
 use crate::file::path::UserPath;
@@ -277,11 +278,17 @@ fn describe(
 fn new_credentials(task: &Task, file: &ProgramFile) -> Result<(Credentials, bool), Errno> {
     // Together: a mode that a former owner gave does not count for a new one.
     let Identity { mode, user, group } = file.file.inode().identity();
-    let honoured = files::honours_set_id(&file.file) && !task.thread.has_no_new_privileges();
-    let set_user = (honoured && mode & MODE_SET_USER != 0).then_some(user);
+    let honoured = files::honours_set_id(&file.file);
+    let no_new_privileges = task.thread.has_no_new_privileges();
+    let bits_count = honoured && !no_new_privileges;
     let executable_group = MODE_SET_GROUP | MODE_GROUP_EXECUTE;
-    let set_group = (honoured && mode & executable_group == executable_group).then_some(group);
-    Ok(task.credentials.after_exec(set_user, set_group))
+    let gives = FileGives {
+        user: (bits_count && mode & MODE_SET_USER != 0).then_some(user),
+        group: (bits_count && mode & executable_group == executable_group).then_some(group),
+        capabilities: if honoured { FileCapabilities::of(file.file.inode())? } else { None },
+        no_new_privileges,
+    };
+    task.credentials.after_exec(&gives)
 }
 
 /// Ends the other threads of the process; this one takes the leader's number.
@@ -323,8 +330,11 @@ fn install(task: &mut Task, new: Prepared) {
     crate::exit::release_user_memory(task);
     drop(current().set_address_space(Some(new.space.clone())));
     drop(core::mem::replace(&mut task.address_space, new.space.clone()));
+    let gains = !task.credentials.permitted.contains(new.credentials.permitted);
+    let (user, group) = (&new.credentials.user, &new.credentials.group);
+    let acts_for_itself = user.real == user.effective && group.real == group.effective;
     let credentials = task.prepare_credentials(new.credentials);
-    let is_dumpable = !new.secure && new.readable;
+    let is_dumpable = acts_for_itself && !gains && new.readable;
     let former = {
         let mut executable = process.executable.lock();
         let program = executable.program + 1;

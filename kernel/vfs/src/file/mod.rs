@@ -12,6 +12,6 @@ pub use descriptor::{
 pub(crate) use open_file::PreparedFile;
 pub use open_file::{FileOwner, OpenFile, SeekFrom};
 pub use operations::{FileFeatures, FileMappingKind, FileOperations, NoOperations, RangeSteps};
-pub(crate) use regular::{SIZE_MAX, strip_set_id, write_cache_piece};
+pub(crate) use regular::{SIZE_MAX, take_privileges, write_cache_piece};
 pub use regular::{read_cache, seek_cache, write_cache};
 pub use transfer::{ReadDirectory, TRANSFER_MAX};

@@ -77,7 +77,7 @@ pub(crate) fn write_cache_piece(
     }
     let appends = file.flags().contains(OpenFlags::APPEND);
     let end = position.saturating_add(most.min(source.remaining() as u64));
-    if !appends && end <= inode.size() && inode.mode() & (SET_USER_ID | SET_GROUP_ID) == 0 {
+    if !appends && end <= inode.size() && !inode.may_give_privileges() {
         let number = cache.write_within(*position, most, source)?;
         *position += number as u64;
         inode.touch_modified();
@@ -108,7 +108,7 @@ fn extend(
     if *position >= SIZE_MAX {
         return Err(Error::FileTooLarge);
     }
-    strip_set_id(inode)?;
+    take_privileges(inode)?;
     let number = cache.write_some(*position, most, source)?;
     *position += number as u64;
     inode.set_size(cache.size());
@@ -116,11 +116,18 @@ fn extend(
     Ok(number)
 }
 
-/// Takes set-user-id away, and set-group-id if it is one (with group execution), as a write by anybody does who lacks
-/// the capability to keep them: before it changes anything, and where the file system keeps the mode, too.
-pub(crate) fn strip_set_id(inode: &Inode) -> Result<()> {
+/// Takes away what the file gives to those who execute it, as a write does: before it changes anything, and where the file system keeps that, too.
+/// Capabilities go whoever writes; set-user-id, and set-group-id if it is one (with group execution), if that is somebody who lacks the capability
+/// to keep them.
+pub(crate) fn take_privileges(inode: &Inode) -> Result<()> {
+    if !inode.may_give_privileges() || inode.kind != FileKind::Regular {
+        return Ok(());
+    }
+    if inode.may_have_capabilities() {
+        crate::file_capabilities::remove(inode)?;
+    }
     let mode = inode.mode();
-    if mode & (SET_USER_ID | SET_GROUP_ID) == 0 || inode.kind != FileKind::Regular {
+    if mode & (SET_USER_ID | SET_GROUP_ID) == 0 {
         return Ok(());
     }
     if caller_has(Capabilities::FSETID) {

@@ -63,6 +63,10 @@ pub fn change_inode(inode: &Arc<Inode>, change: &AttributeChange, credentials: &
             return Ok(());
         }
     }
+    let changes_owner = change.user.is_some() || change.group.is_some();
+    if inode.may_have_capabilities() && (changes_owner || change == AttributeChange::default()) {
+        crate::file_capabilities::remove(inode)?;
+    }
     inode.operations().change_attributes(inode, &change)?;
     if change.user.is_some() || change.group.is_some() || change.mode.is_some() {
         let before = inode.identity();
@@ -155,7 +159,7 @@ pub(crate) fn truncate_inode(inode: &Arc<Inode>, size: u64) -> Result<()> {
         return Err(Error::FileTooLarge);
     }
     let _exclusive = inode.lock().write();
-    crate::file::strip_set_id(inode)?;
+    crate::file::take_privileges(inode)?;
     // First the size, then the pages: a write beside this one compares the two when it has written, and mends the size.
     let before = inode.size();
     inode.set_size(size);
@@ -214,7 +218,7 @@ pub(crate) fn allocate_inode(
     end: u64,
 ) -> Result<()> {
     let _exclusive = inode.lock().write();
-    crate::file::strip_set_id(inode)?;
+    crate::file::take_privileges(inode)?;
     inode.operations().allocate(inode, mode, offset, length)?;
     let grows = !mode.intersects(AllocateMode::KEEP_SIZE);
     if grows && end > inode.size() {

@@ -1,8 +1,8 @@
 //! Extended attributes: `getxattr`, `setxattr`, `listxattr`, `removexattr`.
 //!
 //! Name spaces: `user.` (regular files and directories, by their permissions), `trusted.` (`CAP_SYS_ADMIN`, invisible
-//! without), `security.` (readable by all, changed with `CAP_SYS_ADMIN`), `system.` for [access lists](crate::access_list). Others are not
-//! supported.
+//! without), `security.` (readable by all, changed with `CAP_SYS_ADMIN`; [capabilities](crate::file_capabilities) with `CAP_SETFCAP`), `system.` for
+//! [access lists](crate::access_list). Others are not supported.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::credentials::{Capabilities, Credentials};
 use crate::flags::Access;
 use crate::inode::{Inode, SetAttribute};
 use crate::permission::{check_access, owns};
-use crate::{Error, Result, allocation};
+use crate::{Error, Result, allocation, file_capabilities};
 
 /// Longest name of an extended attribute.
 const NAME_MAX: usize = 255;
@@ -33,7 +33,11 @@ fn check_name(inode: &Inode, name: &[u8], access: Access, credentials: &Credenti
             return Err(if writes { Error::NotPermitted } else { Error::NoData });
         }
     } else if name.starts_with(b"security.") {
-        if writes && !credentials.has(Capabilities::SYS_ADMIN) {
+        let needed = match name {
+            file_capabilities::ATTRIBUTE => Capabilities::SETFCAP,
+            _ => Capabilities::SYS_ADMIN,
+        };
+        if writes && !credentials.has(needed) {
             return Err(Error::NotPermitted);
         }
     } else if let Some(rest) = name.strip_prefix(b"user.") {
@@ -65,6 +69,9 @@ pub fn get_attribute(
         return access_list::get(inode, kind, buffer);
     }
     check_name(inode, name, Access::READ, credentials)?;
+    if name == file_capabilities::ATTRIBUTE {
+        return file_capabilities::get(inode, buffer);
+    }
     inode.operations().extended_attribute(inode, name, buffer)
 }
 
@@ -79,11 +86,18 @@ pub fn set_attribute(
     if let Some(kind) = ListKind::of_attribute(name) {
         return access_list::set(inode, kind, (!value.is_empty()).then_some(value), credentials);
     }
+    let gives_capabilities = name == file_capabilities::ATTRIBUTE;
+    if gives_capabilities && !file_capabilities::is_settable(value) {
+        return Err(Error::Invalid);
+    }
     check_name(inode, name, Access::WRITE, credentials)?;
     if value.len() > VALUE_MAX {
         return Err(Error::TooBig);
     }
     let _exclusive = inode.lock().write();
+    if gives_capabilities {
+        inode.expect_capabilities(true);
+    }
     inode.operations().set_extended_attribute(inode, name, value, how)?;
     inode.touch_changed();
     Ok(())

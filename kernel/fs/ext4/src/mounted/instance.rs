@@ -331,10 +331,14 @@ impl Instance {
             size,
         };
         let (accessed, modified, changed) = (found.accessed, found.modified, found.changed);
+        let may_have_capabilities = kind == FileKind::Regular && found.has_attributes();
         let node = Node::new(self.clone(), &found, pages)?;
         let pages = node.cache.as_ref().map(|cache| (Arc::downgrade(&node.file), Arc::downgrade(cache)));
         let inode = make(attributes, node)?;
         lists.show(&inode);
+        if may_have_capabilities {
+            inode.expect_capabilities(true);
+        }
         inode.accessed().set(stamp(accessed));
         inode.modified().set(stamp(modified));
         inode.changed().set(stamp(changed));

@@ -280,6 +280,10 @@ impl Instance {
         };
         let pages = node.cache.as_ref().map(|cache| (Arc::downgrade(&node.file), Arc::downgrade(cache)));
         let inode = make(attributes, node)?;
+        if kind == FileKind::Regular {
+            // The server knows.
+            inode.expect_capabilities(true);
+        }
         known.table.insert(number, Entry { inode: Arc::downgrade(&inode), pages });
         drop(known);
         if let Some(node) = inode.downcast::<Node>() {

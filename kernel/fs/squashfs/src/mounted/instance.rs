@@ -117,7 +117,11 @@ impl Instance {
             size: found.size,
         };
         let modified = Timestamp { seconds: found.modified.into(), nanoseconds: 0 };
+        let has_attributes = found.attributes.is_some();
         let inode = make(attributes, Node::new(self.clone(), found)?)?;
+        if has_attributes {
+            inode.expect_capabilities(true);
+        }
         for time in [inode.accessed(), inode.modified(), inode.changed()] {
             time.set(modified);
         }
