@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 
 use sched::{Completion, UserStart, current};
 use vfs::Capabilities;
+use vfs::user_space::Kind;
 
 use crate::abi::{AlternateStack, CloneArguments};
 use crate::credentials::account::ProcessCharge;
@@ -127,6 +128,8 @@ impl Request {
         if without(F::THREAD, F::SIGHAND)
             || without(F::SIGHAND, F::VM)
             || both(F::FS, F::NEWNS)
+            || both(F::FS, F::NEWUSER)
+            || both(F::THREAD, F::NEWUSER)
             || both(F::SYSVSEM, F::NEWIPC)
             || both(F::SIGHAND, F::CLEAR_SIGHAND)
             || both(F::THREAD, F::PIDFD)
@@ -136,7 +139,7 @@ impl Request {
             return Err(Errno::EINVAL);
         }
         // A program that needs a name space must learn that it did not get it.
-        let refused = F::NEWTIME | F::NEWCGROUP | F::NEWUSER | F::NEWPID | F::NEWNET | F::INTO_CGROUP;
+        let refused = F::NEWTIME | F::NEWCGROUP | F::NEWPID | F::NEWNET | F::INTO_CGROUP;
         if flags.intersects(refused) { Err(Errno::EINVAL) } else { Ok(()) }
     }
 }
@@ -252,12 +255,12 @@ fn reserve(request: &Request) -> Result<ReservedPid, Errno> {
 #[inline(never)]
 fn create(task: &mut Task, request: &Request) -> SysResult {
     request.check()?;
-    name_space::calls::check(task, request.flags)?;
+    let credentials = name_space::calls::new_credentials(task, request.flags)?;
     // Before a number is taken: forks that a limit refuses use up none.
     let charge = claim_place(task)?;
     let reserved = reserve(request)?;
     let pid = reserved.number();
-    let child = construct(task, request, pid, charge)?;
+    let child = construct(task, request, pid, charge, credentials)?;
     let thread = child.thread.clone();
     let pidfd = crate::pidfd::PreparedPidfd::new(task, request.flags.contains(CloneFlags::PIDFD), &thread)?;
     let new_thread = prepare_kernel_thread(task, request, child)?;
@@ -311,7 +314,9 @@ fn construct(
     request: &Request,
     pid: Pid,
     charge: ProcessCharge,
+    new_credentials: Option<Credentials>,
 ) -> Result<Box<Task>, Errno> {
+    let acting = new_credentials.as_ref().unwrap_or(&task.credentials);
     let flags = request.flags;
     let parent = task.process().clone();
     let files = match flags.contains(CloneFlags::FILES) {
@@ -323,9 +328,9 @@ fn construct(
         false => task.file_system.duplicate()?,
     };
     if flags.contains(CloneFlags::NEWNS) {
-        file_system.unshare_mounts()?;
+        file_system.unshare_mounts(name_space::calls::claim(Kind::Mount, acting)?)?;
     }
-    let name_spaces = name_space::calls::make(task, flags)?;
+    let name_spaces = name_space::calls::make(task, flags, acting)?;
     let address_space = match flags.contains(CloneFlags::VM) {
         true => task.address_space.clone(),
         false => task.address_space.fork().map_err(crate::memory::errno_of)?,
@@ -333,7 +338,7 @@ fn construct(
     let (process, credentials) = if flags.contains(CloneFlags::THREAD) {
         (parent, task.credentials.clone())
     } else {
-        let credentials = task.credentials.for_child()?;
+        let credentials = acting.for_child()?;
         (construct_process(task, request, pid, address_space.clone(), credentials.clone())?, credentials)
     };
     let undo = match flags.contains(CloneFlags::SYSVSEM) {
@@ -440,22 +445,28 @@ fn construct_process(
 #[inline(never)]
 pub fn unshare(task: &mut Task, flags: u64) -> SysResult {
     let mut flags = CloneFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
-    let alone = CloneFlags::THREAD | CloneFlags::SIGHAND | CloneFlags::VM;
+    let alone = CloneFlags::THREAD | CloneFlags::SIGHAND | CloneFlags::VM | CloneFlags::NEWUSER;
     let known = alone | CloneFlags::FILES | CloneFlags::FS | CloneFlags::SYSVSEM | name_space::calls::MADE;
     if !known.contains(flags) || (flags.intersects(alone) && task.process().thread_count() > 1) {
         return Err(Errno::EINVAL);
     }
-    name_space::calls::check(task, flags)?;
-    flags.set(CloneFlags::FS, flags.intersects(CloneFlags::FS | CloneFlags::NEWNS));
+    let credentials = name_space::calls::new_credentials(task, flags)?;
+    let acting = credentials.as_ref().unwrap_or(&task.credentials);
+    let with_places = CloneFlags::FS | CloneFlags::NEWNS | CloneFlags::NEWUSER;
+    flags.set(CloneFlags::FS, flags.intersects(with_places));
     flags.set(CloneFlags::SYSVSEM, flags.intersects(CloneFlags::SYSVSEM | CloneFlags::NEWIPC));
     let file_system = match flags.contains(CloneFlags::FS) {
         true => Some(task.file_system.duplicate()?),
         false => None,
     };
     if let Some(file_system) = file_system.as_ref().filter(|_| flags.contains(CloneFlags::NEWNS)) {
-        file_system.unshare_mounts()?;
+        file_system.unshare_mounts(name_space::calls::claim(Kind::Mount, acting)?)?;
     }
-    let spaces = name_space::calls::make(task, flags)?;
+    let spaces = name_space::calls::make(task, flags, acting)?;
+    let credentials = match credentials {
+        Some(credentials) => Some(memory::fallible::try_arc(credentials).map_err(|_| Errno::ENOMEM)?),
+        None => None,
+    };
     if flags.contains(CloneFlags::FILES) {
         let copy = task.files.duplicate()?;
         task.replace_files(copy);
@@ -465,6 +476,9 @@ pub fn unshare(task: &mut Task, flags: u64) -> SysResult {
     }
     if flags.intersects(name_space::calls::MADE) {
         task.enter_name_spaces(spaces);
+    }
+    if let Some(credentials) = credentials {
+        task.install_credentials(credentials);
     }
     if let Some(new) = file_system {
         task.replace_file_system(new);

@@ -156,7 +156,7 @@ pub fn uname(task: &mut Task, names: u64) -> SysResult {
 }
 
 fn read_name(task: &Task, name: u64, length: i32) -> Result<([u8; NAME_BYTES], usize), Errno> {
-    task.credentials.require(Capabilities::SYS_ADMIN)?;
+    task.credentials.require_in(task.system_names().owner(), Capabilities::SYS_ADMIN)?;
     if !(0..=NAME_BYTES as i32).contains(&length) {
         return Err(Errno::EINVAL);
     }

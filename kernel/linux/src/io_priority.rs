@@ -52,7 +52,7 @@ fn require_right(task: &Task, target: &Credentials) -> Result<(), Errno> {
     if target.user.real == me.effective || target.user.real == me.real {
         return Ok(());
     }
-    task.credentials.require(Capabilities::SYS_NICE)
+    task.credentials.require_in(target.space(), Capabilities::SYS_NICE)
 }
 
 /// Sets the priority of one thread, and of those that share its I/O context.

@@ -78,7 +78,8 @@ fn may_change(task: &Task, target: &Target) -> Result<(), Errno> {
         Target::Thread(thread) => thread.credentials(),
     };
     let me = task.credentials.user.effective;
-    if me == owner.user.effective || me == owner.user.real || task.credentials.has(Capabilities::SYS_NICE) {
+    let is_mine = me == owner.user.effective || me == owner.user.real;
+    if is_mine || task.credentials.has_in(owner.space(), Capabilities::SYS_NICE) {
         Ok(())
     } else {
         Err(Errno::EPERM)
@@ -325,7 +326,8 @@ fn for_each(
         PRIO_USER => table::processes()?,
         _ => return Err(Errno::EINVAL),
     };
-    let user = if id == 0 { task.credentials.user.real } else { id as u32 };
+    let named = || task.credentials.space().kernel_user(id as u32).ok_or(Errno::ESRCH);
+    let user = if id == 0 || kind != PRIO_USER { task.credentials.user.real } else { named()? };
     let mut outcome = Err(Errno::ESRCH);
     for process in &processes {
         for thread in process.threads()? {

@@ -142,7 +142,9 @@ impl Task {
     pub(crate) fn prepare_credentials(&mut self, new: Arc<Credentials>) -> PreparedCredentials {
         let changed_identity = new.user.effective != self.credentials.user.effective
             || new.group.effective != self.credentials.group.effective
-            || !self.credentials.permitted.contains(new.permitted);
+            || new.file.user != self.credentials.file.user
+            || new.file.group != self.credentials.file.group
+            || !self.credentials.is_above(&new);
         if changed_identity {
             self.process().is_dumpable.store(0, core::sync::atomic::Ordering::Relaxed);
             self.process().kinship.lock().death_signal = 0;

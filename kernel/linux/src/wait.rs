@@ -339,6 +339,7 @@ pub fn waitid(task: &mut Task, kind: u32, id: i32, information: u64, options: u3
     let words = match &outcome {
         Ok(Some(report)) => {
             let (pid, user) = (report.pid, report.user);
+            let user = task.credentials.space().shown_user(user);
             SignalInformation::child(Signal::SIGCHLD, report.event, pid, user, report.value, 0, 0).to_words()
         }
         // Also a call that fails says that there is no child, and a bad pointer comes first.

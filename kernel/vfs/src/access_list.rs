@@ -12,6 +12,7 @@
 use alloc::vec::Vec;
 
 use crate::credentials::Credentials;
+use crate::user_space::UserSpace;
 use crate::{Error, Result, allocation};
 
 /// The attribute that shows a file's list.
@@ -181,6 +182,32 @@ impl AccessList {
             bytes[4..].copy_from_slice(&entry.id.to_le_bytes());
         }
         Ok(length)
+    }
+
+    /// Replaces ids by what they are called in a name space of users; the list is only to be shown after that.
+    pub(crate) fn show_in(&mut self, space: &UserSpace) {
+        for entry in &mut self.0 {
+            match entry.who {
+                Who::User => entry.id = space.shown_user(entry.id),
+                Who::Group => entry.id = space.shown_group(entry.id),
+                _ => {}
+            }
+        }
+    }
+
+    /// Replaces what ids are called in a name space of users by the kernel's ids.
+    ///
+    /// # Errors
+    /// `EINVAL` for ids that it does not know.
+    pub(crate) fn take_from(&mut self, space: &UserSpace) -> Result<()> {
+        for entry in &mut self.0 {
+            match entry.who {
+                Who::User => entry.id = space.kernel_user(entry.id).ok_or(Error::Invalid)?,
+                Who::Group => entry.id = space.kernel_group(entry.id).ok_or(Error::Invalid)?,
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Whether it is a list: the entries in order, one each of the owner, the owning group and the others, and a mask if

@@ -8,6 +8,9 @@ use alloc::vec::Vec;
 use bitflags::bitflags;
 use machine::set_once::SetOnce;
 
+use crate::inode::InodeHead;
+use crate::user_space::UserSpace;
+
 bitflags! {
     /// Capabilities, numbered as in `capabilities(7)`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -107,19 +110,21 @@ pub struct Credentials {
     pub group: u32,
     /// Supplementary groups, sorted ascending.
     pub groups: Option<Arc<Vec<u32>>>,
-    /// The effective capabilities.
+    /// The effective capabilities: those in `space`.
     pub capabilities: Capabilities,
+    /// The name space of users. Ids are those of the first one, whichever it is.
+    pub space: UserSpace,
 }
 
 impl Credentials {
     /// The superuser with all capabilities: kernel-internal work and the first process.
     pub const fn root() -> Self {
-        Self { user: 0, group: 0, groups: None, capabilities: Capabilities::all() }
+        Self { user: 0, group: 0, groups: None, capabilities: Capabilities::all(), space: UserSpace::new() }
     }
 
     /// An ordinary user without capabilities or supplementary groups.
     pub const fn ordinary(user: u32, group: u32) -> Self {
-        Self { user, group, groups: None, capabilities: Capabilities::empty() }
+        Self { user, group, groups: None, capabilities: Capabilities::empty(), space: UserSpace::new() }
     }
 
     /// Whether `group` is the file-system group or a supplementary one.
@@ -128,10 +133,51 @@ impl Credentials {
         self.group == group || self.groups.as_ref().is_some_and(|list| list.binary_search(&group).is_ok())
     }
 
-    /// Whether the effective set contains all of `wanted`.
+    /// Whether it has all of `wanted` over the whole system: nobody in a later name space of users has any.
     #[inline]
     pub const fn has(&self, wanted: Capabilities) -> bool {
+        self.space.is_first() && self.capabilities.contains(wanted)
+    }
+
+    /// Whether it has all of `wanted` over what belongs to its own name space of users.
+    #[inline]
+    pub const fn has_here(&self, wanted: Capabilities) -> bool {
         self.capabilities.contains(wanted)
+    }
+
+    /// Whether it has all of `wanted` over what belongs to a name space of users.
+    pub fn has_in(&self, space: &UserSpace, wanted: Capabilities) -> bool {
+        self.has_in_as(self.user, space, wanted)
+    }
+
+    /// The same for who acts as another user than it opens files by.
+    #[inline]
+    pub fn has_in_as(&self, user: u32, space: &UserSpace, wanted: Capabilities) -> bool {
+        if space.is_same(&self.space) { self.has_here(wanted) } else { self.has_below(user, space, wanted) }
+    }
+
+    #[inline(never)]
+    fn has_below(&self, user: u32, space: &UserSpace, wanted: Capabilities) -> bool {
+        let mut space = space;
+        while let Some(parent) = space.parent().filter(|_| space.level() > self.space.level()) {
+            if parent.is_same(&self.space) {
+                return space.owner() == user || self.has_here(wanted);
+            }
+            space = parent;
+        }
+        false
+    }
+
+    /// Whether it has all of `wanted` over a file: in its own name space, if that knows the file's owners.
+    #[inline]
+    pub fn has_over(&self, inode: &InodeHead, wanted: Capabilities) -> bool {
+        self.has_over_owned(inode.user(), inode.group(), wanted)
+    }
+
+    /// The same for a file with these owners.
+    #[inline]
+    pub fn has_over_owned(&self, user: u32, group: u32, wanted: Capabilities) -> bool {
+        self.capabilities.contains(wanted) && self.space.knows(user, group)
     }
 }
 

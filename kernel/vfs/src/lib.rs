@@ -52,6 +52,7 @@ pub mod text;
 pub mod time;
 pub mod timerfd;
 pub mod tree;
+pub mod user_space;
 mod wait;
 pub mod walk;
 
@@ -80,4 +81,5 @@ pub use inode::Inode;
 pub use mount::Path;
 pub use poll::{PollEvents, PollList, PollTable};
 pub use tree::{OpenHow, open_place};
+pub use user_space::UserSpace;
 pub use walk::{FileSystemContext, PathContext, Places};

@@ -55,12 +55,12 @@ fn check_identity(inode: &InodeHead, access: Access, credentials: &Credentials) 
         return Ok(());
     }
     let overridden = if inode.kind == FileKind::Directory {
-        credentials.has(Capabilities::DAC_OVERRIDE)
-            || (credentials.has(Capabilities::DAC_READ_SEARCH) && !access.contains(Access::WRITE))
+        credentials.has_over(inode, Capabilities::DAC_OVERRIDE)
+            || (credentials.has_over(inode, Capabilities::DAC_READ_SEARCH) && !access.contains(Access::WRITE))
     } else {
-        (credentials.has(Capabilities::DAC_OVERRIDE)
+        (credentials.has_over(inode, Capabilities::DAC_OVERRIDE)
             && (!access.contains(Access::EXECUTE) || mode & 0o111 != 0))
-            || (credentials.has(Capabilities::DAC_READ_SEARCH) && access == Access::READ)
+            || (credentials.has_over(inode, Capabilities::DAC_READ_SEARCH) && access == Access::READ)
     };
     if overridden { Ok(()) } else { Err(Error::AccessDenied) }
 }
@@ -74,7 +74,7 @@ pub fn check_owner(inode: &InodeHead, credentials: &Credentials) -> Result<()> {
 /// Whether `credentials` own the file or may act as if they did.
 #[inline]
 pub fn owns(inode: &InodeHead, credentials: &Credentials) -> bool {
-    credentials.user == inode.user() || credentials.has(Capabilities::FOWNER)
+    credentials.user == inode.user() || credentials.has_over(inode, Capabilities::FOWNER)
 }
 
 /// Whether a name may be removed from a directory: it must be writable and searchable, and if it is sticky, the file
@@ -83,7 +83,7 @@ pub fn check_removal(directory: &InodeHead, victim: &InodeHead, credentials: &Cr
     check_access(directory, Access::WRITE | Access::EXECUTE, credentials)?;
     let sticky = directory.mode() & STICKY != 0;
     let mine = credentials.user == victim.user() || credentials.user == directory.user();
-    if sticky && !mine && !credentials.has(Capabilities::FOWNER) {
+    if sticky && !mine && !credentials.has_over(victim, Capabilities::FOWNER) {
         return Err(Error::NotPermitted);
     }
     Ok(())
@@ -100,7 +100,7 @@ pub fn inherit(directory: &InodeHead, kind: FileKind, mode: u32, credentials: &C
         return (group, mode | SET_GROUP_ID);
     }
     let executable = mode & (SET_GROUP_ID | 0o010) == SET_GROUP_ID | 0o010;
-    if executable && !credentials.in_group(group) && !credentials.has(Capabilities::FSETID) {
+    if executable && !credentials.in_group(group) && !credentials.has_over(directory, Capabilities::FSETID) {
         return (group, mode & !SET_GROUP_ID);
     }
     (group, mode)

@@ -17,6 +17,7 @@ use sync::{Once, SpinLock};
 use crate::attributes::{DeviceNumber, FileSystemStatus};
 use crate::dentry::Dentry;
 use crate::inode::Inode;
+use crate::user_space::UserSpace;
 use crate::walk::PathContext;
 use crate::{Error, Result, allocation};
 
@@ -53,6 +54,19 @@ pub trait SuperblockOperations: Send + Sync {
     fn as_any(&self) -> &dyn core::any::Any;
 }
 
+/// Who may mount a type of file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MountedBy {
+    /// Only who is privileged in the first name space of users: what is on a device may be made to harm the kernel.
+    Administrator,
+    /// Who is privileged in his own name space of users, to which the instance belongs then.
+    Users,
+    /// Who is privileged in the name space of users that owns what it shows. All mounts show the same.
+    OwnersOfContent,
+    /// Who is privileged in his own name space of users. All mounts show the same.
+    Everybody,
+}
+
 /// A type of file system, as named in `mount(2)`.
 pub trait FileSystemType: Send + Sync {
     /// The name.
@@ -61,6 +75,11 @@ pub trait FileSystemType: Send + Sync {
     /// Whether it needs a block device (no `nodev` in `/proc/filesystems`).
     fn needs_device(&self) -> bool {
         false
+    }
+
+    /// Who may mount it.
+    fn mounted_by(&self) -> MountedBy {
+        MountedBy::Administrator
     }
 
     /// Makes an instance, or returns the one that is shared by all mounts.
@@ -138,6 +157,8 @@ pub struct Superblock {
     rename: sched::Mutex<()>,
     /// Where its files' pages live.
     backing: Once<Arc<BackingDevice>>,
+    /// The name space of users that it belongs to; the first one if nothing was said.
+    owner: Once<UserSpace>,
     operations: Box<dyn SuperblockOperations>,
 }
 
@@ -211,6 +232,7 @@ impl Superblock {
                 _ => sched::Mutex::named("rename above two file systems", ()),
             },
             backing: Once::new(),
+            owner: Once::new(),
             operations,
         })?;
         superblock.link.superblock.call_once(|| Arc::downgrade(&superblock));
@@ -290,6 +312,18 @@ impl Superblock {
     /// Where its files' pages live, if that was said.
     pub fn backing(&self) -> Option<&Arc<BackingDevice>> {
         self.backing.get()
+    }
+
+    /// Sets the name space of users that it belongs to. Only the first call counts.
+    pub fn set_owner(&self, owner: &UserSpace) {
+        self.owner.call_once(|| owner.clone());
+    }
+
+    /// The name space of users that it belongs to: ids that this does not know can't own files of it, its device nodes are of no use in a later one, and its
+    /// set-user-id programs only there.
+    #[inline]
+    pub fn owner(&self) -> &UserSpace {
+        self.owner.get().unwrap_or(UserSpace::FIRST)
     }
 
     /// Errors of writing its files back, if they are written anywhere.

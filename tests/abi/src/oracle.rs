@@ -1,7 +1,8 @@
 //! The host's side: the same image in a root of its own on the host's Linux.
 //!
 //! `unshare` gives the runner its own processes, mounts, IPC and host name, so that its process 1 is the runner as it is
-//! in the VM, `kill(-1)` cannot leave the case, and mounts end with it. The root is a tmpfs, as Starling's is.
+//! in the VM, `kill(-1)` cannot leave the case, and mounts end with it. The root is a tmpfs, as Starling's is, and that of the name space of mounts: with another
+//! one nobody may make a name space of users.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,8 +39,13 @@ urandom 1 9
 tty 5 0
 END
 hostname starling
+mkdir "$root/outside"
 cd "$root"
-exec env -i PATH=/bin:/abi/bin HOME=/root TERM=linux "$(command -v chroot)" . /abi/runner "$@" </dev/null
+pivot_root . outside
+cd /
+/bin/busybox umount -l /outside
+/bin/busybox rmdir /outside
+exec /bin/busybox env -i PATH=/bin:/abi/bin HOME=/root TERM=linux /abi/runner "$@" </dev/null
 "#;
 
 /// Runs the cases on the host.

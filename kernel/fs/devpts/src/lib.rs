@@ -21,7 +21,7 @@ use sync::SpinLock;
 use tty::pseudo::Pair;
 use vfs::attributes::{DeviceNumber, FileKind, FileSystemStatus};
 use vfs::inode::{Inode, InodeAttributes};
-use vfs::superblock::{FileSystemType, Superblock, SuperblockOperations, SuperblockTraits};
+use vfs::superblock::{FileSystemType, MountedBy, Superblock, SuperblockOperations, SuperblockTraits};
 use vfs::{Result, allocation};
 
 use directory::{ROOT_NUMBER, RootDirectory};
@@ -70,6 +70,10 @@ impl SuperblockOperations for Instance {
 }
 
 impl FileSystemType for DevPts {
+    fn mounted_by(&self) -> MountedBy {
+        MountedBy::Everybody
+    }
+
     fn name(&self) -> &'static str {
         "devpts"
     }

@@ -14,7 +14,8 @@ use vfs::inode::{NewFile, SetAttribute};
 use vfs::mount::{Mount, Path};
 use vfs::name::Name;
 use vfs::superblock::{
-    FileSystemType, STACKED_MAX, Superblock, SuperblockOperations, SuperblockTraits, anonymous_device,
+    FileSystemType, MountedBy, STACKED_MAX, Superblock, SuperblockOperations, SuperblockTraits,
+    anonymous_device,
 };
 use vfs::tree::layer;
 use vfs::{DeviceNumber, Error, FileKind, PathContext, Result, allocation};
@@ -237,6 +238,10 @@ impl SuperblockOperations for Operations {
 }
 
 impl FileSystemType for OverlayType {
+    fn mounted_by(&self) -> MountedBy {
+        MountedBy::Users
+    }
+
     fn name(&self) -> &'static str {
         "overlay"
     }

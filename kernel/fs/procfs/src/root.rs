@@ -6,7 +6,7 @@ use sync::Once;
 use vfs::attributes::FileKind;
 use vfs::generated::{Directory, Node, TRAITS, new_superblock};
 use vfs::inode::DirectorySink;
-use vfs::superblock::{FileSystemType, Superblock, SuperblockTraits};
+use vfs::superblock::{FileSystemType, MountedBy, Superblock, SuperblockTraits};
 use vfs::{Error, Result, allocation};
 
 use crate::static_tree::TREE;
@@ -124,6 +124,10 @@ pub static PROCFS: ProcFs = ProcFs;
 static INSTANCE: Once<Arc<Superblock>> = Once::new();
 
 impl FileSystemType for ProcFs {
+    fn mounted_by(&self) -> MountedBy {
+        MountedBy::OwnersOfContent
+    }
+
     fn name(&self) -> &'static str {
         "proc"
     }

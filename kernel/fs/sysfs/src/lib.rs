@@ -11,13 +11,15 @@ use alloc::sync::Arc;
 
 use vfs::Result;
 use vfs::generated::{Node, StaticDirectory, TreeFileSystem};
+use vfs::superblock::MountedBy;
 use vfs::text::Text;
 
 /// `SYSFS_MAGIC`
 const MAGIC: u64 = 0x6265_6572;
 
 /// `sysfs`, to be registered at start-up.
-pub static SYSFS: TreeFileSystem = TreeFileSystem::new("sysfs", MAGIC, 0o755, 0o755);
+pub static SYSFS: TreeFileSystem =
+    TreeFileSystem::new("sysfs", MAGIC, 0o755, 0o755).mounted_by(MountedBy::OwnersOfContent);
 
 /// The directory at a path such as `devices/system/cpu`, made when it is missing, with those above it.
 pub fn directory(path: &str) -> Result<Arc<StaticDirectory>> {

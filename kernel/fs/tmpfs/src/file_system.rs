@@ -14,7 +14,7 @@ use memory::file_cache::PageBudget;
 use memory::per_cpu::{PerCpuBox, Quota, SharedOwner};
 use vfs::attributes::{DeviceNumber, FileKind, FileSystemStatus};
 use vfs::inode::{Inode, InodeAttributes};
-use vfs::superblock::{FileSystemType, Superblock, SuperblockOperations, SuperblockTraits};
+use vfs::superblock::{FileSystemType, MountedBy, Superblock, SuperblockOperations, SuperblockTraits};
 use vfs::{Error, Result, allocation};
 
 use crate::node::TmpNode;
@@ -209,6 +209,10 @@ pub static TMPFS: TmpFsType = TmpFsType { name: "tmpfs", default_mode: 0o1777 };
 pub static RAMFS: TmpFsType = TmpFsType { name: "ramfs", default_mode: 0o755 };
 
 impl FileSystemType for TmpFsType {
+    fn mounted_by(&self) -> MountedBy {
+        MountedBy::Users
+    }
+
     fn name(&self) -> &'static str {
         self.name
     }

@@ -74,7 +74,7 @@ pub fn capset(task: &mut Task, header: u64, data: u64) -> SysResult {
     let inheritable = whole(words[0].inheritable, words[1].inheritable);
 
     let old = &task.credentials;
-    let free_to_inherit = old.has(Capabilities::SETPCAP);
+    let free_to_inherit = old.has_here(Capabilities::SETPCAP);
     if !old.permitted.contains(permitted)
         || !permitted.contains(effective)
         || !(old.inheritable | old.bounding).contains(inheritable)
@@ -106,7 +106,7 @@ pub fn bounding_read(task: &Task, number: u64) -> SysResult {
 
 /// PR_CAPBSET_DROP.
 pub fn bounding_drop(task: &mut Task, number: u64) -> SysResult {
-    task.credentials.require(Capabilities::SETPCAP)?;
+    task.credentials.require_in(task.credentials.space(), Capabilities::SETPCAP)?;
     let mut new = Credentials::clone(&task.credentials);
     new.bounding.remove(capability(number)?);
     install(task, new)
@@ -122,7 +122,7 @@ pub fn set_secure_bits(task: &mut Task, bits: u64) -> SysResult {
     if (old.bits() ^ new_bits.bits()) & frozen != 0 {
         return Err(Errno::EPERM);
     }
-    task.credentials.require(Capabilities::SETPCAP)?;
+    task.credentials.require_in(task.credentials.space(), Capabilities::SETPCAP)?;
     let mut new = Credentials::clone(&task.credentials);
     new.secure_bits = new_bits;
     install(task, new)

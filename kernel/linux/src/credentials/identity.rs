@@ -7,7 +7,7 @@
 use alloc::sync::Arc;
 
 use vfs::file_capabilities::FileCapabilities;
-use vfs::{Capabilities, Credentials as FileCredentials};
+use vfs::{Capabilities, Credentials as FileCredentials, UserSpace};
 
 use super::account::Account;
 use crate::errno::Errno;
@@ -79,7 +79,7 @@ pub struct Credentials {
     pub user: Ids,
     /// Group ids.
     pub group: Ids,
-    /// File-system ids, supplementary groups and the effective capabilities.
+    /// File-system ids, supplementary groups, the effective capabilities, and the name space of users. All ids are the kernel's, also those above.
     pub file: FileCredentials,
     /// Permitted capabilities.
     pub permitted: Capabilities,
@@ -117,9 +117,66 @@ impl Credentials {
         memory::fallible::try_arc(copy).map_err(|_| Errno::ENOMEM)
     }
 
-    /// Whether the capability is effective.
+    /// Whether the capability is effective for the whole system.
     pub fn has(&self, capability: Capabilities) -> bool {
-        self.file.capabilities.contains(capability)
+        self.file.has(capability)
+    }
+
+    /// Whether it is effective in the caller's own name space of users.
+    pub fn has_here(&self, capability: Capabilities) -> bool {
+        self.file.has_here(capability)
+    }
+
+    /// Whether it is effective for what belongs to a name space of users.
+    pub fn has_in(&self, space: &UserSpace, capability: Capabilities) -> bool {
+        self.file.has_in_as(self.user.effective, space, capability)
+    }
+
+    /// Fails with EPERM without the capability for what belongs to a name space of users.
+    pub fn require_in(&self, space: &UserSpace, capability: Capabilities) -> Result<(), Errno> {
+        if self.has_in(space, capability) { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// The name space of users.
+    pub fn space(&self) -> &UserSpace {
+        &self.file.space
+    }
+
+    /// Whether an id is that of user 0 of its name space.
+    fn is_root(&self, user: u32) -> bool {
+        self.file.space.kernel_user(0) == Some(user)
+    }
+
+    fn holds_root(&self, ids: &Ids) -> bool {
+        self.file.space.kernel_user(0).is_some_and(|root| ids.holds(root))
+    }
+
+    /// The same in another name space of users, as who may do everything there.
+    pub fn entering(&self, space: UserSpace) -> Credentials {
+        let mut new = self.clone();
+        new.file.space = space;
+        new.file.capabilities = Capabilities::all();
+        new.permitted = Capabilities::all();
+        new.inheritable = Capabilities::empty();
+        new.bounding = Capabilities::all();
+        new.ambient = Capabilities::empty();
+        new.secure_bits = SecureBits::empty();
+        new
+    }
+
+    /// Whether who has these has nothing that who has `new` would not have.
+    pub fn is_above(&self, new: &Credentials) -> bool {
+        if self.file.space.is_same(&new.file.space) {
+            return self.permitted.contains(new.permitted);
+        }
+        let mut space = &new.file.space;
+        while let Some(parent) = space.parent() {
+            if parent.is_same(&self.file.space) && space.owner() == self.user.effective {
+                return true;
+            }
+            space = parent;
+        }
+        false
     }
 
     /// Fails with EPERM without the capability.
@@ -129,25 +186,29 @@ impl Credentials {
 
     /// As permission checks of access(2) see the process: by its real ids.
     pub fn file_with_real_ids(&self) -> FileCredentials {
-        let capabilities = if self.user.real == 0 && !self.secure_bits.contains(SecureBits::NO_SETUID_FIXUP) {
-            self.permitted
-        } else if self.secure_bits.contains(SecureBits::NO_SETUID_FIXUP) {
-            self.file.capabilities
-        } else {
-            Capabilities::empty()
-        };
+        let capabilities =
+            if self.is_root(self.user.real) && !self.secure_bits.contains(SecureBits::NO_SETUID_FIXUP) {
+                self.permitted
+            } else if self.secure_bits.contains(SecureBits::NO_SETUID_FIXUP) {
+                self.file.capabilities
+            } else {
+                Capabilities::empty()
+            };
         FileCredentials {
             user: self.user.real,
             group: self.group.real,
             groups: self.file.groups.clone(),
             capabilities,
+            space: self.file.space.clone(),
         }
     }
 
     /// Whether a process with these credentials may signal one with those of `target`.
     pub fn may_signal(&self, target: &Credentials) -> bool {
         let mine = [self.user.effective, self.user.real];
-        mine.contains(&target.user.saved) || mine.contains(&target.user.real) || self.has(Capabilities::KILL)
+        mine.contains(&target.user.saved)
+            || mine.contains(&target.user.real)
+            || self.has_in(target.space(), Capabilities::KILL)
     }
 
     /// Adjusts the capabilities after user ids changed from `old`.
@@ -155,18 +216,19 @@ impl Credentials {
         if self.secure_bits.contains(SecureBits::NO_SETUID_FIXUP) {
             return;
         }
-        let had_root = old.holds(0);
-        if had_root && !self.user.holds(0) {
+        let had_root = self.holds_root(old);
+        if had_root && !self.holds_root(&self.user) {
             if !self.secure_bits.contains(SecureBits::KEEP_CAPS) {
                 self.permitted = Capabilities::empty();
                 self.file.capabilities = Capabilities::empty();
             }
             self.ambient = Capabilities::empty();
         }
-        if old.effective == 0 && self.user.effective != 0 {
+        let (was_root, is_root) = (self.is_root(old.effective), self.is_root(self.user.effective));
+        if was_root && !is_root {
             self.file.capabilities = Capabilities::empty();
         }
-        if old.effective != 0 && self.user.effective == 0 {
+        if !was_root && is_root {
             self.file.capabilities = self.permitted;
         }
     }
@@ -184,9 +246,10 @@ impl Credentials {
             | Capabilities::LINUX_IMMUTABLE
             | Capabilities::MKNOD
             | Capabilities::MAC_OVERRIDE;
-        if old == 0 && self.file.user != 0 {
+        let (was_root, is_root) = (self.is_root(old), self.is_root(self.file.user));
+        if was_root && !is_root {
             self.file.capabilities.remove(file);
-        } else if old != 0 && self.file.user == 0 {
+        } else if !was_root && is_root {
             self.file.capabilities |= self.permitted & file;
         }
     }
@@ -210,12 +273,12 @@ impl Credentials {
         }
         // A set-user-ID-root program with capabilities of its own has those only, if it is not root who executes it.
         let is_root_only_by_file =
-            file.capabilities.is_some() && new.user.effective == 0 && new.user.real != 0;
+            file.capabilities.is_some() && self.is_root(new.user.effective) && !self.is_root(new.user.real);
         if !self.secure_bits.contains(SecureBits::NOROOT) && !is_root_only_by_file {
-            if new.user.effective == 0 || new.user.real == 0 {
+            if self.is_root(new.user.effective) || self.is_root(new.user.real) {
                 new.permitted = self.inheritable | self.bounding;
             }
-            is_effective |= new.user.effective == 0;
+            is_effective |= self.is_root(new.user.effective);
         }
         if file.no_new_privileges && !self.permitted.contains(new.permitted) {
             new.permitted &= self.permitted;
@@ -234,7 +297,7 @@ impl Credentials {
         new.file.capabilities = if is_effective { new.permitted } else { new.ambient };
         new.secure_bits.remove(SecureBits::KEEP_CAPS);
         let has_more = is_effective || !new.ambient.contains(new.permitted);
-        Ok((new, changed_ids || self.user.real != 0 && has_more))
+        Ok((new, changed_ids || !self.is_root(self.user.real) && has_more))
     }
 }
 

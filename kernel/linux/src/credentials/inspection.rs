@@ -8,7 +8,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use vfs::Capabilities;
+use vfs::{Capabilities, UserSpace};
 
 use super::identity::{Credentials, Ids};
 use crate::errno::Errno;
@@ -50,13 +50,23 @@ impl From<Refused> for vfs::Error {
 
 impl Credentials {
     /// Whether who has them may look into a process with the credentials of `target`. `is_dumpable`: whether that process lets itself be looked into.
-    fn may_inspect(&self, acts_by: ActsBy, target: &Credentials, is_dumpable: bool) -> bool {
+    /// `memory_space`: the name space of users in which its program was started.
+    fn may_inspect(
+        &self,
+        acts_by: ActsBy,
+        target: &Credentials,
+        is_dumpable: bool,
+        memory_space: &UserSpace,
+    ) -> bool {
         let (user, group, mine) = match acts_by {
             ActsBy::FileSystem => (self.file.user, self.file.group, self.file.capabilities),
             ActsBy::Real => (self.user.real, self.group.real, self.permitted),
         };
+        let traces = |space: &UserSpace| self.has_in(space, Capabilities::SYS_PTRACE);
         let same = target.user == Ids::all(user) && target.group == Ids::all(group);
-        same && is_dumpable && mine.contains(target.permitted) || self.has(Capabilities::SYS_PTRACE)
+        let can_t_do_more = target.space().is_same(self.space()) && mine.contains(target.permitted);
+        let traces_target = traces(target.space());
+        (same || traces_target) && (is_dumpable || traces(memory_space)) && (can_t_do_more || traces_target)
     }
 }
 
@@ -78,7 +88,7 @@ impl<'a> Inspector<'a> {
         let is_allowed = Arc::ptr_eq(self.process, process)
             || process.look_at_credentials(|target| {
                 let is_dumpable = process.is_dumpable.load(Ordering::Relaxed) == 1;
-                self.credentials.may_inspect(self.acts_by, target, is_dumpable)
+                self.credentials.may_inspect(self.acts_by, target, is_dumpable, &executable.space)
             });
         if is_allowed { Ok(executable.program) } else { Err(Refused) }
     }
@@ -117,18 +127,21 @@ mod tests {
     #[test]
     fn one_looks_into_what_runs_as_oneself_and_lets_itself_be_looked_into() {
         for acts_by in [ActsBy::FileSystem, ActsBy::Real] {
-            assert!(user(7).may_inspect(acts_by, &user(7), true));
-            assert!(!user(7).may_inspect(acts_by, &user(7), false));
-            assert!(!user(7).may_inspect(acts_by, &user(8), true));
+            assert!(user(7).may_inspect(acts_by, &user(7), true, UserSpace::FIRST));
+            assert!(!user(7).may_inspect(acts_by, &user(7), false, UserSpace::FIRST));
+            assert!(!user(7).may_inspect(acts_by, &user(8), true, UserSpace::FIRST));
             let mut saved = user(7);
             saved.user.saved = 8;
-            assert!(!user(7).may_inspect(acts_by, &saved, true), "it may become somebody else");
+            assert!(
+                !user(7).may_inspect(acts_by, &saved, true, UserSpace::FIRST),
+                "it may become somebody else"
+            );
             let mut capable = user(7);
             capable.permitted = Capabilities::CHOWN;
-            assert!(!user(7).may_inspect(acts_by, &capable, true), "it may do more");
+            assert!(!user(7).may_inspect(acts_by, &capable, true, UserSpace::FIRST), "it may do more");
             let mut tracer = user(7);
             tracer.file.capabilities = Capabilities::SYS_PTRACE;
-            assert!(tracer.may_inspect(acts_by, &capable, false));
+            assert!(tracer.may_inspect(acts_by, &capable, false, UserSpace::FIRST));
         }
     }
 
@@ -136,15 +149,18 @@ mod tests {
     fn calls_act_by_real_ids_and_files_by_those_for_files() {
         let mut caller = user(7);
         (caller.file.user, caller.file.group) = (8, 8);
-        assert!(caller.may_inspect(ActsBy::Real, &user(7), true));
-        assert!(!caller.may_inspect(ActsBy::Real, &user(8), true));
-        assert!(caller.may_inspect(ActsBy::FileSystem, &user(8), true));
-        assert!(!caller.may_inspect(ActsBy::FileSystem, &user(7), true));
+        assert!(caller.may_inspect(ActsBy::Real, &user(7), true, UserSpace::FIRST));
+        assert!(!caller.may_inspect(ActsBy::Real, &user(8), true, UserSpace::FIRST));
+        assert!(caller.may_inspect(ActsBy::FileSystem, &user(8), true, UserSpace::FIRST));
+        assert!(!caller.may_inspect(ActsBy::FileSystem, &user(7), true, UserSpace::FIRST));
         let mut capable = user(7);
         capable.permitted = Capabilities::CHOWN;
         let mut caller = user(7);
         caller.permitted = Capabilities::CHOWN;
-        assert!(caller.may_inspect(ActsBy::Real, &capable, true));
-        assert!(!caller.may_inspect(ActsBy::FileSystem, &capable, true), "what it has is not effective");
+        assert!(caller.may_inspect(ActsBy::Real, &capable, true, UserSpace::FIRST));
+        assert!(
+            !caller.may_inspect(ActsBy::FileSystem, &capable, true, UserSpace::FIRST),
+            "what it has is not effective"
+        );
     }
 }

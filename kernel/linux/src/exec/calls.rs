@@ -244,6 +244,7 @@ fn prepare(
     let vdso = crate::vdso::map(&space)?;
     let start_break = image::place_heap(&space, &main, fixed);
     let mut executable = describe(&file, &main, start_break, guard)?;
+    executable.space = files::space_of_memory(task, &file.file);
     let facts = Facts {
         main: &main,
         interpreter_base,
@@ -278,9 +279,9 @@ fn describe(
 fn new_credentials(task: &Task, file: &ProgramFile) -> Result<(Credentials, bool), Errno> {
     // Together: a mode that a former owner gave does not count for a new one.
     let Identity { mode, user, group } = file.file.inode().identity();
-    let honoured = files::honours_set_id(&file.file);
+    let honoured = files::honours_set_id(task, &file.file);
     let no_new_privileges = task.thread.has_no_new_privileges();
-    let bits_count = honoured && !no_new_privileges;
+    let bits_count = honoured && !no_new_privileges && task.credentials.space().knows(user, group);
     let executable_group = MODE_SET_GROUP | MODE_GROUP_EXECUTE;
     let gives = FileGives {
         user: (bits_count && mode & MODE_SET_USER != 0).then_some(user),

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use vfs::{Access, FileKind, LookupFlags, MountFlags, OpenFile, OpenFlags};
+use vfs::{Access, FileKind, LookupFlags, MountFlags, OpenFile, OpenFlags, UserSpace};
 
 use crate::errno::Errno;
 use crate::file::context::AT_FDCWD;
@@ -43,12 +43,30 @@ pub fn is_readable(task: &Task, file: &OpenFile) -> bool {
     task.path_context(&places).check_place(place, Access::READ).is_ok()
 }
 
+/// The name space of users that a new program's memory belongs to: the caller's, or the next one above in which the file's owners are known when the caller
+/// may not read it, so that nobody reads it who is privileged in one that he made for that.
+pub fn space_of_memory(task: &Task, file: &OpenFile) -> UserSpace {
+    let mut space = task.credentials.space();
+    if !space.is_first() && !is_readable(task, file) {
+        let (user, group) = (file.inode().user(), file.inode().group());
+        while let Some(parent) = space.parent().filter(|_| !space.knows(user, group)) {
+            space = parent;
+        }
+    }
+    space.clone()
+}
+
 /// Whether the file's mount allows execution.
 pub fn allows_execution(file: &OpenFile) -> bool {
     file.path().is_none_or(|path| !path.mount.flags().contains(MountFlags::NO_EXECUTE))
 }
 
-/// Whether the file's mount lets set-id bits count.
-pub fn honours_set_id(file: &OpenFile) -> bool {
-    file.path().is_none_or(|path| !path.mount.flags().contains(MountFlags::NO_SET_ID))
+/// Whether set-id bits count: not on a mount of another name space, or of a file system that belongs to a name space of users in which the caller is not.
+pub fn honours_set_id(task: &Task, file: &OpenFile) -> bool {
+    file.path().is_none_or(|path| {
+        let mount = &path.mount;
+        !mount.flags().contains(MountFlags::NO_SET_ID)
+            && task.file_system.places().namespace.contains(mount)
+            && task.credentials.space().is_within(mount.superblock().owner())
+    })
 }

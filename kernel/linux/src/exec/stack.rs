@@ -116,6 +116,7 @@ fn auxiliary_vector(
     platform: u64,
 ) -> [(u64, u64); AUXILIARY_PAIRS] {
     let (user, group) = (&facts.credentials.user, &facts.credentials.group);
+    let space = facts.credentials.space();
     [
         (AT_SYSINFO_EHDR, facts.vdso),
         (AT_MINSIGSTKSZ, crate::signal::frame::largest_frame() as u64),
@@ -128,10 +129,10 @@ fn auxiliary_vector(
         (AT_BASE, facts.interpreter_base),
         (AT_FLAGS, 0),
         (AT_ENTRY, facts.main.entry),
-        (AT_UID, user.real.into()),
-        (AT_EUID, user.effective.into()),
-        (AT_GID, group.real.into()),
-        (AT_EGID, group.effective.into()),
+        (AT_UID, space.shown_user(user.real).into()),
+        (AT_EUID, space.shown_user(user.effective).into()),
+        (AT_GID, space.shown_group(group.real).into()),
+        (AT_EGID, space.shown_group(group.effective).into()),
         (AT_SECURE, facts.secure.into()),
         (AT_RANDOM, random),
         (AT_HWCAP2, crate::hardware::more_capabilities().into()),

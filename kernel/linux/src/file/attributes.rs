@@ -1,6 +1,7 @@
 //! Changing what a file is: mode, owner, times, size.
 
 use vfs::flags::{AllocateMode, LookupFlags};
+use vfs::user_space::Ids::{Group, User};
 use vfs::{AttributeChange, TimeChange, Timestamp};
 
 use super::context::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW};
@@ -85,24 +86,32 @@ fn refuse_links(task: &Task, directory: i32, path: &UserPath) -> Result<(), Errn
     if is_link { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
 }
 
-fn owner_change(user: u32, group: u32) -> AttributeChange {
-    let given = |id: u32| if id == u32::MAX { None } else { Some(id) };
-    AttributeChange { user: given(user), group: given(group), ..AttributeChange::default() }
+/// The change to owners as the caller calls them.
+fn owner_change(task: &Task, user: u32, group: u32) -> Result<AttributeChange, Errno> {
+    let given = |ids, id: u32| match id {
+        u32::MAX => Ok(None),
+        id => task.credentials.space().kernel(ids, id).map(Some).ok_or(Errno::EINVAL),
+    };
+    Ok(AttributeChange {
+        user: given(User, user)?,
+        group: given(Group, group)?,
+        ..AttributeChange::default()
+    })
 }
 
 /// Changes the owner.
 pub fn chown(task: &mut Task, path: u64, user: u32, group: u32) -> SysResult {
-    change_at(task, AT_FDCWD, &UserPath::read(path)?, 0, &owner_change(user, group))
+    change_at(task, AT_FDCWD, &UserPath::read(path)?, 0, &owner_change(task, user, group)?)
 }
 
 /// Changes the owner of a file or symbolic link.
 pub fn lchown(task: &mut Task, path: u64, user: u32, group: u32) -> SysResult {
-    change_at(task, AT_FDCWD, &UserPath::read(path)?, AT_SYMLINK_NOFOLLOW, &owner_change(user, group))
+    change_at(task, AT_FDCWD, &UserPath::read(path)?, AT_SYMLINK_NOFOLLOW, &owner_change(task, user, group)?)
 }
 
 /// Changes the owner of an open file.
 pub fn fchown(task: &mut Task, descriptor: i32, user: u32, group: u32) -> SysResult {
-    change_file(task, descriptor, &owner_change(user, group), false)
+    change_file(task, descriptor, &owner_change(task, user, group)?, false)
 }
 
 /// Changes the owner relative to a directory.
@@ -111,7 +120,7 @@ pub fn fchownat(task: &mut Task, directory: i32, path: u64, user: u32, group: u3
         return Err(Errno::EINVAL);
     }
     let path = UserPath::read_or_empty(path, flags & AT_EMPTY_PATH != 0)?;
-    change_at(task, directory, &path, flags, &owner_change(user, group))
+    change_at(task, directory, &path, flags, &owner_change(task, user, group)?)
 }
 
 /// Nanosecond fields that mean something else than nanoseconds.

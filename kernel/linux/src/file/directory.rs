@@ -133,7 +133,7 @@ pub fn chroot(task: &mut Task, path: u64) -> SysResult {
     let path = UserPath::read(path)?;
     let place = task
         .with_places(AT_FDCWD, &path, |context, start, path| Ok(context.walk_to_directory(start, path)?))?;
-    if !task.credentials.file.has(Capabilities::SYS_CHROOT) {
+    if !task.credentials.has_here(Capabilities::SYS_CHROOT) {
         return Err(Errno::EPERM);
     }
     task.file_system.set_root(&place)?;

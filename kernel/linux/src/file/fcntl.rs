@@ -95,7 +95,7 @@ fn set_status(task: &Task, file: &OpenFile, flags: u64) -> SysResult {
     let credentials = &task.credentials.file;
     if gains_no_access_time
         && credentials.user != file.inode().user()
-        && !credentials.has(Capabilities::FOWNER)
+        && !credentials.has_over(file.inode(), Capabilities::FOWNER)
     {
         return Err(Errno::EPERM);
     }

@@ -7,8 +7,10 @@ use block::registry::{BlockDevice, DeviceNumber};
 
 use vfs::Capabilities;
 use vfs::PathContext;
+use vfs::UserSpace;
 use vfs::flags::{LookupFlags, MountFlags, UnmountFlags};
 use vfs::mount::{MountSource, Propagation};
+use vfs::superblock::{FileSystemType, MountedBy};
 
 use super::directory::place_of;
 use super::path::UserPath;
@@ -32,7 +34,21 @@ const PROPAGATION: u64 = MS_UNBINDABLE | MS_PRIVATE | MS_SLAVE | MS_SHARED;
 const OPTIONS_BYTES: usize = 4096;
 
 fn check_privilege(task: &Task) -> Result<(), Errno> {
-    if task.credentials.file.has(Capabilities::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+    task.credentials.require_in(task.file_system.places().namespace.owner(), Capabilities::SYS_ADMIN)
+}
+
+/// The name space of users that a new instance of a file system belongs to, if the caller may make one; none for an instance that is there already, whoever
+/// mounts it.
+fn owner_of_new(task: &Task, file_system: &dyn FileSystemType) -> Result<Option<UserSpace>, Errno> {
+    let own = task.credentials.space();
+    let (owner, over) = match file_system.mounted_by() {
+        MountedBy::Administrator => (None, UserSpace::FIRST),
+        MountedBy::OwnersOfContent => (None, UserSpace::FIRST),
+        MountedBy::Everybody => (None, own),
+        MountedBy::Users => (Some(own.clone()), own),
+    };
+    task.credentials.require_in(over, Capabilities::SYS_ADMIN)?;
+    Ok(owner)
 }
 
 /// The option string: what is readable of a page, up to the terminator.
@@ -71,6 +87,9 @@ pub fn mount(task: &mut Task, source: u64, target: u64, kind: u64, flags: u64, o
     };
     if flags & MS_REMOUNT != 0 {
         let file_system = if flags & MS_BIND == 0 { Some(options.as_slice()) } else { None };
+        if file_system.is_some() {
+            task.credentials.require_in(target.mount.superblock().owner(), Capabilities::SYS_ADMIN)?;
+        }
         namespace.remount(&target, mount_flags, file_system)?;
     } else if flags & MS_BIND != 0 {
         let source = source_place(task)?;
@@ -83,6 +102,7 @@ pub fn mount(task: &mut Task, source: u64, target: u64, kind: u64, flags: u64, o
     } else {
         let kind = kind.ok_or(Errno::EINVAL)?;
         let file_system = vfs::superblock::find_file_system(kind.as_bytes())?;
+        let owner = owner_of_new(task, file_system)?;
         let name = source.as_ref().map_or(&b"none"[..], |source| source.as_bytes());
         let options = options.as_slice();
         if file_system.needs_device() {
@@ -98,6 +118,9 @@ pub fn mount(task: &mut Task, source: u64, target: u64, kind: u64, flags: u64, o
                 };
                 file_system.mount_at(&context, name, options)?
             };
+            if let Some(owner) = &owner {
+                superblock.set_owner(owner);
+            }
             namespace.mount(MountSource::Made { superblock, source: name }, &target, mount_flags)?;
         }
     }

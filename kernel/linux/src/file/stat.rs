@@ -36,14 +36,15 @@ fn time_pair(time: Timestamp) -> [i64; 2] {
     [time.seconds, time.nanoseconds.into()]
 }
 
-fn put_status(out: u64, status: &FileStatus) -> SysResult {
+fn put_status(task: &Task, out: u64, status: &FileStatus) -> SysResult {
+    let space = task.credentials.space();
     let words = StatWords {
         device: status.device.encode(),
         inode: status.inode,
         links: status.links.into(),
         mode: status.mode,
-        user: status.user,
-        group: status.group,
+        user: space.shown_user(status.user),
+        group: space.shown_group(status.group),
         padding: 0,
         special: status.special.encode(),
         size: status.size as i64,
@@ -76,18 +77,18 @@ pub fn lookup_flags(flags: u32) -> LookupFlags {
 /// The status of a file.
 pub fn stat(task: &mut Task, path: u64, out: u64) -> SysResult {
     let path = UserPath::read(path)?;
-    put_status(out, &status_at(task, AT_FDCWD, &path, 0)?)
+    put_status(task, out, &status_at(task, AT_FDCWD, &path, 0)?)
 }
 
 /// The status of a file or symbolic link.
 pub fn lstat(task: &mut Task, path: u64, out: u64) -> SysResult {
     let path = UserPath::read(path)?;
-    put_status(out, &status_at(task, AT_FDCWD, &path, AT_SYMLINK_NOFOLLOW)?)
+    put_status(task, out, &status_at(task, AT_FDCWD, &path, AT_SYMLINK_NOFOLLOW)?)
 }
 
 /// The status of an open file.
 pub fn fstat(task: &mut Task, descriptor: i32, out: u64) -> SysResult {
-    put_status(out, &task.lent_file(descriptor)?.status())
+    put_status(task, out, &task.lent_file(descriptor)?.status())
 }
 
 /// The status of a file relative to a directory.
@@ -96,7 +97,7 @@ pub fn newfstatat(task: &mut Task, directory: i32, path: u64, out: u64, flags: u
         return Err(Errno::EINVAL);
     }
     let path = UserPath::read_or_empty(path, flags & AT_EMPTY_PATH != 0)?;
-    put_status(out, &status_at(task, directory, &path, flags)?)
+    put_status(task, out, &status_at(task, directory, &path, flags)?)
 }
 
 /// `struct statx_timestamp`.
@@ -161,13 +162,14 @@ pub fn statx(task: &mut Task, directory: i32, path: u64, flags: u32, mask: u32, 
     }
     let path = UserPath::read_or_empty(path, flags & AT_EMPTY_PATH != 0)?;
     let status = status_at(task, directory, &path, flags)?;
+    let space = task.credentials.space();
     let words = StatxWords {
         mask: STATX_BASIC_STATS | STATX_BTIME | STATX_MNT_ID,
         block_size: status.block_size,
         attributes: if status.mount_root { STATX_ATTR_MOUNT_ROOT } else { 0 },
         links: status.links,
-        user: status.user,
-        group: status.group,
+        user: space.shown_user(status.user),
+        group: space.shown_group(status.group),
         mode: status.mode as u16,
         padding: 0,
         inode: status.inode,

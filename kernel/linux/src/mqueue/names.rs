@@ -62,7 +62,7 @@ impl Names {
         let mut names = self.0.lock();
         let place = names.binary_search_by(|named| (*named.name).cmp(name)).map_err(|_| Errno::ENOENT)?;
         if names[place].inode.identity().user != task.credentials.file.user
-            && !task.credentials.has(Capabilities::FOWNER)
+            && !task.credentials.file.has_over(&names[place].inode, Capabilities::FOWNER)
         {
             return Err(Errno::EPERM);
         }

@@ -2,12 +2,14 @@
 
 use alloc::sync::Arc;
 
-use vfs::Capabilities;
+use vfs::user_space::{self, Owner};
 use vfs::walk::FileSystemContext;
+use vfs::{Capabilities, UserSpace};
 
 use super::files::{NameSpaceFile, Target};
 use super::kind::Kind;
 use super::{NameSpaces, Space, next_number};
+use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult};
 use crate::fork::CloneFlags;
 use crate::process::process::Process;
@@ -15,47 +17,88 @@ use crate::sysv::space::IpcSpace;
 use crate::task::Task;
 
 /// Flags of name spaces that can be made.
-pub(crate) const MADE: CloneFlags = CloneFlags::NEWNS.union(CloneFlags::NEWUTS).union(CloneFlags::NEWIPC);
+pub(crate) const MADE: CloneFlags = OWNED.union(CloneFlags::NEWUSER);
+/// Those that belong to a name space of users.
+const OWNED: CloneFlags = CloneFlags::NEWNS.union(CloneFlags::NEWUTS).union(CloneFlags::NEWIPC);
 
-/// Whether the caller may make what the flags ask for.
+/// The credentials in a new name space of users if the flags ask for one, which comes before others: those belong to it then. Fails as well if the caller may not
+/// make those others.
 ///
 /// # Errors
-/// EPERM.
-pub(crate) fn check(task: &Task, flags: CloneFlags) -> Result<(), Errno> {
-    if flags.intersects(MADE) { task.credentials.require(Capabilities::SYS_ADMIN) } else { Ok(()) }
+/// EPERM for who is not privileged, whose ids are not mapped in his own name space of users, or who has changed his root directory; ENOSPC at a limit; ENOMEM.
+pub(crate) fn new_credentials(task: &Task, flags: CloneFlags) -> Result<Option<Credentials>, Errno> {
+    if !flags.intersects(MADE) {
+        return Ok(None);
+    }
+    let old = &task.credentials;
+    let new = match flags.contains(CloneFlags::NEWUSER) {
+        true => {
+            let places = task.file_system.places();
+            if !places.root.same(&places.namespace.root()) {
+                return Err(Errno::EPERM);
+            }
+            let (user, group) = (old.user.effective, old.group.effective);
+            Some(old.entering(UserSpace::make(next_number(), &old.file, user, group)?))
+        }
+        false => None,
+    };
+    let acting = new.as_ref().unwrap_or(old);
+    if flags.intersects(OWNED) && !acting.has_here(Capabilities::SYS_ADMIN) {
+        return Err(Errno::EPERM);
+    }
+    Ok(new)
 }
 
-/// The name spaces that flags ask for, made of those of the caller; `None` in the first ones.
+/// A place in the counts for a new name space of who has these credentials.
 ///
 /// # Errors
-/// ENOMEM.
-pub(crate) fn make(task: &Task, flags: CloneFlags) -> Result<Option<Arc<NameSpaces>>, Errno> {
+/// ENOSPC, ENOMEM.
+pub(crate) fn claim(kind: user_space::Kind, credentials: &Credentials) -> Result<Owner, Errno> {
+    Ok(Owner::claim(kind, credentials.space(), credentials.user.effective)?)
+}
+
+/// The name spaces that flags ask for, made of those of the caller; `None` in the first ones. They belong to that of users of the credentials.
+///
+/// # Errors
+/// ENOSPC, ENOMEM.
+pub(crate) fn make(
+    task: &Task,
+    flags: CloneFlags,
+    credentials: &Credentials,
+) -> Result<Option<Arc<NameSpaces>>, Errno> {
     if !flags.intersects(CloneFlags::NEWUTS | CloneFlags::NEWIPC) {
         return Ok(task.name_spaces.clone());
     }
     let mut spaces = task.current_name_spaces();
     if flags.contains(CloneFlags::NEWUTS) {
-        spaces.names = Space::made(spaces.names.copy(next_number()))?;
+        let owner = claim(user_space::Kind::SystemNames, credentials)?;
+        spaces.names = Space::made(spaces.names.copy(next_number(), owner))?;
     }
     if flags.contains(CloneFlags::NEWIPC) {
-        spaces.ipc = Space::made(IpcSpace::new(next_number()))?;
+        spaces.ipc = Space::made(IpcSpace::new(next_number(), claim(user_space::Kind::Ipc, credentials)?))?;
     }
     spaces.into_shared()
 }
 
 /// What a call enters.
-#[derive(Default)]
 struct Entered {
     spaces: NameSpaces,
     enters_ipc: bool,
     file_system: Option<Arc<FileSystemContext>>,
+    /// In another name space of users.
+    credentials: Option<Credentials>,
 }
 
 /// Moves the caller to the name space that a file stands for, or to some of a process's.
 #[inline(never)]
 pub fn setns(task: &mut Task, descriptor: i32, kinds: u32) -> SysResult {
     let file = task.usable_file(descriptor)?;
-    let mut entered = Entered { spaces: task.current_name_spaces(), ..Default::default() };
+    let mut entered = Entered {
+        spaces: task.current_name_spaces(),
+        enters_ipc: false,
+        file_system: None,
+        credentials: None,
+    };
     if let Some(NameSpaceFile(target)) = file.object::<NameSpaceFile>() {
         if kinds != 0 && kinds != target.kind().flag() {
             return Err(Errno::EINVAL);
@@ -63,20 +106,27 @@ pub fn setns(task: &mut Task, descriptor: i32, kinds: u32) -> SysResult {
         entered.enter(task, target)?;
     } else {
         let process = crate::pidfd::process_of(task, descriptor).map_err(|_| Errno::EINVAL)?;
-        let known = Kind::ALL.iter().fold(0, |known, kind| known | kind.flag());
+        let known = Kind::ENTERED.iter().fold(0, |known, kind| known | kind.flag());
         if kinds == 0 || kinds & !known != 0 {
             return Err(Errno::EINVAL);
         }
-        for kind in Kind::ALL.into_iter().filter(|kind| kinds & kind.flag() != 0) {
+        for kind in Kind::ENTERED.into_iter().filter(|kind| kinds & kind.flag() != 0) {
             entered.enter(task, &of_process(task, &process, kind)?)?;
         }
     }
-    let Entered { spaces, enters_ipc, file_system } = entered;
+    let Entered { spaces, enters_ipc, file_system, credentials } = entered;
     let spaces = spaces.into_shared()?;
+    let credentials = match credentials {
+        Some(credentials) => Some(memory::fallible::try_arc(credentials).map_err(|_| Errno::ENOMEM)?),
+        None => None,
+    };
     if enters_ipc {
         crate::sysv::semaphore::undo::leave(task);
     }
     task.enter_name_spaces(spaces);
+    if let Some(credentials) = credentials {
+        task.install_credentials(credentials);
+    }
     if let Some(file_system) = file_system {
         task.replace_file_system(file_system);
     }
@@ -94,20 +144,34 @@ fn of_process(task: &Task, process: &Arc<Process>, kind: Kind) -> Result<Target,
 
 impl Entered {
     fn enter(&mut self, task: &Task, target: &Target) -> Result<(), Errno> {
+        let credentials = &task.credentials;
+        credentials.require_in(target.owner(), Capabilities::SYS_ADMIN).or_else(|errno| match target {
+            // What is wrong with these comes first.
+            Target::Users(_) => Ok(()),
+            _ => Err(errno),
+        })?;
+        let users = self.credentials.as_ref().unwrap_or(credentials).space().clone();
         match target {
-            // Nobody enters the name space of users that he is in.
-            Target::Only(Kind::User) => return Err(Errno::EINVAL),
-            _ => task.credentials.require(Capabilities::SYS_ADMIN)?,
+            Target::Users(space) => {
+                let is_alone = task.process().thread_count() == 1 && !task.shares_file_system();
+                if space.is_same(credentials.space()) || !is_alone {
+                    return Err(Errno::EINVAL);
+                }
+                credentials.require_in(space, Capabilities::SYS_ADMIN)?;
+                self.credentials = Some(credentials.entering(space.clone()));
+                return Ok(());
+            }
+            _ => credentials.require_in(&users, Capabilities::SYS_ADMIN)?,
         }
         match target {
-            Target::Only(_) => {}
+            Target::Only(_) | Target::Users(_) => {}
             Target::SystemNames(names) => self.spaces.names = names.clone(),
             Target::Ipc(ipc) => {
                 self.spaces.ipc = ipc.clone();
                 self.enters_ipc = true;
             }
             Target::Mounts(mounts) => {
-                task.credentials.require(Capabilities::SYS_CHROOT)?;
+                credentials.require_in(&users, Capabilities::SYS_CHROOT)?;
                 if task.shares_file_system() {
                     return Err(Errno::EINVAL);
                 }

@@ -10,7 +10,7 @@ use vfs::file::FileFeatures;
 use vfs::inode::{Inode, InodeOperations};
 use vfs::mount::{MountNamespace, Path};
 use vfs::text::Text;
-use vfs::{Error, FileOperations, OpenFile, OpenFlags, PathContext, Result};
+use vfs::{Error, FileOperations, OpenFile, OpenFlags, PathContext, Result, UserSpace};
 
 use super::kind::Kind;
 use super::names::SystemNames;
@@ -31,6 +31,7 @@ pub(super) enum Target {
     Mounts(Arc<MountNamespace>),
     SystemNames(Space<SystemNames>),
     Ipc(Space<IpcSpace>),
+    Users(UserSpace),
     /// The only one of its kind.
     Only(Kind),
 }
@@ -44,6 +45,7 @@ impl Target {
             }
             Kind::SystemNames => Self::SystemNames(NameSpaces::of(thread).names),
             Kind::Ipc => Self::Ipc(NameSpaces::of(thread).ipc),
+            Kind::User => Self::Users(thread.credentials().space().clone()),
             kind => Self::Only(kind),
         })
     }
@@ -53,7 +55,19 @@ impl Target {
             Self::Mounts(_) => Kind::Mount,
             Self::SystemNames(_) => Kind::SystemNames,
             Self::Ipc(_) => Kind::Ipc,
+            Self::Users(_) => Kind::User,
             Self::Only(kind) => *kind,
+        }
+    }
+
+    /// The name space of users that it belongs to; of such a one, itself.
+    pub(super) fn owner(&self) -> &UserSpace {
+        match self {
+            Self::Mounts(mounts) => mounts.owner(),
+            Self::SystemNames(names) => names.owner(),
+            Self::Ipc(ipc) => ipc.owner(),
+            Self::Users(space) => space,
+            Self::Only(_) => UserSpace::FIRST,
         }
     }
 
@@ -63,6 +77,7 @@ impl Target {
             Self::Mounts(mounts) => LATER_MOUNTS + mounts.id(),
             Self::SystemNames(names) => names.number(),
             Self::Ipc(ipc) => ipc.number(),
+            Self::Users(space) => space.number(),
             Self::Only(kind) => kind.first_number(),
         }
     }
@@ -81,33 +96,42 @@ impl FileOperations for NameSpaceFile {
         FileFeatures::empty()
     }
 
-    /// ioctl_ns(2). There is one name space of users, which is everybody's and has no parent.
+    /// ioctl_ns(2).
     fn ioctl(&self, _file: &OpenFile, command: u32, argument: UserAddr) -> Result<usize> {
-        let kind = self.0.kind();
-        match command {
-            GET_USER_SPACE if kind == Kind::User => Err(Error::NotPermitted),
-            GET_USER_SPACE => {
-                let caller = crate::terminal::calling_thread().ok_or(Error::NoProcess)?;
-                let place = place(Target::Only(Kind::User))?;
-                let (context, credentials) =
-                    (caller.file_system().ok_or(Error::NoProcess)?, caller.credentials());
-                let context =
-                    PathContext { places: &context.places(), credentials: &credentials.file, umask: 0 };
-                let file = context.open_existing(place, OpenFlags::empty())?;
-                let files = caller.files().ok_or(Error::NoProcess)?;
-                let limit = caller.process().limit(crate::process::limits::Resource::OpenFiles);
-                Ok(files.install(file, vfs::DescriptorFlags::CLOSE_ON_EXEC, 0, limit)? as usize)
+        let caller = crate::terminal::calling_thread().ok_or(Error::NoProcess)?;
+        match (command, &self.0) {
+            (GET_USER_SPACE | GET_PARENT, Target::Users(space)) => {
+                open(&caller, Target::Users(visible(&caller, space.parent())?))
             }
-            GET_PARENT if matches!(kind, Kind::User | Kind::Process) => Err(Error::NotPermitted),
-            GET_KIND => Ok(kind.flag() as usize),
-            GET_OWNER if kind == Kind::User => {
-                let owner = UserPointer::<u32>::new(argument.as_u64());
-                owner.write(&0).map(|()| 0).map_err(|_| Error::BadAddress)
+            (GET_USER_SPACE, target) => open(&caller, Target::Users(visible(&caller, Some(target.owner()))?)),
+            (GET_PARENT, Target::Only(Kind::Process)) => Err(Error::NotPermitted),
+            (GET_KIND, target) => Ok(target.kind().flag() as usize),
+            (GET_OWNER, Target::Users(space)) => {
+                let owner = caller.credentials().space().shown_user(space.owner());
+                let pointer = UserPointer::<u32>::new(argument.as_u64());
+                pointer.write(&owner).map(|()| 0).map_err(|_| Error::BadAddress)
             }
-            GET_PARENT | GET_OWNER => Err(Error::Invalid),
+            (GET_PARENT | GET_OWNER, _) => Err(Error::Invalid),
             _ => Err(Error::NotTerminal),
         }
     }
+}
+
+/// A name space of users, if the caller may know of it: it is in his own.
+fn visible(caller: &Thread, space: Option<&UserSpace>) -> Result<UserSpace> {
+    let space = space.filter(|space| space.is_within(caller.credentials().space()));
+    space.cloned().ok_or(Error::NotPermitted)
+}
+
+/// Opens the file of a name space for the caller.
+fn open(caller: &Thread, target: Target) -> Result<usize> {
+    let place = place(target)?;
+    let (context, credentials) = (caller.file_system().ok_or(Error::NoProcess)?, caller.credentials());
+    let context = PathContext { places: &context.places(), credentials: &credentials.file, umask: 0 };
+    let file = context.open_existing(place, OpenFlags::empty())?;
+    let files = caller.files().ok_or(Error::NoProcess)?;
+    let limit = caller.process().limit(crate::process::limits::Resource::OpenFiles);
+    Ok(files.install(file, vfs::DescriptorFlags::CLOSE_ON_EXEC, 0, limit)? as usize)
 }
 
 struct NameSpaceInode(Target);

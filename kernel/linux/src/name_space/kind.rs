@@ -29,16 +29,16 @@ pub(crate) const ENTRIES: [(&str, Kind); 10] = [
 ];
 
 impl Kind {
-    /// All of them.
-    pub(super) const ALL: [Self; 8] = [
-        Self::Cgroup,
-        Self::Ipc,
-        Self::Mount,
-        Self::Network,
-        Self::Process,
-        Self::Time,
+    /// All of them, in the order in which a call enters them: the one that gives the right to enter others first.
+    pub(super) const ENTERED: [Self; 8] = [
         Self::User,
+        Self::Mount,
         Self::SystemNames,
+        Self::Ipc,
+        Self::Process,
+        Self::Cgroup,
+        Self::Network,
+        Self::Time,
     ];
 
     /// Its name.

@@ -17,6 +17,8 @@ pub(crate) use files::{name_of, place_of};
 pub(crate) use kind::{ENTRIES, Kind};
 pub(crate) use names::{NAME_BYTES, SystemNames};
 
+use vfs::UserSpace;
+
 use crate::errno::Errno;
 use crate::process::thread::Thread;
 use crate::sysv::space::IpcSpace;
@@ -112,6 +114,12 @@ impl NameSpaces {
     }
 }
 
+/// The name space of users of the thread that reads a file; the first one for the kernel.
+pub(crate) fn users_of_reader() -> UserSpace {
+    crate::terminal::calling_thread()
+        .map_or_else(UserSpace::new, |thread| thread.credentials().space().clone())
+}
+
 impl Task {
     /// The names of the system that it sees.
     pub(crate) fn system_names(&self) -> &SystemNames {
@@ -144,6 +152,7 @@ impl Task {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vfs::user_space::Owner;
 
     #[test]
     fn what_is_made_in_a_name_space_does_not_keep_it() {
@@ -151,7 +160,7 @@ mod tests {
         assert!(
             first.downgrade().upgrade().is_some_and(|space| core::ptr::eq(&*space, SystemNames::first()))
         );
-        let made = Space::made(first.copy(7)).expect("memory");
+        let made = Space::made(first.copy(7, Owner::FIRST)).expect("memory");
         let weak = made.downgrade();
         assert!(weak.upgrade().is_some_and(|space| space.number() == 7));
         drop(made);
@@ -161,7 +170,7 @@ mod tests {
     #[test]
     fn who_is_in_the_first_ones_has_none() {
         assert!(NameSpaces::default().into_shared().expect("memory").is_none());
-        let names = Space::made(SystemNames::first().copy(7)).expect("memory");
+        let names = Space::made(SystemNames::first().copy(7, Owner::FIRST)).expect("memory");
         let spaces = NameSpaces { names, ..NameSpaces::default() };
         assert!(spaces.into_shared().expect("memory").is_some());
     }

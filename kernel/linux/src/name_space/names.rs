@@ -3,6 +3,8 @@
 use alloc::string::String;
 
 use sync::SpinLock;
+use vfs::UserSpace;
+use vfs::user_space::Owner;
 
 use super::First;
 use super::kind::Kind;
@@ -41,6 +43,7 @@ impl Name {
 /// A name space of these names.
 pub(crate) struct SystemNames {
     number: u64,
+    owner: Owner,
     node: SpinLock<Name>,
     domain: SpinLock<Name>,
 }
@@ -49,6 +52,7 @@ impl First for SystemNames {
     fn first() -> &'static Self {
         static FIRST: SystemNames = SystemNames {
             number: Kind::SystemNames.first_number(),
+            owner: Owner::FIRST,
             node: SpinLock::named("host name", Name::new("starling")),
             domain: SpinLock::named("domain name", Name::new("(none)")),
         };
@@ -58,10 +62,11 @@ impl First for SystemNames {
 
 impl SystemNames {
     /// Another one with the same names.
-    pub(super) fn copy(&self, number: u64) -> Self {
+    pub(super) fn copy(&self, number: u64, owner: Owner) -> Self {
         let (node, domain) = (*self.node.lock(), *self.domain.lock());
         Self {
             number,
+            owner,
             node: SpinLock::named("host name", node),
             domain: SpinLock::named("domain name", domain),
         }
@@ -70,6 +75,11 @@ impl SystemNames {
     /// Its number.
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// The name space of users that it belongs to.
+    pub(crate) fn owner(&self) -> &UserSpace {
+        self.owner.space()
     }
 
     /// The machine's name.

@@ -263,18 +263,6 @@ pub(super) fn no_login(_subject: &Subject, out: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// `uid_map` and `gid_map`: there is one space of user numbers.
-pub(super) fn identity_map(_subject: &Subject, out: &mut Text) -> Result<()> {
-    let _ = writeln!(out, "{:>10} {:>10} {:>10}", 0, 0, u32::MAX);
-    Ok(())
-}
-
-/// `setgroups`
-pub(super) fn may_set_groups(_subject: &Subject, out: &mut Text) -> Result<()> {
-    let _ = out.write_str("allow\n");
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,5 +40,6 @@ mod sockets;
 mod stack_test;
 mod stat;
 mod status;
+mod user_maps;
 
 pub use root::{register, register_devices};

@@ -15,7 +15,7 @@ use vfs::text::Text;
 use vfs::{Error, FileKind, OpenFile, OpenFlags, Path, Result};
 
 use super::places::{self, PlaceLink};
-use super::{activity, descriptors, entries, lists, maps, memory_files, mounts, stat, status};
+use super::{activity, descriptors, entries, lists, maps, memory_files, mounts, stat, status, user_maps};
 use crate::credentials::inspection::Inspector;
 use crate::process::process::{Process, State};
 use crate::process::table;
@@ -121,6 +121,7 @@ enum Kind {
     Guarded(fn(&Subject, &mut Text) -> Result<()>),
     Knob(fn(&Subject, &mut Text) -> Result<()>, fn(&Subject, &[u8]) -> Result<()>),
     Object(fn(&Subject) -> Result<Arc<dyn FileOperations>>),
+    Own(fn(&Subject, OpenFlags) -> Result<Arc<dyn FileOperations>>),
     Mounts(fn(&Subject, &mut Text) -> Result<()>),
     Place(fn(&Subject) -> Result<Path>),
     Directory(fn(&Subject) -> Result<Arc<dyn Directory>>),
@@ -150,6 +151,11 @@ const fn object(
     Entry { name, mode, kind: Kind::Object(open) }
 }
 
+/// A file that is not a plain text and asks by itself who opens it.
+const fn own(name: &'static str, open: fn(&Subject, OpenFlags) -> Result<Arc<dyn FileOperations>>) -> Entry {
+    Entry { name, mode: 0o644, kind: Kind::Own(open) }
+}
+
 /// A list of mounts, which can be polled.
 const fn mounts_list(name: &'static str, show: fn(&Subject, &mut Text) -> Result<()>) -> Entry {
     Entry { name, mode: 0o444, kind: Kind::Mounts(show) }
@@ -176,7 +182,7 @@ static ENTRIES: &[Entry] = &[
     place("exe", places::executable),
     directory("fd", 0o500, descriptors::links),
     directory("fdinfo", 0o555, descriptors::information),
-    text("gid_map", 0o444, entries::identity_map),
+    own("gid_map", user_maps::groups),
     text("io", 0o400, activity::transfers),
     text("limits", 0o444, entries::limits),
     text("loginuid", 0o444, entries::no_login),
@@ -194,10 +200,11 @@ static ENTRIES: &[Entry] = &[
         kind: Kind::Knob(entries::oom_adjustment, entries::set_oom_adjustment),
     },
     object("pagemap", 0o400, memory_files::page_map),
+    own("projid_map", user_maps::projects),
     place("root", places::root),
     text("schedstat", 0o444, stat::scheduling),
     text("sessionid", 0o444, entries::no_login),
-    text("setgroups", 0o444, entries::may_set_groups),
+    own("setgroups", user_maps::set_groups),
     guarded("smaps", 0o444, maps::detailed_maps),
     guarded("smaps_rollup", 0o444, maps::summed_maps),
     text("stack", 0o400, activity::kernel_stack),
@@ -205,7 +212,7 @@ static ENTRIES: &[Entry] = &[
     text("statm", 0o444, stat::memory_pages),
     text("status", 0o444, status::status),
     text("syscall", 0o400, activity::system_call),
-    text("uid_map", 0o444, entries::identity_map),
+    own("uid_map", user_maps::users),
     text("wchan", 0o444, activity::wait_channel),
     text("mountstats", 0o400, mounts::mount_statistics),
     directory("task", 0o555, threads),
@@ -233,7 +240,7 @@ impl File for TextFile {
                 })?;
                 Ok(())
             }
-            Kind::Object(_) | Kind::Place(_) | Kind::Directory(_) => Err(Error::Invalid),
+            Kind::Object(_) | Kind::Own(_) | Kind::Place(_) | Kind::Directory(_) => Err(Error::Invalid),
         }
     }
 
@@ -244,8 +251,9 @@ impl File for TextFile {
         }
     }
 
-    fn open(&self, _inode: &Arc<Inode>, _flags: OpenFlags) -> Result<Option<Arc<dyn FileOperations>>> {
+    fn open(&self, _inode: &Arc<Inode>, flags: OpenFlags) -> Result<Option<Arc<dyn FileOperations>>> {
         match self.entry.kind {
+            Kind::Own(open) => open(&self.subject, flags).map(Some),
             Kind::Guarded(_) => self.subject.inspect(|| Ok(None)),
             Kind::Object(open) => self.subject.inspect(|| open(&self.subject)).map(Some),
             Kind::Mounts(_) => {
@@ -309,9 +317,12 @@ impl Directory for ProcessDirectory {
         let entry = &entries[index];
         let subject = self.0.clone();
         let body = match entry.kind {
-            Kind::Text(_) | Kind::Guarded(_) | Kind::Knob(..) | Kind::Object(_) | Kind::Mounts(_) => {
-                Body::File(vfs::allocation::arc(TextFile { subject, entry })?)
-            }
+            Kind::Text(_)
+            | Kind::Guarded(_)
+            | Kind::Knob(..)
+            | Kind::Object(_)
+            | Kind::Own(_)
+            | Kind::Mounts(_) => Body::File(vfs::allocation::arc(TextFile { subject, entry })?),
             Kind::Place(place) => Body::Link(vfs::allocation::arc(PlaceLink { subject, place })?),
             Kind::Directory(open) => Body::Directory(open(&subject)?),
         };
@@ -323,9 +334,12 @@ impl Directory for ProcessDirectory {
         let mut next = position;
         for (index, entry) in self.entries().iter().enumerate().skip((position - FIRST_POSITION) as usize) {
             let kind = match entry.kind {
-                Kind::Text(_) | Kind::Guarded(_) | Kind::Knob(..) | Kind::Object(_) | Kind::Mounts(_) => {
-                    FileKind::Regular
-                }
+                Kind::Text(_)
+                | Kind::Guarded(_)
+                | Kind::Knob(..)
+                | Kind::Object(_)
+                | Kind::Own(_)
+                | Kind::Mounts(_) => FileKind::Regular,
                 Kind::Place(_) => FileKind::SymbolicLink,
                 Kind::Directory(_) => FileKind::Directory,
             };

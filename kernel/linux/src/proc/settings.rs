@@ -18,20 +18,18 @@ use vfs::{Error, OpenFile, Result};
 
 use crate::file::asynchronous;
 use crate::mqueue;
-use crate::name_space::NameSpaces;
+use crate::name_space::{NameSpaces, users_of_reader};
 use crate::process::limits::{OPEN_FILES_MAX, Resource};
 use crate::process::{init, table};
 use crate::reboot;
 use crate::{helper, identity};
 
 /// What never changes, by path.
-const FIXED: [(&str, &str); 33] = [
+const FIXED: [(&str, &str); 31] = [
     ("kernel/ostype", "Linux"),
     ("kernel/osrelease", identity::RELEASE),
     ("kernel/cap_last_cap", "40"),
     ("kernel/ngroups_max", "65536"),
-    ("kernel/overflowuid", "65534"),
-    ("kernel/overflowgid", "65534"),
     ("kernel/core_pattern", "core"),
     ("kernel/core_uses_pid", "0"),
     ("kernel/printk", "7\t4\t1\t7"),
@@ -165,6 +163,7 @@ fn kernel() -> Result<()> {
         helper::set_hotplug,
     )?;
     add("kernel/version", 0o444, |out| writeln!(out, "{}", identity::version()), refuse)?;
+    users()?;
     setting(
         "kernel/pid_max",
         table::PID_MAX_LEAST.into()..=table::PID_MAX.into(),
@@ -220,6 +219,25 @@ fn kernel() -> Result<()> {
             kstack::set_trim_secs(value as u32);
         },
     )
+}
+
+/// What user ids are shown as that are not mapped, and how many name spaces there may be.
+fn users() -> Result<()> {
+    use core::sync::atomic::Ordering::Relaxed;
+    use vfs::user_space::{Kind, OVERFLOW_GROUP, OVERFLOW_USER};
+
+    for (path, id) in [("kernel/overflowuid", &OVERFLOW_USER), ("kernel/overflowgid", &OVERFLOW_GROUP)] {
+        setting(path, 0..=0xffff, || id.load(Relaxed).into(), |new| id.store(new as u32, Relaxed))?;
+    }
+    for (path, kind) in Kind::ALL {
+        setting(
+            path,
+            0..=i32::MAX as u64,
+            move || users_of_reader().limit(kind).into(),
+            move |new| users_of_reader().set_limit(kind, new as u32),
+        )?;
+    }
+    Ok(())
 }
 
 /// Limits of sockets.

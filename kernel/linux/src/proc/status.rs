@@ -70,12 +70,16 @@ fn write_head(
 
 fn write_users(credentials: &Credentials, thread: Option<&Thread>, out: &mut Text) {
     let (user, group, file) = (&credentials.user, &credentials.group, &credentials.file);
-    let _ = writeln!(out, "Uid:\t{}\t{}\t{}\t{}", user.real, user.effective, user.saved, file.user);
-    let _ = writeln!(out, "Gid:\t{}\t{}\t{}\t{}", group.real, group.effective, group.saved, file.group);
+    let space = crate::name_space::users_of_reader();
+    let users = [user.real, user.effective, user.saved, file.user].map(|id| space.shown_user(id));
+    let groups = [group.real, group.effective, group.saved, file.group].map(|id| space.shown_group(id));
+    for (name, [real, effective, saved, file]) in [("Uid", users), ("Gid", groups)] {
+        let _ = writeln!(out, "{name}:\t{real}\t{effective}\t{saved}\t{file}");
+    }
     let size = thread.and_then(Thread::files).map_or(0, |files| files.size());
     let _ = write!(out, "FDSize:\t{size}\nGroups:\t");
     for (index, group) in file.groups.iter().flat_map(|groups| groups.iter()).enumerate() {
-        let _ = write!(out, "{}{group}", if index == 0 { "" } else { " " });
+        let _ = write!(out, "{}{}", if index == 0 { "" } else { " " }, space.shown_group(*group));
     }
     let _ = out.write_str(" \n");
 }

@@ -118,7 +118,7 @@ pub fn prlimit64(task: &mut Task, pid: i32, resource: u32, new: u64, old: u64) -
         let mine = &task.credentials;
         let same = theirs.user == super::super::credentials::identity::Ids::all(mine.user.real)
             && theirs.group == super::super::credentials::identity::Ids::all(mine.group.real);
-        if !same && !mine.has(Capabilities::SYS_RESOURCE) {
+        if !same && !mine.has_in(theirs.space(), Capabilities::SYS_RESOURCE) {
             return Err(Errno::EPERM);
         }
         process

@@ -67,6 +67,8 @@ pub(crate) struct Children {
 pub struct Executable {
     /// The file.
     pub file: Option<vfs::Path>,
+    /// The name space of users in which it was started, or one above if the file could not be read there.
+    pub(crate) space: vfs::UserSpace,
     /// Counts the programs of the process: see [`inspection`](crate::credentials::inspection).
     pub(crate) program: u64,
     /// Held so that nobody writes to the running file.

@@ -82,7 +82,7 @@ fn read_program(address: u64) -> Result<(u64, usize), Errno> {
 
 fn set_filter(task: &Task, flags: Flags, address: u64) -> SysResult {
     let (instructions, count) = read_program(address)?;
-    if !task.thread.has_no_new_privileges() && !task.credentials.has(Capabilities::SYS_ADMIN) {
+    if !task.thread.has_no_new_privileges() && !task.credentials.has_here(Capabilities::SYS_ADMIN) {
         return Err(Errno::EACCES);
     }
     if instructions == 0 {

@@ -124,7 +124,8 @@ pub fn rt_sigtimedwait(task: &mut Task, set: u64, information: u64, timeout: u64
     };
     crate::timer::signal_taken(task.process(), &taken);
     if information != 0 {
-        UserPointer::<SignalInfoWords>::new(information).write(&taken.to_words())?;
+        UserPointer::<SignalInfoWords>::new(information)
+            .write(&taken.seen_in(task.credentials.space()).to_words())?;
     }
     Ok(taken.signal.number() as usize)
 }
@@ -368,7 +369,7 @@ fn queue(
         return Err(Errno::EPERM);
     }
     if let Some(signal) = signal {
-        let information = SignalInformation::from_words(signal, &words);
+        let information = SignalInformation::from_words(signal, &words).sent_from(task.credentials.space());
         send::from_program(target, thread, information, (task.process(), &task.credentials))?;
     }
     Ok(0)

@@ -172,7 +172,7 @@ fn fill(
             },
             mask: mask.bits(),
         },
-        info: information.to_words(),
+        info: information.seen_in(task.credentials.space()).to_words(),
     }
 }
 

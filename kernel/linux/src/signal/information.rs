@@ -2,6 +2,8 @@
 //!
 //! Only the parts of the union that Linux defines are kept (32 bytes); the rest of the 128 bytes is zero in user memory.
 
+use vfs::UserSpace;
+
 use super::set::Signal;
 use crate::abi::{SignalFdInformation, SignalInfoWords};
 
@@ -13,6 +15,8 @@ pub const SI_KERNEL: i32 = 0x80;
 pub const SI_QUEUE: i32 = -1;
 /// A POSIX timer expired.
 pub const SI_TIMER: i32 = -2;
+/// A file is ready (the form of SIGIO).
+pub const SI_IO: i32 = -5;
 /// Sent by `tkill` or `tgkill`.
 pub const SI_TKILL: i32 = -6;
 
@@ -93,6 +97,34 @@ impl SignalInformation {
     /// What a program passed to `rt_sigqueueinfo`.
     pub fn from_words(signal: Signal, words: &SignalInfoWords) -> Self {
         SignalInformation { signal, code: words.code, error: words.error, fields: words.fields }
+    }
+
+    /// Whether it says who sent it, or which child it is about.
+    const fn names_somebody(&self) -> bool {
+        match (self.code, self.signal) {
+            (SI_TIMER | SI_IO | SI_KERNEL, _) => false,
+            (code, signal) => code <= 0 || matches!(signal, Signal::SIGCHLD),
+        }
+    }
+
+    /// With the sender's user as a program in a name space of users sees him.
+    pub fn seen_in(&self, space: &UserSpace) -> Self {
+        let mut seen = *self;
+        if !space.is_first() && self.names_somebody() {
+            let (process, user) = (self.fields[0] as u32, (self.fields[0] >> 32) as u32);
+            seen.fields[0] = pair(process, space.shown_user(user));
+        }
+        seen
+    }
+
+    /// With the sender's user, as a program in a name space of users calls him, as the kernel does.
+    pub fn sent_from(&self, space: &UserSpace) -> Self {
+        let mut sent = *self;
+        if !space.is_first() && self.names_somebody() {
+            let (process, user) = (self.fields[0] as u32, (self.fields[0] >> 32) as u32);
+            sent.fields[0] = pair(process, space.kernel_user(user).unwrap_or(u32::MAX));
+        }
+        sent
     }
 
     /// As user space sees it.

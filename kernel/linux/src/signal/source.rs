@@ -40,6 +40,7 @@ impl SignalSource for Caller {
         }?;
         crate::timer::signal_taken(thread.process(), &taken);
         let mut record = [0; RECORD_BYTES];
+        let taken = taken.seen_in(thread.credentials().space());
         record.copy_from_slice(taken.to_signalfd().as_bytes());
         Some(record)
     }

@@ -126,19 +126,31 @@ fn claim_flights(task: &Task, files: usize) -> Result<Box<dyn Any + Send>, Errno
 /// A process may say that it is itself, with any of its ids; privileged ones may say more.
 fn checked_identity(task: &Task, claimed: UserCredentials) -> Result<Identity, Errno> {
     let own = &task.credentials;
-    let process = claimed.process == task.process().pid() || own.file.has(Capabilities::SYS_ADMIN);
-    let user = own.user.holds(claimed.user) || own.file.has(Capabilities::SETUID);
-    let group = own.group.holds(claimed.group) || own.file.has(Capabilities::SETGID);
+    let claimed = UserCredentials {
+        user: own.space().kernel_user(claimed.user).ok_or(Errno::EINVAL)?,
+        group: own.space().kernel_group(claimed.group).ok_or(Errno::EINVAL)?,
+        ..claimed
+    };
+    let process = claimed.process == task.process().pid() || own.has(Capabilities::SYS_ADMIN);
+    let user = own.user.holds(claimed.user) || own.has_here(Capabilities::SETUID);
+    let group = own.group.holds(claimed.group) || own.has_here(Capabilities::SETGID);
     if !process || !user || !group {
         return Err(Errno::EPERM);
     }
     if claimed.process != task.process().pid() && !table::has_process(claimed.process) {
         return Err(Errno::ESRCH);
     }
-    if claimed.user == u32::MAX || claimed.group == u32::MAX {
-        return Err(Errno::EINVAL);
-    }
     Ok(Identity { process: claimed.process, user: claimed.user, group: claimed.group })
+}
+
+/// Who it is, as the caller sees him. Nobody is nobody everywhere.
+pub(super) fn shown_identity(task: &Task, identity: &Identity) -> UserCredentials {
+    let Identity { process, user, group } = *identity;
+    let space = task.credentials.space();
+    match (user, group) {
+        (u32::MAX, u32::MAX) => UserCredentials { process, user, group },
+        _ => UserCredentials { process, user: space.shown_user(user), group: space.shown_group(group) },
+    }
 }
 
 /// Where control data of a received message goes.
@@ -169,9 +181,7 @@ impl Incoming {
         close_on_exec: bool,
     ) -> Result<(), Errno> {
         if let Some(identity) = received.identity {
-            let credentials =
-                UserCredentials { process: identity.process, user: identity.user, group: identity.group };
-            self.write_credentials(&credentials)?;
+            self.write_credentials(&shown_identity(task, &identity))?;
         }
         let files = core::mem::take(&mut received.files);
         if files.is_empty() { Ok(()) } else { self.write_files(task, files, close_on_exec) }

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use super::create::{DATAGRAM, FAMILY_UNIX, Family, RAW, Socket, type_number};
 use super::netlink;
-use crate::abi::{Timeval, UserCredentials};
+use crate::abi::Timeval;
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
 use crate::user_pointer::{UserPointer, write_bytes};
@@ -79,7 +79,7 @@ pub fn getsockopt(
         // Nobody is at the other end.
         Family::Netlink(_) => Identity::NOBODY,
     };
-    let maker = UserCredentials { process: maker.process, user: maker.user, group: maker.group };
+    let maker = super::ancillary::shown_identity(task, &maker);
     let write = |bytes: &[u8]| {
         let count = bytes.len().min(room);
         write_bytes(value, &bytes[..count])?;

@@ -1,6 +1,6 @@
 //! Who may do what with an object: owner, creator and mode, as sysvipc(7) has it.
 
-use vfs::Capabilities;
+use vfs::{Capabilities, UserSpace};
 
 use crate::abi::IpcPermissions;
 use crate::credentials::identity::Credentials;
@@ -40,8 +40,9 @@ impl Permissions {
         [self.user, self.creator_user].contains(&caller.user.effective)
     }
 
-    /// Fails with EACCES unless the caller may do what the bits of `wanted` say, whichever class they are in.
-    pub fn check(&self, caller: &Credentials, wanted: u32) -> Result<(), Errno> {
+    /// Fails with EACCES unless the caller may do what the bits of `wanted` say, whichever class they are in. `space`: the name space of users that the
+    /// object's own belongs to.
+    pub fn check(&self, caller: &Credentials, space: &UserSpace, wanted: u32) -> Result<(), Errno> {
         let wanted = (wanted >> 6 | wanted >> 3 | wanted) & 7;
         let granted = if self.is_owned_by(caller) {
             self.mode >> 6
@@ -50,15 +51,15 @@ impl Permissions {
         } else {
             self.mode
         };
-        match wanted & !granted == 0 || caller.has(Capabilities::IPC_OWNER) {
+        match wanted & !granted == 0 || caller.has_in(space, Capabilities::IPC_OWNER) {
             true => Ok(()),
             false => Err(Errno::EACCES),
         }
     }
 
     /// Fails with EPERM unless the caller may change or remove the object.
-    pub fn check_control(&self, caller: &Credentials) -> Result<(), Errno> {
-        if self.is_owned_by(caller) { Ok(()) } else { caller.require(Capabilities::SYS_ADMIN) }
+    pub fn check_control(&self, caller: &Credentials, space: &UserSpace) -> Result<(), Errno> {
+        if self.is_owned_by(caller) { Ok(()) } else { caller.require_in(space, Capabilities::SYS_ADMIN) }
     }
 
     /// Fails with EPERM unless the caller is the owner or the creator.
@@ -66,14 +67,24 @@ impl Permissions {
         if self.is_owned_by(caller) { Ok(()) } else { Err(Errno::EPERM) }
     }
 
-    /// IPC_SET: takes owner, group and permission bits over. Fails with EINVAL for ids that there can't be.
-    pub fn set(&mut self, new: &IpcPermissions) -> Result<(), Errno> {
-        if new.user == u32::MAX || new.group == u32::MAX {
-            return Err(Errno::EINVAL);
-        }
-        (self.user, self.group) = (new.user, new.group);
+    /// IPC_SET: takes owner, group and permission bits over. Fails with EINVAL for ids that the caller's name space of users does not know.
+    pub fn set(&mut self, new: &IpcPermissions, space: &UserSpace) -> Result<(), Errno> {
+        let user = space.kernel_user(new.user).ok_or(Errno::EINVAL)?;
+        let group = space.kernel_group(new.group).ok_or(Errno::EINVAL)?;
+        (self.user, self.group) = (user, group);
         self.mode = self.mode & !MODE_BITS | new.mode & MODE_BITS;
         Ok(())
+    }
+
+    /// The same with ids as a program in a name space of users sees them.
+    pub fn seen_in(&self, space: &UserSpace) -> Permissions {
+        Permissions {
+            user: space.shown_user(self.user),
+            group: space.shown_group(self.group),
+            creator_user: space.shown_user(self.creator_user),
+            creator_group: space.shown_group(self.creator_group),
+            mode: self.mode,
+        }
     }
 
     /// As programs see it.
@@ -106,13 +117,16 @@ mod tests {
     #[test]
     fn classes_are_owner_group_and_others() {
         let permissions = Permissions::new(&someone(1, 10), 0o640);
-        let asks = |user, group, wanted| permissions.check(&someone(user, group), wanted).is_ok();
+        let asks =
+            |user, group, wanted| permissions.check(&someone(user, group), UserSpace::FIRST, wanted).is_ok();
         assert!(asks(1, 99, READ | WRITE));
         assert!(asks(2, 10, READ));
         assert!(!asks(2, 10, WRITE));
         assert!(!asks(2, 11, READ));
         assert!(asks(2, 11, 0));
-        assert!(permissions.check(&Credentials::root().expect("memory"), READ | WRITE).is_ok());
+        assert!(
+            permissions.check(&Credentials::root().expect("memory"), UserSpace::FIRST, READ | WRITE).is_ok()
+        );
     }
 
     #[test]
@@ -120,11 +134,14 @@ mod tests {
         let mut permissions = Permissions::new(&someone(1, 10), 0o600);
         let new = IpcPermissions { user: 2, group: 20, mode: 0o7644, ..Default::default() };
         permissions.mode |= 0o1000;
-        assert_eq!(permissions.set(&new), Ok(()));
+        assert_eq!(permissions.set(&new, UserSpace::FIRST), Ok(()));
         assert_eq!(permissions.mode, 0o1644);
-        assert!(permissions.check_control(&someone(1, 10)).is_ok());
-        assert!(permissions.check_control(&someone(2, 10)).is_ok());
-        assert_eq!(permissions.check_control(&someone(3, 10)), Err(Errno::EPERM));
-        assert_eq!(permissions.set(&IpcPermissions { user: u32::MAX, ..new }), Err(Errno::EINVAL));
+        assert!(permissions.check_control(&someone(1, 10), UserSpace::FIRST).is_ok());
+        assert!(permissions.check_control(&someone(2, 10), UserSpace::FIRST).is_ok());
+        assert_eq!(permissions.check_control(&someone(3, 10), UserSpace::FIRST), Err(Errno::EPERM));
+        assert_eq!(
+            permissions.set(&IpcPermissions { user: u32::MAX, ..new }, UserSpace::FIRST),
+            Err(Errno::EINVAL)
+        );
     }
 }

@@ -6,6 +6,9 @@ use super::message::{self, queue::Queue};
 use super::registry::Registry;
 use super::semaphore::{self, set::Set};
 use super::shm::{self, segment::Segment};
+use vfs::UserSpace;
+use vfs::user_space::Owner;
+
 use crate::mqueue;
 use crate::name_space::First;
 
@@ -15,6 +18,7 @@ const FIRST: u64 = 4_026_531_839;
 /// A name space.
 pub struct IpcSpace {
     number: u64,
+    owner: Owner,
     pub(super) segments: Registry<Segment>,
     pub(crate) memory_limits: shm::limits::Limits,
     pub(super) queues: Registry<Queue>,
@@ -27,16 +31,17 @@ pub struct IpcSpace {
 
 impl First for IpcSpace {
     fn first() -> &'static Self {
-        static SPACE: IpcSpace = IpcSpace::new(FIRST);
+        static SPACE: IpcSpace = IpcSpace::new(FIRST, Owner::FIRST);
         &SPACE
     }
 }
 
 impl IpcSpace {
     /// An empty one with the usual limits.
-    pub(crate) const fn new(number: u64) -> Self {
+    pub(crate) const fn new(number: u64, owner: Owner) -> Self {
         Self {
             number,
+            owner,
             segments: Registry::new(),
             memory_limits: shm::limits::Limits::new(),
             queues: Registry::new(),
@@ -46,6 +51,11 @@ impl IpcSpace {
             queue_names: mqueue::names::Names::new(),
             queue_limits: mqueue::limits::Limits::new(),
         }
+    }
+
+    /// The name space of users that it belongs to.
+    pub(crate) fn owner(&self) -> &UserSpace {
+        self.owner.space()
     }
 
     /// Its number.

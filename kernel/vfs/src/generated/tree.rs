@@ -9,7 +9,7 @@ use sync::Once;
 use super::inode::Node;
 use super::path_tree::PathTree;
 use crate::attributes::FileSystemStatus;
-use crate::superblock::{FileSystemType, Superblock, SuperblockOperations, SuperblockTraits};
+use crate::superblock::{FileSystemType, MountedBy, Superblock, SuperblockOperations, SuperblockTraits};
 use crate::{Result, allocation};
 
 /// Numbers of nodes that are made once; dynamic nodes compute theirs above 2³².
@@ -68,6 +68,7 @@ pub struct TreeFileSystem {
     name: &'static str,
     magic: u64,
     root_mode: u32,
+    mounted_by: MountedBy,
     tree: PathTree,
     instance: Once<Arc<Superblock>>,
 }
@@ -75,7 +76,15 @@ pub struct TreeFileSystem {
 impl TreeFileSystem {
     /// A file system with an empty tree, whose root has one mode and whose other directories have another.
     pub const fn new(name: &'static str, magic: u64, root_mode: u32, directory_mode: u32) -> Self {
-        Self { name, magic, root_mode, tree: PathTree::new(directory_mode), instance: Once::new() }
+        let mounted_by = MountedBy::Administrator;
+        let tree = PathTree::new(directory_mode);
+        Self { name, magic, root_mode, mounted_by, tree, instance: Once::new() }
+    }
+
+    /// The same for other people to mount.
+    pub const fn mounted_by(mut self, who: MountedBy) -> Self {
+        self.mounted_by = who;
+        self
     }
 
     /// What the file system shows.
@@ -85,6 +94,10 @@ impl TreeFileSystem {
 }
 
 impl FileSystemType for TreeFileSystem {
+    fn mounted_by(&self) -> MountedBy {
+        self.mounted_by
+    }
+
     fn name(&self) -> &'static str {
         self.name
     }

@@ -10,6 +10,7 @@ use super::point::Mount;
 use crate::attributes::FileKind;
 use crate::flags::MountFlags;
 use crate::superblock::{FileSystemType, Superblock, mount_device};
+use crate::user_space::Owner;
 use crate::{Error, Result, allocation};
 use block::registry::BlockDevice;
 use memory::per_cpu::Shared;
@@ -231,7 +232,7 @@ impl MountNamespace {
     }
 
     /// A copy of the name space (`CLONE_NEWNS`), and the places that correspond to `places` in it.
-    pub fn copy(&self, places: &mut [&mut Path]) -> Result<Arc<Self>> {
+    pub fn copy(&self, places: &mut [&mut Path], owner: Owner) -> Result<Arc<Self>> {
         let _changes = self.changes.lock();
         let root = self.root_mount();
         let root_path = Path::root_of(&root);
@@ -245,7 +246,7 @@ impl MountNamespace {
                 allocation::push(&mut originals, mount)?;
             }
         }
-        let namespace = Self::new(copy)?;
+        let namespace = Self::owned(copy, owner)?;
         namespace.reserve(tree.len())?;
         for mount in &tree[1..] {
             namespace.add(mount);

@@ -17,6 +17,7 @@ use super::point::Mount;
 use crate::attributes::DeviceNumber;
 use crate::flags::MountFlags;
 use crate::poll::PollList;
+use crate::user_space::{Owner, UserSpace};
 use crate::{Result, allocation};
 
 /// A name space of mounts.
@@ -27,6 +28,7 @@ pub struct MountNamespace {
     /// Counts changes, so that whoever has `/proc/self/mounts` open learns of them.
     events: AtomicU64,
     watchers: PollList,
+    owner: Owner,
 }
 
 struct Mounts {
@@ -65,8 +67,13 @@ pub struct MountDescription {
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl MountNamespace {
-    /// A name space with one mount, its root.
+    /// The first name space, with one mount, its root.
     pub fn new(root: Shared<Mount>) -> Result<Arc<Self>> {
+        Self::owned(root, Owner::FIRST)
+    }
+
+    /// A name space with one mount, its root, that belongs to somebody.
+    pub(super) fn owned(root: Shared<Mount>, owner: Owner) -> Result<Arc<Self>> {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let mut list = Vec::new();
         allocation::push(&mut list, root.clone())?;
@@ -78,12 +85,18 @@ impl MountNamespace {
             mounts: SpinLock::new(Mounts { root, list }),
             events: AtomicU64::new(0),
             watchers: PollList::new(),
+            owner,
         })
     }
 
     /// Its id.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The name space of users that it belongs to.
+    pub fn owner(&self) -> &UserSpace {
+        self.owner.space()
     }
 
     /// The place where absolute paths begin that no `chroot` changed.

@@ -14,8 +14,15 @@ use crate::{Error, Result, allocation};
 const VALUE_MAX: usize = super::extended::VALUE_MAX;
 
 /// Copies the value that shows a list into `buffer`, nothing if that is empty; returns its length.
-pub(super) fn get(inode: &Inode, kind: ListKind, buffer: &mut [u8]) -> Result<usize> {
-    stored(inode, kind)?.ok_or(Error::NoData)?.to_value(buffer)
+pub(super) fn get(
+    inode: &Inode,
+    kind: ListKind,
+    buffer: &mut [u8],
+    credentials: &Credentials,
+) -> Result<usize> {
+    let mut list = stored(inode, kind)?.ok_or(Error::NoData)?;
+    list.show_in(&credentials.space);
+    list.to_value(buffer)
 }
 
 /// The list as the file system keeps it; `EOPNOTSUPP` where there are none.
@@ -40,6 +47,9 @@ pub(super) fn set(
         Some(value) => AccessList::from_value(value)?,
         None => None,
     };
+    if let Some(list) = &mut list {
+        list.take_from(&credentials.space)?;
+    }
     if !inode.may_have_lists() {
         return Err(Error::NotSupported);
     }
@@ -60,7 +70,7 @@ pub(super) fn set(
         mode = mode & !0o777 | bits;
         list = list.filter(|_| !says_all);
     }
-    if !credentials.in_group(inode.group()) && !credentials.has(Capabilities::FSETID) {
+    if !credentials.in_group(inode.group()) && !credentials.has_over(inode, Capabilities::FSETID) {
         mode &= !SET_GROUP_ID;
     }
     replace(inode, kind, list, Some(mode))

@@ -102,7 +102,7 @@ fn permitted(inode: &Inode, change: &AttributeChange, credentials: &Credentials)
     {
         check_owner(inode, credentials)?;
         let mut mode = mode & MODE_MASK;
-        if !credentials.in_group(inode.group()) && !credentials.has(Capabilities::FSETID) {
+        if !credentials.in_group(inode.group()) && !credentials.has_over(inode, Capabilities::FSETID) {
             mode &= !SET_GROUP_ID;
         }
         change.mode = Some(mode);
@@ -124,7 +124,7 @@ fn check_chown(inode: &Inode, change: &mut AttributeChange, credentials: &Creden
     if !changes_owner && *change != AttributeChange::default() {
         return Ok(());
     }
-    let privileged = credentials.has(Capabilities::CHOWN);
+    let privileged = credentials.has_over(inode, Capabilities::CHOWN);
     let is_owner = credentials.user == inode.user();
     if let Some(user) = change.user
         && !privileged

@@ -70,6 +70,7 @@ impl PathContext<'_> {
             let (lists, mode) = access_list::inherit(directory, kind, mode, self.umask)?;
             let access_lists = lists.as_deref();
             let user = self.credentials.user;
+            check_known(parent, user, group)?;
             let new = NewFile { kind, mode, access_lists, user, group, special, target };
             create_entry(parent, name, &new)?
         };
@@ -134,7 +135,10 @@ impl PathContext<'_> {
         special: DeviceNumber,
     ) -> Result<Path> {
         let (parent, name) = self.new_name(start, path, false)?;
-        if kind.is_device() && !self.credentials.has(Capabilities::MKNOD) {
+        // A device 0:0 is a mark of overlays and no device.
+        let is_device =
+            kind.is_device() && !(kind == FileKind::CharacterDevice && special == DeviceNumber::default());
+        if is_device && !self.credentials.has(Capabilities::MKNOD) {
             return Err(Error::NotPermitted);
         }
         let dentry = self.create_at(&parent, &name, kind, mode & MODE_MASK, special, &[])?;
@@ -200,6 +204,11 @@ impl PathContext<'_> {
         crate::time::accessed_at(&place, inode);
         inode.operations().link_text(inode)
     }
+}
+
+/// Whether the file system's name space of users knows who will own a new file; `EOVERFLOW`.
+pub(super) fn check_known(parent: &Path, user: u32, group: u32) -> Result<()> {
+    if parent.mount.superblock().owner().knows(user, group) { Ok(()) } else { Err(Error::Overflow) }
 }
 
 /// Creates a file and enters it. The directory's lock is held exclusively, the name is absent.

@@ -66,7 +66,7 @@ pub fn get_attribute(
     credentials: &Credentials,
 ) -> Result<usize> {
     if let Some(kind) = ListKind::of_attribute(name) {
-        return access_list::get(inode, kind, buffer);
+        return access_list::get(inode, kind, buffer, credentials);
     }
     check_name(inode, name, Access::READ, credentials)?;
     if name == file_capabilities::ATTRIBUTE {

@@ -138,6 +138,7 @@ impl PathContext<'_> {
         check_access(inode, Access::WRITE | Access::EXECUTE, self.credentials)?;
         let (group, mode) = inherit(inode, FileKind::Regular, how.mode & MODE_MASK, self.credentials);
         let (lists, mode) = super::access_list::inherit(inode, FileKind::Regular, mode, self.umask)?;
+        super::create::check_known(&directory, self.credentials.user, group)?;
         let new = NewFile {
             kind: FileKind::Regular,
             mode,
@@ -173,7 +174,8 @@ impl PathContext<'_> {
                 return Err(Error::IsDirectory);
             }
             FileKind::CharacterDevice | FileKind::BlockDevice
-                if place.mount.flags().contains(MountFlags::NO_DEVICES) =>
+                if place.mount.flags().contains(MountFlags::NO_DEVICES)
+                    || !place.mount.superblock().owner().is_first() =>
             {
                 return Err(Error::AccessDenied);
             }

@@ -11,6 +11,7 @@ use crate::dentry::Dentry;
 use crate::flags::{Access, LookupFlags};
 use crate::inode::Inode;
 use crate::mount::{Mount, MountNamespace, Path};
+use crate::user_space::Owner;
 use crate::{Result, allocation};
 
 use super::walker::Walker;
@@ -144,10 +145,10 @@ impl FileSystemContext {
     }
 
     /// `unshare(CLONE_NEWNS)`: a copy of the name space; root and working directory are the same places in it.
-    pub fn unshare_mounts(&self) -> Result<()> {
+    pub fn unshare_mounts(&self, owner: Owner) -> Result<()> {
         let old = self.places();
         let (mut root, mut cwd) = (old.root.clone(), old.cwd.clone());
-        let namespace = old.namespace.copy(&mut [&mut root, &mut cwd])?;
+        let namespace = old.namespace.copy(&mut [&mut root, &mut cwd], owner)?;
         let new = OwnPlaces::new(allocation::arc(Places { root, cwd, namespace })?)?;
         let before = core::mem::replace(&mut *self.places.lock(), new);
         drop(before);

@@ -94,7 +94,7 @@ fn mounting_survives_every_failure() {
             let source = MountSource::Bind { source: &source, recursive: true };
             world.places.namespace.mount(source, &world.walk("/b")?, MountFlags::empty())?;
             let mut root = world.places.root.clone();
-            drop(world.places.namespace.copy(&mut [&mut root])?);
+            drop(world.places.namespace.copy(&mut [&mut root], vfs::user_space::Owner::FIRST)?);
             let mut count = 0;
             world.places.namespace.describe(&world.places.root, |_| {
                 count += 1;

@@ -40,7 +40,11 @@ const SEGMENTS_MAX: u16 = 0xffff;
 #[inline(never)]
 pub fn msgget(task: &mut Task, key: i32, flags: i32) -> SysResult {
     let check = |queue: &Queue| {
-        queue.state.lock().permissions.check(&task.credentials, flags as u32 & MODE_BITS)?;
+        queue.state.lock().permissions.check(
+            &task.credentials,
+            task.ipc_space().owner(),
+            flags as u32 & MODE_BITS,
+        )?;
         Ok(queue.id())
     };
     let make = || Queue::new(Permissions::new(&task.credentials, flags as u32), task.weak_ipc_space());
@@ -102,16 +106,17 @@ pub fn msgctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
         }
         command::STATUS => {
             let queue = task.ipc_space().queues.by_id(id)?;
-            queue.state.lock().permissions.check(&task.credentials, READ)?;
-            UserPointer::new(buffer).write(&queue.status(space.queues.key_of(id)))?;
+            queue.state.lock().permissions.check(&task.credentials, task.ipc_space().owner(), READ)?;
+            UserPointer::new(buffer)
+                .write(&queue.status(space.queues.key_of(id), task.credentials.space()))?;
             Ok(0)
         }
         command::STATUS_OF_PLACE | command::STATUS_OF_ANY_PLACE => {
             let (queue, key, id) = space.queues.by_place(id)?;
             if command == command::STATUS_OF_PLACE {
-                queue.state.lock().permissions.check(&task.credentials, READ)?;
+                queue.state.lock().permissions.check(&task.credentials, task.ipc_space().owner(), READ)?;
             }
-            UserPointer::new(buffer).write(&queue.status(key))?;
+            UserPointer::new(buffer).write(&queue.status(key, task.credentials.space()))?;
             Ok(id as usize)
         }
         command::SET => {
@@ -121,7 +126,7 @@ pub fn msgctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
         command::REMOVE => {
             let queue = task.ipc_space().queues.by_id(id)?;
             let mut state = queue.state.lock();
-            state.permissions.check_control(&task.credentials)?;
+            state.permissions.check_control(&task.credentials, task.ipc_space().owner())?;
             if state.is_removed {
                 return Err(Errno::EIDRM);
             }
@@ -135,11 +140,11 @@ pub fn msgctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
 fn set(task: &Task, id: i32, new: &MessageQueueStatus) -> SysResult {
     let queue = task.ipc_space().queues.by_id(id)?;
     let mut state = queue.state.lock();
-    state.permissions.check_control(&task.credentials)?;
+    state.permissions.check_control(&task.credentials, task.ipc_space().owner())?;
     if new.capacity > task.ipc_space().message_limits.capacity.load(Ordering::Relaxed) {
         task.credentials.require(Capabilities::SYS_RESOURCE)?;
     }
-    state.permissions.set(&new.permissions)?;
+    state.permissions.set(&new.permissions, task.credentials.space())?;
     state.capacity = new.capacity;
     state.was_changed();
     Ok(0)

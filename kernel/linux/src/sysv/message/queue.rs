@@ -10,6 +10,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use super::selection::Selection;
+use vfs::UserSpace;
+
 use crate::abi::MessageQueueStatus;
 use crate::errno::Errno;
 use crate::name_space::WeakSpace;
@@ -108,10 +110,10 @@ impl Queue {
     }
 
     /// What IPC_STAT says.
-    pub(super) fn status(&self, key: i32) -> MessageQueueStatus {
+    pub(super) fn status(&self, key: i32, users: &UserSpace) -> MessageQueueStatus {
         let state = self.state.lock();
         MessageQueueStatus {
-            permissions: state.permissions.to_user(key, self.id()),
+            permissions: state.permissions.seen_in(users).to_user(key, self.id()),
             sent: state.sent,
             received: state.received,
             changed: state.changed,

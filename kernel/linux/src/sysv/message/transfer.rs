@@ -47,7 +47,7 @@ fn put_or_queue(
     message: &mut Option<Message>,
     waits: bool,
 ) -> Result<Option<Arc<Waiting<()>>>, Errno> {
-    state.permissions.check(&task.credentials, WRITE)?;
+    state.permissions.check(&task.credentials, task.ipc_space().owner(), WRITE)?;
     if state.is_removed {
         return Err(Errno::EIDRM);
     }
@@ -88,7 +88,7 @@ pub(super) fn receive(task: &Task, queue: &Queue, how: Receiving) -> Result<Mess
     let bytes_max = if how.cuts { usize::MAX } else { how.room };
     loop {
         let mut state = queue.state.lock();
-        state.permissions.check(&task.credentials, READ)?;
+        state.permissions.check(&task.credentials, task.ipc_space().owner(), READ)?;
         if state.is_removed {
             return Err(Errno::EIDRM);
         }

@@ -28,7 +28,11 @@ pub fn semget(task: &mut Task, key: i32, semaphores: i32, flags: i32) -> SysResu
         if length > set.length() {
             return Err(Errno::EINVAL);
         }
-        set.state.lock().permissions.check(&task.credentials, flags as u32 & MODE_BITS)?;
+        set.state.lock().permissions.check(
+            &task.credentials,
+            task.ipc_space().owner(),
+            flags as u32 & MODE_BITS,
+        )?;
         Ok(set.id())
     };
     let make = || match length {
@@ -79,7 +83,11 @@ fn operate(
         false => None,
     };
     let mut state = set.state.lock();
-    state.permissions.check(&task.credentials, if alters(&operations) { WRITE } else { READ })?;
+    state.permissions.check(
+        &task.credentials,
+        task.ipc_space().owner(),
+        if alters(&operations) { WRITE } else { READ },
+    )?;
     if state.is_removed {
         return Err(Errno::EIDRM);
     }

@@ -43,16 +43,16 @@ pub fn semctl(task: &mut Task, id: i32, number: i32, command: i32, argument: u64
         }
         command::STATUS => {
             let set = task.ipc_space().sets.by_id(id)?;
-            set.state.lock().permissions.check(&task.credentials, READ)?;
-            UserPointer::new(argument).write(&set.status(space.sets.key_of(id)))?;
+            set.state.lock().permissions.check(&task.credentials, task.ipc_space().owner(), READ)?;
+            UserPointer::new(argument).write(&set.status(space.sets.key_of(id), task.credentials.space()))?;
             Ok(0)
         }
         command::STATUS_OF_PLACE | command::STATUS_OF_ANY_PLACE => {
             let (set, key, id) = space.sets.by_place(id)?;
             if command == command::STATUS_OF_PLACE {
-                set.state.lock().permissions.check(&task.credentials, READ)?;
+                set.state.lock().permissions.check(&task.credentials, task.ipc_space().owner(), READ)?;
             }
-            UserPointer::new(argument).write(&set.status(key))?;
+            UserPointer::new(argument).write(&set.status(key, task.credentials.space()))?;
             Ok(id as usize)
         }
         command::PROCESS | command::VALUE | command::WAITERS_FOR_MORE | command::WAITERS_FOR_ZERO => {
@@ -65,15 +65,15 @@ pub fn semctl(task: &mut Task, id: i32, number: i32, command: i32, argument: u64
             let new: SemaphoreSetStatus = UserPointer::new(argument).read()?;
             let set = task.ipc_space().sets.by_id(id)?;
             let mut state = set.state.lock();
-            state.permissions.check_control(&task.credentials)?;
-            state.permissions.set(&new.permissions)?;
+            state.permissions.check_control(&task.credentials, task.ipc_space().owner())?;
+            state.permissions.set(&new.permissions, task.credentials.space())?;
             state.was_changed();
             Ok(0)
         }
         command::REMOVE => {
             let set = task.ipc_space().sets.by_id(id)?;
             let mut state = set.state.lock();
-            state.permissions.check_control(&task.credentials)?;
+            state.permissions.check_control(&task.credentials, task.ipc_space().owner())?;
             if state.is_removed {
                 return Err(Errno::EIDRM);
             }
@@ -91,7 +91,7 @@ fn index(set: &Set, number: i32) -> Result<usize, Errno> {
 fn ask(task: &Task, id: i32, number: i32, command: i32) -> SysResult {
     let set = task.ipc_space().sets.by_id(id)?;
     let state = set.state.lock();
-    state.permissions.check(&task.credentials, READ)?;
+    state.permissions.check(&task.credentials, task.ipc_space().owner(), READ)?;
     let index = index(&set, number)?;
     if state.is_removed {
         return Err(Errno::EIDRM);
@@ -108,7 +108,7 @@ fn ask(task: &Task, id: i32, number: i32, command: i32) -> SysResult {
 
 fn values(task: &Task, id: i32, argument: u64) -> SysResult {
     let set = task.ipc_space().sets.by_id(id)?;
-    set.state.lock().permissions.check(&task.credentials, READ)?;
+    set.state.lock().permissions.check(&task.credentials, task.ipc_space().owner(), READ)?;
     let mut values = memory::fallible::try_vec_of(0, set.length()).map_err(|_| Errno::ENOMEM)?;
     {
         let state = set.state.lock();
@@ -128,7 +128,7 @@ fn set_value(task: &Task, id: i32, number: i32, value: i32) -> SysResult {
     let set = task.ipc_space().sets.by_id(id)?;
     let index = index(&set, number)?;
     let mut state = set.state.lock();
-    state.permissions.check(&task.credentials, WRITE)?;
+    state.permissions.check(&task.credentials, task.ipc_space().owner(), WRITE)?;
     if state.is_removed {
         return Err(Errno::EIDRM);
     }
@@ -138,7 +138,7 @@ fn set_value(task: &Task, id: i32, number: i32, value: i32) -> SysResult {
 
 fn set_values(task: &Task, id: i32, argument: u64) -> SysResult {
     let set = task.ipc_space().sets.by_id(id)?;
-    set.state.lock().permissions.check(&task.credentials, WRITE)?;
+    set.state.lock().permissions.check(&task.credentials, task.ipc_space().owner(), WRITE)?;
     let values = UserPointer::<u16>::new(argument).read_vector(set.length())?;
     if values.iter().any(|&value| i32::from(value) > VALUE_MAX) {
         return Err(Errno::ERANGE);

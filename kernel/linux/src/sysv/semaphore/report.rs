@@ -2,6 +2,7 @@
 
 use core::fmt::Write;
 
+use crate::name_space::users_of_reader;
 use crate::sysv::space::IpcSpace;
 
 const HEADING: &str =
@@ -13,9 +14,10 @@ const HEADING: &str =
 /// What the formatter returns.
 pub fn write_report(space: &IpcSpace, out: &mut dyn Write) -> core::fmt::Result {
     out.write_str(HEADING)?;
+    let users = users_of_reader();
     let mut result = Ok(());
     space.sets.for_each(|set, key, id| {
-        let status = set.status(key);
+        let status = set.status(key, &users);
         let permissions = &status.permissions;
         let line = writeln!(
             out,

@@ -12,6 +12,8 @@ use core::sync::atomic::{AtomicI32, Ordering};
 
 use super::limits::{SemaphoreClaim, VALUE_MAX};
 use super::operation::{Refusal, Semaphore, alters, perform};
+use vfs::UserSpace;
+
 use crate::abi::{SemaphoreOperation, SemaphoreSetStatus};
 use crate::errno::Errno;
 use crate::name_space::WeakSpace;
@@ -116,10 +118,10 @@ impl Set {
     }
 
     /// What IPC_STAT says.
-    pub(super) fn status(&self, key: i32) -> SemaphoreSetStatus {
+    pub(super) fn status(&self, key: i32, users: &UserSpace) -> SemaphoreSetStatus {
         let state = self.state.lock();
         SemaphoreSetStatus {
-            permissions: state.permissions.to_user(key, self.id()),
+            permissions: state.permissions.seen_in(users).to_user(key, self.id()),
             operated: state.operated,
             changed: state.changed,
             semaphores: self.length as u64,

@@ -61,7 +61,7 @@ pub fn shmget(task: &mut Task, key: i32, bytes: u64, flags: i32) -> SysResult {
         if segment.bytes() < bytes {
             return Err(Errno::EINVAL);
         }
-        segment.permissions().check(&task.credentials, flags as u32 & MODE_BITS)?;
+        segment.permissions().check(&task.credentials, task.ipc_space().owner(), flags as u32 & MODE_BITS)?;
         Ok(segment.id())
     };
     space.segments.find_or_make(key, flags, limit, check, || make(task, key, bytes, flags))
@@ -150,7 +150,7 @@ pub fn shmat(task: &mut Task, id: i32, address: u64, flags: i32) -> SysResult {
         wanted |= EXECUTE;
     }
     let segment = task.ipc_space().segments.by_id(id)?;
-    segment.permissions().check(&task.credentials, wanted)?;
+    segment.permissions().check(&task.credentials, task.ipc_space().owner(), wanted)?;
     if map.contains(MapFlags::FIXED_NO_REPLACE) && address.checked_add(segment.bytes()).is_none() {
         return Err(Errno::EINVAL);
     }
@@ -195,16 +195,17 @@ pub fn shmctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
         }
         command::STATUS => {
             let segment = task.ipc_space().segments.by_id(id)?;
-            segment.permissions().check(&task.credentials, READ)?;
-            UserPointer::new(buffer).write(&segment.status(space.segments.key_of(id)))?;
+            segment.permissions().check(&task.credentials, task.ipc_space().owner(), READ)?;
+            UserPointer::new(buffer)
+                .write(&segment.status(space.segments.key_of(id), task.credentials.space()))?;
             Ok(0)
         }
         command::STATUS_OF_PLACE | command::STATUS_OF_ANY_PLACE => {
             let (segment, key, id) = space.segments.by_place(id)?;
             if command == command::STATUS_OF_PLACE {
-                segment.permissions().check(&task.credentials, READ)?;
+                segment.permissions().check(&task.credentials, task.ipc_space().owner(), READ)?;
             }
-            UserPointer::new(buffer).write(&segment.status(key))?;
+            UserPointer::new(buffer).write(&segment.status(key, task.credentials.space()))?;
             Ok(id as usize)
         }
         command::SET => {
@@ -213,7 +214,7 @@ pub fn shmctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
         }
         command::REMOVE => {
             let segment = task.ipc_space().segments.by_id(id)?;
-            segment.permissions().check_control(&task.credentials)?;
+            segment.permissions().check_control(&task.credentials, task.ipc_space().owner())?;
             segment.doom();
             Ok(0)
         }
@@ -225,8 +226,8 @@ pub fn shmctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
 fn set(task: &Task, id: i32, new: &IpcPermissions) -> SysResult {
     let segment = task.ipc_space().segments.by_id(id)?;
     let mut state = segment.state.lock();
-    state.permissions.check_control(&task.credentials)?;
-    state.permissions.set(new)?;
+    state.permissions.check_control(&task.credentials, task.ipc_space().owner())?;
+    state.permissions.set(new, task.credentials.space())?;
     drop(state);
     segment.note_change();
     Ok(0)
@@ -234,7 +235,7 @@ fn set(task: &Task, id: i32, new: &IpcPermissions) -> SysResult {
 
 fn lock(task: &Task, id: i32, keep: bool) -> SysResult {
     let segment = task.ipc_space().segments.by_id(id)?;
-    if !task.credentials.has(Capabilities::IPC_LOCK) {
+    if !task.credentials.has_in(task.ipc_space().owner(), Capabilities::IPC_LOCK) {
         segment.permissions().check_owner(&task.credentials)?;
         if keep && task.process().limit(Resource::LockedMemory) == 0 {
             return Err(Errno::EPERM);

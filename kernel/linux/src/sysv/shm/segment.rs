@@ -26,6 +26,8 @@ use sync::SpinLock;
 use vfs::DeviceNumber;
 
 use super::limits::PageClaim;
+use vfs::UserSpace;
+
 use crate::abi::SharedMemoryStatus;
 use crate::credentials::account::LockedMemory;
 use crate::errno::Errno;
@@ -130,9 +132,9 @@ impl Segment {
     }
 
     /// What IPC_STAT says.
-    pub(super) fn status(&self, key: i32) -> SharedMemoryStatus {
+    pub(super) fn status(&self, key: i32, users: &UserSpace) -> SharedMemoryStatus {
         SharedMemoryStatus {
-            permissions: self.permissions().to_user(key, self.id()),
+            permissions: self.permissions().seen_in(users).to_user(key, self.id()),
             bytes: self.bytes,
             attached: self.attached.load(Ordering::Relaxed),
             detached: self.detached.load(Ordering::Relaxed),
