@@ -258,12 +258,15 @@ static void signals(void)
     sigprocmask(SIG_BLOCK, &set, NULL);
     pid_t parent = getpid();
     siginfo_t told;
+    int ready[2];
+    pipe(ready);
     pid_t child = CHILD({
         pid_t inner = CHILD({
             become(1000);
             unshare(CLONE_NEWUSER);
             put("/proc/self/setgroups", "deny");
             put("/proc/self/uid_map", "5 1000 1");
+            tell(ready[1]);
             sigset_t only;
             sigemptyset(&only);
             sigaddset(&only, SIGUSR1);
@@ -271,6 +274,7 @@ static void signals(void)
             sigwaitinfo(&only, &told);
             printf("from outside: %u\n", told.si_uid);
         });
+        hear(ready[0]);
         kill(inner, SIGUSR1);
         sigset_t only;
         sigemptyset(&only);
