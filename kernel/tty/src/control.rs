@@ -33,9 +33,12 @@ const TIOCOUTQ: u32 = 0x5411;
 const TIOCSTI: u32 = 0x5412;
 const TIOCGWINSZ: u32 = 0x5413;
 const TIOCSWINSZ: u32 = 0x5414;
+const TIOCGSOFTCAR: u32 = 0x5419;
+const TIOCSSOFTCAR: u32 = 0x541a;
 const FIONREAD: u32 = 0x541b;
 const TIOCPKT: u32 = 0x5420;
 const TIOCNOTTY: u32 = 0x5422;
+const TIOCSETD: u32 = 0x5423;
 const TIOCGETD: u32 = 0x5424;
 const TCSBRKP: u32 = 0x5425;
 const TIOCSBRK: u32 = 0x5427;
@@ -53,6 +56,13 @@ const TIOCVHANGUP: u32 = 0x5437;
 const TIOCGPKT: u32 = 0x8004_5438;
 const TIOCGPTLCK: u32 = 0x8004_5439;
 const TIOCGEXCL: u32 = 0x8004_5440;
+const TIOCGLCKTRMIOS: u32 = 0x5456;
+const TIOCSLCKTRMIOS: u32 = 0x5457;
+
+/// The one line discipline there is, N_TTY.
+const LINE_DISCIPLINE: i32 = 0;
+/// In `c_cflag`: the line has no modem.
+const CLOCAL: u32 = 0o4000;
 
 fn put(argument: UserAddr, bytes: &[u8]) -> Result<usize> {
     user_memory::write(argument, bytes).map_err(|_| Error::BadAddress)?;
@@ -166,7 +176,18 @@ fn any_side(terminal: &Terminal, command: u32, argument: UserAddr, from_terminal
         FIONREAD => put_number(argument, terminal.state.lock().line.readable_bytes() as u32),
         TIOCGWINSZ => window(terminal, argument),
         TIOCSWINSZ => set_window(terminal, argument),
-        TIOCGETD => put_number(argument, 0),
+        TIOCGETD => put_number(argument, LINE_DISCIPLINE as u32),
+        TIOCSETD => match get_number(argument)? {
+            LINE_DISCIPLINE => Ok(0),
+            _ => Err(Error::Invalid),
+        },
+        TIOCGSOFTCAR => put_number(argument, (terminal.termios().control & CLOCAL != 0).into()),
+        TIOCSSOFTCAR => set_soft_carrier(terminal, get_number(argument)? != 0),
+        TIOCGLCKTRMIOS => {
+            let locks = terminal.state.lock().locks;
+            put(argument, &locks.to_bytes())
+        }
+        TIOCSLCKTRMIOS => lock_attributes(terminal, argument),
         TIOCGDEV => put_number(argument, terminal.name().major << 8 | terminal.name().minor & 0xff),
         _ => Err(Error::NotTerminal),
     }
@@ -197,6 +218,22 @@ fn set_attributes(
         terminal.flush(true, false);
     }
     terminal.set_termios(wanted);
+    Ok(0)
+}
+
+/// TIOCSSOFTCAR: whether the line counts as one without a modem.
+fn set_soft_carrier(terminal: &Terminal, is_soft: bool) -> Result<usize> {
+    let mut termios = terminal.termios();
+    termios.control = if is_soft { termios.control | CLOCAL } else { termios.control & !CLOCAL };
+    terminal.set_termios(termios);
+    Ok(0)
+}
+
+/// TIOCSLCKTRMIOS: which attributes do not change any more, for nobody.
+fn lock_attributes(terminal: &Terminal, argument: UserAddr) -> Result<usize> {
+    privileged_caller()?;
+    let locks = Termios::from_bytes(&get::<TERMIOS_BYTES>(argument)?, &Termios::unlocked());
+    terminal.state.lock().locks = locks;
     Ok(0)
 }
 

@@ -75,6 +75,8 @@ pub(crate) struct State {
     pub(crate) foreground: Option<GroupId>,
     pub(crate) hung_up: bool,
     pub(crate) exclusive: bool,
+    /// The attributes that do not change: see [`Termios::changed`].
+    pub(crate) locks: Termios,
 }
 
 /// A terminal between a program and a device.
@@ -111,6 +113,7 @@ impl Terminal {
                 foreground: None,
                 hung_up: false,
                 exclusive: false,
+                locks: Termios::unlocked(),
             }),
             readers: WaitQueue::new(),
             writers: WaitQueue::new(),
@@ -249,9 +252,13 @@ impl Terminal {
         *self.state.lock().line.termios()
     }
 
-    /// Changes the attributes at once.
+    /// Changes the attributes at once, but for those that are locked.
     pub fn set_termios(&self, termios: Termios) {
-        self.state.lock().line.set_termios(termios);
+        {
+            let mut state = self.state.lock();
+            let changed = state.line.termios().changed(&termios, &state.locks);
+            state.line.set_termios(changed);
+        }
         self.wake_readers();
     }
 

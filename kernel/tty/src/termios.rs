@@ -300,6 +300,46 @@ impl Termios {
         termios
     }
 
+    /// What becomes of a change to `wanted`: the bits and characters that `locks` names stay as they are (TIOCSLCKTRMIOS).
+    #[must_use]
+    pub fn changed(&self, wanted: &Self, locks: &Self) -> Self {
+        let keep = |old: u32, new: u32, locked: u32| old & locked | new & !locked;
+        let mut termios = *wanted;
+        termios.input =
+            InputFlags::from_bits_retain(keep(self.input.bits(), wanted.input.bits(), locks.input.bits()));
+        termios.output = OutputFlags::from_bits_retain(keep(
+            self.output.bits(),
+            wanted.output.bits(),
+            locks.output.bits(),
+        ));
+        termios.control = keep(self.control, wanted.control, locks.control);
+        termios.local =
+            LocalFlags::from_bits_retain(keep(self.local.bits(), wanted.local.bits(), locks.local.bits()));
+        if locks.line != 0 {
+            termios.line = self.line;
+        }
+        for (at, &locked) in locks.characters.iter().enumerate() {
+            if locked != 0 {
+                termios.characters[at] = self.characters[at];
+            }
+        }
+        termios
+    }
+
+    /// Locks nothing: what [`Termios::changed`] gets for a terminal whose attributes nobody has locked.
+    pub const fn unlocked() -> Self {
+        Self {
+            input: InputFlags::empty(),
+            output: OutputFlags::empty(),
+            control: 0,
+            local: LocalFlags::empty(),
+            line: 0,
+            characters: [0; CONTROL_CHARACTERS],
+            input_speed: 0,
+            output_speed: 0,
+        }
+    }
+
     /// Reads `struct termio`: the upper halves and the other control characters stay.
     pub fn from_short_bytes(bytes: &[u8; TERMIO_BYTES], previous: &Self) -> Self {
         let merge = |at: usize, old: u32| {
@@ -326,6 +366,24 @@ mod tests {
         assert_eq!(Termios::from_bytes(&initial.to_bytes(), &initial), initial);
         assert_eq!(Termios::from_bytes2(&initial.to_bytes2(), &initial), initial);
         assert_eq!(Termios::from_short_bytes(&initial.to_short_bytes(), &initial), initial);
+    }
+
+    #[test]
+    fn what_is_locked_stays() {
+        let old = Termios::initial();
+        let mut wanted = old;
+        wanted.local = LocalFlags::ISIG;
+        wanted.input = InputFlags::IUTF8;
+        wanted.characters = [7; CONTROL_CHARACTERS];
+        assert_eq!(old.changed(&wanted, &Termios::unlocked()), wanted);
+        let mut locks = Termios::unlocked();
+        locks.local = LocalFlags::ECHO.union(LocalFlags::NOFLSH);
+        locks.characters[Control::Erase as usize] = 1;
+        let new = old.changed(&wanted, &locks);
+        assert_eq!(new.local, LocalFlags::ISIG.union(LocalFlags::ECHO));
+        assert_eq!(new.input, wanted.input);
+        assert_eq!(new.character(Control::Erase), old.character(Control::Erase));
+        assert_eq!(new.character(Control::Kill), 7);
     }
 
     #[test]

@@ -72,6 +72,9 @@ static void capabilities(void)
 {
     struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
     struct __user_cap_data_struct data[2] = { 0 };
+    header.pid = 1;
+    SHOW(syscall(SYS_capget, &header, data));
+    header.pid = 0;
     SHOW(syscall(SYS_capget, &header, data));
     TRUE((data[0].effective & (1u << CAP_CHOWN)) != 0);
     header.version = 77;

@@ -276,6 +276,47 @@ static void sizes_and_errors(void)
     OK(open("/dev/pts/999", O_RDWR));
 }
 
+static void locked_attributes(void)
+{
+    struct termios modes, locks;
+    int on = 1, off = 0, discipline = 7;
+    memset(&locks, 0xff, sizeof locks);
+    SHOW(ioctl(slave, TIOCGLCKTRMIOS, &locks));
+    printf("%x %x %x %x %d\n", locks.c_iflag, locks.c_oflag, locks.c_cflag, locks.c_lflag, locks.c_cc[VERASE]);
+    locks.c_lflag = ECHO | NOFLSH;
+    locks.c_cc[VERASE] = 1;
+    SHOW(ioctl(master, TIOCSLCKTRMIOS, &locks));
+    SHOW(tcgetattr(slave, &modes));
+    struct termios before = modes;
+    modes.c_lflag ^= ECHO | NOFLSH | ISIG;
+    modes.c_cc[VERASE] = 'e';
+    modes.c_cc[VKILL] = 'k';
+    SHOW(tcsetattr(slave, TCSANOW, &modes));
+    SHOW(tcgetattr(slave, &modes));
+    printf("changed %x, erase %d, kill %c\n", modes.c_lflag ^ before.c_lflag, modes.c_cc[VERASE], modes.c_cc[VKILL]);
+    SHOW(ioctl(slave, TIOCSLCKTRMIOS, 8));
+    SHOW(ioctl(slave, TIOCGLCKTRMIOS, 8));
+    pid_t child = CHILD({
+        setuid(1000);
+        SHOW(ioctl(slave, TIOCGLCKTRMIOS, &locks));
+        SHOW(ioctl(slave, TIOCSLCKTRMIOS, &locks));
+    });
+    REAP(child);
+    memset(&locks, 0, sizeof locks);
+    SHOW(ioctl(slave, TIOCSLCKTRMIOS, &locks));
+    SHOW(tcsetattr(slave, TCSANOW, &before));
+    SHOW(ioctl(slave, TIOCSSOFTCAR, &on));
+    SHOW(ioctl(slave, TIOCGSOFTCAR, &off));
+    printf("soft carrier %d\n", off);
+    SHOW(tcgetattr(slave, &modes));
+    printf("CLOCAL %d\n", (modes.c_cflag & CLOCAL) != 0);
+    SHOW(ioctl(slave, TIOCGETD, &discipline));
+    printf("discipline %d\n", discipline);
+    SHOW(ioctl(slave, TIOCSETD, &discipline));
+    discipline = 12345;
+    SHOW(ioctl(slave, TIOCSETD, &discipline));
+}
+
 static void hangup(void)
 {
     char text[16];
@@ -308,6 +349,7 @@ int main(void)
     input_translations();
     raw();
     sizes_and_errors();
+    locked_attributes();
     hangup();
     return 0;
 }

@@ -43,7 +43,12 @@ pub fn capget(task: &mut Task, header: u64, data: u64) -> SysResult {
     let credentials = if header.pid == 0 {
         task.credentials.clone()
     } else {
-        table::thread(header.pid as u32).ok_or(Errno::ESRCH)?.credentials()
+        let number = header.pid as u32;
+        match table::thread(number) {
+            Some(thread) => thread.credentials(),
+            // Process 1 has no thread.
+            None => table::process(number).ok_or(Errno::ESRCH)?.credentials(),
+        }
     };
     let part = |set: Capabilities, half: usize| (set.bits() >> (32 * half)) as u32;
     for half in 0..halves {
