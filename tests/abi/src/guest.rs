@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::arguments::Arguments;
 use crate::cases::{Case, Kind};
 use crate::image::Place;
-use crate::stream::{self, Outcome, Report};
+use abi_tests::stream::{self, Outcome, Report};
 
 /// How long a VM may take over a case's own limit.
 const GRACE: Duration = Duration::from_secs(120);

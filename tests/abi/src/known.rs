@@ -17,13 +17,13 @@ struct Entry {
 
 /// The list.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub struct Known {
     entries: Vec<Entry>,
 }
 
 impl Known {
     /// Reads the list; an absent one is empty.
-    pub(crate) fn load(path: &Path) -> Result<Self, String> {
+    pub fn load(path: &Path) -> Result<Self, String> {
         match std::fs::read_to_string(path) {
             Ok(text) => Self::parse(&text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
@@ -44,12 +44,12 @@ impl Known {
     }
 
     /// Why the test is known to differ, if it is.
-    pub(crate) fn reason(&self, name: &str) -> Option<&str> {
+    pub fn reason(&self, name: &str) -> Option<&str> {
         self.entries.iter().find(|entry| entry.name == name).map(|entry| entry.reason.as_str())
     }
 
     /// Whether the case is known to hang.
-    pub(crate) fn hangs(&self, name: &str) -> bool {
+    pub fn hangs(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| entry.hangs && entry.name == name)
     }
 }

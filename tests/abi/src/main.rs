@@ -6,7 +6,7 @@
 //!
 //! The flow: [`cases`] finds the programs, [`compile`] builds them (cached by content), [`image`] lays out one root
 //! directory that serves both sides, [`oracle`] runs it on the host in private name spaces, [`guest`] runs it in
-//! Starling's VM, [`stream`] reads what the runner inside reports, and [`verdict`] compares.
+//! Starling's VM, [`abi_tests::stream`] reads what the runner inside reports, and [`verdict`] compares.
 //!
 //! One boot runs many cases: starting a VM costs more than most programs do. The runner inside (`user/runner.c`)
 //! limits each case in time; the harness limits the VM. When a VM hangs, the case that ran last has failed, and the
@@ -18,17 +18,16 @@ mod cases;
 mod compile;
 mod guest;
 mod image;
-mod known;
 mod oracle;
-mod stream;
 mod terminal;
 mod verdict;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
+use abi_tests::known::Known;
+use abi_tests::tally::Tally;
 use arguments::Arguments;
-use verdict::Tally;
 
 fn main() -> ExitCode {
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
@@ -65,7 +64,7 @@ fn run(arguments: &Arguments) -> Result<Tally, String> {
     let mut chosen: Vec<_> = all.into_iter().filter(|case| arguments.wants(case)).collect();
     let mut tally = Tally::default();
     if !arguments.judges_all() {
-        tally.known = known::Known::load(&place.root().join("tests/abi/known_differences.txt"))?;
+        tally.known = Known::load(&place.root().join("tests/abi/known_differences.txt"))?;
         chosen.retain(|case| !tally.known.hangs(&case.name));
     }
     if arguments.list {

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use crate::cases::Case;
 use crate::image::Place;
-use crate::stream::{self, Outcome};
+use abi_tests::stream::{self, Outcome};
 
 /// Prepares the root and becomes the runner. `$1` is the image, `$2` the mount point.
 const PREPARE: &str = r#"

@@ -15,25 +15,30 @@ use std::collections::BTreeMap;
 
 /// What one case did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
-    pub(crate) status: String,
-    pub(crate) out: Vec<u8>,
-    pub(crate) err: Vec<u8>,
-    pub(crate) milliseconds: u64,
+pub struct Outcome {
+    /// How it ended.
+    pub status: String,
+    /// Its standard output.
+    pub out: Vec<u8>,
+    /// Its standard error.
+    pub err: Vec<u8>,
+    /// How long it took.
+    pub milliseconds: u64,
 }
 
 /// Everything read from one run of the runner.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
-    pub(crate) outcomes: BTreeMap<String, Outcome>,
+pub struct Report {
+    /// What ended, by name.
+    pub outcomes: BTreeMap<String, Outcome>,
     /// The case that had started and not ended when the stream stopped.
-    pub(crate) unfinished: Option<String>,
+    pub unfinished: Option<String>,
     /// What the machine wrote to standard error meanwhile.
-    pub(crate) log: String,
+    pub log: String,
 }
 
 /// Reads as many whole frames as there are.
-pub(crate) fn read(bytes: &[u8]) -> Report {
+pub fn read(bytes: &[u8]) -> Report {
     let mut report = Report::default();
     let mut rest = bytes;
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {

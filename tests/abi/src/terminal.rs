@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::arguments::Arguments;
 use crate::image::Place;
-use crate::verdict::Tally;
+use abi_tests::tally::Tally;
 
 /// How long the screen may take to show what it must.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -5,6 +5,7 @@
 //! * [`run`]: `starling run`, from options to exit status
 //! * [`image`]: root file systems, from whatever form they come in to an initramfs
 //! * [`store`]: `starling image`, images kept by name
+//! * [`linux`]: `starling linux`, the same on Debian's kernel
 //! * [`machine`]: the kernel's build, the accelerator, QEMU
 //! * [`session`]: the loop between the host's streams and the guest
 //! * [`mod@test`]: `starling test`, a list of steps
@@ -17,6 +18,7 @@ mod bench;
 mod cache;
 mod failure;
 mod image;
+mod linux;
 mod machine;
 mod plot;
 mod progress;
@@ -45,6 +47,7 @@ struct Arguments {
 enum Command {
     Run(Box<run::RunArguments>),
     Image(store::ImageArguments),
+    Linux(linux::LinuxArguments),
     Test(test::TestArguments),
     Bench(bench::BenchArguments),
     Plot(plot::PlotArguments),
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Image(arguments) => store::image(&arguments),
+        Command::Linux(arguments) => linux::linux(&arguments),
         Command::Test(arguments) => test::test(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Plot(arguments) => plot::plot(&arguments),

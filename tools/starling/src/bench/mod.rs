@@ -1,7 +1,7 @@
 //! `starling bench`: the same static program on Starling and on a stock Linux kernel, in the same virtual machine, in turns.
 //!
 //! * [`system`]: what is compared, and one boot of it
-//! * [`linux_kernel`], [`revision`]: where the other kernels come from
+//! * [`crate::linux::kernel`], [`revision`]: where the other kernels come from
 //! * [`guest_image`]: the initramfs with the benchmark program, or that of traces (`user/bench`)
 //! * [`fresh_disk`]: disks for suites that need one
 //! * [`start_up`], [`stack_fault`]: what is measured from outside
@@ -17,7 +17,6 @@ mod figures;
 pub(crate) mod fresh_disk;
 pub(crate) mod guest_image;
 mod json;
-mod linux_kernel;
 mod page;
 mod record;
 mod report;
@@ -32,6 +31,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use crate::failure::{Failure, Outcome};
+use crate::linux::kernel;
 use crate::machine::{Accelerator, Kernel, Repository};
 use crate::progress::Progress;
 use crate::run::{AcceleratorChoice, MachineKind};
@@ -246,7 +246,7 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Outcome<u8> {
     let (systems, opponent) = systems(arguments, recorded.is_some(), &repository, &progress)?;
     let mut tree = guest_image::tree(Program::Bench, &repository, &progress)?;
     if suites.contains(&Suite::FilesExt4) && systems.iter().any(|system| system.kind == Kind::Linux) {
-        guest_image::add_modules(&mut tree, linux_kernel::modules(&progress)?)?;
+        guest_image::add_modules(&mut tree, kernel::modules(&progress)?)?;
     }
     if suites.contains(&Suite::FilesExt4) && arguments.counts_instructions() {
         guest_image::add_disk(&mut tree, fresh_disk::FreshDisk::make()?.blocks()?)?;
@@ -320,7 +320,7 @@ fn systems(
     let (other, words) = match against {
         "none" => (None, String::new()),
         "linux" => {
-            let kernel = linux_kernel::find(progress)?;
+            let kernel = kernel::find(progress)?;
             let name = kernel.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             (Some(System::new("linux", Kind::Linux, kernel)), name)
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ImageName, Store, build, debian};
+use super::{ImageName, Store, build, debian, disk};
 use crate::failure::{Failure, Outcome};
 use crate::image::oci::Choice;
 use crate::progress::Progress;
@@ -33,6 +33,18 @@ enum Command {
         /// Packages of Debian to install besides those that every Debian has
         #[arg(long, value_name = "PACKAGE,...", value_delimiter = ',', conflicts_with = "source")]
         include: Vec<String>,
+    },
+    /// Make an ext4 of Debian's packages in a file, keep it, and print its path
+    Disk {
+        /// debian, or debian:SUITE
+        #[arg(value_parser = parse_name)]
+        name: ImageName,
+        /// Packages to install besides those that every Debian has
+        #[arg(long, value_name = "PACKAGE,...", value_delimiter = ',')]
+        include: Vec<String>,
+        /// Packages whose sources are to be in /usr/src/debian
+        #[arg(long, value_name = "PACKAGE,...", value_delimiter = ',')]
+        sources: Vec<String>,
     },
     /// List the images
     Ls,
@@ -64,6 +76,12 @@ pub(crate) fn image(arguments: &ImageArguments) -> Outcome<u8> {
             };
             progress.finish();
             format!("{digest}\n")
+        }
+        Command::Disk { name, include, sources } => {
+            let progress = Progress::new();
+            let file = disk::make(name, include, sources, &progress)?;
+            progress.finish();
+            format!("{}\n", file.display())
         }
         Command::Ls => list()?,
         Command::Rm { names } => {

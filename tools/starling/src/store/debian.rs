@@ -48,22 +48,30 @@ pub(crate) fn make(
     let folder = tempfile::tempdir().context(|| "a temporary directory".into())?;
     let archive = folder.path().join("debian.tar");
     progress.say(&format!("making {name} from packages"));
-    run(mmdebstrap(suite, packages, &archive), name, progress)?;
+    run(mmdebstrap(suite, packages, "tar", &[], &archive), name, progress)?;
     build::build_with_command(store, name, &archive, Choice::Only, &[COMMAND], progress)
 }
 
-fn mmdebstrap(suite: &str, packages: &[String], archive: &Path) -> Command {
+/// What makes a tree of a suite with these packages, in that format at that place. The hooks are scripts that get the tree before it is finished.
+pub(super) fn mmdebstrap(
+    suite: &str,
+    packages: &[String],
+    format: &str,
+    hooks: &[String],
+    target: &Path,
+) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.args(["--variant=minbase", "--format=tar"]);
+    command.arg("--variant=minbase").arg(format!("--format={format}"));
     if !packages.is_empty() {
         command.arg(format!("--include={}", packages.join(",")));
     }
-    command.arg("--").arg(suite).arg(archive);
+    command.args(hooks.iter().map(|hook| format!("--customize-hook={hook}")));
+    command.arg("--").arg(suite).arg(target);
     command
 }
 
 /// Runs it, and shows what it says. Its last lines say why it failed.
-fn run(mut command: Command, name: &ImageName, progress: &Progress) -> Outcome<()> {
+pub(super) fn run(mut command: Command, name: &ImageName, progress: &Progress) -> Outcome<()> {
     let doing = || format!("image {name}");
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut child = match spawned {
@@ -111,7 +119,7 @@ mod tests {
     fn packages_are_what_is_included() {
         let words = |packages: &[&str]| {
             let packages: Vec<_> = packages.iter().map(ToString::to_string).collect();
-            let command = mmdebstrap("bookworm", &packages, Path::new("/a/tar"));
+            let command = mmdebstrap("bookworm", &packages, "tar", &[], Path::new("/a/tar"));
             command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(words(&[]), "--variant=minbase --format=tar -- bookworm /a/tar");

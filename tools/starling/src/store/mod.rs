@@ -6,6 +6,7 @@
 mod build;
 mod command;
 mod debian;
+pub(crate) mod disk;
 mod name;
 #[cfg(test)]
 mod tests;

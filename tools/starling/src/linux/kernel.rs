@@ -21,7 +21,7 @@ const WANTED: [&str; 6] = ["virtio_pci", "virtio_blk", "brd", "crc32c_generic", 
 ///
 /// # Errors
 /// When apt cannot tell or download it.
-pub(super) fn find(progress: &Progress) -> Outcome<PathBuf> {
+pub(crate) fn find(progress: &Progress) -> Outcome<PathBuf> {
     if let Some(named) = std::env::var_os(KERNEL_VARIABLE) {
         return Ok(named.into());
     }
@@ -39,7 +39,7 @@ pub(super) fn find(progress: &Progress) -> Outcome<PathBuf> {
 ///
 /// # Errors
 /// When apt cannot tell or download them.
-pub(super) fn modules(progress: &Progress) -> Outcome<Vec<(String, Vec<u8>)>> {
+pub(crate) fn modules(progress: &Progress) -> Outcome<Vec<(String, Vec<u8>)>> {
     if std::env::var_os(KERNEL_VARIABLE).is_some() {
         return Ok(Vec::new());
     }
