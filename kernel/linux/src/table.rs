@@ -4,6 +4,10 @@
 //! `/proc/starling/missing_syscalls` and the host-side check whether a program will run. A call that is not listed
 //! returns ENOSYS and is counted by number.
 //!
+//! What is said of a call is for people and for the check. Its parts stand between `;`. A part that begins with `no` names flags, commands or values
+//! that the call lacks, one that begins with `only` all that it has of their kind, and `as` another call of which the same is true. Names are those of the
+//! manual.
+//!
 //! Dispatch costs a bounds check, a load and an indirect call; the function gets its arguments from the saved user registers,
 //! converted by [`Argument`].
 
@@ -123,7 +127,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     7 poll(3) = file::poll::poll: "";
     8 lseek(3) = file::transfer::lseek: "";
     9 mmap(6) = memory::mmap: "no MAP_HUGETLB (ENOMEM), MAP_32BIT has no effect";
-    10 mprotect(3) = memory::mprotect: "no PROT_GROWSDOWN/UP";
+    10 mprotect(3) = memory::mprotect: "no PROT_GROWSDOWN, PROT_GROWSUP";
     11 munmap(2) = memory::munmap: "";
     12 brk(1) = memory::brk: "";
     13 rt_sigaction(4) = signal::calls::rt_sigaction: "";
@@ -141,8 +145,8 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     25 mremap(5) = memory::mremap: "";
     26 msync(3) = memory::msync: "";
     27 mincore(3) = memory::mincore: "";
-    28 madvise(3) = memory::madvise: "no HWPOISON, SOFT_OFFLINE, COLLAPSE";
-    29 shmget(3) = sysv::shm::shmget: "no huge pages";
+    28 madvise(3) = memory::madvise: "no MADV_HWPOISON, MADV_SOFT_OFFLINE, MADV_COLLAPSE";
+    29 shmget(3) = sysv::shm::shmget: "no SHM_HUGETLB";
     30 shmat(3) = sysv::shm::shmat: "";
     31 shmctl(3) = sysv::shm::shmctl: "";
     32 dup(1) = file::open::dup: "";
@@ -154,7 +158,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     38 setitimer(3) = timer::setitimer: "";
     39 getpid(0) = identity::getpid: "";
     40 sendfile(4) = file::splice::sendfile: "";
-    41 socket(3) = socket::create::socket: "AF_UNIX; AF_NETLINK with NETLINK_KOBJECT_UEVENT; other families EAFNOSUPPORT";
+    41 socket(3) = socket::create::socket: "only AF_UNIX, AF_NETLINK; only NETLINK_KOBJECT_UEVENT; other families EAFNOSUPPORT";
     42 connect(3) = socket::create::connect: "AF_UNIX";
     43 accept(3) = socket::create::accept: "AF_UNIX";
     44 sendto(6) = socket::message::sendto: "no MSG_OOB";
@@ -166,10 +170,10 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     50 listen(2) = socket::create::listen: "AF_UNIX";
     51 getsockname(3) = socket::create::getsockname: "";
     52 getpeername(3) = socket::create::getpeername: "";
-    53 socketpair(4) = socket::create::socketpair: "AF_UNIX";
-    54 setsockopt(5) = socket::options::setsockopt: "SOL_SOCKET; no filters, time stamps, peek offset; SOL_NETLINK: memberships, NETLINK_NO_ENOBUFS";
+    53 socketpair(4) = socket::create::socketpair: "only AF_UNIX";
+    54 setsockopt(5) = socket::options::setsockopt: "SOL_SOCKET; no SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_LOCK_FILTER, SO_TIMESTAMP, SO_TIMESTAMPNS, SO_TIMESTAMPING, SO_PEEK_OFF; SOL_NETLINK: memberships, NETLINK_NO_ENOBUFS";
     55 getsockopt(5) = socket::options::getsockopt: "as setsockopt";
-    56 clone(5) = fork::clone: "no name spaces but of users, mounts, names and System V objects";
+    56 clone(5) = fork::clone: "no CLONE_NEWCGROUP, CLONE_NEWPID, CLONE_NEWNET";
     57 fork(0) = fork::fork: "";
     58 vfork(0) = fork::vfork: "";
     59 execve(3) = exec::execve: "ELF64 and scripts; no binfmt_misc";
@@ -263,8 +267,8 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     151 mlockall(1) = memory::mlockall: "";
     152 munlockall(0) = memory::munlockall: "";
     155 pivot_root(2) = file::mount::pivot_root: "";
-    157 prctl(5) = prctl::prctl: "no PR_SET_MM, PR_SET_SECCOMP, PR_SET_PTRACER, PR_SET_VMA, PR_SCHED_CORE";
-    158 arch_prctl(2) = prctl::arch_prctl: "no CPUID faulting, no shadow stacks";
+    157 prctl(5) = prctl::prctl: "no PR_SET_MM, PR_SET_PTRACER, PR_SET_VMA, PR_SCHED_CORE, PR_SET_TSC, PR_GET_SPECULATION_CTRL, PR_SET_SPECULATION_CTRL, PR_SET_IO_FLUSHER";
+    158 arch_prctl(2) = prctl::arch_prctl: "no ARCH_GET_CPUID, ARCH_SET_CPUID, ARCH_SHSTK_ENABLE";
     160 setrlimit(2) = process::limits::setrlimit: "";
     161 chroot(1) = file::directory::chroot: "";
     162 sync(0) = file::sync::sync: "";
@@ -290,7 +294,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     199 fremovexattr(2) = file::extended::fremovexattr: "";
     200 tkill(2) = signal::calls::tkill: "";
     201 time(1) = time::clock::time: "";
-    202 futex(6) = futex::futex: "no priority inheritance (ENOSYS), no FUTEX_FD";
+    202 futex(6) = futex::futex: "no FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_UNLOCK_PI, FUTEX_TRYLOCK_PI, FUTEX_WAIT_REQUEUE_PI, FUTEX_CMP_REQUEUE_PI (ENOSYS), FUTEX_FD";
     203 sched_setaffinity(3) = scheduling::sched_setaffinity: "";
     204 sched_getaffinity(3) = scheduling::sched_getaffinity: "";
     206 io_setup(2) = file::asynchronous::io_setup: "transfers are made while they are submitted";
@@ -312,7 +316,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     227 clock_settime(2) = time::clock::clock_settime: "";
     228 clock_gettime(2) = time::clock::clock_gettime: "";
     229 clock_getres(2) = time::clock::clock_getres: "";
-    230 clock_nanosleep(4) = time::sleep::clock_nanosleep: "no CPU clocks";
+    230 clock_nanosleep(4) = time::sleep::clock_nanosleep: "no CLOCK_PROCESS_CPUTIME_ID";
     231 exit_group(1) = exit::exit_group: "";
     232 epoll_wait(4) = file::epoll::epoll_wait: "";
     233 epoll_ctl(4) = file::epoll::epoll_ctl: "";
@@ -345,7 +349,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     269 faccessat(3) = file::stat::faccessat: "";
     270 pselect6(6) = file::select::pselect6: "";
     271 ppoll(5) = file::poll::ppoll: "";
-    272 unshare(1) = fork::unshare: "no name spaces but of users, mounts, names and System V objects";
+    272 unshare(1) = fork::unshare: "no CLONE_NEWCGROUP, CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWTIME";
     273 set_robust_list(2) = futex::robust::set_robust_list: "";
     274 get_robust_list(3) = futex::robust::get_robust_list: "";
     275 splice(6) = file::splice::splice: "";
@@ -383,9 +387,9 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     316 renameat2(5) = file::names::renameat2: "";
     317 seccomp(3) = seccomp::seccomp: "no SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_GET_NOTIF_SIZES (EINVAL)";
     318 getrandom(3) = identity::getrandom: "";
-    319 memfd_create(2) = file::memory_file::memfd_create: "no huge pages";
+    319 memfd_create(2) = file::memory_file::memfd_create: "no MFD_HUGETLB";
     322 execveat(5) = exec::execveat: "as execve";
-    324 membarrier(3) = scheduling::membarrier: "no RSEQ commands";
+    324 membarrier(3) = scheduling::membarrier: "no MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ";
     325 mlock2(3) = memory::mlock2: "";
     326 copy_file_range(6) = file::splice::copy_file_range: "";
     327 preadv2(6) = file::transfer::preadv2: "";

@@ -14,6 +14,8 @@ pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const SOURCES: &str = "hello,lua5.4";
 /// What comes before each script.
 const PROLOGUE: &str = "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive\n";
+/// What Debian's kernel starts with: another start may make other answers.
+const START: &str = include_str!("../../../tools/starling/src/linux/start.rs");
 /// How the runner is compiled.
 const FLAGS: [&str; 4] = ["-O2", "-std=gnu11", "-static", "-s"];
 
@@ -40,7 +42,7 @@ pub(crate) fn make(starling: &Path, all: &[Invocation]) -> Result<Disk, String> 
     let runner = runner(&directory)?;
     let contents = contents(all);
     let mut hasher = DefaultHasher::new();
-    base.hash(&mut hasher);
+    (&base, START).hash(&mut hasher);
     let mark = hasher.finish();
     (&contents, fs::read(&runner).map_err(text)?).hash(&mut hasher);
     let file = directory.join("disk.ext4");

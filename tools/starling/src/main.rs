@@ -8,6 +8,7 @@
 //! * [`linux`]: `starling linux`, the same on Debian's kernel
 //! * [`machine`]: the kernel's build, the accelerator, QEMU
 //! * [`session`]: the loop between the host's streams and the guest
+//! * [`mod@check`]: `starling check`, what a program uses that Starling lacks
 //! * [`mod@test`]: `starling test`, a list of steps
 //! * [`mod@bench`]: `starling bench`, the kernel measured against Linux
 //! * [`mod@plot`]: `starling plot`, drawings of what the kernel recorded
@@ -16,6 +17,7 @@
 
 mod bench;
 mod cache;
+mod check;
 mod failure;
 mod image;
 mod linux;
@@ -48,6 +50,7 @@ enum Command {
     Run(Box<run::RunArguments>),
     Image(store::ImageArguments),
     Linux(linux::LinuxArguments),
+    Check(check::CheckArguments),
     Test(test::TestArguments),
     Bench(bench::BenchArguments),
     Plot(plot::PlotArguments),
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Image(arguments) => store::image(&arguments),
         Command::Linux(arguments) => linux::linux(&arguments),
+        Command::Check(arguments) => check::check(&arguments),
         Command::Test(arguments) => test::test(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Plot(arguments) => plot::plot(&arguments),

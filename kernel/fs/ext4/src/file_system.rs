@@ -27,6 +27,9 @@ pub struct FileSystem {
     transactions_replayed: u32,
 }
 
+/// The largest value of the superblock's field that says that it has a copy of the journal's inode.
+const JOURNAL_BLOCKS_KEPT: u8 = 1;
+
 /// What `statfs` shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -264,7 +267,18 @@ impl FileSystem {
         }
     }
 
-    /// Blocks of bitmaps, inode tables and copies of the superblock with its descriptors.
+    /// Blocks of a journal inside, by what the superblock has of its inode.
+    fn journal_blocks(&self) -> u64 {
+        let raw = &self.geometry.raw;
+        if raw.journal_inode.get() == 0 || raw.journal_backup_type > JOURNAL_BLOCKS_KEPT {
+            return 0;
+        }
+        let [high, low] = [15, 16].map(|index: usize| u64::from(raw.journal_blocks[index].get()));
+        // It is only told to programs: a damaged one may say anything.
+        ((high << 32 | low) / self.geometry.block_bytes as u64).min(self.geometry.blocks)
+    }
+
+    /// Blocks of bitmaps, inode tables, copies of the superblock with its descriptors, and the journal.
     fn overhead(&self) -> u64 {
         let geometry = &self.geometry;
         let table_bytes = u64::from(geometry.inodes_per_group) * geometry.inode_bytes as u64;
@@ -275,6 +289,7 @@ impl FileSystem {
         geometry.first_data_block
             + u64::from(geometry.groups) * (table + 2)
             + copies * (1 + descriptors + reserved)
+            + self.journal_blocks()
     }
 }
 

@@ -199,6 +199,25 @@ fn a_write_from_a_bad_buffer_takes_no_space() {
 }
 
 #[test]
+fn what_was_written_counts_before_it_has_blocks() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let image = Image::make(&["-t", "ext4", "-b", "1024", "-J", "size=1"], 4 << 20, None);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound image");
+    assert!(world.superblock.status().blocks <= 4096 - 1024, "the journal is nobody's space");
+    let file = world.create(b"/file").expect("space");
+    file.truncate(1_000_000).expect("a hole");
+    assert_eq!(file.status().blocks, 0);
+    assert_eq!(write(&file, 1_000_000, b"end"), Ok(3));
+    assert!(file.status().blocks > 0, "it is no hole");
+    file.sync(false).expect("space");
+    assert!(file.status().blocks > 0);
+    drop(file);
+    world.unmount();
+    judge(&image, &device.bytes());
+}
+
+#[test]
 fn nobody_takes_the_space_that_was_promised_to_what_is_written() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let image = Image::make(&["-t", "ext4", "-b", "1024", "-J", "size=1"], 4 << 20, None);

@@ -3,6 +3,7 @@
 //! A boot that does not come to its end is told at the end; what it had measured by then counts, and the other boots go on.
 
 use super::Suite;
+use super::apps::Apps;
 use super::figures::Figures;
 use super::fresh_disk::{self, FreshDisk};
 use super::system::{self, Boot, System};
@@ -21,6 +22,8 @@ pub(super) struct Campaign<'a> {
     pub(super) systems: &'a [System],
     /// The image of all.
     pub(super) tree: &'a Tree,
+    /// The disk of the suite apps.
+    pub(super) apps: Option<&'a Apps>,
     /// Boots of each for each suite.
     pub(super) runs: u32,
     /// Says what is being done.
@@ -69,6 +72,10 @@ impl Campaign<'_> {
         let samples = if self.boot.accelerator == Accelerator::Icount { &["short"][..] } else { &[] };
         let words = [samples, &[name.as_str()]].concat();
         let output = match suite {
+            Suite::Apps => match self.apps {
+                Some(apps) => apps.run(&self.boot, system, &words)?,
+                None => return Ok(()),
+            },
             Suite::FilesExt4 if self.boot.accelerator == Accelerator::Icount => {
                 let [number, size] = fresh_disk::words_for_memory();
                 let system = system.with_kernel_argument(&system.name, &number);

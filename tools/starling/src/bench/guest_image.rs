@@ -1,6 +1,7 @@
 //! The initramfs of benchmarks and traces: the default image, and their program in its root directory.
 
 use std::fs;
+use std::path::PathBuf;
 
 use crate::failure::{Context, Failure, Outcome};
 use crate::image::{self, Attributes, Content, Kind, Node, Tree};
@@ -31,11 +32,11 @@ impl Program {
     }
 }
 
-/// Builds a program, if it is not up to date, and puts it into the default image.
+/// Builds a program, if it is not up to date, and returns where it is.
 ///
 /// # Errors
-/// When it does not build or there is no default image.
-pub(crate) fn tree(program: Program, repository: &Repository, progress: &Progress) -> Outcome<Tree> {
+/// When it does not build.
+pub(super) fn build(program: Program, repository: &Repository, progress: &Progress) -> Outcome<PathBuf> {
     let name = program.name();
     progress.say(&format!("building the program {name}"));
     let mut cargo = repository.cargo("build");
@@ -57,7 +58,16 @@ pub(crate) fn tree(program: Program, repository: &Repository, progress: &Progres
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
         return Err(Failure::ours(format!("the program {name} does not build")));
     }
-    let path = repository.target_directory().join(TARGET).join("release").join(name);
+    Ok(repository.target_directory().join(TARGET).join("release").join(name))
+}
+
+/// Puts a program into the default image.
+///
+/// # Errors
+/// When it does not build or there is no default image.
+pub(crate) fn tree(program: Program, repository: &Repository, progress: &Progress) -> Outcome<Tree> {
+    let name = program.name();
+    let path = build(program, repository, progress)?;
     let program = fs::read(&path).context(|| path.display().to_string())?;
     let mut tree = image::open(None, progress)?.tree;
     let kind = Kind::File(tree.add_content(Content::Bytes(program)));

@@ -3,13 +3,14 @@
 //! * [`system`]: what is compared, and one boot of it
 //! * [`crate::linux::kernel`], [`revision`]: where the other kernels come from
 //! * [`guest_image`]: the initramfs with the benchmark program, or that of traces (`user/bench`)
-//! * [`fresh_disk`]: disks for suites that need one
+//! * [`fresh_disk`]: disks for suites that need one; [`apps`]: that with Debian's programs
 //! * [`start_up`], [`stack_fault`]: what is measured from outside
 //! * [`campaign`]: all boots of a suite
 //! * [`figures`]: values of many runs, medians and ratios; [`environment`]: where they were taken
 //! * [`table`], [`json`], [`report`], [`page`]: what is made of them
 //! * [`record`]: instruction counts that are kept, to notice regressions
 
+mod apps;
 mod campaign;
 mod charts;
 mod environment;
@@ -48,7 +49,7 @@ Values are medians over the runs, with the extremes in percent; a ratio below 1 
 varied by more than 15 %. The exit status is 1 if a system did not run a suite to its end, or if --check found a difference.
 The Linux kernel is Debian's linux-image-cloud-amd64, downloaded with apt-get and unpacked into the cache.")]
 pub(crate) struct BenchArguments {
-    /// Suites to run [default: all]
+    /// Suites to run [default: all but apps]
     #[arg(value_enum)]
     suites: Vec<Suite>,
 
@@ -125,6 +126,8 @@ pub(crate) enum Suite {
     Threads,
     /// The same work on 1, 2, ... processors
     Scale,
+    /// Debian's programs, from a disk
+    Apps,
     /// Files on an ext4: `files --fs ext4`
     #[value(skip)]
     FilesExt4,
@@ -217,7 +220,11 @@ impl BenchArguments {
         let mut suites = match () {
             () if !self.suites.is_empty() => self.suites.clone(),
             () if self.check.is_some() || self.record.is_some() => RECORDED.to_vec(),
-            () => Suite::value_variants().iter().copied().filter(fits).collect(),
+            // It needs root, and a way to Debian's packages.
+            () => {
+                let usual = Suite::value_variants().iter().copied().filter(|suite| *suite != Suite::Apps);
+                usual.filter(fits).collect()
+            }
         };
         let mut seen = Vec::new();
         suites.retain(|suite| {
@@ -260,7 +267,9 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Outcome<u8> {
     // Counts repeat, so that one run says all.
     let runs = if recorded.is_some() { 1 } else { arguments.runs };
     let mut figures = Figures::new(boot, &systems, runs);
-    let campaign = Campaign { boot, systems: &systems, tree: &tree, runs, progress: &progress };
+    let apps = suites.contains(&Suite::Apps).then(|| apps::Apps::make(&repository, &progress)).transpose()?;
+    let campaign =
+        Campaign { boot, systems: &systems, tree: &tree, apps: apps.as_ref(), runs, progress: &progress };
     for suite in suites {
         campaign.run(suite, &mut figures)?;
         progress.finish();

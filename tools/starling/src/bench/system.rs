@@ -18,7 +18,7 @@ use crate::progress::Progress;
 use crate::run::{Disk, MachineKind};
 
 /// A boot that takes longer has failed.
-const LIMIT: Duration = Duration::from_secs(1800);
+pub(super) const LIMIT: Duration = Duration::from_secs(1800);
 /// And one that prints nothing for so long: the slowest test takes seconds where nothing else runs.
 const SILENCE: Duration = Duration::from_secs(300);
 /// What the benchmark program's lines start with.
@@ -45,7 +45,7 @@ pub(super) struct System {
     /// What QEMU loads.
     pub(super) kernel: PathBuf,
     /// Words for its command line.
-    arguments: Vec<String>,
+    pub(super) arguments: Vec<String>,
 }
 
 impl System {
@@ -235,7 +235,7 @@ const LINUX_ARGUMENTS: &str =
     "console=ttyS0 quiet loglevel=1 mitigations=off panic=-1 reboot=t rdinit=/bench";
 
 /// Reads the benchmark program's lines, with the times of their arrival, until the process ends or the time is up.
-fn collect(mut child: Child, limit: Duration) -> Outcome<Vec<(Instant, String)>> {
+pub(super) fn collect(mut child: Child, limit: Duration) -> Outcome<Vec<(Instant, String)>> {
     let stream = child.stdout.take().ok_or_else(|| Failure::ours("no standard output"))?;
     let (sender, receiver) = mpsc::channel();
     let reader = std::thread::spawn(move || {

@@ -14,8 +14,9 @@ use crate::progress::Progress;
 const PACKAGE: &str = "linux-image-cloud-amd64";
 /// Names another kernel to compare with.
 const KERNEL_VARIABLE: &str = "STARLING_LINUX";
-/// What an ext4 on a virtio disk or in memory needs. What is not a module is in the kernel itself.
-const WANTED: [&str; 6] = ["virtio_pci", "virtio_blk", "brd", "crc32c_generic", "crc32c_intel", "ext4"];
+/// What an ext4 on a virtio disk, in memory or in a file needs. What is not a module is in the kernel itself.
+const WANTED: [&str; 7] =
+    ["virtio_pci", "virtio_blk", "brd", "loop", "crc32c_generic", "crc32c_intel", "ext4"];
 
 /// The kernel's file. It is downloaded if it is not in the cache.
 ///
@@ -44,7 +45,7 @@ pub(crate) fn modules(progress: &Progress) -> Outcome<Vec<(String, Vec<u8>)>> {
         return Ok(Vec::new());
     }
     let package = newest()?;
-    let kept = cache::directory()?.join(format!("{package}.disk-modules"));
+    let kept = cache::directory()?.join(format!("{package}.modules-for-disks"));
     if !kept.exists() {
         progress.say(&format!("downloading {package}"));
         keep_modules(&unpacked(&package)?, &kept)?;

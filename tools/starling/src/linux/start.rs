@@ -20,6 +20,8 @@ mount --move /dev /disk/dev
 mkdir -p /disk/dev/pts /disk/dev/shm
 mount -t devpts -o nosuid,noexec,mode=620,ptmxmode=666 devpts /disk/dev/pts
 mount -t tmpfs -o nosuid,nodev,mode=1777 tmpfs /disk/dev/shm
+ln -s /proc/self/fd /disk/dev/fd
+for number in 0:stdin 1:stdout 2:stderr; do ln -s /proc/self/fd/${number%:*} /disk/dev/${number#*:}; done
 hostname starling
 stty -F /disk/dev/ttyS0 raw -echo
 exec < /disk/dev/null > /disk/dev/ttyS0 2>&1
@@ -66,6 +68,11 @@ mod tests {
     fn words_reach_the_command_as_they_are() {
         let words = ["echo".into(), "it's".into(), "$HOME \"*\"".into()];
         let script = String::from_utf8(script(&words)).expect("text");
-        assert!(script.ends_with(" switch_root /disk /bin/sh -c 'exec \"$@\"' sh 'echo' 'it'\\''s' '$HOME \"*\"'\n"), "{script}");
+        assert!(
+            script.ends_with(
+                " switch_root /disk /bin/sh -c 'exec \"$@\"' sh 'echo' 'it'\\''s' '$HOME \"*\"'\n"
+            ),
+            "{script}"
+        );
     }
 }

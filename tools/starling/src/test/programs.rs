@@ -45,6 +45,7 @@ pub(super) fn steps(repository: &Repository, stress_seconds: Option<u64>) -> Vec
     };
     let mut steps = vec![step("the command", "command-tests"), step("programs", "abi-tests")];
     if long {
+        steps.push(step("Debian's programs", "debian-tests"));
         steps.push(repetitions(repository));
         steps.extend(ENEMIES.map(|machine| enemies(repository, machine)));
     }

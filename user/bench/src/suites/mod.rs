@@ -1,5 +1,6 @@
 //! The suites, a file each.
 
+mod apps;
 mod calls;
 mod disk_files;
 mod events;
@@ -21,6 +22,7 @@ pub(crate) fn run(name: &str) -> io::Result<()> {
     match name {
         // The start itself was the test.
         "boot" => memory::after_boot(),
+        "apps" => apps::run()?,
         "calls" => {
             calls::run();
             events::run();

@@ -5,6 +5,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
+use block::SECTOR_BYTES;
 use memory::file_cache::FileCache;
 use vfs::access_list::{AccessList, ListKind};
 use vfs::disk::{DiskFile, Home, shrink};
@@ -155,8 +156,10 @@ impl InodeOperations for Node {
         self.change_blocks(mode, offset, length)
     }
 
+    /// With those that its dirty pages will get: programs such as `tar` take a file without any for one large hole.
     fn blocks(&self, _inode: &Inode) -> u64 {
-        self.stored().map_or(0, |stored| stored.blocks)
+        let sectors_per_block = (self.instance.system().block_bytes() / SECTOR_BYTES) as u64;
+        self.stored().map_or(0, |stored| stored.blocks + self.file.promised() * sectors_per_block)
     }
 
     fn extended_attribute(&self, _inode: &Inode, name: &[u8], buffer: &mut [u8]) -> Result<usize> {

@@ -58,6 +58,11 @@ impl File {
 const NEVER: Timestamp = Timestamp::MINIMUM;
 
 impl File {
+    /// Blocks promised to its dirty pages.
+    pub(super) fn promised(&self) -> u64 {
+        self.promised.load(Relaxed)
+    }
+
     /// A program writes to it now, or may through a mapping. Returns the time.
     pub(super) fn note_written(&self) -> Timestamp {
         let now = Timestamp::coarse();
