@@ -85,8 +85,11 @@ static const struct call calls[] = {
     { 325, "mlock2", "ali", 1 }, { 326, "copy_file_range", "fHfHnz", 1 }, { 327, "preadv2", "fvVhzB", 1 },
     { 328, "pwritev2", "fvVhzB", 1 }, { 329, "pkey_mprotect", "alrx", 1 }, { 332, "statx", "dpEIb", 1 }, { 333, "io_pgetevents", "2iibk~", 2 },
     { 334, "rseq", "S(B\\", 2 },
-    { 424, "pidfd_send_signal", "fs$z", 1 }, { 434, "pidfd_open", "tB", 1 }, { 435, "clone3", "", 8 }, { 436, "close_range", "jji", 8 },
+    { 424, "pidfd_send_signal", "fs$z", 1 }, { 428, "open_tree", "dpB", 1 }, { 429, "move_mount", "dpdpB", 1 },
+    { 430, "fsopen", "Mi", 1 }, { 431, "fsconfig", "fippi", 1 }, { 432, "fsmount", "fiB", 1 }, { 433, "fspick", "dpi", 1 },
+    { 434, "pidfd_open", "tB", 1 }, { 435, "clone3", "", 8 }, { 436, "close_range", "jji", 8 },
     { 437, "openat2", "dp=L", 1 }, { 438, "pidfd_getfd", "ffz", 1 }, { 439, "faccessat2", "dpiE", 1 }, { 441, "epoll_pwait2", "fbikq8", 1 },
+    { 442, "mount_setattr", "dpEbn", 1 },
     { 449, "futex_waitv", "!izkB", 1 }, { 451, "cachestat", "f&bB", 1 }, { 452, "fchmodat2", "dpmE", 1 },
     /* Starling's own. */
     { 4096, "ipc", "`{iii}", 1 }, { 4097, "ipc_self", "'", 1 }, { 4098, "ipc_cancel", "`", 1 }, { 4099, "ipc_cpu", "`", 1 },

@@ -21,6 +21,7 @@ pub(crate) const ROOT: u64 = 1;
 pub(crate) struct Home {
     file_system: &'static str,
     magic: u64,
+    bindable: bool,
     mount: Once<Shared<Mount>>,
 }
 
@@ -47,7 +48,12 @@ impl InodeOperations for Plain {}
 impl Home {
     /// One of this type, with what `statfs` says of it.
     pub(crate) const fn new(file_system: &'static str, magic: u64) -> Self {
-        Self { file_system, magic, mount: Once::new() }
+        Self { file_system, magic, bindable: false, mount: Once::new() }
+    }
+
+    /// One whose files may be bound to places.
+    pub(crate) const fn bindable(file_system: &'static str, magic: u64) -> Self {
+        Self { file_system, magic, bindable: true, mount: Once::new() }
     }
 
     fn mount(&self) -> Result<&Shared<Mount>> {
@@ -60,8 +66,8 @@ impl Home {
             let root: Arc<Inode> = Inode::new(superblock, attributes, Plain)?;
             Ok(root)
         };
-        let superblock =
-            Superblock::new(self.file_system, self.magic, SuperblockTraits::default(), operations, root)?;
+        let traits = SuperblockTraits { bound_from_nowhere: self.bindable, ..SuperblockTraits::default() };
+        let superblock = Superblock::new(self.file_system, self.magic, traits, operations, root)?;
         let root = superblock.root().clone();
         let mount = Mount::new(superblock, root, self.file_system.as_bytes(), MountFlags::empty())?;
         Ok(self.mount.call_once(|| mount))

@@ -244,6 +244,11 @@ pub trait InodeOperations: Any + Send + Sync {
         None
     }
 
+    /// The name space of mounts that it stands for, and keeps (`/proc/PID/ns/mnt`).
+    fn mount_namespace(&self) -> Option<&Arc<crate::mount::MountNamespace>> {
+        None
+    }
+
     /// The pages of a regular file.
     fn cache(&self) -> Option<&Arc<FileCache>> {
         None

@@ -125,6 +125,8 @@ pub struct SuperblockTraits {
     pub no_devices: bool,
     /// Nothing can be executed from it.
     pub no_execute: bool,
+    /// Its files are in no tree of mounts, but may be bound to places there (`nsfs`).
+    pub bound_from_nowhere: bool,
     /// The size that `stat` recommends for transfers; 0: a page. Programs buffer that much.
     pub block_bytes: u32,
     /// How many file systems stand on each other here: 0 for one whose files are its own, at most [`STACKED_MAX`]. The locks of each height

@@ -12,6 +12,8 @@ pub mod inotify;
 pub mod ioctl;
 pub mod memory_file;
 pub mod mount;
+pub mod mount_context;
+pub mod mount_tree;
 pub mod names;
 pub mod open;
 pub mod path;

@@ -6,11 +6,10 @@ use alloc::vec::Vec;
 use block::registry::{BlockDevice, DeviceNumber};
 
 use vfs::Capabilities;
-use vfs::PathContext;
 use vfs::UserSpace;
 use vfs::flags::{LookupFlags, MountFlags, UnmountFlags};
-use vfs::mount::{MountSource, Propagation};
-use vfs::superblock::{FileSystemType, MountedBy};
+use vfs::mount::{MountNamespace, MountSource, Path, Propagation};
+use vfs::superblock::{FileSystemType, MountedBy, Superblock, mount_device};
 
 use super::directory::place_of;
 use super::path::UserPath;
@@ -33,7 +32,7 @@ const PROPAGATION: u64 = MS_UNBINDABLE | MS_PRIVATE | MS_SLAVE | MS_SHARED;
 /// Bytes of mount options: one page.
 const OPTIONS_BYTES: usize = 4096;
 
-fn check_privilege(task: &Task) -> Result<(), Errno> {
+pub(super) fn check_privilege(task: &Task) -> Result<(), Errno> {
     task.credentials.require_in(task.file_system.places().namespace.owner(), Capabilities::SYS_ADMIN)
 }
 
@@ -67,7 +66,7 @@ fn read_options(address: u64) -> Result<Vec<u8>, Errno> {
     Ok(bytes)
 }
 
-/// Mounts a file system, binds, moves or changes a mount. Propagation types are kept and shown; events do not propagate.
+/// Mounts a file system, binds, moves or changes a mount.
 #[inline(never)]
 pub fn mount(task: &mut Task, source: u64, target: u64, kind: u64, flags: u64, options: u64) -> SysResult {
     let kind = if kind == 0 { None } else { Some(UserPath::read(kind)?) };
@@ -93,6 +92,7 @@ pub fn mount(task: &mut Task, source: u64, target: u64, kind: u64, flags: u64, o
         namespace.remount(&target, mount_flags, file_system)?;
     } else if flags & MS_BIND != 0 {
         let source = source_place(task)?;
+        check_bound_namespace(&source, namespace)?;
         namespace.mount(MountSource::Bind { source: &source, recursive }, &target, mount_flags)?;
     } else if flags & PROPAGATION != 0 {
         namespace.set_propagation(&target, propagation(flags)?, recursive)?;
@@ -102,33 +102,57 @@ pub fn mount(task: &mut Task, source: u64, target: u64, kind: u64, flags: u64, o
     } else {
         let kind = kind.ok_or(Errno::EINVAL)?;
         let file_system = vfs::superblock::find_file_system(kind.as_bytes())?;
-        let owner = owner_of_new(task, file_system)?;
         let name = source.as_ref().map_or(&b"none"[..], |source| source.as_bytes());
-        let options = options.as_slice();
-        if file_system.needs_device() {
-            let device = &device_at(&source_place(task)?)?;
-            let what = MountSource::Device { file_system, device, source: name, options };
-            namespace.mount(what, &target, mount_flags)?;
-        } else {
-            let superblock = {
-                let context = PathContext {
-                    places: &places,
-                    credentials: &task.credentials.file,
-                    umask: task.file_system.umask(),
-                };
-                file_system.mount_at(&context, name, options)?
-            };
-            if let Some(owner) = &owner {
-                superblock.set_owner(owner);
+        let made = source.as_ref().map(|source| source.as_bytes());
+        let read_only = mount_flags.contains(MountFlags::READ_ONLY);
+        let superblock = instance_of(task, file_system, made, &options, read_only)?;
+        if superblock.is_on_device() {
+            // What is mounted there already is not mounted on itself; a bind may do that.
+            let place = target.clone().onto_mounts();
+            if Arc::ptr_eq(place.mount.superblock(), &superblock) && place.is_mount_root() {
+                return Err(Errno::EBUSY);
             }
-            namespace.mount(MountSource::Made { superblock, source: name }, &target, mount_flags)?;
         }
+        namespace.mount(MountSource::Made { superblock, source: name }, &target, mount_flags)?;
     }
     Ok(0)
 }
 
+/// An instance of a file system with these options: a new one, or that of its device.
+///
+/// # Errors
+/// Those of the file system; those of the walk to the device, EINVAL when none is named.
+pub(super) fn instance_of(
+    task: &Task,
+    file_system: &'static dyn FileSystemType,
+    source: Option<&[u8]>,
+    options: &[u8],
+    read_only: bool,
+) -> Result<Arc<Superblock>, Errno> {
+    let owner = owner_of_new(task, file_system)?;
+    let places = task.file_system.places();
+    let context = task.path_context(&places);
+    if file_system.needs_device() {
+        let place = context.walk(&places.cwd, source.ok_or(Errno::EINVAL)?, LookupFlags::FOLLOW)?;
+        return Ok(mount_device(file_system, &device_at(&place)?, read_only, options)?);
+    }
+    let superblock = file_system.mount_at(&context, source.unwrap_or(b"none"), options)?;
+    if let Some(owner) = &owner {
+        superblock.set_owner(owner);
+    }
+    Ok(superblock)
+}
+
+/// A name space of mounts is kept by older ones only: there is no circle of name spaces that keep each other.
+pub(super) fn check_bound_namespace(source: &Path, binding: &MountNamespace) -> Result<(), Errno> {
+    match source.inode()?.operations().mount_namespace() {
+        Some(bound) if bound.id() <= binding.id() => Err(Errno::EINVAL),
+        _ => Ok(()),
+    }
+}
+
 /// The block device whose node is at a place.
-fn device_at(place: &vfs::mount::Path) -> Result<Arc<BlockDevice>, Errno> {
+fn device_at(place: &Path) -> Result<Arc<BlockDevice>, Errno> {
     let inode = place.inode()?;
     if inode.kind != vfs::FileKind::BlockDevice {
         return Err(Errno::ENOTBLK);
@@ -149,11 +173,11 @@ fn mount_flags(flags: u64) -> MountFlags {
     wanted
 }
 
-fn propagation(flags: u64) -> Result<Propagation, Errno> {
+pub(super) fn propagation(flags: u64) -> Result<Propagation, Errno> {
     match flags & PROPAGATION {
         MS_PRIVATE => Ok(Propagation::Private),
-        MS_SHARED => Ok(Propagation::new_shared()),
-        MS_SLAVE => Ok(Propagation::Slave(0)),
+        MS_SHARED => Ok(Propagation::Shared),
+        MS_SLAVE => Ok(Propagation::Slave),
         MS_UNBINDABLE => Ok(Propagation::Unbindable),
         _ => Err(Errno::EINVAL),
     }

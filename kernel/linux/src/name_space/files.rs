@@ -136,14 +136,27 @@ fn open(caller: &Thread, target: Target) -> Result<usize> {
 
 struct NameSpaceInode(Target);
 
+impl Drop for NameSpaceInode {
+    /// The last user of a mounted file may be a callback, and the end of a name space of mounts sleeps.
+    fn drop(&mut self) {
+        if let Target::Mounts(mounts) = core::mem::replace(&mut self.0, Target::Only(Kind::Mount)) {
+            sched::work::queue(alloc::boxed::Box::new(move || drop(mounts)));
+        }
+    }
+}
+
 impl InodeOperations for NameSpaceInode {
+    fn mount_namespace(&self) -> Option<&Arc<MountNamespace>> {
+        if let Target::Mounts(mounts) = &self.0 { Some(mounts) } else { None }
+    }
+
     fn open(&self, _inode: &Arc<Inode>, _flags: OpenFlags) -> Result<Option<Arc<dyn FileOperations>>> {
         let file: Arc<dyn FileOperations> = vfs::allocation::arc(NameSpaceFile(self.0.clone()))?;
         Ok(Some(file))
     }
 }
 
-static HOME: Home = Home::new("nsfs", MAGIC);
+static HOME: Home = Home::bindable("nsfs", MAGIC);
 
 /// `uts:[4026531838]`
 fn name(target: &Target) -> Result<Vec<u8>> {

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use memory::buffer::Sink;
 use vfs::generated::{File, GeneratedFile};
-use vfs::mount::{MountDescription, MountNamespace, Propagation};
+use vfs::mount::{MountDescription, MountNamespace};
 use vfs::text::Text;
 use vfs::{
     Error, FileFeatures, FileOperations, MountFlags, OpenFile, PollEvents, PollTable, Result, SeekFrom,
@@ -121,12 +121,16 @@ pub(super) fn mount_information(subject: &Subject, out: &mut Text) -> Result<()>
         write_escaped(&mount.point, out);
         let _ = out.write_str(" ");
         write_flags(mount.flags, false, out);
-        let _ = match mount.propagation {
-            Propagation::Private => Ok(()),
-            Propagation::Shared(group) => write!(out, " shared:{group}"),
-            Propagation::Slave(group) => write!(out, " master:{group}"),
-            Propagation::Unbindable => out.write_str(" unbindable"),
-        };
+        for (name, group) in
+            [("shared", mount.shared), ("master", mount.master), ("propagate_from", mount.propagate_from)]
+        {
+            if let Some(group) = group {
+                let _ = write!(out, " {name}:{group}");
+            }
+        }
+        if mount.unbindable {
+            let _ = out.write_str(" unbindable");
+        }
         let _ = write!(out, " - {} ", mount.file_system);
         write_escaped(&mount.source, out);
         let _ = out.write_str(if mount.read_only { " ro" } else { " rw" });

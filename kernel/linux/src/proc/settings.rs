@@ -13,6 +13,7 @@ use memory::kstack::{self, OverflowPolicy};
 use sched::softirq_budget;
 use sync::Once;
 use vfs::generated::{Node, knob};
+use vfs::mount;
 use vfs::text::Text;
 use vfs::{Error, OpenFile, Result};
 
@@ -428,6 +429,7 @@ fn files() -> Result<()> {
     setting("fs/file-max", 0..=i64::MAX as u64, || OpenFile::statistics().1, OpenFile::set_maximum)?;
     number("fs/aio-nr", asynchronous::used)?;
     setting("fs/aio-max-nr", 0..=u32::MAX.into(), asynchronous::allowed, asynchronous::set_allowed)?;
+    setting("fs/mount-max", 1..=i32::MAX as u64, mount::mount_max, mount::set_mount_max)?;
     number("fs/nr_open", || OPEN_FILES_MAX)
 }
 

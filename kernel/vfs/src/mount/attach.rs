@@ -1,22 +1,21 @@
-//! Attaching mounts: new ones, binds, moves, copies of a name space.
+//! Attaching mounts: new ones, binds, moves.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::change::Propagation;
+use super::change::Change;
+use super::group;
 use super::namespace::MountNamespace;
 use super::path::Path;
 use super::point::Mount;
+use super::propagate;
+use super::tree::{self, Copied, TreeCopy};
 use crate::attributes::FileKind;
 use crate::flags::MountFlags;
 use crate::superblock::{FileSystemType, Superblock, mount_device};
-use crate::user_space::Owner;
-use crate::{Error, Result, allocation};
+use crate::{Error, Result};
 use block::registry::BlockDevice;
 use memory::per_cpu::Shared;
-
-/// Mounts that one name space may hold (`/proc/sys/fs/mount-max` of Linux has the same number).
-const MOUNT_MAX: usize = 100_000;
 
 /// What to mount.
 pub enum MountSource<'a> {
@@ -63,7 +62,7 @@ pub enum MountSource<'a> {
 
 impl MountNamespace {
     /// Mounts something on `target`, which was walked to including mounts on it.
-    pub fn mount(&self, what: MountSource<'_>, target: &Path, flags: MountFlags) -> Result<()> {
+    pub fn mount(self: &Arc<Self>, what: MountSource<'_>, target: &Path, flags: MountFlags) -> Result<()> {
         match what {
             MountSource::New { file_system, source, options } => {
                 self.mount_superblock(file_system.mount(source, options)?, source, target, flags)
@@ -89,20 +88,31 @@ impl MountNamespace {
     }
 
     fn mount_superblock(
-        &self,
+        self: &Arc<Self>,
         superblock: Arc<Superblock>,
         source: &[u8],
         target: &Path,
         flags: MountFlags,
     ) -> Result<()> {
+        let mount = Self::mount_of(&superblock, source, flags)?;
+        let mut change = Change::begin();
+        change.made(&mount)?;
+        self.attach(&mut change, &tree::only(&mount)?, target)?;
+        change.commit()
+    }
+
+    /// A mount of a whole file system.
+    pub(super) fn mount_of(
+        superblock: &Arc<Superblock>,
+        source: &[u8],
+        flags: MountFlags,
+    ) -> Result<Shared<Mount>> {
         let mut flags = flags;
         flags.set(
             MountFlags::NO_DEVICES,
             flags.contains(MountFlags::NO_DEVICES) || superblock.traits().no_devices,
         );
-        let mount = Mount::new(superblock.clone(), superblock.root().clone(), source, flags)?;
-        let _changes = self.changes.lock();
-        self.attach_tree(Self::only(mount)?, target)
+        Mount::new(superblock.clone(), superblock.root().clone(), source, flags)
     }
 
     /// The target as it is now: somebody may have mounted on it meanwhile.
@@ -120,175 +130,101 @@ impl MountNamespace {
         Ok(target)
     }
 
-    /// Attaches a tree of detached mounts (the first is its top; the others are attached to each other already).
-    fn attach_tree(&self, tree: Vec<Shared<Mount>>, target: &Path) -> Result<()> {
+    /// Plans that a tree of mounts that are in no name space (the first is its top; the others are attached to each other already) comes to the target.
+    fn attach(self: &Arc<Self>, change: &mut Change, tree: &[Shared<Mount>], target: &Path) -> Result<()> {
         let top = &tree[0];
         let target = self.check_target(target, top.root().existing()?.kind == FileKind::Directory)?;
-        if self.mount_count() + tree.len() > MOUNT_MAX {
-            return Err(Error::NoSpace);
+        change.touch(self, tree.len())?;
+        Self::propagate(change, tree, &target)?;
+        for mount in tree {
+            change.arrive(self, mount)?;
         }
-        self.reserve(tree.len())?;
-        Mount::attach(top, &target.mount, &target.dentry)?;
-        for mount in &tree {
-            self.add(mount);
-        }
-        self.changed();
-        Ok(())
+        change.place(top, &target.mount, &target.dentry)
     }
 
-    /// A detached copy of a mount that shows `root`.
-    fn copy_mount(mount: &Shared<Mount>, root: &Path) -> Result<Shared<Mount>> {
-        let copy =
-            Mount::new(mount.superblock().clone(), Arc::clone(&root.dentry), &mount.source(), mount.flags())?;
-        let propagation = *mount.propagation.lock();
-        *copy.propagation.lock() = propagation;
-        Ok(copy)
-    }
-
-    /// Copies the mounts below `source` (below its entry, when it is not the mount's root) onto `copy`.
-    fn copy_below(source: &Path, copy: &Shared<Mount>, tree: &mut Vec<Shared<Mount>>) -> Result<()> {
-        let mut pairs = Vec::new();
-        allocation::push(&mut pairs, (source.mount.clone(), copy.clone()))?;
-        let mut next = 0;
-        while next < pairs.len() {
-            let (original, parent_copy) = pairs[next].clone();
-            for child in original.children()? {
-                let point = {
-                    let guard = sync::rcu::read();
-                    child.attached_at(&guard).map(|(_, point)| point.clone())
-                };
-                let Some(point) = point else { continue };
-                let outside = next == 0 && !point.is_below(&source.dentry);
-                if outside || *child.propagation.lock() == Propagation::Unbindable {
-                    continue;
-                }
-                let child_copy = Self::copy_mount(&child, &Path::root_of(&child))?;
-                Mount::attach(&child_copy, &parent_copy, &point)?;
-                allocation::push(tree, child_copy.clone())?;
-                allocation::push(&mut pairs, (child, child_copy))?;
-            }
-            next += 1;
+    /// What comes to a shared mount is shared, and comes to all that receive from there.
+    fn propagate(change: &mut Change, tree: &[Shared<Mount>], target: &Path) -> Result<()> {
+        if !target.mount.is_shared() {
+            return Ok(());
         }
-        Ok(())
+        for mount in tree {
+            change.share(mount)?;
+        }
+        propagate::mount(change, tree, &target.mount, &target.dentry)
     }
 
-    fn bind(&self, source: &Path, target: &Path, recursive: bool) -> Result<()> {
-        let _changes = self.changes.lock();
-        if !self.contains(&source.mount) || *source.mount.propagation.lock() == Propagation::Unbindable {
+    fn bind(self: &Arc<Self>, source: &Path, target: &Path, recursive: bool) -> Result<()> {
+        let mut change = Change::begin();
+        let copies = self.copy_to_bind(&mut change, source, recursive)?;
+        self.attach(&mut change, &copies, target)?;
+        change.commit()
+    }
+
+    /// Copies of what is at a place, peers of the originals.
+    pub(super) fn copy_to_bind(
+        &self,
+        change: &mut Change,
+        source: &Path,
+        recursive: bool,
+    ) -> Result<Vec<Shared<Mount>>> {
+        let belongs = self.contains(&source.mount) || source.mount.superblock().traits().bound_from_nowhere;
+        if !belongs || source.mount.relations().unbindable {
             return Err(Error::Invalid);
         }
-        let copy = Self::copy_mount(&source.mount, source)?;
-        let mut tree = Vec::new();
-        allocation::push(&mut tree, copy.clone())?;
-        let outcome = if recursive { Self::copy_below(source, &copy, &mut tree) } else { Ok(()) };
-        outcome.and_then(|()| self.attach_tree(tree.clone(), target)).inspect_err(|_| {
-            // Copies refer to each other as parent and child until they are detached.
-            for mount in tree.iter().rev() {
-                let _ = Mount::detach(mount);
-            }
-        })
+        // Who may not see what is below a mount may not see it elsewhere.
+        let hides = |child: &Shared<Mount>| {
+            child.is_locked()
+                && child.attachment_now().is_some_and(|(_, point)| point.is_below(&source.dentry))
+        };
+        if !recursive && source.mount.has_child(hides) {
+            return Err(Error::Invalid);
+        }
+        let below = recursive.then_some(Copied::Bindable);
+        let TreeCopy { originals, copies } = tree::copy(change, source, below)?;
+        for (original, copy) in originals.iter().zip(&copies) {
+            group::copy_relations(original, copy)?;
+        }
+        Ok(copies)
     }
 
-    fn move_mount(&self, source: &Path, target: &Path) -> Result<()> {
-        let _changes = self.changes.lock();
+    /// Moves a mount, also one that is attached nowhere yet.
+    fn move_mount(self: &Arc<Self>, source: &Path, target: &Path) -> Result<()> {
+        let mut change = Change::begin();
         let mount = &source.mount;
-        if !source.is_mount_root() || !self.contains(mount) || Shared::ptr_eq(mount, &self.root_mount()) {
+        let home = mount.home().ok_or(Error::Invalid)?;
+        change.touch(&home, 0)?;
+        let detached = home.is_detached() && Shared::ptr_eq(&home.root_mount(), mount);
+        if !source.is_mount_root() || !(self.contains(mount) || detached) || mount.is_locked() {
             return Err(Error::Invalid);
         }
-        let target = self.check_target(target, source.inode()?.kind == FileKind::Directory)?;
-        if Self::is_within(&target.mount, mount) {
+        let old_parent = mount.attachment_now();
+        if old_parent.is_none() != detached {
+            return Err(Error::Invalid);
+        }
+        let is_directory = source.inode()?.kind == FileKind::Directory;
+        let target = self.check_target(target, is_directory).map_err(|error| match error {
+            Error::NotDirectory => Error::Invalid,
+            other => other,
+        })?;
+        if old_parent.is_some_and(|(parent, _)| parent.is_shared()) {
+            return Err(Error::Invalid);
+        }
+        let tree = tree::members(mount)?;
+        if target.mount.is_shared() && tree.iter().any(|mount| mount.relations().unbindable) {
+            return Err(Error::Invalid);
+        }
+        if tree.iter().any(|mount| Shared::ptr_eq(mount, &target.mount)) {
             return Err(Error::Loop);
         }
-        let (old_parent, old_point) = {
-            let guard = sync::rcu::read();
-            let (parent, point) = mount.attached_at(&guard).ok_or(Error::Invalid)?;
-            (parent.clone(), point.clone())
-        };
-        if matches!(*old_parent.propagation.lock(), Propagation::Shared(_)) {
-            return Err(Error::Invalid);
-        }
-        Mount::detach(mount)?;
-        if let Err(error) = Mount::attach(mount, &target.mount, &target.dentry) {
-            Mount::attach(mount, &old_parent, &old_point)?;
-            return Err(error);
-        }
-        self.changed();
-        Ok(())
-    }
-
-    /// Whether `mount` is `top` or below it.
-    fn is_within(mount: &Shared<Mount>, top: &Shared<Mount>) -> bool {
-        let guard = sync::rcu::read();
-        let mut current = mount;
-        loop {
-            if Shared::ptr_eq(current, top) {
-                return true;
-            }
-            match current.attached_at(&guard) {
-                Some((parent, _)) => current = parent,
-                None => return false,
+        change.touch(self, if detached { tree.len() } else { 0 })?;
+        Self::propagate(&mut change, &tree, &target)?;
+        if detached {
+            for mount in &tree {
+                change.transfer(self, mount)?;
             }
         }
-    }
-
-    /// A copy of the name space (`CLONE_NEWNS`), and the places that correspond to `places` in it.
-    pub fn copy(&self, places: &mut [&mut Path], owner: Owner) -> Result<Arc<Self>> {
-        let _changes = self.changes.lock();
-        let root = self.root_mount();
-        let root_path = Path::root_of(&root);
-        let copy = Self::copy_mount(&root, &root_path)?;
-        let mut tree = Vec::new();
-        let mut originals = Vec::new();
-        allocation::push(&mut tree, copy.clone())?;
-        Self::copy_below(&root_path, &copy, &mut tree)?;
-        for mount in Self::tree(&root)? {
-            if *mount.propagation.lock() != Propagation::Unbindable || Shared::ptr_eq(&mount, &root) {
-                allocation::push(&mut originals, mount)?;
-            }
-        }
-        let namespace = Self::owned(copy, owner)?;
-        namespace.reserve(tree.len())?;
-        for mount in &tree[1..] {
-            namespace.add(mount);
-        }
-        for place in places {
-            let index = originals.iter().position(|mount| Shared::ptr_eq(mount, &place.mount));
-            if let Some(mount) = index.and_then(|index| tree.get(index)) {
-                place.mount = mount.clone();
-            }
-        }
-        Ok(namespace)
-    }
-
-    /// `pivot_root`: the mount at `new_root` becomes the root of the name space, the old one moves to `put_old`.
-    pub fn pivot_root(&self, new_root: &Path, put_old: &Path, process_root: &Path) -> Result<()> {
-        let _changes = self.changes.lock();
-        let old = process_root.mount.clone();
-        if !self.contains(&new_root.mount) || !self.contains(&put_old.mount) || !new_root.is_mount_root() {
-            return Err(Error::Invalid);
-        }
-        if Shared::ptr_eq(&new_root.mount, &old) || Shared::ptr_eq(&put_old.mount, &old) {
-            return Err(Error::Busy);
-        }
-        if !Self::is_within(&put_old.mount, &new_root.mount) || !Shared::ptr_eq(&old, &self.root_mount()) {
-            return Err(Error::Invalid);
-        }
-        Mount::detach(&new_root.mount)?;
-        Mount::attach(&old, &put_old.mount, &put_old.dentry)?;
-        self.set_root(new_root.mount.clone());
-        self.changed();
-        Ok(())
-    }
-}
-
-impl Drop for MountNamespace {
-    fn drop(&mut self) {
-        // Mounts refer to their parents and children: take the tree apart, leaves first.
-        let Ok(tree) = Self::tree(&self.root_mount()) else { return };
-        for mount in tree.iter().rev() {
-            let _ = Mount::detach(mount);
-            self.remove(mount);
-        }
-        Shared::gather_all(&tree);
+        change.displace(mount)?;
+        change.place(mount, &target.mount, &target.dentry)?;
+        change.commit()
     }
 }

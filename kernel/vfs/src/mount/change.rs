@@ -1,195 +1,266 @@
-//! Changing what is mounted: flags, propagation, unmounting.
+//! A change of trees of mounts, prepared as a whole and then made at once.
 //!
-//! Propagation types are kept and shown; events do not propagate between peers, since a single name space's peers are
-//! all made by explicit binds. Shared mounts get a peer group of their own.
+//! # States
+//! *Planned*: mounts that are to come and to go are collected, with the lists of children that their parents will have and the places where they will be. All that can
+//! fail, fails here; dropping the plan gives up what was made for it, and nothing has changed. *Made* ([`Change::commit`]): nothing can fail.
+//!
+//! A mount that moves is at its new place before it leaves the old one: who walks there meanwhile finds it at one of them, or at both.
+//!
+//! # Locking
+//! Events propagate between name spaces, so there is one lock for the changes of all (sleeping, before the locks of directories), which a plan holds from
+//! its beginning to its end. Readers don't take it. Name spaces that a plan refers to are let go of after the lock: the last handle takes a name space apart,
+//! which takes the lock again.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::namespace::MountNamespace;
-use super::path::Path;
-use super::point::Mount;
-use crate::flags::{MountFlags, UnmountFlags};
-use crate::{Error, Result, allocation};
 use memory::per_cpu::Shared;
+use sched::MutexGuard;
+use sync::rcu::{self, RcuBox};
 
-/// How mount events propagate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Propagation {
-    /// Not at all.
-    Private,
-    /// To and from the peers of this group.
-    Shared(u64),
-    /// From this group only.
-    Slave(u64),
-    /// Private, and not to be bound elsewhere.
-    Unbindable,
+use super::group;
+use super::namespace::MountNamespace;
+use super::point::{Attachment, ChildMounts, Mount};
+use crate::dentry::{Dentry, DentryFlags};
+use crate::{Error, Result, allocation};
+
+/// Mounts that one name space may hold (`/proc/sys/fs/mount-max`).
+static MOUNT_MAX: AtomicU64 = AtomicU64::new(100_000);
+
+/// Mounts that one name space may hold.
+pub fn mount_max() -> u64 {
+    // Relaxed: a word of its own.
+    MOUNT_MAX.load(Ordering::Relaxed)
 }
 
-static NEXT_GROUP: AtomicU64 = AtomicU64::new(1);
-
-impl Propagation {
-    /// Shared in a new peer group.
-    pub fn new_shared() -> Self {
-        Self::Shared(NEXT_GROUP.fetch_add(1, Ordering::Relaxed))
-    }
+/// Changes that; what is there stays.
+pub fn set_mount_max(maximum: u64) {
+    MOUNT_MAX.store(maximum, Ordering::Relaxed);
 }
 
-/// Whose changes `mount --make-*` asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Private,
-    Shared,
-    Slave,
-    Unbindable,
+/// Held over changes. Counts visits of groups and mounts, so that a propagation knows where it has been.
+static CHANGES: sched::Mutex<u64> = sched::Mutex::named("changes of mounts", 0);
+
+/// A name space in which mounts come or go.
+struct Touched {
+    namespace: Arc<MountNamespace>,
+    arriving: usize,
 }
 
-impl MountNamespace {
-    /// A mount and all mounts below it, parents first.
-    pub(super) fn tree(top: &Shared<Mount>) -> Result<Vec<Shared<Mount>>> {
-        let mut tree = Vec::new();
-        allocation::push(&mut tree, top.clone())?;
-        let mut next = 0;
-        while next < tree.len() {
-            let children = tree[next].children()?;
-            allocation::reserve(&mut tree, children.len())?;
-            tree.extend(children);
-            next += 1;
-        }
-        Ok(tree)
+/// One parent's children.
+struct Edit {
+    parent: Shared<Mount>,
+    remove: Option<Shared<Mount>>,
+    add: Option<(Arc<Dentry>, Shared<Mount>)>,
+}
+
+/// See the theory of this file.
+pub(super) struct Change {
+    // Dropped in this order: see "Locking".
+    plan: Plan,
+    lock: MutexGuard<'static, u64>,
+    touched: Vec<Touched>,
+}
+
+/// A list of children that a parent will have.
+struct NewList {
+    parent: Shared<Mount>,
+    list: Option<RcuBox<ChildMounts>>,
+    gains: bool,
+}
+
+#[derive(Default)]
+struct Plan {
+    edits: Vec<Edit>,
+    places: Vec<(Shared<Mount>, Option<RcuBox<Attachment>>)>,
+    arrivals: Vec<(Arc<MountNamespace>, Shared<Mount>)>,
+    departures: Vec<Shared<Mount>>,
+    /// Some of the arrivals are in another name space now.
+    transfers: bool,
+    root: Option<(Arc<MountNamespace>, Shared<Mount>)>,
+    undo: Undo,
+}
+
+/// What has happened to mounts already, and is taken back when the change is not made.
+#[derive(Default)]
+struct Undo {
+    /// Made for it.
+    made: Vec<Shared<Mount>>,
+    /// Made shared for it.
+    newly_shared: Vec<Shared<Mount>>,
+}
+
+impl Change {
+    /// Takes the lock.
+    pub(super) fn begin() -> Self {
+        Self { plan: Plan::default(), lock: CHANGES.lock(), touched: Vec::new() }
     }
 
-    /// A tree of one mount.
-    pub(super) fn only(mount: Shared<Mount>) -> Result<Vec<Shared<Mount>>> {
-        let mut tree = Vec::new();
-        allocation::push(&mut tree, mount)?;
-        Ok(tree)
+    /// A number for one visit of groups and mounts.
+    pub(super) fn next_visit(&mut self) -> u64 {
+        *self.lock += 1;
+        *self.lock
     }
 
-    /// Changes how a mount propagates (`MS_SHARED` and the like). `place` must be a mount's root.
-    pub fn set_propagation(&self, place: &Path, wanted: Propagation, recursive: bool) -> Result<()> {
-        let _changes = self.changes.lock();
-        self.check_mount_root(place)?;
-        let kind = match wanted {
-            Propagation::Private => Kind::Private,
-            Propagation::Shared(_) => Kind::Shared,
-            Propagation::Slave(_) => Kind::Slave,
-            Propagation::Unbindable => Kind::Unbindable,
+    /// Keeps the name space until the lock is free, and tells its watchers when the change is made.
+    pub(super) fn touch(&mut self, namespace: &Arc<MountNamespace>, arriving: usize) -> Result<()> {
+        let known = self.touched.iter_mut().find(|touched| Arc::ptr_eq(&touched.namespace, namespace));
+        let arriving_now = match known {
+            Some(touched) => {
+                touched.arriving += arriving;
+                touched.arriving
+            }
+            None => {
+                allocation::push(&mut self.touched, Touched { namespace: namespace.clone(), arriving })?;
+                arriving
+            }
         };
-        let mounts = if recursive { Self::tree(&place.mount)? } else { Self::only(place.mount.clone())? };
-        for mount in mounts {
-            let mut propagation = mount.propagation.lock();
-            *propagation = match (kind, *propagation) {
-                (Kind::Private, _) => Propagation::Private,
-                (Kind::Unbindable, _) => Propagation::Unbindable,
-                (Kind::Shared, shared @ Propagation::Shared(_)) => shared,
-                (Kind::Shared, _) => Propagation::new_shared(),
-                (Kind::Slave, Propagation::Shared(group) | Propagation::Slave(group)) => {
-                    Propagation::Slave(group)
-                }
-                (Kind::Slave, other) => other,
-            };
+        if arriving > 0 && (namespace.mount_count() + arriving_now) as u64 > mount_max() {
+            return Err(Error::NoSpace);
         }
         Ok(())
     }
 
-    /// Changes a mount's flags, and with `file_system` those of its file system (`MS_REMOUNT` without `MS_BIND`).
-    pub fn remount(&self, place: &Path, flags: MountFlags, file_system: Option<&[u8]>) -> Result<()> {
-        let _changes = self.changes.lock();
-        self.check_mount_root(place)?;
-        let mount = &place.mount;
-        let read_only = flags.contains(MountFlags::READ_ONLY);
-        if let Some(options) = file_system {
-            // Also through other mounts of it: what they write could not be stored any more.
-            let is_written = |other: &Shared<Mount>| {
-                Arc::ptr_eq(other.superblock(), mount.superblock()) && other.writers() > 0
-            };
-            if read_only && Self::tree(&self.root_mount())?.iter().any(is_written) {
-                return Err(Error::Busy);
+    /// A mount that was made for this change: it is taken apart when that is not made.
+    pub(super) fn made(&mut self, mount: &Shared<Mount>) -> Result<()> {
+        allocation::push(&mut self.plan.undo.made, mount.clone())
+    }
+
+    /// Makes a mount shared, for this change.
+    pub(super) fn share(&mut self, mount: &Shared<Mount>) -> Result<()> {
+        if mount.relations().group.is_none() {
+            allocation::push(&mut self.plan.undo.newly_shared, mount.clone())?;
+            group::make_shared(mount)?;
+        }
+        Ok(())
+    }
+
+    /// `mount` will be listed in the name space.
+    pub(super) fn arrive(&mut self, namespace: &Arc<MountNamespace>, mount: &Shared<Mount>) -> Result<()> {
+        allocation::push(&mut self.plan.arrivals, (namespace.clone(), mount.clone()))
+    }
+
+    /// `mount` will be listed in this name space, and not where it is now.
+    pub(super) fn transfer(&mut self, namespace: &Arc<MountNamespace>, mount: &Shared<Mount>) -> Result<()> {
+        self.plan.transfers = true;
+        self.arrive(namespace, mount)
+    }
+
+    /// `mount` will be in no name space, and in no group.
+    pub(super) fn depart(&mut self, mount: &Shared<Mount>) -> Result<()> {
+        group::prepare_to_leave(mount)?;
+        allocation::push(&mut self.plan.departures, mount.clone())
+    }
+
+    /// `mount` will be on `point` of `parent`, whatever is there now.
+    pub(super) fn place(
+        &mut self,
+        mount: &Shared<Mount>,
+        parent: &Shared<Mount>,
+        point: &Arc<Dentry>,
+    ) -> Result<()> {
+        let attachment = allocation::rcu(Attachment { parent: parent.clone(), point: point.clone() })?;
+        allocation::push(&mut self.plan.places, (mount.clone(), Some(attachment)))?;
+        let add = Some((point.clone(), mount.clone()));
+        allocation::push(&mut self.plan.edits, Edit { parent: parent.clone(), remove: None, add })
+    }
+
+    /// `mount` will not be where it is now.
+    pub(super) fn displace(&mut self, mount: &Shared<Mount>) -> Result<()> {
+        let Some((parent, _)) = mount.attachment_now() else { return Ok(()) };
+        let remove = Some(mount.clone());
+        allocation::push(&mut self.plan.edits, Edit { parent, remove, add: None })
+    }
+
+    /// `mount` will be at no place at all.
+    pub(super) fn detach(&mut self, mount: &Shared<Mount>) -> Result<()> {
+        self.displace(mount)?;
+        allocation::push(&mut self.plan.places, (mount.clone(), None))
+    }
+
+    /// `mount` will be the name space's root.
+    pub(super) fn set_root(&mut self, namespace: &Arc<MountNamespace>, mount: &Shared<Mount>) {
+        self.plan.root = Some((namespace.clone(), mount.clone()));
+    }
+
+    /// What is left that can fail.
+    fn prepare(&mut self) -> Result<Vec<NewList>> {
+        let mut lists = Vec::new();
+        let edits = &mut self.plan.edits;
+        let address = |mount: &Shared<Mount>| Shared::as_ptr(mount) as usize;
+        let removed_address = |edit: &Edit| edit.remove.as_ref().map_or(0, address);
+        edits.sort_unstable_by_key(|edit| (address(&edit.parent), removed_address(edit)));
+        for edits in edits.chunk_by(|one, other| Shared::ptr_eq(&one.parent, &other.parent)) {
+            let removed =
+                |mount: &Shared<Mount>| edits.binary_search_by_key(&address(mount), removed_address).is_ok();
+            let added = || edits.iter().filter_map(|edit| edit.add.as_ref());
+            let parent = edits[0].parent.clone();
+            let list = parent.changed_children(removed, added())?;
+            allocation::push(&mut lists, NewList { parent, list, gains: added().next().is_some() })?;
+        }
+        for touched in &self.touched {
+            touched.namespace.reserve(touched.arriving)?;
+        }
+        Ok(lists)
+    }
+
+    /// Makes the change, or fails and changes nothing.
+    pub(super) fn commit(mut self) -> Result<()> {
+        let mut lists = self.prepare()?;
+        let Self { plan, lock, touched } = self;
+        let Plan { edits, places, arrivals, departures, transfers, root, mut undo } = plan;
+        undo.made.clear();
+        undo.newly_shared.clear();
+        for (namespace, mount) in &arrivals {
+            namespace.add(mount);
+        }
+        for (point, _) in edits.iter().filter_map(|edit| edit.add.as_ref()) {
+            point.set_flags(DentryFlags::MOUNT_POINT);
+        }
+        {
+            // First where something comes, then where it only goes. When two mounts change places, each is on the other one for a moment: who steps onto
+            // mounts goes round in circles meanwhile, so it must not be for long.
+            let _unpreempted = rcu::read();
+            for NewList { parent, list, .. } in lists.iter_mut().filter(|list| list.gains) {
+                parent.replace_children(list.take());
             }
-            if read_only != mount.superblock().read_only() {
-                mount.superblock().operations().change_read_only(read_only)?;
+            for (mount, attachment) in places {
+                mount.attachment.replace(attachment);
             }
-            mount.superblock().remount(options)?;
-            mount.superblock().set_read_only(read_only);
+            for NewList { parent, list, .. } in lists.iter_mut().filter(|list| !list.gains) {
+                parent.replace_children(list.take());
+            }
         }
-        if read_only {
-            mount.set_read_only()?;
+        let old_root = root.map(|(namespace, root)| (namespace.replace_root(root), namespace));
+        for mount in &departures {
+            mount.namespace.store(0, Ordering::Release);
         }
-        mount.set_flags(flags);
-        self.changed();
+        for Touched { namespace, .. } in &touched {
+            if transfers || !departures.is_empty() {
+                namespace.forget_departed();
+            }
+            namespace.changed();
+        }
+        for mount in &departures {
+            group::leave(mount);
+        }
+        drop(lock);
+        drop((lists, edits, arrivals, old_root));
+        Shared::gather_all(&departures);
         Ok(())
     }
+}
 
-    fn check_mount_root(&self, place: &Path) -> Result<()> {
-        if !place.is_mount_root() || !self.contains(&place.mount) { Err(Error::Invalid) } else { Ok(()) }
-    }
-
-    /// Unmounts the mount that `place` is the root of; `process_root` can't be unmounted except lazily.
-    pub fn unmount(&self, place: Path, flags: UnmountFlags, process_root: &Path) -> Result<()> {
-        let _changes = self.changes.lock();
-        self.check_mount_root(&place)?;
-        let mount = place.mount.clone();
-        let expires = flags.contains(UnmountFlags::EXPIRE);
-        let forced = flags.intersects(UnmountFlags::FORCE | UnmountFlags::DETACH);
-        if expires && (forced || Shared::ptr_eq(&mount, &process_root.mount)) {
-            return Err(Error::Invalid);
+impl Drop for Undo {
+    fn drop(&mut self) {
+        for mount in &self.made {
+            group::leave(mount);
+            mount.attachment.replace(None);
+            mount.replace_children(None);
         }
-        if Shared::ptr_eq(&mount, &self.root_mount()) {
-            return Err(if flags.contains(UnmountFlags::DETACH) { Error::Invalid } else { Error::Busy });
+        for mount in &self.newly_shared {
+            group::leave_group(mount);
         }
-        drop(place);
-        if flags.contains(UnmountFlags::DETACH) {
-            return self.unmount_tree(&mount);
-        }
-        if mount.has_children() || Self::in_use(&mount) {
-            return Err(Error::Busy);
-        }
-        if flags.contains(UnmountFlags::EXPIRE) && !mount.expire() {
-            Shared::spread(&mount);
-            return Err(Error::WouldBlock);
-        }
-        self.unmount_tree(&mount)?;
-        if mount.superblock().is_on_device() || mount.superblock().traits().stacked > 0 {
-            let superblock = mount.superblock().clone();
-            drop(mount);
-            // What is left of the mount goes now. So it is here that the file system ends, and the device is free when the call returns.
-            sync::rcu::barrier_expedited();
-            superblock.finish();
-            drop(superblock);
-        }
-        Ok(())
-    }
-
-    /// Whether somebody uses a mount. Its references are counted in one place from here on, also if it is not in use.
-    ///
-    /// References of an idle attached mount: the parent's child list, the name space's list, and the caller's. Older
-    /// child lists and attachments of mounts that were on it may hold more until they are dropped after a grace
-    /// period: then waiting for that decides.
-    fn in_use(mount: &Shared<Mount>) -> bool {
-        const REFERENCES_WHEN_IDLE: usize = 3;
-        Shared::gather(mount);
-        if Shared::count(mount) <= REFERENCES_WHEN_IDLE {
-            return false;
-        }
-        sync::rcu::barrier_expedited();
-        let in_use = Shared::count(mount) > REFERENCES_WHEN_IDLE;
-        if in_use {
-            Shared::spread(mount);
-        }
-        in_use
-    }
-
-    /// Detaches a mount and everything mounted below it.
-    fn unmount_tree(&self, top: &Shared<Mount>) -> Result<()> {
-        let tree = Self::tree(top)?;
-        for mount in tree.iter().rev() {
-            Mount::detach(mount)?;
-            self.remove(mount);
-        }
-        Shared::gather_all(&tree);
-        self.changed();
-        Ok(())
     }
 }

@@ -2,12 +2,24 @@
 
 mod attach;
 mod change;
+mod copy;
+mod describe;
+mod detached;
+mod group;
 mod namespace;
 mod path;
+mod pivot;
 mod point;
+mod propagate;
+mod settings;
+mod tree;
+mod unmount;
 
 pub use attach::MountSource;
-pub use change::Propagation;
-pub use namespace::{MountDescription, MountNamespace};
+pub use change::{mount_max, set_mount_max};
+pub use describe::MountDescription;
+pub use group::Propagation;
+pub use namespace::MountNamespace;
 pub use path::{Path, PathPrefix};
 pub use point::Mount;
+pub use settings::AttributeChange;

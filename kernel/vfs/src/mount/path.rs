@@ -112,6 +112,21 @@ impl Path {
         self.dentry.flags().contains(DentryFlags::DELETED)
     }
 
+    /// Whether it is `root` or below it.
+    pub(super) fn is_seen_from(&self, root: &Path) -> bool {
+        let guard = rcu::read();
+        let (mut mount, mut dentry): (_, &Arc<Dentry>) = (&self.mount, &self.dentry);
+        loop {
+            if Shared::ptr_eq(mount, &root.mount) {
+                return dentry.is_below(&root.dentry);
+            }
+            match mount.attached_at(&guard) {
+                Some((parent, point)) => (mount, dentry) = (parent, point),
+                None => return false,
+            }
+        }
+    }
+
     fn collect(&self, root: &Path, buffer: &mut [u8]) -> Result<(usize, PathPrefix)> {
         let guard = rcu::read();
         let mut start = buffer.len();

@@ -9,7 +9,7 @@
 //! the mount point's address, upwards through the attachment.
 //!
 //! # Locking
-//! The tree changes only under the name space's lock. Flags and the count of writers are atomics of their own.
+//! The tree changes only under the lock of [changes](super::change). Flags and the count of writers are atomics of their own.
 //!
 //! # References
 //! Every path walk ends with a reference to a mount, mostly to the same one on all CPUs. So while a mount is on a name
@@ -19,17 +19,18 @@
 //! # Invariants
 //! - The attachment's parent has the mount among its children, and the mount point carries `MOUNT_POINT`.
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use memory::per_cpu::Shared;
 use sync::SpinLock;
 use sync::clustered::Count;
-use sync::rcu::{self, RcuReadGuard};
+use sync::rcu::{self, RcuBox, RcuReadGuard};
 
-use super::change::Propagation;
-use crate::dentry::{Dentry, DentryFlags};
+use super::group::Relations;
+use super::namespace::MountNamespace;
+use crate::dentry::Dentry;
 use crate::flags::MountFlags;
 use crate::superblock::Superblock;
 use crate::{Error, Result, allocation};
@@ -41,7 +42,7 @@ pub(super) struct Attachment {
 }
 
 /// Mounts on directories of one mount, sorted by the address of the mount point.
-struct ChildMounts(Vec<(usize, Shared<Mount>)>);
+pub(super) struct ChildMounts(Vec<(usize, Shared<Mount>)>);
 
 /// A mount.
 pub struct Mount {
@@ -54,11 +55,18 @@ pub struct Mount {
     writers: Count,
     pub(super) attachment: rcu::Pointer<Attachment>,
     children: rcu::Pointer<ChildMounts>,
-    /// Who changes `children` holds it.
-    children_lock: sched::Mutex<()>,
     pub(super) namespace: AtomicU64,
-    pub(super) propagation: SpinLock<Propagation>,
+    /// The name space itself, while `namespace` is its id. Under the lock of changes.
+    pub(super) home: SpinLock<Weak<MountNamespace>>,
+    /// Changed under the lock of changes.
+    pub(super) relations: SpinLock<Relations>,
     expired: AtomicU32,
+    /// What the change that is under way has found out about it.
+    pub(super) mark: AtomicU64,
+    /// Flags that can't be cleared any more.
+    locked_flags: AtomicU32,
+    /// It can't be taken away from where it is but together with its parent.
+    locked: AtomicBool,
 }
 
 /// Mount ids begin at 1: 0 stands for no mount.
@@ -85,10 +93,13 @@ impl Mount {
             writers: Count::new(&"writers of a mount"),
             attachment: rcu::Pointer::null(),
             children: rcu::Pointer::null(),
-            children_lock: sched::Mutex::named("mounts on a mount", ()),
             namespace: AtomicU64::new(0),
-            propagation: SpinLock::new(Propagation::Private),
+            home: SpinLock::named("home of a mount", Weak::new()),
+            relations: SpinLock::named("relations of a mount", Relations::default()),
             expired: AtomicU32::new(0),
+            mark: AtomicU64::new(0),
+            locked_flags: AtomicU32::new(0),
+            locked: AtomicBool::new(false),
         })?)
     }
 
@@ -207,9 +218,49 @@ impl Mount {
         self.namespace.load(Ordering::Acquire) != 0
     }
 
+    /// Flags that can't be cleared any more; `NO_ACCESS_TIME` stands for all that is about times of access.
+    pub(super) fn locked_flags(&self) -> MountFlags {
+        MountFlags::from_bits_retain(self.locked_flags.load(Ordering::Relaxed))
+    }
+
+    /// Locks flags. Under the lock of changes, or before others know the mount.
+    pub(super) fn lock_flags(&self, flags: MountFlags) {
+        self.locked_flags.fetch_or(flags.bits(), Ordering::Relaxed);
+    }
+
+    /// Whether it can't be taken away from where it is but together with its parent.
+    pub(super) fn is_locked(&self) -> bool {
+        self.locked.load(Ordering::Relaxed)
+    }
+
+    /// Locks it where it is, or frees it. As [`lock_flags`](Self::lock_flags).
+    pub(super) fn set_locked(&self, locked: bool) {
+        self.locked.store(locked, Ordering::Relaxed);
+    }
+
+    /// What it has to do with peer groups.
+    pub(super) fn relations(&self) -> Relations {
+        self.relations.lock().clone()
+    }
+
+    /// Whether events propagate from it.
+    pub(super) fn is_shared(&self) -> bool {
+        self.relations.lock().group.is_some()
+    }
+
+    /// The name space that it is in, unless that is being taken apart.
+    pub(super) fn home(&self) -> Option<Arc<MountNamespace>> {
+        if self.in_namespace() { self.home.lock().upgrade() } else { None }
+    }
+
+    /// The parent and the mount point, with references of their own.
+    pub(super) fn attachment_now(&self) -> Option<(Shared<Mount>, Arc<Dentry>)> {
+        let guard = rcu::read();
+        self.attached_at(&guard).map(|(parent, point)| (parent.clone(), point.clone()))
+    }
+
     /// The mounts on its directories.
     pub(super) fn children(&self) -> Result<Vec<Shared<Mount>>> {
-        let _changes = self.children_lock.lock();
         let guard = rcu::read();
         let mut list = Vec::new();
         if let Some(children) = self.children.read(&guard) {
@@ -219,66 +270,68 @@ impl Mount {
         Ok(list)
     }
 
-    /// Whether anything is mounted on its directories.
-    pub(super) fn has_children(&self) -> bool {
+    /// Whether there is a mount on its directories that `wanted` is true for.
+    pub(super) fn has_child(&self, wanted: impl FnMut(&Shared<Mount>) -> bool) -> bool {
         let guard = rcu::read();
-        self.children.read(&guard).is_some_and(|children| !children.0.is_empty())
+        self.children
+            .read(&guard)
+            .is_some_and(|children| children.0.iter().map(|(_, mount)| mount).any(wanted))
     }
 
-    /// Attaches a detached mount. The caller holds the name space's lock.
-    pub(super) fn attach(this: &Shared<Self>, parent: &Shared<Mount>, point: &Arc<Dentry>) -> Result<()> {
+    /// Attaches a mount that nobody knows yet to another one of that kind.
+    pub(super) fn attach_new(this: &Shared<Self>, parent: &Shared<Mount>, point: &Arc<Dentry>) -> Result<()> {
         let attachment = allocation::rcu(Attachment { parent: parent.clone(), point: point.clone() })?;
-        parent.change_children(Some((point, this)), None)?;
-        point.set_flags(DentryFlags::MOUNT_POINT);
+        let added = (point.clone(), this.clone());
+        let children = parent.changed_children(|_| false, core::iter::once(&added))?;
+        parent.replace_children(children);
         this.attachment.replace(Some(attachment));
         Ok(())
     }
 
-    /// Detaches it; its own children stay on it. The caller holds the name space's lock. The smaller list may fail to
-    /// be allocated: then the whole list is left as it is and the call fails.
-    pub(super) fn detach(this: &Shared<Self>) -> Result<()> {
-        let parent = {
-            let guard = rcu::read();
-            match this.attachment.read(&guard) {
-                Some(attachment) => attachment.parent.clone(),
-                None => return Ok(()),
-            }
-        };
-        parent.change_children(None, Some(this))?;
-        this.attachment.replace(None);
-        Ok(())
-    }
-
-    fn change_children(
+    /// A list of children like that of now, without some and with others.
+    pub(super) fn changed_children<'a>(
         &self,
-        add: Option<(&Arc<Dentry>, &Shared<Mount>)>,
-        remove: Option<&Shared<Mount>>,
-    ) -> Result<()> {
-        let _changes = self.children_lock.lock();
+        removed: impl Fn(&Shared<Mount>) -> bool,
+        added: impl Iterator<Item = &'a (Arc<Dentry>, Shared<Mount>)> + Clone,
+    ) -> Result<Option<RcuBox<ChildMounts>>> {
         let guard = rcu::read();
         let mut list = Vec::new();
-        if let Some(old) = self.children.read(&guard) {
-            allocation::reserve(&mut list, old.0.len() + 1)?;
-            list.extend(
-                old.0
-                    .iter()
-                    .filter(|(_, mount)| !remove.is_some_and(|gone| Shared::ptr_eq(mount, gone)))
-                    .cloned(),
-            );
+        let more = added.clone().count();
+        let old = self.children.read(&guard);
+        allocation::reserve(&mut list, old.map_or(0, |old| old.0.len()) + more)?;
+        if let Some(old) = old {
+            list.extend(old.0.iter().filter(|(_, mount)| !removed(mount)).cloned());
         }
-        if let Some((point, mount)) = add {
+        for (point, mount) in added {
             let address = Arc::as_ptr(point) as usize;
             let index = list.partition_point(|(other, _)| *other < address);
             debug_assert!(
                 list.get(index).is_none_or(|(other, _)| *other != address),
                 "two mounts on one directory"
             );
-            allocation::reserve(&mut list, 1)?;
             list.insert(index, (address, mount.clone()));
         }
-        let new = if list.is_empty() { None } else { Some(allocation::rcu(ChildMounts(list))?) };
-        self.children.replace(new);
-        Ok(())
+        if list.is_empty() { Ok(None) } else { allocation::rcu(ChildMounts(list)).map(Some) }
+    }
+
+    /// Sets that. The lock of changes is held, or nobody knows the mount.
+    pub(super) fn replace_children(&self, children: Option<RcuBox<ChildMounts>>) {
+        self.children.replace(children);
+    }
+
+    /// Whether it is `top` or below it.
+    pub(super) fn is_within(this: &Shared<Self>, top: &Shared<Self>) -> bool {
+        let guard = rcu::read();
+        let mut current = this;
+        loop {
+            if Shared::ptr_eq(current, top) {
+                return true;
+            }
+            match current.attached_at(&guard) {
+                Some((parent, _)) => current = parent,
+                None => return false,
+            }
+        }
     }
 
     /// The number of its parent, its own when it has none.

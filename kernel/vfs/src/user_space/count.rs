@@ -91,6 +91,11 @@ impl Owner {
     /// That of the first name space of each kind.
     pub const FIRST: Self = Self { space: UserSpace::new(), counted: None };
 
+    /// For something that is nobody's view, and no name space to those who count them.
+    pub(crate) fn uncounted(space: &UserSpace) -> Self {
+        Self { space: space.clone(), counted: None }
+    }
+
     /// For a new name space of a kind.
     ///
     /// # Errors

@@ -4,9 +4,10 @@ use memory::fallible::{exhaust, inject, stop_injection};
 use vfs::credentials::Credentials;
 use vfs::epoll::{Epoll, EpollEvent, EpollEvents, create_epoll};
 use vfs::file::{DescriptorFlags, Descriptors};
-use vfs::flags::{LookupFlags, MountFlags, OpenFlags};
-use vfs::mount::MountSource;
+use vfs::flags::{LookupFlags, MountFlags, OpenFlags, UnmountFlags};
+use vfs::mount::{MountSource, Propagation};
 use vfs::pipe::{create_pipe, splice};
+use vfs::user_space::{Kind, Owner, UserSpace};
 use vfs::{Error, Result};
 
 use super::{World, settle, write};
@@ -102,6 +103,46 @@ fn mounting_survives_every_failure() {
             })?;
             assert_eq!(count, 3);
             Ok(())
+        };
+        tolerate(script());
+    });
+    settle();
+}
+
+#[test]
+fn propagation_survives_every_failure() {
+    sched::current();
+    exhaust("propagation", || {
+        let Ok(world) = World::try_new() else { return };
+        let namespace = &world.places.namespace;
+        let script = || -> Result<()> {
+            for path in ["/a", "/b", "/c"] {
+                world.mkdir(path)?;
+            }
+            let source = MountSource::New { file_system: &crate::TMPFS, source: b"none", options: b"" };
+            namespace.mount(source, &world.walk("/a")?, MountFlags::empty())?;
+            namespace.set_propagation(&world.walk("/a")?, Propagation::Shared, false)?;
+            let bind = |from: &str, to: &str| {
+                let source = world.walk(from)?;
+                let source = MountSource::Bind { source: &source, recursive: true };
+                namespace.mount(source, &world.walk(to)?, MountFlags::empty())
+            };
+            bind("/a", "/b")?;
+            bind("/a", "/c")?;
+            namespace.set_propagation(&world.walk("/c")?, Propagation::Slave, false)?;
+            namespace.set_propagation(&world.walk("/c")?, Propagation::Shared, false)?;
+            world.mkdir("/a/sub")?;
+            let mut root = world.places.root.clone();
+            let space = UserSpace::make(900_100, &Credentials::ordinary(7, 7), 7, 7)?;
+            let other = namespace.copy(&mut [&mut root], Owner::claim(Kind::Mount, &space, 7)?)?;
+            let source = MountSource::New { file_system: &crate::TMPFS, source: b"none", options: b"" };
+            let mounted = namespace.mount(source, &world.walk("/a/sub")?, MountFlags::empty());
+            let count = if mounted.is_ok() { 7 } else { 4 };
+            assert_eq!((namespace.mount_count(), other.mount_count()), (count, count), "all or nothing");
+            mounted?;
+            namespace.unmount(world.walk("/b/sub")?, UnmountFlags::DETACH, &world.places.root)?;
+            // The slaves of the group that ends go to its master, or to nobody.
+            namespace.unmount(world.walk("/c")?, UnmountFlags::DETACH, &world.places.root)
         };
         tolerate(script());
     });

@@ -213,7 +213,7 @@ fn descriptions_name_parent_root_and_point() {
     }
     bind(&world, "/a/part", "/b", false).unwrap();
     let place = world.walk("/b").unwrap();
-    world.places.namespace.set_propagation(&place, Propagation::new_shared(), false).unwrap();
+    world.places.namespace.set_propagation(&place, Propagation::Shared, false).unwrap();
     let mut lines = Vec::new();
     world
         .places
@@ -222,12 +222,7 @@ fn descriptions_name_parent_root_and_point() {
             assert_eq!(machine::preempt::count(), 0, "whoever looks may sleep: sync(2) does");
             let root = String::from_utf8(mount.root.clone()).unwrap();
             let point = String::from_utf8(mount.point.clone()).unwrap();
-            lines.push((
-                root,
-                point,
-                mount.parent == mount.id,
-                matches!(mount.propagation, Propagation::Shared(_)),
-            ));
+            lines.push((root, point, mount.parent == mount.id, mount.shared.is_some()));
             Ok(())
         })
         .unwrap();
