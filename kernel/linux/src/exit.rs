@@ -79,6 +79,7 @@ pub(crate) fn report_fatal_signal(task: &Task, information: &SignalInformation) 
 pub(crate) fn end_thread(mut task: Box<Task>) {
     crate::signal::deliver::retire(&task.thread);
     release_user_memory(&mut task);
+    crate::futex::inheritance::close(&task.thread);
     let Task { thread, address_space, files, file_system, name_spaces, exit_code, .. } = *task;
     let process = thread.process().clone();
     let (undo, shared_files, rest) = {
@@ -132,6 +133,7 @@ fn thread_abandoned(kernel: sched::ThreadRef, died: &sync::arc_table::OwnerDied)
     process.begin_exit(Signal::SIGSEGV.number().into());
     ::ipc::end_abandoned(::ipc::ThreadId::from_bits(thread.ipc_id.load(Ordering::Relaxed)));
     crate::signal::deliver::retire(&thread);
+    crate::futex::inheritance::close(&thread);
     let (undo, files, rest) = {
         let mut shared = thread.shared.lock();
         let rest = (shared.file_system.take(), shared.charge.take(), shared.name_spaces.take());
@@ -174,6 +176,7 @@ pub(crate) fn release_user_memory(task: &mut Task) {
         crate::futex::robust::release(task);
         task.robust_list = 0;
     }
+    crate::futex::inheritance::end(&task.thread);
     let clear = core::mem::take(&mut task.clear_tid);
     if clear != 0 && UserPointer::<u32>::new(clear).write(&0).is_ok() {
         crate::futex::wake_address(task, clear);

@@ -138,6 +138,7 @@ fn set_policy(task: &Task, target: &Target, wanted: Policy, reset_on_fork: bool)
     thread.resets_on_fork.store(reset_on_fork, Ordering::Relaxed);
     if let Some(kernel) = thread.kernel_thread() {
         kernel.set_policy(wanted);
+        crate::futex::inheritance::urgency_changed(thread);
     }
     Ok(())
 }
@@ -301,6 +302,7 @@ fn set_nice(task: &Task, target: &Target, wanted: i32) -> Result<(), Errno> {
     }
     if let Some(kernel) = thread.kernel_thread() {
         kernel.set_nice(wanted);
+        crate::futex::inheritance::urgency_changed(thread);
     }
     Ok(())
 }

@@ -108,7 +108,7 @@ pub(crate) fn push_excess(queue: &mut RunQueue) {
     let target_of = |thread: &Thread| {
         let mut others = allowed_cpus(thread);
         others.remove(this);
-        match thread.policy() {
+        match thread.entity.policy() {
             policy if policy.is_realtime() => less_urgent(policy, others),
             Policy::Idle => others.iter().find(|&cpu| running(cpu) == 0),
             _ => least_crowded(others).filter(|&cpu| Cpu::of(cpu).crowd() + 2 <= queue.crowd()),
@@ -139,7 +139,7 @@ pub(crate) fn let_go(queue: &mut RunQueue, preempted: &Thread, next: &Thread) ->
     }
     let mut others = allowed_cpus(preempted);
     others.remove(cpu::current());
-    let goes = less_urgent(preempted.policy(), others).is_some() && preempted.state.begin_move();
+    let goes = less_urgent(preempted.entity.policy(), others).is_some() && preempted.state.begin_move();
     if goes {
         queue.deactivate_waiting(preempted);
     }
@@ -226,10 +226,11 @@ fn take_waiting(thread: &Thread) {
     }
 }
 
-/// Changes a thread's policy or nice value with its queue's books kept right.
+/// Changes a thread's policy, nice value or what is lent to it, with its queue's books kept right. One that waits and has become real-time, or more
+/// so, goes to a CPU that runs something less urgent, if it must wait where it is.
 pub(crate) fn change_entity(thread: &Thread, change: impl FnOnce(&Entity)) {
     let _preemption = preempt::disable();
-    with_queue_of(thread, |cpu, queue| {
+    let leaves = with_queue_of(thread, |cpu, queue| {
         queue.update_current(time::now_ns());
         let before = thread.entity.policy();
         let runs = core::ptr::eq(queue.current(), thread);
@@ -244,9 +245,22 @@ pub(crate) fn change_entity(thread: &Thread, change: impl FnOnce(&Entity)) {
         } else {
             change(&thread.entity);
         }
+        let policy = thread.entity.policy();
+        let leaves = policy.is_realtime()
+            && thread.entity.is_queued()
+            && queue.rank() >= crate::policy::rank(policy)
+            && less_urgent(policy, allowed_cpus(thread)).is_some()
+            && thread.state.begin_move();
+        if leaves {
+            queue.deactivate_waiting(thread);
+        }
         cpu.publish(queue);
         if !queue.is_idle() {
             request(thread.cpu(), REQUEST_RESCHEDULE);
         }
+        leaves
     });
+    if leaves {
+        enqueue(thread, Activation::Moved, false);
+    }
 }

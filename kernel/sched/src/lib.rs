@@ -8,6 +8,7 @@
 //! | `dispatch` | the switch itself, preemption, the idle loop |
 //! | `placement`, `balance`, [`Bound`] | which CPU a thread goes to |
 //! | [`HandOver`] | giving the CPU to a sleeper, past the run queue |
+//! | [`Urgency`] | how urgent a thread is by itself, and by what others lend it |
 //! | [`timer`] | deadlines, per CPU, without a tick |
 //! | [`softirq`], [`softirq_budget`], [`work`] | what is put off: to the end of the interrupt, to a thread; how much of that programs bear |
 //! | [`starvation`] | processors whose threads get nothing all the same |
@@ -54,6 +55,7 @@ pub mod statistics;
 mod tests;
 pub mod thread;
 pub mod timer;
+mod urgency;
 mod wait;
 mod wait_queue;
 pub mod work;
@@ -72,6 +74,7 @@ pub use state::RunState;
 pub use thread::{
     Builder, Calls, Current, IoStart, NewThread, Observation, Thread, ThreadRef, UserStart, current, spawn,
 };
+pub use urgency::Urgency;
 pub use wait::{
     Interrupted, WaitError, block_interruptible, block_interruptible_handing_over, block_uninterruptible,
 };

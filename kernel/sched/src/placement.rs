@@ -155,7 +155,7 @@ fn place_woken(thread: &Thread, last: CpuId, allowed: CpuSet, synchronous: bool)
     if let Some(idle) = claim_any_idle(allowed) {
         return idle;
     }
-    let policy = thread.policy();
+    let policy = thread.entity.policy();
     if policy.is_realtime() && !(allowed.contains(last) && Cpu::of(last).rank() < policy::rank(policy)) {
         // Where it was it would have to wait.
         if let Some(cpu) = less_urgent(policy, allowed) {

@@ -512,16 +512,16 @@ impl Thread {
         crate::balance::enforce_affinity(self);
     }
 
-    /// How it competes for its CPU.
+    /// How it competes for its CPU, unless others lend it urgency.
     pub fn policy(&self) -> Policy {
-        self.entity.policy()
+        self.entity.own_policy()
     }
 
     /// Changes how it competes. The stack of a real-time thread has all its pages: page faults would delay it.
     pub fn set_policy(&self, policy: Policy) {
         let mut pinned = false;
         crate::balance::change_entity(self, |entity| {
-            entity.set_policy(policy, entity.nice());
+            entity.set_policy(policy, entity.own_nice());
             pinned =
                 self.pin_stack_locked(PinReason::Realtime, policy.is_realtime() && kstack::pin_realtime());
         });
@@ -553,12 +553,12 @@ impl Thread {
 
     /// Its nice value.
     pub fn nice(&self) -> Nice {
-        self.entity.nice()
+        self.entity.own_nice()
     }
 
     /// Changes its nice value.
     pub fn set_nice(&self, nice: Nice) {
-        crate::balance::change_entity(self, |entity| entity.set_policy(entity.policy(), nice));
+        crate::balance::change_entity(self, |entity| entity.set_policy(entity.own_policy(), nice));
     }
 
     /// The CPU time it has used. Of another thread too it never runs backwards, nor ahead of the clock.

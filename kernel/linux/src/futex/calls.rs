@@ -8,6 +8,7 @@ use machine::time::now_ns;
 use machine::user_memory;
 use sched::{WaitError, WakeBatch};
 
+use super::inheritance;
 use super::key::Key;
 use super::queue::{self, Waiter, withdraw};
 use crate::abi::Timespec;
@@ -24,11 +25,17 @@ const WAKE: u32 = 1;
 const REQUEUE: u32 = 3;
 const CMP_REQUEUE: u32 = 4;
 const WAKE_OP: u32 = 5;
+const LOCK_PI: u32 = 6;
+const UNLOCK_PI: u32 = 7;
+const TRYLOCK_PI: u32 = 8;
 const WAIT_BITSET: u32 = 9;
 const WAKE_BITSET: u32 = 10;
+const WAIT_REQUEUE_PI: u32 = 11;
+const CMP_REQUEUE_PI: u32 = 12;
+const LOCK_PI2: u32 = 13;
 const MATCH_ANY: u32 = u32::MAX;
 /// Tries to bring in a page that goes away again each time; a program that achieves that gets EFAULT.
-const FAULT_TRIES: u32 = 16;
+pub(super) const FAULT_TRIES: u32 = 16;
 
 /// Dispatches by operation.
 pub fn futex(
@@ -42,13 +49,14 @@ pub fn futex(
 ) -> SysResult {
     let shared = operation & PRIVATE == 0;
     let command = operation & COMMAND_MASK;
-    if operation & REALTIME != 0 && command != WAIT_BITSET && command != WAIT {
+    let realtime = operation & REALTIME != 0;
+    if realtime && !matches!(command, WAIT | WAIT_BITSET | WAIT_REQUEUE_PI | LOCK_PI2) {
         return Err(Errno::ENOSYS);
     }
     let wake_second = timeout as i32 as usize;
     match command {
         WAIT | WAIT_BITSET => {
-            let deadline = deadline(command, operation & REALTIME != 0, timeout)?;
+            let deadline = deadline(command, realtime, timeout)?;
             let bitset = if command == WAIT { MATCH_ANY } else { third };
             wait(task, address, value, shared, bitset, deadline)
         }
@@ -57,28 +65,36 @@ pub fn futex(
         REQUEUE => requeue(task, address, shared, [second, timeout], value, None),
         CMP_REQUEUE => requeue(task, address, shared, [second, timeout], value, Some(third)),
         WAKE_OP => wake_operation(task, address, second, shared, value, wake_second, third),
+        LOCK_PI | LOCK_PI2 => inheritance::lock(task, address, shared, deadline(command, realtime, timeout)?),
+        TRYLOCK_PI => inheritance::try_lock(task, address, shared),
+        UNLOCK_PI => inheritance::unlock(task, address, shared),
+        WAIT_REQUEUE_PI => {
+            let deadline = deadline(command, realtime, timeout)?;
+            inheritance::wait_requeue(task, [address, second], value, shared, deadline)
+        }
+        CMP_REQUEUE_PI => inheritance::requeue(task, address, shared, (second, timeout as u32), value, third),
         _ => Err(Errno::ENOSYS),
     }
 }
 
-/// When a wait ends: relative to now for WAIT, absolute for WAIT_BITSET.
+/// When a wait ends: relative to now for WAIT, a time of day for LOCK_PI, of the clock that the flag says for all others.
 fn deadline(command: u32, realtime: bool, timeout: u64) -> Result<Option<Until>, Errno> {
     let Some(pointer) = UserPointer::<Timespec>::new(timeout).given() else { return Ok(None) };
     let ns = pointer.read()?.to_ns().ok_or(Errno::EINVAL)?;
     Ok(Some(match (command, realtime) {
         (WAIT, _) => Until::Monotonic(now_ns().saturating_add(ns)),
-        (_, true) => Until::TimeOfDay(ns),
+        (LOCK_PI, _) | (_, true) => Until::TimeOfDay(ns),
         (_, false) => Until::Monotonic(ns),
     }))
 }
 
 /// Reads the word with the bucket locked, where no page can be brought in; `None` when it must be.
-fn load_locked(address: u64) -> Option<u32> {
+pub(super) fn load_locked(address: u64) -> Option<u32> {
     user_memory::load_u32(UserAddr::new(address)).ok()
 }
 
 /// Brings the word's page in.
-fn fault_in(address: u64) -> Result<(), Errno> {
+pub(super) fn fault_in(address: u64) -> Result<(), Errno> {
     UserPointer::<u32>::new(address).read().map(drop)
 }
 
@@ -158,7 +174,8 @@ fn wake(task: &Task, address: u64, shared: bool, bitset: u32, count: u32) -> Sys
     let key = Key::of(task, address, shared)?;
     let _batch = WakeBatch::begin();
     // As in Linux, "at most 0" still means one.
-    Ok(queue::lock(&key).wake(&key, bitset, count.max(1) as usize))
+    let woken = queue::lock(&key).wake(&key, bitset, count.max(1) as usize)?;
+    if woken == 0 && inheritance::is_waited_for(&key) { Err(Errno::EINVAL) } else { Ok(woken) }
 }
 
 /// Wakes one waiter of a word that the kernel changed itself, whichever kind of futex it is.
@@ -270,15 +287,18 @@ fn wake_operation(
         let batch = WakeBatch::begin();
         let woken = queue::with_both(&one, &two, |first, other| {
             let old = exchange(target, &operation)?;
-            let mut woken = first.wake(&one, MATCH_ANY, count as usize);
-            if operation.holds(old) {
-                woken += other.unwrap_or(first).wake(&two, MATCH_ANY, second_count);
-            }
-            Some(woken)
+            let wake_all = || {
+                let mut woken = first.wake(&one, MATCH_ANY, count as usize)?;
+                if operation.holds(old) {
+                    woken += other.unwrap_or(first).wake(&two, MATCH_ANY, second_count)?;
+                }
+                Ok(woken)
+            };
+            Some(wake_all())
         });
         drop(batch);
         if let Some(woken) = woken {
-            return Ok(woken);
+            return woken;
         }
         // Brings the page in, writable.
         task.address_space.fault(target, Access::Write).map_err(|_| Errno::EFAULT)?;

@@ -1,9 +1,10 @@
 //! futex(2): waiting on words of user memory.
 //!
-//! `key` names the word, `queue` holds who waits for it, `calls` are the operations, `robust` the lists a dead thread leaves.
-//! Priority inheritance returns ENOSYS.
+//! `key` names the word, `queue` holds who waits for it, `calls` are the operations, `inheritance` those of locks whose owner inherits the
+//! priority of who waits, `robust` the lists a dead thread leaves.
 
 mod calls;
+pub(crate) mod inheritance;
 pub mod key;
 mod queue;
 pub mod robust;

@@ -18,12 +18,18 @@ use crate::errno::Errno;
 
 /// Buckets of the table: several for each of the 64 CPUs there can be.
 const BUCKETS: usize = 256;
+/// The bits of a thread that waits to be moved to a lock with priority inheritance: none, so that nothing that wakes matches them.
+pub(super) const NO_BITS: u32 = 0;
 
 /// A thread that waits.
 pub struct Waiter {
     thread: ThreadRef,
     woken: AtomicBool,
     bucket: AtomicUsize,
+    /// It was woken owning a lock whose last owner died. Written before `woken`.
+    owner_died: AtomicBool,
+    /// The lock that it wants to be moved to, while its entry has [`NO_BITS`].
+    target: SpinLock<Option<Key>>,
 }
 
 impl Waiter {
@@ -33,6 +39,8 @@ impl Waiter {
             thread: sched::current().to_ref(),
             woken: AtomicBool::new(false),
             bucket: AtomicUsize::new(0),
+            owner_died: AtomicBool::new(false),
+            target: SpinLock::named("lock to be moved to", None),
         };
         memory::fallible::try_arc(waiter).map_err(|_| Errno::ENOMEM)
     }
@@ -46,6 +54,32 @@ impl Waiter {
     fn wake(&self) {
         self.woken.store(true, Ordering::Release);
         self.thread.wake();
+    }
+
+    /// The thread that waits.
+    pub(super) fn thread(&self) -> &ThreadRef {
+        &self.thread
+    }
+
+    /// It is about to wait for a lock.
+    pub(super) fn begin(&self) {
+        self.woken.store(false, Ordering::Relaxed);
+    }
+
+    /// Wakes it: it has the lock.
+    pub(super) fn grant(&self, owner_died: bool) {
+        self.owner_died.store(owner_died, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Whether the lock that it has was a dead thread's; once it is woken.
+    pub(super) fn owner_died(&self) -> bool {
+        self.owner_died.load(Ordering::Relaxed)
+    }
+
+    /// Says to which lock it wants to be moved.
+    pub(super) fn set_target(&self, target: Key) {
+        *self.target.lock() = Some(target);
     }
 }
 
@@ -84,12 +118,18 @@ impl Bucket {
     }
 
     /// Wakes up to `count` waiters that share a bit with `bitset`; returns how many.
-    pub(super) fn wake(&mut self, key: &Key, bitset: u32, count: usize) -> usize {
+    ///
+    /// # Errors
+    /// EINVAL: one of them waits to be moved to a lock.
+    pub(super) fn wake(&mut self, key: &Key, bitset: u32, count: usize) -> Result<usize, Errno> {
         let mut woken = 0;
         let mut at = 0;
         while woken < count && at < self.queue.len() {
             let entry = &self.queue[at];
             if entry.key != *key || entry.bitset & bitset == 0 {
+                if entry.bitset == NO_BITS && entry.key == *key {
+                    return Err(Errno::EINVAL);
+                }
                 at += 1;
                 continue;
             }
@@ -99,7 +139,28 @@ impl Bucket {
             }
         }
         self.shrink();
-        woken
+        Ok(woken)
+    }
+
+    /// Where the first that waits for the key is.
+    pub(super) fn first(&self, key: &Key) -> Option<usize> {
+        self.queue.iter().position(|entry| entry.key == *key)
+    }
+
+    /// Who waits there to be moved to that lock.
+    ///
+    /// # Errors
+    /// EINVAL: to another one, or to none.
+    pub(super) fn bound_for(&self, at: usize, lock: &Key) -> Result<&Arc<Waiter>, Errno> {
+        let Entry { bitset, waiter, .. } = &self.queue[at];
+        let is = *bitset == NO_BITS && *waiter.target.lock() == Some(*lock);
+        if is { Ok(waiter) } else { Err(Errno::EINVAL) }
+    }
+
+    /// Takes out who waits there.
+    pub(super) fn take(&mut self, at: usize) {
+        self.queue.remove(at);
+        self.shrink();
     }
 
     /// Gives back the memory of a queue that was long once.
@@ -124,6 +185,9 @@ impl Bucket {
             if self.queue[at].key != *from {
                 at += 1;
                 continue;
+            }
+            if self.queue[at].bitset == NO_BITS {
+                return Err(Errno::EINVAL);
             }
             match &mut other {
                 None => {
@@ -155,7 +219,7 @@ pub(super) fn wake_and_requeue(
     let _batch = WakeBatch::begin();
     with_both(&from, &to, |first, second| {
         permitted()?;
-        let woken = first.wake(&from, u32::MAX, wake);
+        let woken = first.wake(&from, u32::MAX, wake)?;
         let moved = if from == to { 0 } else { first.requeue(second, &from, to, requeue)? };
         Ok((woken, moved))
     })
@@ -213,12 +277,12 @@ mod tests {
     fn wakes_in_order_and_only_matching_bits() {
         let key = Key::test(0x1000, 0x40);
         let (one, two, three) = (queued(key, 1), queued(key, 2), queued(key, 1));
-        assert_eq!(lock(&key).wake(&key, 1, 1), 1);
+        assert_eq!(lock(&key).wake(&key, 1, 1), Ok(1));
         assert!(one.is_woken() && !two.is_woken() && !three.is_woken());
-        assert_eq!(lock(&key).wake(&key, 1, 10), 1);
+        assert_eq!(lock(&key).wake(&key, 1, 10), Ok(1));
         assert!(three.is_woken());
         assert!(withdraw(&two));
-        assert_eq!(lock(&key).wake(&key, u32::MAX, 10), 0);
+        assert_eq!(lock(&key).wake(&key, u32::MAX, 10), Ok(0));
     }
 
     #[test]
@@ -228,7 +292,7 @@ mod tests {
         assert_eq!(wake_and_requeue(from, to, 1, 2, || Ok(())), Ok((1, 2)));
         assert!(waiters[0].is_woken());
         assert!(withdraw(&waiters[1]));
-        assert_eq!(lock(&to).wake(&to, u32::MAX, 10), 1);
+        assert_eq!(lock(&to).wake(&to, u32::MAX, 10), Ok(1));
         assert!(waiters[2].is_woken());
         assert!(!withdraw(&waiters[2]), "who was woken cannot withdraw");
         assert!(withdraw(&waiters[3]));

@@ -30,12 +30,20 @@ struct Ticks {
 }
 
 /// How it competes for a processor.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Competition {
     nice: i32,
     real_time: u8,
+    /// With what others lend it.
+    priority: i32,
     policy: u32,
     processor: usize,
+}
+
+impl Competition {
+    /// That of what has no thread.
+    const ORDINARY: Competition =
+        Competition { nice: 0, real_time: 0, priority: 20, policy: 0, processor: 0 };
 }
 
 /// Signals as far as they are shown.
@@ -79,10 +87,7 @@ impl Line<'_> {
     fn write(&self, out: &mut Text) {
         let _ = write!(out, "{} (", self.number);
         out.push_bytes(self.name);
-        let priority = match self.competition.real_time {
-            0 => 20 + self.competition.nice,
-            real_time => -1 - i32::from(real_time),
-        };
+        let priority = self.competition.priority;
         let _ = write!(
             out,
             ") {} {} {} {} {} {} {} {} {} 0 0 {} {} {} {} {priority} {} {} 0 {} {} {} {}",
@@ -175,11 +180,15 @@ fn children_ticks(process: &Process) -> Ticks {
 }
 
 fn competition(thread: Option<&Thread>) -> Competition {
-    let Some(kernel) = thread.and_then(Thread::kernel_thread) else { return Competition::default() };
+    let Some(kernel) = thread.and_then(Thread::kernel_thread) else { return Competition::ORDINARY };
     let policy = kernel.policy();
     Competition {
         nice: kernel.nice().value(),
         real_time: policy.priority(),
+        priority: match kernel.effective_policy().priority() {
+            0 => 20 + kernel.effective_nice().value(),
+            real_time => -1 - i32::from(real_time),
+        },
         policy: crate::scheduling::number_of(policy),
         processor: kernel.cpu().index(),
     }
@@ -285,7 +294,7 @@ mod tests {
             faults: (7, 9),
             own: Ticks { user: 3, system: 4 },
             children: Ticks { user: 5, system: 6 },
-            competition: Competition { nice: -5, real_time: 0, policy: 0, processor: 1 },
+            competition: Competition { nice: -5, real_time: 0, priority: 15, policy: 0, processor: 1 },
             threads: 2,
             start_ticks: 696_863,
             mapped_bytes: 3_133_440,

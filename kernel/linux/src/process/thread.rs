@@ -70,6 +70,9 @@ pub struct Thread {
     faults: AtomicU64,
     /// What it has read and written; written by the thread.
     pub(crate) transfers: Transfers,
+    /// Its number among those that wait for locks with priority inheritance, or own one that others wait for; see [`crate::futex::inheritance`].
+    /// Written with that graph locked.
+    pub(crate) inheritance: AtomicU32,
     /// Copy of the head of its robust list, for get_robust_list.
     pub(crate) robust_list: AtomicU64,
     /// Whether `restriction` is one; written with `shared` locked.
@@ -100,6 +103,7 @@ impl Thread {
             asked: crate::pager::Asked::default(),
             faults: AtomicU64::new(0),
             transfers: Transfers::default(),
+            inheritance: AtomicU32::new(0),
             robust_list: AtomicU64::new(0),
             is_restricted: AtomicBool::new(shared.restriction.mode() != Mode::None),
             no_new_privileges: AtomicBool::new(false),

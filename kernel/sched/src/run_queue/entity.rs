@@ -4,11 +4,12 @@
 //! (`Thread::cpu`), or by the one waker that claimed it while it belongs to none. They are atomics only so that
 //! the thread can be shared; every access is relaxed and costs what a plain one does.
 
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use intrusive_collections::RBTreeAtomicLink;
 
 use crate::policy::{self, Nice, Policy, WEIGHT_NORMAL};
+use crate::urgency::Urgency;
 
 /// A thread that sleeps within this time of waking another one hands over to it: to run the other one elsewhere, at the
 /// same time, would gain less than waking a halted CPU takes.
@@ -30,8 +31,12 @@ pub(crate) struct Entity {
     left_queue: AtomicUsize,
     left_virtual_ns: AtomicU64,
     weight: AtomicU32,
-    /// Encoded policy and nice value.
+    /// Encoded policy and nice value with which it competes.
     policy: AtomicU32,
+    /// Its own: `policy` is the same while nothing is lent to it.
+    own_policy: AtomicU32,
+    /// See [`crate::urgency`].
+    lent: AtomicU8,
     /// Whether `link` is in a tree.
     queued: AtomicBool,
     /// When the running thread's account was last brought up to date.
@@ -57,6 +62,8 @@ impl Entity {
             left_virtual_ns: AtomicU64::new(0),
             weight: AtomicU32::new(WEIGHT_NORMAL as u32),
             policy: AtomicU32::new(0),
+            own_policy: AtomicU32::new(0),
+            lent: AtomicU8::new(Urgency::LEAST.bits()),
             queued: AtomicBool::new(false),
             started_ns: AtomicU64::new(0),
             runtime_ns: AtomicU64::new(0),
@@ -69,31 +76,43 @@ impl Entity {
         entity
     }
 
-    /// Changes the policy; the thread must not be counted in a queue's load meanwhile.
+    /// Changes its own policy; the thread must not be counted in a queue's load meanwhile.
     pub(crate) fn set_policy(&self, policy: Policy, nice: Nice) {
-        let kind = match policy {
-            Policy::Normal => 0,
-            Policy::Batch => 1,
-            Policy::Idle => 2,
-            Policy::Fifo(_) => 3,
-            Policy::RoundRobin(_) => 4,
-        };
-        let encoded = kind | u32::from(policy.priority()) << 8 | ((nice.value() + 20) as u32) << 16;
-        self.policy.store(encoded, Ordering::Relaxed);
+        self.own_policy.store(encoded(policy, nice), Ordering::Relaxed);
+        self.compete();
+    }
+
+    /// Changes what is lent to it; the thread must not be counted in a queue's load meanwhile.
+    pub(crate) fn set_lent(&self, urgency: Urgency) {
+        self.lent.store(urgency.bits(), Ordering::Relaxed);
+        self.compete();
+    }
+
+    pub(crate) fn lent(&self) -> Urgency {
+        Urgency::from_bits(self.lent.load(Ordering::Relaxed))
+    }
+
+    /// Has it compete with the more urgent of its own policy and what is lent.
+    fn compete(&self) {
+        let (policy, nice) = self.lent().lent_to(self.own_policy(), self.own_nice());
+        self.policy.store(encoded(policy, nice), Ordering::Relaxed);
         self.weight.store(policy::weight(policy, nice) as u32, Ordering::Relaxed);
     }
 
+    /// The policy that programs have given it.
+    pub(crate) fn own_policy(&self) -> Policy {
+        policy_of(self.own_policy.load(Ordering::Relaxed))
+    }
+
+    /// The nice value that programs have given it.
+    pub(crate) fn own_nice(&self) -> Nice {
+        nice_of(self.own_policy.load(Ordering::Relaxed))
+    }
+
+    /// The policy with which it competes.
     #[inline]
     pub(crate) fn policy(&self) -> Policy {
-        let encoded = self.policy.load(Ordering::Relaxed);
-        let priority = (encoded >> 8) as u8;
-        match encoded & 0xff {
-            0 => Policy::Normal,
-            1 => Policy::Batch,
-            2 => Policy::Idle,
-            3 => Policy::Fifo(priority),
-            _ => Policy::RoundRobin(priority),
-        }
+        policy_of(self.policy.load(Ordering::Relaxed))
     }
 
     /// Whether it goes before all fair threads: `policy().is_realtime()` without decoding.
@@ -103,8 +122,9 @@ impl Entity {
         self.policy.load(Ordering::Relaxed) & 0xff >= FIRST_REALTIME_KIND
     }
 
+    /// The nice value with which it competes.
     pub(crate) fn nice(&self) -> Nice {
-        Nice::clamped((self.policy.load(Ordering::Relaxed) >> 16) as i32 - 20)
+        nice_of(self.policy.load(Ordering::Relaxed))
     }
 
     /// Nanoseconds it has run, up to its last account.
@@ -215,6 +235,33 @@ impl Entity {
             weight => real_ns * WEIGHT_NORMAL / weight,
         }
     }
+}
+
+fn encoded(policy: Policy, nice: Nice) -> u32 {
+    let kind = match policy {
+        Policy::Normal => 0,
+        Policy::Batch => 1,
+        Policy::Idle => 2,
+        Policy::Fifo(_) => 3,
+        Policy::RoundRobin(_) => 4,
+    };
+    kind | u32::from(policy.priority()) << 8 | ((nice.value() + 20) as u32) << 16
+}
+
+#[inline(always)]
+fn policy_of(encoded: u32) -> Policy {
+    let priority = (encoded >> 8) as u8;
+    match encoded & 0xff {
+        0 => Policy::Normal,
+        1 => Policy::Batch,
+        2 => Policy::Idle,
+        3 => Policy::Fifo(priority),
+        _ => Policy::RoundRobin(priority),
+    }
+}
+
+fn nice_of(encoded: u32) -> Nice {
+    Nice::clamped((encoded >> 16) as i32 - 20)
 }
 
 #[cfg(test)]
