@@ -37,6 +37,14 @@ abi_structures! {
     IoEvent, 32, { data: u64, block: u64, result: i64, second_result: i64, }
     /// `struct mq_attr`.
     QueueAttributes, 64, { flags: i64, messages_max: i64, bytes_max: i64, messages: i64, reserved: [u64; 4], }
+    /// `struct ptrace_syscall_info`, with what depends on the operation as words.
+    SystemCallInformation, 88, {
+        operation: u8, padding: [u8; 3], architecture: u32, instruction: u64, stack: u64, words: [u64; 8],
+    }
+    /// `struct ptrace_rseq_configuration`.
+    SequenceConfiguration, 24, { address: u64, bytes: u32, signature: u32, flags: u32, padding: u32, }
+    /// `struct ptrace_peeksiginfo_args`.
+    PeekSignals, 16, { offset: u64, flags: u32, count: i32, }
     /// `struct sock_filter`: an instruction of classic BPF.
     FilterInstruction, 8, { code: u16, if_true: u8, if_false: u8, constant: u32, }
     /// `struct sock_fprog`: such a program.

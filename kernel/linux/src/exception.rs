@@ -2,7 +2,7 @@
 
 use machine::address::{USER_END, UserAddr};
 use machine::fault::FaultError;
-use machine::user::Exception;
+use machine::user::{DebugRegisters, Exception};
 
 use crate::signal::information::SignalInformation;
 use crate::signal::send::force;
@@ -21,19 +21,19 @@ const SEGV_MAPERR: i32 = 1;
 const SEGV_ACCERR: i32 = 2;
 const BUS_ADRALN: i32 = 1;
 const BUS_ADRERR: i32 = 2;
-const TRAP_BRKPT: i32 = 1;
 const TRAP_TRACE: i32 = 2;
+const TRAP_HWBKPT: i32 = 4;
 
 /// Serves an exception: a page fault that the address space can resolve ends here, everything else is a signal.
 pub fn serve(task: &mut Task, exception: &Exception) {
     let rip = task.user.registers.rip;
     let information = match exception.vector {
         0 => SignalInformation::fault(Signal::SIGFPE, FPE_INTDIV, rip),
-        1 => {
-            task.user.registers.rflags &= !(1 << 8);
-            SignalInformation::fault(Signal::SIGTRAP, TRAP_TRACE, rip)
-        }
-        3 => SignalInformation::fault(Signal::SIGTRAP, SI_KERNEL.max(TRAP_BRKPT), 0),
+        1 => match debug_exception(task) {
+            Some(information) => information,
+            None => return,
+        },
+        3 => SignalInformation::from_kernel(Signal::SIGTRAP),
         6 => SignalInformation::fault(Signal::SIGILL, ILL_ILLOPN, rip),
         11 | 12 => SignalInformation::fault(Signal::SIGBUS, SI_KERNEL, 0),
         Exception::PAGE_FAULT => match page_fault(task, exception) {
@@ -46,6 +46,23 @@ pub fn serve(task: &mut Task, exception: &Exception) {
         _ => SignalInformation::from_kernel(Signal::SIGSEGV),
     };
     force(&task.thread, information);
+}
+
+/// A step, or a hardware breakpoint. `None`: nobody wants to know any more.
+fn debug_exception(task: &mut Task) -> Option<SignalInformation> {
+    const RESUME: u64 = 1 << 16;
+    if task.end_step() && !task.thread.is_traced() {
+        return None;
+    }
+    let registers = task.debug_registers.as_deref().copied().unwrap_or_default();
+    let met = (0..DebugRegisters::COUNT).filter(|index| registers.hits >> index & 1 != 0);
+    if met.clone().any(|index| registers.is_for_execution(index)) {
+        // The instruction has not been executed yet, and shall be.
+        task.user.registers.rflags |= RESUME;
+    }
+    let is_breakpoint = met.count() > 0 && registers.hits & DebugRegisters::STEP == 0;
+    let code = if is_breakpoint { TRAP_HWBKPT } else { TRAP_TRACE };
+    Some(SignalInformation::fault(Signal::SIGTRAP, code, task.user.registers.rip))
 }
 
 /// Lets the address space resolve the fault, or says which signal it becomes.

@@ -14,6 +14,8 @@ use crate::errno::SysResult;
 use crate::process::process::{Kinship, Process, State};
 use crate::process::thread::Thread;
 use crate::process::{family, init, table};
+use crate::ptrace::end::Held;
+use crate::ptrace::options::Event;
 use crate::signal::actions::{ActionFlags, IGNORE};
 use crate::signal::information::{ChildEvent, SignalInformation};
 use crate::signal::send;
@@ -77,7 +79,12 @@ pub(crate) fn report_fatal_signal(task: &Task, information: &SignalInformation) 
 /// The end of the running thread.
 #[inline(never)]
 pub(crate) fn end_thread(mut task: Box<Task>) {
+    if task.thread.is_traced() {
+        let status = task.process().signals.lock().group_exit.unwrap_or(task.exit_code);
+        crate::ptrace::stop::at_event(&mut task, Event::Exit, status.into());
+    }
     crate::signal::deliver::retire(&task.thread);
+    crate::ptrace::end::tracer_ends(&task.thread);
     release_user_memory(&mut task);
     crate::futex::inheritance::close(&task.thread);
     let Task { thread, address_space, files, file_system, name_spaces, exit_code, .. } = *task;
@@ -106,13 +113,16 @@ fn finish_thread(process: &Arc<Process>, thread: &Arc<Thread>, exit_code: u32) {
         *process.last_credentials.lock() = thread.credentials();
     }
     let (last, status, completed_stop) = leave(process, thread);
-    table::remove_thread(tid, thread);
+    let status = status.unwrap_or(exit_code);
+    if !thread.is_traced() || !crate::ptrace::end::thread_ended(process, thread, status) {
+        table::remove_thread(tid, thread);
+    }
     if let Some(signal) = completed_stop {
         crate::wait::tell_parent_of_stop(process, ChildEvent::Stopped, signal);
     }
     if last {
         // Without exit_group the status is that of the thread that leaves last.
-        process.exit_status.store(status.unwrap_or(exit_code), Ordering::Relaxed);
+        process.exit_status.store(status, Ordering::Relaxed);
         end_process(process);
     }
     process.thread_event.wake_all();
@@ -134,6 +144,7 @@ fn thread_abandoned(kernel: sched::ThreadRef, died: &sync::arc_table::OwnerDied)
     ::ipc::end_abandoned(::ipc::ThreadId::from_bits(thread.ipc_id.load(Ordering::Relaxed)));
     crate::signal::deliver::retire(&thread);
     crate::futex::inheritance::close(&thread);
+    crate::ptrace::end::tracer_ends(&thread);
     let (undo, files, rest) = {
         let mut shared = thread.shared.lock();
         let rest = (shared.file_system.take(), shared.charge.take(), shared.name_spaces.take());
@@ -222,15 +233,27 @@ fn end_process(process: &Arc<Process>) {
     family::release_orphaned_groups(process, &children);
     drop(children);
     family::bequeath(process);
+    let status = process.exit_status.load(Ordering::Relaxed);
     let end = {
         // Under `kinship`, so that a parent that ends at the same time either hands over a running child or one that has ended.
         let kinship = process.kinship.lock();
-        let end = End::of(&kinship);
-        process.begin_telling();
-        process.set_state(if end.wanted { State::Zombie } else { State::Dead });
-        end
+        match Held::of(process, &kinship, status) {
+            Some(held) => {
+                process.set_state(State::Zombie);
+                Err(held)
+            }
+            None => {
+                let end = End::of(&kinship);
+                process.begin_telling();
+                process.set_state(if end.wanted { State::Zombie } else { State::Dead });
+                Ok(end)
+            }
+        }
     };
-    end.announce(process);
+    match end {
+        Ok(end) => end.announce(process),
+        Err(held) => held.announce(status),
+    }
     process.end_pollers.notify(vfs::PollEvents::INPUT);
 }
 

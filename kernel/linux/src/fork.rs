@@ -20,6 +20,8 @@ use crate::process::limits::Resource;
 use crate::process::process::{Inheritance, Process};
 use crate::process::table::{self, Pid, ReservedPid};
 use crate::process::thread::{Shared, Thread};
+use crate::ptrace::attach::TracedChild;
+use crate::ptrace::options::Event;
 use crate::signal::deliver;
 use crate::signal::set::Signal;
 use crate::signal::shared::StopState;
@@ -273,6 +275,7 @@ fn create(task: &mut Task, request: &Request) -> SysResult {
         *thread.process().vfork_release.lock() = Some(completion.clone());
     }
     thread.set_kernel_thread(new_thread.thread().clone());
+    let traced = traced_child(task, request, &thread)?;
     publish(task, request, &thread)?;
     reserved.keep();
     // Another thread that reads the number finds who bears it. As on Linux, a bad address is no reason to make no child.
@@ -281,11 +284,38 @@ fn create(task: &mut Task, request: &Request) -> SysResult {
     }
     pidfd.install(task);
     drop(thread);
+    if let Some(traced) = &traced {
+        traced.begin();
+    }
     new_thread.start();
+    if let Some(traced) = &traced {
+        traced.tell(task, pid);
+    }
     if let Some(completion) = completion {
         wait_for_release(task, &completion);
+        if task.thread.is_traced() {
+            crate::ptrace::stop::at_event(task, Event::VforkDone, pid.into());
+        }
     }
     Ok(pid as usize)
+}
+
+/// What a tracer has of the child that the caller makes.
+fn traced_child(task: &Task, request: &Request, thread: &Arc<Thread>) -> Result<Option<TracedChild>, Errno> {
+    if !task.thread.is_traced() {
+        return Ok(None);
+    }
+    let flags = request.flags;
+    let event = if flags.contains(CloneFlags::UNTRACED) {
+        None
+    } else if flags.contains(CloneFlags::VFORK) {
+        Some(Event::Vfork)
+    } else if request.exit_signal == Signal::SIGCHLD.number() && !flags.contains(CloneFlags::THREAD) {
+        Some(Event::Fork)
+    } else {
+        Some(Event::Clone)
+    };
+    TracedChild::new(task, thread, event, flags.contains(CloneFlags::PTRACE)).map(Some)
 }
 
 /// The parent of a vfork waits until the child gives the memory back; only its own death ends that earlier.
@@ -386,7 +416,12 @@ fn construct(
         last_fault: Default::default(),
         timer_slack_ns: task.timer_slack_ns,
         exit_code: 0,
+        debug_registers: None,
+        is_stepping: task.is_stepping,
+        call_end: Default::default(),
     };
+    // What the parent's tracer does step by step, the child does not.
+    child.end_step();
     child.user.registers.rax = 0;
     if request.stack != 0 {
         child.user.registers.rsp = request.stack;
@@ -436,6 +471,8 @@ fn construct_process(
     process.is_dumpable.store(me.is_dumpable.load(relaxed), relaxed);
     process.oom_adjustment.store(me.oom_adjustment.load(relaxed), relaxed);
     process.membarrier.store(me.membarrier.load(relaxed), relaxed);
+    let maker = if flags.contains(CloneFlags::PARENT) { me.maker.load(relaxed) } else { task.thread.tid() };
+    process.maker.store(maker, relaxed);
     let process = memory::fallible::try_arc(process).map_err(|_| Errno::ENOMEM)?;
     crate::timer::watch_processor_limit(&process)?;
     Ok(process)

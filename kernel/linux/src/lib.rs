@@ -35,6 +35,7 @@ pub mod pidfd;
 pub mod prctl;
 pub mod proc;
 pub mod process;
+pub mod ptrace;
 pub mod random;
 pub mod reboot;
 pub mod rseq;

@@ -269,6 +269,9 @@ fn first_task(
         last_fault: Default::default(),
         timer_slack_ns: 50_000,
         exit_code: 0,
+        debug_registers: None,
+        is_stepping: false,
+        call_end: Default::default(),
     };
     memory::fallible::try_box(task).map_err(|_| Errno::ENOMEM)
 }

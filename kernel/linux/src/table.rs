@@ -19,8 +19,8 @@ use crate::file;
 use crate::task::Task;
 use crate::{
     exec, exit, fork, futex, identity, io_priority, ipc, lock_count, memory, mqueue, name_space, pager,
-    pidfd, prctl, process, reboot, rseq, scheduling, seccomp, signal, socket, syslog, sysv, time, timer,
-    wait,
+    pidfd, prctl, process, ptrace, reboot, rseq, scheduling, seccomp, signal, socket, syslog, sysv, time,
+    timer, wait,
 };
 
 /// A value that a system call takes from a register.
@@ -218,6 +218,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     98 getrusage(2) = time::usage::getrusage: "no faults of the kernel on the program's behalf, no switch counts";
     99 sysinfo(1) = identity::sysinfo: "no swap";
     100 times(1) = time::usage::times: "";
+    101 ptrace(4) = ptrace::ptrace: "no PTRACE_SINGLEBLOCK, PTRACE_GET_THREAD_AREA, PTRACE_SET_THREAD_AREA (EIO); hardware breakpoints do not see what the kernel does for the program";
     102 getuid(0) = ids::getuid: "";
     103 syslog(3) = syslog::syslog: "the console's level has no effect";
     104 getgid(0) = ids::getgid: "";

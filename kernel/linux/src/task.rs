@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ops::ControlFlow;
 
-use machine::user::{Exception, NO_CALL, UserContext, UserEvent};
+use machine::user::{DebugRegisters, Exception, NO_CALL, UserContext, UserEvent};
 use memory::address_space::AddressSpace;
 use sched::current;
 use vfs::{Capabilities, Descriptors};
@@ -111,6 +111,12 @@ pub struct Task {
     /// Added to timers' expiry (PR_SET_TIMERSLACK); reported only.
     pub timer_slack_ns: u64,
     pub(crate) exit_code: u32,
+    /// The hardware breakpoints that its tracer has set, while it runs.
+    pub(crate) debug_registers: Option<Box<DebugRegisters>>,
+    /// Its trap flag is its tracer's, not the program's.
+    pub(crate) is_stepping: bool,
+    /// Who sees to it that its tracer is told of its call's end.
+    pub(crate) call_end: crate::ptrace::calls::CallEnd,
 }
 
 /// Credentials that a thread is about to have.
@@ -195,8 +201,14 @@ impl Task {
             &mut *self,
             |task| &mut task.user,
             |task| {
-                if (kernel.attention() || task.needs_work) && task.work(None).is_err() {
-                    return ControlFlow::Break(());
+                if kernel.attention() || task.needs_work {
+                    if task.work(None).is_err() {
+                        return ControlFlow::Break(());
+                    }
+                    if task.debug_registers.is_some() {
+                        task.run_watched();
+                        return ControlFlow::Continue(());
+                    }
                 }
                 if task.sequence.address != 0 {
                     crate::rseq::before_user_mode(task);
@@ -215,6 +227,23 @@ impl Task {
         crate::exit::end_thread(self);
     }
 
+    /// One turn of a program with hardware breakpoints. It has work to do before each, so that others need not ask whether they have some.
+    #[inline(never)]
+    fn run_watched(&mut self) {
+        if self.sequence.address != 0 {
+            crate::rseq::before_user_mode(self);
+        }
+        let Some(mut registers) = self.debug_registers.take() else { return };
+        let event = current().run_user_watched(&mut self.user, &mut registers);
+        self.debug_registers = Some(registers);
+        self.needs_work = true;
+        match event {
+            UserEvent::SystemCall => self.serve_call(),
+            UserEvent::Exception(exception) => self.serve_exception(exception),
+            UserEvent::Interrupted => self.user.call = NO_CALL,
+        }
+    }
+
     fn work(&mut self, restart: Option<Errno>) -> Result<(), deliver::MustExit> {
         self.needs_work = false;
         deliver::before_user_mode(self, restart)
@@ -224,8 +253,8 @@ impl Task {
         let number = self.user.registers.rax;
         self.user.call = number;
         sync::classes::call_begins(number);
-        let result = if self.thread.is_restricted() {
-            crate::seccomp::serve(self, number)
+        let result = if self.thread.has_watched_calls() {
+            crate::ptrace::calls::serve(self, number)
         } else {
             crate::table::dispatch(self, number)
         };

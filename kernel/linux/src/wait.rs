@@ -7,6 +7,7 @@ use crate::abi::{ResourceUsage, SignalInfoWords, Timeval};
 use crate::errno::{Errno, SysResult};
 use crate::process::process::{Process, State};
 use crate::process::table::{self, Pid};
+use crate::process::thread::Thread;
 use crate::signal::actions::{ActionFlags, IGNORE};
 use crate::signal::information::{ChildEvent, SignalInformation};
 use crate::signal::send;
@@ -40,22 +41,22 @@ bitflags::bitflags! {
 
 /// Which children are waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Selection {
+pub(crate) enum Selection {
     Any,
     One(Pid),
     Group(Pid),
 }
 
 /// A change of a child's state.
-struct Report {
-    pid: Pid,
-    user: u32,
-    event: ChildEvent,
+pub(crate) struct Report {
+    pub(crate) pid: Pid,
+    pub(crate) user: u32,
+    pub(crate) event: ChildEvent,
     /// Exit status or signal number.
-    value: i32,
+    pub(crate) value: i32,
     /// As wait4 encodes it.
-    status: u32,
-    usage: ResourceUsage,
+    pub(crate) status: u32,
+    pub(crate) usage: ResourceUsage,
 }
 
 /// The event and value that a wait status encodes.
@@ -71,7 +72,12 @@ pub(crate) fn decode(status: u32) -> (ChildEvent, i32) {
 
 /// Tells the parent that the process stopped or continued. The telling has begun, and ends here.
 pub(crate) fn tell_parent_of_stop(process: &Arc<Process>, event: ChildEvent, signal: Signal) {
-    send_stop(process, event, signal);
+    // A parent that traces its child is told of each thread that stands.
+    let traces =
+        |tracer: Arc<Thread>| process.parent().is_some_and(|parent| Arc::ptr_eq(&parent, tracer.process()));
+    if event != ChildEvent::Stopped || !process.tracer_of_leader().is_some_and(traces) {
+        send_stop(process, event, signal);
+    }
     process.end_telling();
 }
 
@@ -168,7 +174,7 @@ fn selects(selection: Selection, options: WaitOptions, child: &Process) -> bool 
 }
 
 /// What a look at the children found.
-enum Finding {
+pub(crate) enum Finding {
     /// A change to report.
     Report(Report),
     /// A change that the parent is just being told of: the next look, after its event, sees it.
@@ -179,8 +185,30 @@ enum Finding {
     NoChild,
 }
 
-/// One look at all children.
-fn look(process: &Process, selection: Selection, options: WaitOptions) -> Finding {
+impl Finding {
+    /// What this look and the next one at somebody else came to.
+    pub(crate) fn or(self, next: Finding) -> Finding {
+        match (self, next) {
+            (Finding::Report(report), _) | (_, Finding::Report(report)) => Finding::Report(report),
+            (Finding::InTheMaking, _) | (_, Finding::InTheMaking) => Finding::InTheMaking,
+            (Finding::Nothing, _) | (_, Finding::Nothing) => Finding::Nothing,
+            (Finding::NoChild, Finding::NoChild) => Finding::NoChild,
+        }
+    }
+}
+
+/// One look at all children, and at those that are traced.
+fn look(caller: &Arc<Thread>, selection: Selection, options: WaitOptions) -> Finding {
+    let process = caller.process();
+    let finding = look_at_children(process, selection, options);
+    // Acquire: pairs with the Release of who lists the first.
+    if matches!(finding, Finding::Report(_)) || !process.traces.load(Ordering::Acquire) {
+        return finding;
+    }
+    finding.or(crate::ptrace::waiting::look(caller, process, selection, options))
+}
+
+fn look_at_children(process: &Arc<Process>, selection: Selection, options: WaitOptions) -> Finding {
     loop {
         let removals = process.children.lock().removals;
         let finding = look_once(process, selection, options);
@@ -191,7 +219,7 @@ fn look(process: &Process, selection: Selection, options: WaitOptions) -> Findin
     }
 }
 
-fn look_once(process: &Process, selection: Selection, options: WaitOptions) -> Finding {
+fn look_once(process: &Arc<Process>, selection: Selection, options: WaitOptions) -> Finding {
     let mut finding = Finding::NoChild;
     // A copy of each candidate is taken under the lock, its state examined after: locks of children nest outside this one.
     let mut index = 0;
@@ -205,20 +233,24 @@ fn look_once(process: &Process, selection: Selection, options: WaitOptions) -> F
         if !selects(selection, options, &child) {
             continue;
         }
-        match (examine(&child, options), &finding) {
-            (Finding::Report(report), _) => return Finding::Report(report),
-            (Finding::InTheMaking, _) | (_, Finding::InTheMaking) => finding = Finding::InTheMaking,
-            // Another thread has just taken it.
-            (Finding::NoChild, _) => {}
-            (Finding::Nothing, _) => finding = Finding::Nothing,
+        // None: another thread has just taken it.
+        finding = finding.or(examine(process, &child, options));
+        if matches!(finding, Finding::Report(_)) {
+            return finding;
         }
     }
     finding
 }
 
-fn examine(child: &Arc<Process>, options: WaitOptions) -> Finding {
+fn examine(parent: &Arc<Process>, child: &Arc<Process>, options: WaitOptions) -> Finding {
     let keep = options.contains(WaitOptions::NO_WAIT);
+    let tracer = child.tracer_of_leader();
+    let is_mine = tracer.as_ref().is_none_or(|tracer| Arc::ptr_eq(tracer.process(), parent));
     if child.state() == State::Zombie && options.contains(WaitOptions::EXITED) {
+        if !is_mine {
+            // First its tracer waits for it.
+            return Finding::Nothing;
+        }
         if child.is_telling() {
             return Finding::InTheMaking;
         }
@@ -237,6 +269,8 @@ fn examine(child: &Arc<Process>, options: WaitOptions) -> Finding {
     let mut signals = child.signals.lock();
     if let StopState::Stopped(signal) = signals.stop
         && signals.stop_unreported
+        // Who traces its child is told otherwise.
+        && !(tracer.is_some() && is_mine)
         && options.contains(WaitOptions::STOPPED)
     {
         if child.is_telling() {
@@ -268,20 +302,21 @@ fn report(child: &Process, event: ChildEvent, value: i32, status: u32, usage: Re
 #[inline(never)]
 fn wait(task: &mut Task, selection: Selection, options: WaitOptions) -> Result<Option<Report>, Errno> {
     let process = task.process().clone();
-    let mut finding = look(&process, selection, options);
+    let caller = task.thread.clone();
+    let mut finding = look(&caller, selection, options);
     loop {
         match finding {
             Finding::Report(report) => return Ok(Some(report)),
             Finding::NoChild => return Err(Errno::ECHILD),
             // Not for long: who tells is in the kernel and does not sleep.
             Finding::InTheMaking => process.child_event.wait_until(|| {
-                finding = look(&process, selection, options);
+                finding = look(&caller, selection, options);
                 !matches!(finding, Finding::InTheMaking)
             }),
             Finding::Nothing if options.contains(WaitOptions::NO_HANG) => return Ok(None),
             Finding::Nothing => {
                 let waited = process.child_event.wait_interruptible(|| {
-                    finding = look(&process, selection, options);
+                    finding = look(&caller, selection, options);
                     !matches!(finding, Finding::Nothing)
                 });
                 // Interruption only asks whether something came: what the last look found wins over a signal.

@@ -13,6 +13,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use crate::backend;
 use crate::fault::Access;
 
 /// User code segment selector, as on Linux.
@@ -94,6 +95,38 @@ pub(crate) fn access_of(error_code: u64) -> Access {
     }
 }
 
+/// Debug registers of a program: hardware breakpoints, and what they have met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DebugRegisters {
+    /// Where its breakpoints are: in user memory.
+    pub addresses: [u64; DebugRegisters::COUNT],
+    /// Which of them are on, and what they wait for (DR7).
+    pub control: u64,
+    /// What the last debug exception was for (DR6): a bit for each breakpoint, and [`DebugRegisters::STEP`].
+    pub hits: u64,
+}
+
+impl DebugRegisters {
+    /// How many breakpoints there are.
+    pub const COUNT: usize = 4;
+    /// Vector of the debug exception.
+    pub const VECTOR: u64 = 1;
+    /// In `hits`: an instruction was executed with the trap flag.
+    pub const STEP: u64 = 1 << 14;
+    /// In `control`: breakpoints that are on, two bits for each.
+    pub const ENABLED: u64 = 0xff;
+
+    /// Whether a breakpoint is on.
+    pub fn is_armed(&self) -> bool {
+        self.control & Self::ENABLED != 0
+    }
+
+    /// Whether the breakpoint waits for the execution of an instruction, before which the exception comes then.
+    pub fn is_for_execution(&self, index: usize) -> bool {
+        self.control >> (16 + 4 * index) & 0b11 == 0
+    }
+}
+
 /// Why [`UserContext::run`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserEvent {
@@ -136,6 +169,25 @@ impl UserContext {
     /// and then interrupts this CPU is sure to be noticed.
     #[inline]
     pub fn run(&mut self, attention: &AtomicBool) -> UserEvent {
+        self.run_by(attention, enter)
+    }
+
+    /// As [`UserContext::run`], with debug registers of the program's own while it is in user mode. The debugger of the kernel lends them; of
+    /// what the kernel does for the program they see nothing.
+    pub fn run_watched(&mut self, attention: &AtomicBool, registers: &mut DebugRegisters) -> UserEvent {
+        self.run_by(attention, |context| {
+            let lent = backend::debugger::lend(registers);
+            let event = enter(context);
+            backend::debugger::take_back(lent);
+            if event == EVENT_EXCEPTION && context.vector == DebugRegisters::VECTOR {
+                registers.hits = backend::debugger::take_hits();
+            }
+            event
+        })
+    }
+
+    #[inline(always)]
+    fn run_by(&mut self, attention: &AtomicBool, mut enter: impl FnMut(&mut Self) -> u64) -> UserEvent {
         self.registers.rflags = (self.registers.rflags & USER_RFLAGS) | RFLAGS_FIXED;
         loop {
             crate::interrupt::disable_unguarded();
@@ -179,12 +231,12 @@ fn handled_below(exception: &Exception) -> bool {
 #[cfg(target_os = "none")]
 #[inline(always)]
 fn enter(context: &mut UserContext) -> u64 {
-    crate::backend::trap::enter_user(context)
+    backend::trap::enter_user(context)
 }
 
 #[cfg(not(target_os = "none"))]
 fn enter(context: &mut UserContext) -> u64 {
-    match crate::backend::user::next_event(&mut context.registers) {
+    match backend::user::next_event(&mut context.registers) {
         UserEvent::SystemCall => EVENT_SYSTEM_CALL,
         UserEvent::Exception(exception) => {
             context.vector = exception.vector.into();

@@ -21,7 +21,7 @@ use machine::backtrace::Backtrace;
 use machine::context::KernelContext;
 use machine::cpu::{self, AtomicCpuSet, CpuId, CpuSet};
 use machine::fault::Fault;
-use machine::user::{UserContext, UserEvent, UserRegisters};
+use machine::user::{DebugRegisters, UserContext, UserEvent, UserRegisters};
 use machine::user_state::{self, UserState};
 use machine::{interrupt, preempt, time};
 use memory::OutOfMemory;
@@ -823,7 +823,17 @@ impl Current {
     /// threads have run, or the attention flag is set: user mode was left for the kernel's reasons.
     #[inline]
     pub fn run_user(&self, context: &mut UserContext) -> UserEvent {
-        let event = self.run_accounted(context);
+        let event = self.run_accounted(|attention| context.run(attention));
+        if event == UserEvent::Interrupted && preempt::need_resched() {
+            crate::dispatch::preempt_hook();
+        }
+        event
+    }
+
+    /// As [`Current::run_user`], with debug registers of the program's own.
+    #[inline(never)]
+    pub fn run_user_watched(&self, context: &mut UserContext, registers: &mut DebugRegisters) -> UserEvent {
+        let event = self.run_accounted(|attention| context.run_watched(attention, registers));
         if event == UserEvent::Interrupted && preempt::need_resched() {
             crate::dispatch::preempt_hook();
         }
@@ -831,11 +841,11 @@ impl Current {
     }
 
     #[inline(always)]
-    fn run_accounted(&self, context: &mut UserContext) -> UserEvent {
+    fn run_accounted(&self, run: impl FnOnce(&AtomicBool) -> UserEvent) -> UserEvent {
         let before = self.user_cycles.load(Ordering::Relaxed);
         let start = time::cycles();
         self.user_cycles.store(start.wrapping_sub(before) | IN_USER, Ordering::Relaxed);
-        let event = context.run(&self.attention);
+        let event = run(&self.attention);
         let spent = time::cycles().wrapping_sub(start);
         self.user_cycles.store(before.wrapping_add(spent) & !IN_USER, Ordering::Relaxed);
         // Should the thread migrate in between, the other CPU gets the time, or two additions become one.

@@ -22,7 +22,7 @@ use crate::errno::{Errno, SysResult};
 use crate::file::path::UserPath;
 use crate::process::limits::Resource;
 use crate::process::process::Executable;
-use crate::process::table;
+use crate::process::table::{self, Pid};
 use crate::signal::set::Signal;
 use crate::task::Task;
 
@@ -127,8 +127,11 @@ fn execute(
     drop(name);
     match prepared {
         Ok(prepared) => {
-            become_single(task)?;
+            let former = become_single(task)?;
             install(task, prepared);
+            if task.thread.is_traced() {
+                crate::ptrace::stop::at_exec(task, former);
+            }
         }
         Err(Failure::Before(errno)) => return Err(errno),
         Err(Failure::After) => {
@@ -279,7 +282,8 @@ fn describe(
 fn new_credentials(task: &Task, file: &ProgramFile) -> Result<(Credentials, bool), Errno> {
     // Together: a mode that a former owner gave does not count for a new one.
     let Identity { mode, user, group } = file.file.inode().identity();
-    let honoured = files::honours_set_id(task, &file.file);
+    let may_gain = || task.thread.tracee().is_none_or(|tracee| tracee.may_gain_privileges());
+    let honoured = files::honours_set_id(task, &file.file) && may_gain();
     let no_new_privileges = task.thread.has_no_new_privileges();
     let bits_count = honoured && !no_new_privileges && task.credentials.space().knows(user, group);
     let executable_group = MODE_SET_GROUP | MODE_GROUP_EXECUTE;
@@ -292,9 +296,9 @@ fn new_credentials(task: &Task, file: &ProgramFile) -> Result<(Credentials, bool
     task.credentials.after_exec(&gives)
 }
 
-/// Ends the other threads of the process; this one takes the leader's number.
+/// Ends the other threads of the process; this one takes the leader's number. Returns the number that it had.
 #[inline(never)]
-fn become_single(task: &mut Task) -> Result<(), Errno> {
+fn become_single(task: &mut Task) -> Result<Pid, Errno> {
     let process = task.process().clone();
     {
         let mut signals = process.signals.lock();
@@ -318,10 +322,11 @@ fn become_single(task: &mut Task) -> Result<(), Errno> {
     }
     let old = task.thread.tid();
     if old != process.pid() {
+        crate::ptrace::end::leader_is_replaced(&process, &task.thread);
         task.thread.set_tid(process.pid());
         table::rename_thread(old, process.pid(), &task.thread);
     }
-    Ok(())
+    Ok(old)
 }
 
 /// The point of no return: the task is the new program from here on.
@@ -357,7 +362,12 @@ fn install(task: &mut Task, new: Prepared) {
     current().set_name(&new.comm);
     task.alternate_stack = AlternateStack::default();
     task.paused = None;
+    // A tracer sees which call this is the result of.
+    let call = task.user.call;
     task.user = UserContext::new(new.entry, new.sp);
+    task.user.call = call;
+    task.debug_registers = None;
+    task.is_stepping = false;
     current().with_user_state(|state| state.reset());
     // Last, so that a parent that waited for the memory finds the new program, under its name and without what closes on exec.
     crate::exit::release_vfork(&process);

@@ -183,6 +183,9 @@ pub(super) fn state_of(process: &Process, thread: Option<&Thread>) -> (char, &'s
     let Some(thread) = thread else {
         return if process.thread_count() == 0 { ('S', "sleeping") } else { ('Z', "zombie") };
     };
+    if thread.stands.load(Ordering::Relaxed) {
+        return ('t', "tracing stop");
+    }
     if thread.stopped.load(Ordering::Relaxed) {
         return ('T', "stopped");
     }

@@ -81,7 +81,7 @@ impl FileOperations for Bytes {
         while !source.is_empty() {
             let count = step(*position, source.remaining());
             let taken = source.read(&mut buffer[..count])?;
-            let Ok(written) = space.write_remote(UserAddr::new(*position), &buffer[..taken]) else {
+            let Ok(written) = space.write_forced(UserAddr::new(*position), &buffer[..taken]) else {
                 return if done > 0 { Ok(done) } else { Err(Error::Io) };
             };
             *position += written as u64;

@@ -59,9 +59,10 @@ fn write_head(
         let _ = write!(out, "\nUmask:\t{:04o}", context.umask());
     }
     let (letter, word) = state_of(process, thread);
+    let tracer = thread.and_then(Thread::tracer).map_or(0, |tracer| tracer.process().pid());
     let _ = write!(
         out,
-        "\nState:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{number}\nPPid:\t{}\nTracerPid:\t0\n",
+        "\nState:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{number}\nPPid:\t{}\nTracerPid:\t{tracer}\n",
         process.pid(),
         process.parent_pid(),
     );

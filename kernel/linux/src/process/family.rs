@@ -85,7 +85,9 @@ pub fn bequeath(process: &Arc<Process>) {
                 heir = init::process();
                 continue;
             }
-            let is_zombie = orphan.state() == State::Zombie;
+            // One that its tracer has not waited for yet is nobody else's.
+            let is_held = orphan.is_leader_traced.load(Ordering::Relaxed);
+            let is_zombie = orphan.state() == State::Zombie && !is_held;
             if is_zombie {
                 orphan.begin_telling();
             }

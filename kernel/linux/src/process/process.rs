@@ -25,6 +25,7 @@ use crate::abi::{ResourceLimit, ResourceUsage};
 use crate::credentials::identity::Credentials;
 use crate::errno::Errno;
 use crate::file::asynchronous::Contexts;
+use crate::ptrace::tracee::{Tracee, Tracees};
 use crate::signal::actions::SignalActions;
 use crate::signal::shared::ProcessSignals;
 use crate::timer::ProcessTimers;
@@ -169,6 +170,16 @@ pub struct Process {
     pub(crate) clan: crate::oom::Notes,
     pub(crate) membarrier: AtomicU32,
     pub(crate) vfork_release: SpinLock<Option<Arc<sched::Completion>>>,
+    /// The thread that made it: of its parent, or of the parent's when that was asked for.
+    pub(crate) maker: AtomicU32,
+    /// The threads of others that its threads trace.
+    pub(crate) tracees: SpinLock<Tracees>,
+    /// Whether it has ever traced one: then `tracees` is worth a look.
+    pub(crate) traces: AtomicBool,
+    /// Whether its leader is traced, or was when it ended and its tracer is to hear of the process's end. Set to false with `kinship` locked, once it has ended.
+    pub(crate) is_leader_traced: AtomicBool,
+    /// As what its leader was traced when it ended.
+    pub(crate) traced_end: SpinLock<Option<Arc<Tracee>>>,
     /// Notified when the process becomes a zombie (pidfd).
     pub(crate) end_pollers: vfs::PollList,
     /// Identity at the end, for those who ask about a zombie.
@@ -232,6 +243,11 @@ impl Process {
             clan: crate::oom::Notes::default(),
             membarrier: AtomicU32::new(0),
             vfork_release: SpinLock::new(None),
+            maker: AtomicU32::new(0),
+            tracees: SpinLock::new(Tracees::default()),
+            traces: AtomicBool::new(false),
+            is_leader_traced: AtomicBool::new(false),
+            traced_end: SpinLock::named("traced end of a process", None),
             end_pollers: vfs::PollList::new(),
             last_name: SpinLock::named("last name of a process", from.name),
             last_credentials: SpinLock::new(from.credentials),

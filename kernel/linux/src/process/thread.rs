@@ -8,7 +8,7 @@
 //! permission checks; the task replaces both.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use sched::ThreadRef;
 use sync::{Once, SpinLock};
@@ -21,6 +21,7 @@ use crate::credentials::account::ProcessCharge;
 use crate::credentials::identity::Credentials;
 use crate::file::context::FileSystemContext;
 use crate::name_space::NameSpaces;
+use crate::ptrace::tracee::Tracee;
 use crate::seccomp::{Mode, Restriction};
 use crate::signal::pending::Pending;
 use crate::signal::set::SignalSet;
@@ -75,12 +76,23 @@ pub struct Thread {
     pub(crate) inheritance: AtomicU32,
     /// Copy of the head of its robust list, for get_robust_list.
     pub(crate) robust_list: AtomicU64,
-    /// Whether `restriction` is one; written with `shared` locked.
-    pub(crate) is_restricted: AtomicBool,
+    /// Who watches its calls, and it: see the constants.
+    watch: AtomicU8,
+    /// It stands for its tracer. Written by the thread.
+    pub(crate) stands: AtomicBool,
     /// execve gives it no privileges any more.
     no_new_privileges: AtomicBool,
     pub(crate) shared: SpinLock<Shared>,
+    /// As what it is traced: see [`ptrace`](crate::ptrace).
+    pub(crate) trace: SpinLock<Option<Arc<Tracee>>>,
 }
+
+/// In `watch`: there is a restriction of its calls. Written with `shared` locked.
+const FILTERED: u8 = 1;
+/// Its tracer is told of its calls, or takes it through the program step by step.
+const TRACED_CALLS: u8 = 1 << 1;
+/// It has a tracer.
+const TRACED: u8 = 1 << 2;
 
 const _: () = assert!(size_of::<Thread>() <= 384, "a thread's bookkeeping must stay small");
 
@@ -105,9 +117,11 @@ impl Thread {
             transfers: Transfers::default(),
             inheritance: AtomicU32::new(0),
             robust_list: AtomicU64::new(0),
-            is_restricted: AtomicBool::new(shared.restriction.mode() != Mode::None),
+            watch: AtomicU8::new(if shared.restriction.mode() == Mode::None { 0 } else { FILTERED }),
+            stands: AtomicBool::new(false),
             no_new_privileges: AtomicBool::new(false),
             shared: SpinLock::new(shared),
+            trace: SpinLock::new(None),
         }
     }
 
@@ -188,11 +202,48 @@ impl Thread {
         self.shared.lock().file_system.clone()
     }
 
-    /// Whether not all its calls may be made: see [`seccomp`](crate::seccomp).
+    /// Whether somebody has a say in its calls: filters, or a tracer.
     #[inline(always)]
-    pub(crate) fn is_restricted(&self) -> bool {
-        // Relaxed: what the restriction is, is under the lock.
-        self.is_restricted.load(Ordering::Relaxed)
+    pub(crate) fn has_watched_calls(&self) -> bool {
+        // Relaxed, as below: what it is about is under locks.
+        self.watch.load(Ordering::Relaxed) & (FILTERED | TRACED_CALLS) != 0
+    }
+
+    /// Whether not all its calls may be made: see [`seccomp`](crate::seccomp).
+    pub(crate) fn is_filtered(&self) -> bool {
+        self.watch.load(Ordering::Relaxed) & FILTERED != 0
+    }
+
+    pub(crate) fn set_filtered(&self, is_filtered: bool) {
+        self.set_watch(FILTERED, is_filtered);
+    }
+
+    /// Whether it is traced: see [`ptrace`](crate::ptrace).
+    pub(crate) fn is_traced(&self) -> bool {
+        self.watch.load(Ordering::Relaxed) & TRACED != 0
+    }
+
+    /// With `trace` locked, or before the tracer has the thread on its list.
+    pub(crate) fn set_traced(&self, is_traced: bool) {
+        self.set_watch(if is_traced { TRACED } else { TRACED | TRACED_CALLS }, is_traced);
+    }
+
+    /// Whether a tracer is told of its calls.
+    pub(crate) fn has_traced_calls(&self) -> bool {
+        self.watch.load(Ordering::Relaxed) & TRACED_CALLS != 0
+    }
+
+    /// While it stands.
+    pub(crate) fn set_traced_calls(&self, has_traced_calls: bool) {
+        self.set_watch(TRACED_CALLS, has_traced_calls);
+    }
+
+    fn set_watch(&self, bits: u8, are_set: bool) {
+        if are_set {
+            self.watch.fetch_or(bits, Ordering::Relaxed);
+        } else {
+            self.watch.fetch_and(!bits, Ordering::Relaxed);
+        }
     }
 
     /// Whether execve gives it no privileges any more (`PR_SET_NO_NEW_PRIVS`).

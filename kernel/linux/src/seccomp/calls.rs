@@ -96,7 +96,7 @@ fn set_filter(task: &Task, flags: Flags, address: u64) -> SysResult {
             Restriction::Strict => return Err(Errno::EINVAL),
             Restriction::Filters(former) => Some(former),
         };
-        let filter = Filter::new(program.clone(), former.clone())?;
+        let filter = Filter::new(program.clone(), former.clone(), flags.contains(Flags::LOG))?;
         if let Some(result) = install(task, flags, former.as_ref(), filter) {
             return result;
         }

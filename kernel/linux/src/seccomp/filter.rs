@@ -78,6 +78,8 @@ pub(crate) struct Filter {
     /// How many filters it is the last of, and what they cost together.
     count: usize,
     cost: usize,
+    /// What it does is to be told to the log.
+    is_logged: bool,
     previous: Option<Arc<Filter>>,
 }
 
@@ -86,7 +88,11 @@ impl Filter {
     ///
     /// # Errors
     /// ENOMEM, also for too many instructions.
-    pub(super) fn new(program: Arc<Program>, previous: Option<Arc<Self>>) -> Result<Arc<Self>, Errno> {
+    pub(super) fn new(
+        program: Arc<Program>,
+        previous: Option<Arc<Self>>,
+        is_logged: bool,
+    ) -> Result<Arc<Self>, Errno> {
         let (count, cost, before) = previous
             .as_ref()
             .map_or((0, 0, None), |previous| (previous.count, previous.cost, Some(&previous.allowed)));
@@ -103,8 +109,25 @@ impl Filter {
                     .is_some_and(|result| Verdict::of(result).action == Action::Allow);
             allowed[word] |= if may { bit } else { 0 };
         }
-        let filter = Self { program, allowed, count: count + 1, cost: cost + FILTER_COST, previous };
+        let filter =
+            Self { program, allowed, count: count + 1, cost: cost + FILTER_COST, is_logged, previous };
         fallible::try_arc(filter).map_err(|_| Errno::ENOMEM)
+    }
+
+    /// The one that was installed as number `index`, from 0 on.
+    pub(super) fn at(self: &Arc<Self>, index: usize) -> Option<&Arc<Self>> {
+        core::iter::successors(Some(self), |filter| filter.previous.as_ref())
+            .find(|filter| filter.count == index + 1)
+    }
+
+    /// Whether what it does is to be told to the log.
+    pub(super) fn is_logged(&self) -> bool {
+        self.is_logged
+    }
+
+    /// Its program.
+    pub(super) fn program(&self) -> &Program {
+        &self.program
     }
 
     /// How many filters there are with it.
@@ -162,7 +185,7 @@ mod tests {
         let mut last = None;
         for result in results {
             let program = Arc::new(Program::new(vec![returns(*result)]).expect("it is sound"));
-            last = Some(Filter::new(program, last).expect("there is memory"));
+            last = Some(Filter::new(program, last, false).expect("there is memory"));
         }
         last.expect("there is one")
     }
@@ -192,7 +215,7 @@ mod tests {
         let mut last: Option<Arc<Filter>> = None;
         let made = loop {
             let program = Arc::new(Program::new(vec![returns(0x7fff_0000)]).expect("it is sound"));
-            match Filter::new(program, last.clone()) {
+            match Filter::new(program, last.clone(), false) {
                 Ok(filter) => last = Some(filter),
                 Err(errno) => break errno,
             }

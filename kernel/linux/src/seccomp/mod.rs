@@ -6,6 +6,7 @@
 
 mod calls;
 mod filter;
+mod inspection;
 mod program;
 
 use alloc::sync::Arc;
@@ -13,6 +14,7 @@ use alloc::sync::Arc;
 pub use calls::{prctl_set, seccomp};
 pub(crate) use filter::Filter;
 use filter::{ARCHITECTURE, Action, Verdict};
+pub(crate) use inspection::{show_filter, show_metadata};
 
 use crate::errno::{Errno, SysResult};
 use crate::process::thread::Thread;
@@ -72,6 +74,9 @@ enum Decision {
 /// Serves a call of a thread that is restricted.
 #[inline(never)]
 pub(crate) fn serve(task: &mut Task, number: u64) -> SysResult {
+    if task.thread.is_traced() && crate::ptrace::calls::suspends_filters(task) {
+        return crate::table::dispatch(task, number);
+    }
     match decide(task, number) {
         Decision::Make => crate::table::dispatch(task, number),
         Decision::KillThread => {
@@ -120,7 +125,8 @@ fn follow(task: &mut Task, number: u64, verdict: Verdict) -> SysResult {
         }
         Action::Error => errno_of(verdict.data),
         // Nobody can be asked.
-        Action::Notify | Action::Trace => Err(Errno::ENOSYS),
+        Action::Notify => Err(Errno::ENOSYS),
+        Action::Trace => ask_tracer(task, verdict.data),
         Action::Trap => {
             crate::signal::send::force(&task.thread, refused(task, number, verdict.data));
             // The handler finds the number where the program had it.
@@ -136,6 +142,25 @@ fn follow(task: &mut Task, number: u64, verdict: Verdict) -> SysResult {
             task.needs_work = true;
             Ok(number as usize)
         }
+    }
+}
+
+/// A tracer decides, but what it makes of the call is for the filters again, which do not ask twice.
+fn ask_tracer(task: &mut Task, data: u16) -> SysResult {
+    let number = crate::ptrace::calls::ask_tracer(task, data)?;
+    if task.thread.is_killed() {
+        return Ok(0);
+    }
+    let Some(number) = number else { return Ok(task.user.registers.rax as usize) };
+    match decide(task, number) {
+        Decision::Follow(Verdict { action: Action::Trace, .. }) | Decision::Make => {
+            crate::table::dispatch(task, number)
+        }
+        Decision::KillThread => {
+            end_thread(task, Signal::SIGKILL);
+            Ok(0)
+        }
+        Decision::Follow(verdict) => follow(task, number, verdict),
     }
 }
 
@@ -175,7 +200,7 @@ impl Thread {
     fn restrict(&self, restriction: Restriction) {
         let former = {
             let mut shared = self.shared.lock();
-            self.is_restricted.store(restriction.mode() != Mode::None, core::sync::atomic::Ordering::Relaxed);
+            self.set_filtered(restriction.mode() != Mode::None);
             core::mem::replace(&mut shared.restriction, restriction)
         };
         drop(former);
@@ -183,7 +208,7 @@ impl Thread {
 
     /// Restricts a thread that was just listed in a process as the one that made it. With the list of threads locked, so that no filter passes between both.
     pub(crate) fn restrict_as(&self, maker: &Thread) {
-        if maker.is_restricted() {
+        if maker.is_filtered() {
             self.restrict(maker.restriction());
         }
         if maker.has_no_new_privileges() {

@@ -82,6 +82,11 @@ impl Program {
         Ok(Self(instructions))
     }
 
+    /// What it is made of.
+    pub(super) fn instructions(&self) -> &[Instruction] {
+        &self.0
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -17,6 +17,7 @@ use crate::errno::{Errno, SysResult};
 use crate::process::process::Process;
 use crate::process::table;
 use crate::process::thread::Thread;
+use crate::ptrace;
 use crate::task::{Pause, Task};
 
 /// Bytes of the `syscall` instruction, to which a restarted call goes back.
@@ -29,24 +30,40 @@ pub struct MustExit;
 /// Does everything that must be done before the program goes on. `restart` is the code of an interrupted call.
 #[inline(never)]
 pub fn before_user_mode(task: &mut Task, mut restart: Option<Errno>) -> Result<(), MustExit> {
+    if ptrace::calls::settle(task) {
+        restart = ptrace::calls::restart(task);
+    }
     loop {
         current().set_attention(false);
         if task.thread.is_killed() {
             return Err(MustExit);
         }
-        if park_if_stopped(task) {
+        if park_if_stopped(task) || task.thread.is_traced() && ptrace::stop::if_told(task) {
+            restart = ptrace::calls::restart(task);
             continue;
         }
-        let Some((information, round)) = take(task) else { break };
-        let signal = information.signal;
+        let Some((mut information, round)) = take(task) else { break };
         crate::timer::signal_taken(task.process(), &information);
+        if ptrace::stop::shows(&task.thread, information.signal) {
+            let taken = ptrace::stop::at_signal(task, information);
+            restart = ptrace::calls::restart(task);
+            match taken {
+                Some(taken) => information = taken,
+                None => continue,
+            }
+        }
+        let signal = information.signal;
         let action = task.process().actions().take_for_delivery(signal);
         if action.handler == IGNORE {
             continue;
         }
         if action.handler != DEFAULT {
             interrupt_call(task, restart.take(), action.flags.contains(ActionFlags::RESTART));
+            let was_stepping = task.end_step();
             super::frame::enter_handler(task, &information, &action);
+            if was_stepping {
+                ptrace::stop::at_handler(task);
+            }
             // Further signals interrupt the handler's first instruction.
             continue;
         }
@@ -87,7 +104,9 @@ pub fn is_pending(task: &Task) -> bool {
     }
     let signals = task.process().signals.lock();
     let pending = signals.pending.set() | task.thread.pending.lock().set();
-    !(pending & !blocked).is_empty() || signals.stop != StopState::Running
+    !(pending & !blocked).is_empty()
+        || signals.stop != StopState::Running
+        || task.thread.is_traced() && ptrace::stop::is_told(&task.thread)
 }
 
 /// Whether the running thread shall look at its signals: long loops in system calls ask this.
@@ -164,36 +183,48 @@ fn begin_stop(task: &Task, signal: Signal, round: u32) {
     if signals.group_exit.is_some() || signals.round != round {
         return;
     }
+    signals.stops = signals.stops.wrapping_add(1).max(1);
+    let threads = process.threads.lock();
     if signals.stop == StopState::Running {
-        let threads = process.threads.lock();
         signals.stop = StopState::Stopping(signal);
         signals.to_park = threads.len();
         signals.continue_unreported = false;
-        for thread in threads.iter() {
-            thread.interrupt();
-        }
+    }
+    // Also in a stopped process threads run, if their tracers have let them.
+    for thread in threads.iter() {
+        thread.interrupt();
     }
 }
 
 /// Parks the thread while its process is stopped; returns whether it was.
 fn park_if_stopped(task: &mut Task) -> bool {
     let process = task.process().clone();
-    let (completed, round) = {
+    let tracee = task.thread.tracee();
+    let (completed, round, signal, stops) = {
         let mut signals = process.signals.lock();
-        if signals.stop == StopState::Running {
-            return false;
+        let (StopState::Stopping(signal) | StopState::Stopped(signal)) = signals.stop else { return false };
+        match &tracee {
+            Some(tracee) if ptrace::stop::has_passed(tracee, signals.stops) => return false,
+            Some(_) => {}
+            // Before a parent can learn of the stop and look.
+            None => task.thread.stopped.store(true, Ordering::Relaxed),
         }
-        // Before a parent can learn of the stop and look.
-        task.thread.stopped.store(true, Ordering::Relaxed);
-        (note_parked(&mut signals, &task.thread), signals.round)
+        (note_parked(&mut signals, &task.thread), signals.round, signal, signals.stops)
     };
     if let Some(signal) = completed {
         crate::wait::tell_parent_of_stop(&process, ChildEvent::Stopped, signal);
     }
+    if let Some(tracee) = tracee {
+        ptrace::stop::in_group(task, &tracee, signal, stops);
+        return true;
+    }
     let thread = task.thread.clone();
     // Signals other than SIGCONT and SIGKILL wait until the process continues; those two end the stop when sent. When this thread gets to
     // run, the next stop may have begun: then it parks again, and is counted there.
-    process.signal_event.wait_until(|| thread.is_killed() || process.signals.lock().round != round);
+    // A tracer that has come since is to see it stand.
+    process
+        .signal_event
+        .wait_until(|| thread.is_killed() || thread.is_traced() || process.signals.lock().round != round);
     task.thread.stopped.store(false, Ordering::Relaxed);
     true
 }

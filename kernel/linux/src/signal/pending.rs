@@ -156,6 +156,11 @@ impl Pending {
         }
     }
 
+    /// What is known of those in the queue, in their order.
+    pub(crate) fn queue_entries(&self) -> impl Iterator<Item = &SignalInformation> {
+        self.queue.iter().flat_map(|queue| queue.0.iter().map(|entry| &entry.information))
+    }
+
     /// How many entries are queued.
     pub fn queued(&self) -> usize {
         self.queue.as_ref().map_or(0, |queue| queue.0.len())

@@ -99,7 +99,7 @@ fn send(
         }
         continued = apply_job_control(process, &mut signals, signal);
         let thread_blocks = match &target {
-            Target::Thread(thread) => thread.holds_back(signal),
+            Target::Thread(thread) => is_wanted_by(thread, signal),
             Target::Process => any_holds_back(process, signal),
         };
         if signal != Signal::SIGKILL && actions.is_ignored(signal) && !thread_blocks {
@@ -160,6 +160,12 @@ fn apply_job_control(process: &Process, signals: &mut super::shared::ProcessSign
         return was != StopState::Running;
     }
     discard(signals, SignalSet::STOP);
+    for thread in process.threads.lock().iter().filter(|thread| thread.is_traced()) {
+        if let Some(tracee) = thread.tracee() {
+            tracee.note_continued();
+            thread.interrupt();
+        }
+    }
     match was {
         StopState::Running => false,
         StopState::Stopping(_) | StopState::Stopped(_) => {
@@ -188,7 +194,12 @@ fn finish_continue(process: &Arc<Process>, continued: bool) {
 
 /// Whether a thread may still take an ignored signal: it blocks it now, or waits for it.
 fn any_holds_back(process: &Process, signal: Signal) -> bool {
-    process.threads.lock().iter().any(|thread| thread.holds_back(signal))
+    process.threads.lock().iter().any(|thread| is_wanted_by(thread, signal))
+}
+
+/// Whether a thread, or who traces it, wants to see a signal that is ignored.
+fn is_wanted_by(thread: &Thread, signal: Signal) -> bool {
+    thread.holds_back(signal) || crate::ptrace::stop::shows(thread, signal)
 }
 
 /// Whether the signal ends the process and leaves no trace of the thread that took it.
@@ -197,14 +208,15 @@ fn is_fatal(actions: &SignalActions, signal: Signal) -> bool {
         && !(actions.caught() | actions.ignored()).contains(signal)
 }
 
-/// Whether a thread that it is for would take the signal now, and none waits for it (sigwait), which then has it without its effect.
+/// Whether a thread that it is for would take the signal now, and none waits for it (sigwait), which then has it without its effect, or
+/// has a tracer, who decides.
 fn is_taken_at_once(process: &Process, target: &Target<'_>, signal: Signal) -> bool {
     match target {
-        Target::Thread(thread) => thread.can_take(signal) && !thread.awaits(signal),
+        Target::Thread(thread) => thread.can_take(signal) && !thread.awaits(signal) && !thread.is_traced(),
         Target::Process => {
             let threads = process.threads.lock();
             threads.iter().any(|thread| thread.can_take(signal))
-                && !threads.iter().any(|thread| thread.awaits(signal))
+                && !threads.iter().any(|thread| thread.awaits(signal) || thread.is_traced())
         }
     }
 }

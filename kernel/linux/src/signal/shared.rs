@@ -30,6 +30,8 @@ pub struct ProcessSignals {
     pub stop: StopState,
     /// Counts the signals that end a stop. Starts at 1: a thread that never parked names round 0.
     pub round: u32,
+    /// Counts the stops that began. While a traced thread runs in a stopped process, another stop signal begins the next one.
+    pub stops: u32,
     /// How many threads have not parked yet in a stop that began.
     pub to_park: usize,
     /// The stop has not been reported by a wait yet.
@@ -49,6 +51,7 @@ impl ProcessSignals {
             pending: Pending::new(),
             stop: StopState::Running,
             round: 1,
+            stops: 0,
             to_park: 0,
             stop_unreported: false,
             continue_unreported: false,

@@ -4,12 +4,14 @@ use super::{inspection, ipi, mmu};
 use crate::address::{DEVICE_MAP_BASE, PhysAddr, VirtAddr};
 use crate::cpu::CpuId;
 use crate::debugger::{Access, Cause, has_hook};
+use crate::user::DebugRegisters;
 use core::arch::asm;
 
 /// Local enable bit of breakpoint 0 in DR7; two bits for each.
 const ENABLE: u64 = 1;
 /// Where the conditions begin in DR7: four bits for each.
 const CONDITIONS: u32 = 16;
+const CONDITIONS_MASK: u64 = 0xffff << CONDITIONS;
 /// Length of eight bytes, in the upper half of a condition.
 const EIGHT_BYTES: u64 = 0b10 << 2;
 /// DR7 with nothing armed.
@@ -53,8 +55,7 @@ fn write_control(control: u64) {
     unsafe { asm!("mov dr7, {}", in(reg) control, options(nostack, preserves_flags)) };
 }
 
-pub(crate) fn set_watch(index: usize, watch: Option<(VirtAddr, Access)>) {
-    let address = watch.map_or(0, |(address, _)| address.as_u64());
+fn write_address(index: usize, address: u64) {
     // SAFETY: an address register has no effect until its breakpoint is enabled.
     unsafe {
         match index {
@@ -64,6 +65,52 @@ pub(crate) fn set_watch(index: usize, watch: Option<(VirtAddr, Access)>) {
             _ => asm!("mov dr3, {}", in(reg) address, options(nostack, preserves_flags)),
         }
     }
+}
+
+fn read_addresses() -> [u64; DebugRegisters::COUNT] {
+    let [mut first, mut second, mut third, mut fourth] = [0; DebugRegisters::COUNT];
+    // SAFETY: reads registers.
+    unsafe {
+        asm!("mov {}, dr0", out(reg) first, options(nomem, nostack, preserves_flags));
+        asm!("mov {}, dr1", out(reg) second, options(nomem, nostack, preserves_flags));
+        asm!("mov {}, dr2", out(reg) third, options(nomem, nostack, preserves_flags));
+        asm!("mov {}, dr3", out(reg) fourth, options(nomem, nostack, preserves_flags));
+    }
+    [first, second, third, fourth]
+}
+
+/// The debugger's own registers, while a program has them.
+pub(crate) struct Lent {
+    control: u64,
+    addresses: Option<[u64; DebugRegisters::COUNT]>,
+}
+
+/// Gives this processor's registers to a program that is about to run, with interrupts off.
+pub(crate) fn lend(registers: &DebugRegisters) -> Lent {
+    let control = read_control();
+    let is_armed = control & DebugRegisters::ENABLED != 0;
+    let lent = Lent { control, addresses: is_armed.then(read_addresses) };
+    if is_armed {
+        write_control(NOTHING);
+    }
+    registers.addresses.iter().enumerate().for_each(|(index, address)| write_address(index, *address));
+    // The program can't touch the registers, and its debugger is not told of attempts: only what breakpoints need is taken over.
+    write_control(NOTHING | registers.control & (DebugRegisters::ENABLED | CONDITIONS_MASK));
+    lent
+}
+
+/// Takes the registers back from the program, with interrupts off still.
+pub(crate) fn take_back(lent: Lent) {
+    write_control(NOTHING);
+    if let Some(addresses) = lent.addresses {
+        addresses.into_iter().enumerate().for_each(|(index, address)| write_address(index, address));
+        write_control(lent.control);
+    }
+}
+
+pub(crate) fn set_watch(index: usize, watch: Option<(VirtAddr, Access)>) {
+    let address = watch.map_or(0, |(address, _)| address.as_u64());
+    write_address(index, address);
     let shift = CONDITIONS + 4 * index as u32;
     let mut control = read_control() & !(0b11 << (2 * index)) & !(0b1111 << shift);
     if let Some((_, access)) = watch {

@@ -86,6 +86,16 @@ impl AddressSpace {
     /// its turn: it makes its attempts while it holds `change`, and waits for that without a copy of its own.
     #[inline(never)]
     fn fault_slowly(&self, address: u64, access: Access, first: Step) -> Result<(), FaultError> {
+        self.settle(address, first, &mut || self.attempt(address, access))
+    }
+
+    /// Goes on after a first attempt, until one succeeds.
+    pub(super) fn settle(
+        &self,
+        address: u64,
+        first: Step,
+        attempt: &mut dyn FnMut() -> Step,
+    ) -> Result<(), FaultError> {
         let mut step = first;
         let (mut memory_attempts, mut copies) = (0, 0);
         let mut turn = None;
@@ -97,7 +107,7 @@ impl AddressSpace {
                 if copies > 1 && turn.is_none() {
                     turn = Some(self.change.lock());
                 }
-                step = self.attempt(address, access);
+                step = attempt();
                 continue;
             }
             turn = None;
@@ -128,7 +138,7 @@ impl AddressSpace {
                 }
                 Step::Forget { .. } | Step::Again => {}
             }
-            step = self.attempt(address, access);
+            step = attempt();
         }
         if let Step::Forget { copy, former } = step {
             self.tables.forget(address, address + PAGE_SIZE as u64, false);
@@ -334,7 +344,13 @@ impl AddressSpace {
     /// attempt finds a page with one holder. Waiting for other processors under the lock would keep changers waiting too,
     /// and all faults behind those.
     #[inline(never)]
-    fn copy_on_write(&self, address: u64, cell: &EntryCell, found: Entry, flags: EntryFlags) -> Step {
+    pub(super) fn copy_on_write(
+        &self,
+        address: u64,
+        cell: &EntryCell,
+        found: Entry,
+        flags: EntryFlags,
+    ) -> Step {
         let zeros = found.contains(UNCOUNTED);
         let zeroed = if zeros { Zeroed::Yes } else { Zeroed::No };
         let Ok(copy) = Frame::allocate(Purpose::Anonymous, zeroed) else { return Step::Memory };

@@ -34,6 +34,7 @@ mod detach;
 mod entry;
 mod error;
 mod fault;
+mod forced;
 mod fork;
 mod futex;
 mod gather;

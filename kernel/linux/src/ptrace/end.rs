@@ -1,0 +1,187 @@
+//! The end of tracers and of tracees.
+//!
+//! A thread that ends traced stays with its tracer until that has waited for it, and so does its number; a leader stays until its process ends, and is then told
+//! of as that. If the tracer is not the parent, the process is the tracer's first, and the parent's when the tracer has waited, or ends itself: until then it is
+//! a zombie that the parent does not see.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use super::attach::{release, unlist};
+use super::options::Options;
+use super::stop::{signal_of, tell};
+use super::tracee::Tracee;
+use crate::exit::End;
+use crate::process::process::{Kinship, Process, State};
+use crate::process::table;
+use crate::process::thread::Thread;
+use crate::signal::actions::{ActionFlags, IGNORE};
+use crate::signal::information::SignalInformation;
+use crate::signal::send;
+use crate::signal::set::Signal;
+
+/// A tracer ends: its tracees are let go, or killed if it has asked for that. It is known to end.
+pub(crate) fn tracer_ends(thread: &Arc<Thread>) {
+    let process = thread.process();
+    if !process.traces.load(Ordering::Acquire) {
+        return;
+    }
+    loop {
+        let tracee = {
+            let tracees = process.tracees.lock();
+            let is_own = |tracee: &&Arc<Tracee>| {
+                tracee.lock().tracer.as_ref().is_none_or(|tracer| Arc::ptr_eq(tracer, thread))
+            };
+            tracees.list.iter().find(is_own).cloned()
+        };
+        let Some(tracee) = tracee else { return };
+        let (kills, signal) = {
+            let state = tracee.lock();
+            (state.options.contains(Options::EXIT_KILL), signal_of(&state))
+        };
+        if kills {
+            let information = SignalInformation::from_kernel(Signal::SIGKILL);
+            let _ = send::to_process(tracee.process(), information);
+        }
+        unlist(process, &tracee);
+        if let Some(Some(_ended)) = release(&tracee, signal) {
+            give_back(&tracee);
+        }
+    }
+}
+
+/// What a tracer had of a tracee that has ended is let go.
+pub(super) fn give_back(tracee: &Arc<Tracee>) {
+    if tracee.is_leader() {
+        give_to_parent(tracee.process());
+    } else {
+        table::remove_thread(tracee.thread().tid(), tracee.thread());
+    }
+}
+
+/// The parent sees the end of its child now.
+fn give_to_parent(process: &Arc<Process>) {
+    let end = {
+        let kinship = process.kinship.lock();
+        drop(process.traced_end.lock().take());
+        process.is_leader_traced.store(false, Ordering::Relaxed);
+        let end = End::of(&kinship);
+        process.begin_telling();
+        if !end.wanted {
+            process.set_state(State::Dead);
+        }
+        end
+    };
+    end.announce(process);
+}
+
+/// Whether a tracer does not want to wait for those that end.
+fn is_careless(tracer: &Thread) -> bool {
+    let action = tracer.process().actions().get(Signal::SIGCHLD);
+    action.handler == IGNORE || action.flags.contains(ActionFlags::NO_CHILD_WAIT)
+}
+
+/// Takes what traces a thread that has left its process out of its slot, for the last time.
+fn last_look(thread: &Thread) -> Option<Arc<Tracee>> {
+    debug_assert!(thread.exiting.load(Ordering::Relaxed), "nobody takes the slot any more");
+    thread.trace.lock().clone()
+}
+
+/// A thread has left its process. Returns whether its tracer keeps its number.
+pub(crate) fn thread_ended(process: &Arc<Process>, thread: &Arc<Thread>, status: u32) -> bool {
+    let Some(tracee) = last_look(thread) else { return false };
+    if tracee.is_leader() {
+        *process.traced_end.lock() = Some(tracee);
+        return false;
+    }
+    let tracer = {
+        let mut state = tracee.lock();
+        let Some(tracer) = state.tracer.clone() else { return false };
+        (state.ended, state.is_telling) = (Some(status), true);
+        tracer
+    };
+    if is_careless(&tracer) {
+        unlist(tracer.process(), &tracee);
+        // Who has released it meanwhile has given the number back, too.
+        if release(&tracee, 0).is_some() {
+            return false;
+        }
+    }
+    tell_end(&tracee, &tracer, thread.tid(), status);
+    true
+}
+
+fn tell_end(tracee: &Tracee, tracer: &Thread, tid: u32, status: u32) {
+    let process = tracee.process();
+    let (event, value) = crate::wait::decode(status);
+    let (user, system) = process.cpu_time_ns();
+    let ticks = |ns: u64| ns / crate::time::NS_PER_TICK;
+    let owner = tracee.thread().credentials().user.real;
+    tell(
+        tracer,
+        SignalInformation::child(Signal::SIGCHLD, event, tid, owner, value, ticks(user), ticks(system)),
+    );
+    tracee.lock().is_telling = false;
+    tracer.process().child_event.wake_all();
+}
+
+/// A process whose end its tracer is told first.
+pub(crate) struct Held {
+    tracee: Arc<Tracee>,
+    tracer: Arc<Thread>,
+}
+
+impl Held {
+    /// Whether the end of a process is for its tracer first. Under `kinship`, as what follows.
+    pub(crate) fn of(process: &Arc<Process>, kinship: &Kinship, status: u32) -> Option<Held> {
+        if !process.is_leader_traced.load(Ordering::Relaxed) {
+            return None;
+        }
+        let tracee = process.traced_end.lock().clone()?;
+        let tracer = tracee.lock().tracer.clone();
+        if let Some(tracer) = tracer {
+            let is_parent =
+                kinship.parent.as_ref().is_some_and(|parent| Arc::ptr_eq(parent, tracer.process()));
+            if !is_parent && !is_careless(&tracer) {
+                let mut state = tracee.lock();
+                if state.tracer.is_some() {
+                    (state.ended, state.is_telling) = (Some(status), true);
+                    drop(state);
+                    return Some(Held { tracee, tracer });
+                }
+            }
+            unlist(tracer.process(), &tracee);
+            let _ = release(&tracee, 0);
+        }
+        drop(process.traced_end.lock().take());
+        process.is_leader_traced.store(false, Ordering::Relaxed);
+        None
+    }
+
+    /// Tells the tracer. The process is a zombie, and `kinship` is free.
+    pub(crate) fn announce(self, status: u32) {
+        tell_end(&self.tracee, &self.tracer, self.tracee.process().pid(), status);
+    }
+}
+
+/// A thread that executes a program takes the place of its leader, which has ended: nobody is told of that one's end.
+pub(crate) fn leader_is_replaced(process: &Arc<Process>, heir: &Thread) {
+    let former = process.traced_end.lock().take();
+    if let Some(tracee) = former {
+        if let Some(tracer) = tracee.tracer() {
+            unlist(tracer.process(), &tracee);
+        }
+        let _ = release(&tracee, 0);
+    }
+    process.is_leader_traced.store(heir.is_traced(), Ordering::Relaxed);
+}
+
+/// Those that a tracer can wait for, one after the other: it may let go of the list in between.
+pub(super) fn listed(process: &Process, index: usize) -> Option<Arc<Tracee>> {
+    process.tracees.lock().list.get(index).cloned()
+}
+
+/// How many have left a tracer's list.
+pub(super) fn removals(process: &Process) -> u64 {
+    process.tracees.lock().removals
+}
