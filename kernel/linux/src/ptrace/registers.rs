@@ -20,8 +20,10 @@ pub(super) const GENERAL_BYTES: usize = WORDS * WORD;
 pub(super) const LEGACY_BYTES: usize = 512;
 /// `offsetof(struct user, u_debugreg)`
 pub(super) const DEBUG_OFFSET: usize = 848;
-/// `sizeof(struct user)`
-pub(super) const USER_BYTES: usize = 912;
+/// Bytes of the debug registers.
+pub(super) const DEBUG_BYTES: usize = 8 * WORD;
+/// `sizeof(struct user)` as the kernel has it: two words more than programs know of.
+pub(super) const USER_BYTES: usize = 928;
 
 /// Flags that a tracer may change.
 const CHANGEABLE_FLAGS: u64 = 0x0005_4dd5;

@@ -6,12 +6,13 @@ use core::sync::atomic::Ordering;
 use machine::address::UserAddr;
 use machine::user_state::UserState;
 use memory::address_space::AddressSpace;
+use zerocopy::IntoBytes;
 
 use super::options::{Course, Options};
-use super::registers::{self, DEBUG_OFFSET, GENERAL_BYTES, LEGACY_BYTES, USER_BYTES};
+use super::registers::{self, DEBUG_BYTES, DEBUG_OFFSET, GENERAL_BYTES, LEGACY_BYTES, USER_BYTES};
 use super::tracee::{Changes, State, Tracee};
 use super::{attach, debug, information};
-use crate::abi::{IoVector, SequenceConfiguration, SignalInfoWords};
+use crate::abi::{IoVector, SignalInfoWords};
 use crate::errno::{Errno, SysResult};
 use crate::process::table;
 use crate::signal::information::SignalInformation;
@@ -189,12 +190,10 @@ fn inspect(task: &mut Task, tracee: &Arc<Tracee>, request: u64, address: u64, da
             information::write_call(|| with_stopped(tracee, information::call_of), address, data)
         }
         number::GET_RSEQ_CONFIGURATION => {
-            if address != size_of::<SequenceConfiguration>() as u64 {
-                return Err(Errno::EINVAL);
-            }
             let found = with_stopped(tracee, |state| Ok(information::sequence_of(state)))?;
-            UserPointer::<SequenceConfiguration>::new(data).write(&found)?;
-            Ok(size_of::<SequenceConfiguration>())
+            let room = usize::try_from(address).unwrap_or(usize::MAX).min(found.as_bytes().len());
+            write_bytes(data, &found.as_bytes()[..room])?;
+            Ok(found.as_bytes().len())
         }
         number::SECCOMP_GET_FILTER => crate::seccomp::show_filter(task, tracee.thread(), address, data),
         number::SECCOMP_GET_METADATA => crate::seccomp::show_metadata(task, tracee.thread(), address, data),
@@ -239,7 +238,9 @@ fn place_of(address: u64) -> Result<Place, Errno> {
     }
     Ok(match offset {
         _ if offset < GENERAL_BYTES => Place::General(offset / WORD),
-        _ if offset >= DEBUG_OFFSET => Place::Debug((offset - DEBUG_OFFSET) / WORD),
+        _ if (DEBUG_OFFSET..DEBUG_OFFSET + DEBUG_BYTES).contains(&offset) => {
+            Place::Debug((offset - DEBUG_OFFSET) / WORD)
+        }
         _ => Place::Nothing,
     })
 }

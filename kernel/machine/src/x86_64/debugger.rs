@@ -94,6 +94,8 @@ pub(crate) fn lend(registers: &DebugRegisters) -> Lent {
         write_control(NOTHING);
     }
     registers.addresses.iter().enumerate().for_each(|(index, address)| write_address(index, *address));
+    // A step without breakpoints has left its mark.
+    let _ = take_hits();
     // The program can't touch the registers, and its debugger is not told of attempts: only what breakpoints need is taken over.
     write_control(NOTHING | registers.control & (DebugRegisters::ENABLED | CONDITIONS_MASK));
     lent
