@@ -282,7 +282,8 @@ fn describe(
 fn new_credentials(task: &Task, file: &ProgramFile) -> Result<(Credentials, bool), Errno> {
     // Together: a mode that a former owner gave does not count for a new one.
     let Identity { mode, user, group } = file.file.inode().identity();
-    let may_gain = || task.thread.tracee().is_none_or(|tracee| tracee.may_gain_privileges());
+    let may_gain =
+        || task.thread.tracee().is_none_or(|tracee| tracee.may_gain_privileges(task.credentials.space()));
     let honoured = files::honours_set_id(task, &file.file) && may_gain();
     let no_new_privileges = task.thread.has_no_new_privileges();
     let bits_count = honoured && !no_new_privileges && task.credentials.space().knows(user, group);

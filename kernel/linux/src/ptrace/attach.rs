@@ -6,8 +6,6 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use vfs::Capabilities;
-
 use super::options::{Course, Event, Options};
 use super::tracee::Tracee;
 use crate::credentials::inspection::Inspector;
@@ -101,8 +99,7 @@ pub(super) fn trace_me(task: &mut Task) -> SysResult {
     let maker = task.process().maker.load(Ordering::Relaxed);
     // The kernel, which is the parent of orphans, traces nobody; nor does who is about to end.
     let Some(tracer) = parent.thread(maker).or_else(|| parent.representative()) else { return Ok(0) };
-    let is_capable = tracer.credentials().has(Capabilities::SYS_PTRACE);
-    let tracee = Tracee::new(&task.thread, &tracer, is_capable, Options::default(), false)?;
+    let tracee = Tracee::new(&task.thread, &tracer, tracer.credentials(), Options::default(), false)?;
     match link(&tracee, &tracer) {
         Err(Errno::ESRCH) => Ok(0),
         outcome => outcome.map(|()| 0),
@@ -116,8 +113,8 @@ pub(super) fn attach(task: &mut Task, thread: &Arc<Thread>, seize: Option<Option
         return Err(Errno::EPERM);
     }
     let options = seize.unwrap_or_default();
-    let is_capable = task.credentials.has(Capabilities::SYS_PTRACE);
-    let tracee = Tracee::new(thread, &task.thread, is_capable, options, seize.is_some())?;
+    let credentials = task.credentials.clone();
+    let tracee = Tracee::new(thread, &task.thread, credentials, options, seize.is_some())?;
     // What is inspected is the slot: of a program that may not be traced it is given back before the tracer can make a request.
     let mut linked = Ok(());
     let checked = Inspector::calling(task).inspect(process, || {
@@ -179,16 +176,16 @@ impl TracedChild {
     ) -> Result<TracedChild, Errno> {
         let untraced = TracedChild { tracee: None, event: None };
         let Some(own) = task.thread.tracee() else { return Ok(untraced) };
-        let (tracer, is_capable, options, is_seized) = {
+        let (tracer, credentials, options, is_seized) = {
             let state = own.lock();
             let Some(tracer) = state.tracer.clone() else { return Ok(untraced) };
-            (tracer, state.tracer_is_capable, state.options, state.is_seized)
+            (tracer, state.tracer_credentials.clone(), state.options, state.is_seized)
         };
         let event = event.filter(|event| options.contains(event.option()));
         if event.is_none() && !with_maker {
             return Ok(untraced);
         }
-        let tracee = Tracee::new(thread, &tracer, is_capable, options, is_seized)?;
+        let tracee = Tracee::new(thread, &tracer, credentials, options, is_seized)?;
         Ok(TracedChild { tracee: Some(tracee), event })
     }
 

@@ -204,7 +204,8 @@ fn inspect(task: &mut Task, tracee: &Arc<Tracee>, request: u64, address: u64, da
 /// The tracee's memory, if its tracer may look into the program that runs there now.
 fn memory_of(tracee: &Tracee) -> Result<Arc<AddressSpace>, Errno> {
     let process = tracee.process();
-    let is_open = process.is_dumpable.load(Ordering::Relaxed) == 1 || tracee.lock().tracer_is_capable;
+    let is_open = process.is_dumpable.load(Ordering::Relaxed) == 1
+        || tracee.may_gain_privileges(&process.executable.lock().space);
     process.address_space().filter(|_| is_open).ok_or(Errno::EIO)
 }
 

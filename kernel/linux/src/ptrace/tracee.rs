@@ -9,8 +9,10 @@ use machine::user::{DebugRegisters, NO_CALL, UserRegisters};
 use machine::user_state::{IMAGE_BYTES, UserState};
 use sched::{WaitQueue, current};
 use sync::{SpinLock, SpinLockGuard};
+use vfs::{Capabilities, UserSpace};
 
 use super::options::{Course, Event, Options};
+use crate::credentials::identity::Credentials;
 use crate::errno::Errno;
 use crate::process::process::Process;
 use crate::process::thread::Thread;
@@ -82,8 +84,8 @@ pub(super) struct Snapshot {
 pub(super) struct State {
     /// Until the tracee is let go.
     pub(super) tracer: Option<Arc<Thread>>,
-    /// Whether the tracer could look into everybody when it began.
-    pub(super) tracer_is_capable: bool,
+    /// What the tracer might do when it began.
+    pub(super) tracer_credentials: Arc<Credentials>,
     pub(super) options: Options,
     /// It was attached to by `PTRACE_SEIZE`.
     pub(super) is_seized: bool,
@@ -135,7 +137,7 @@ impl Tracee {
     pub(super) fn new(
         thread: &Arc<Thread>,
         tracer: &Arc<Thread>,
-        tracer_is_capable: bool,
+        tracer_credentials: Arc<Credentials>,
         options: Options,
         is_seized: bool,
     ) -> Result<Arc<Tracee>, Errno> {
@@ -151,7 +153,7 @@ impl Tracee {
         };
         let state = State {
             tracer: Some(tracer.clone()),
-            tracer_is_capable,
+            tracer_credentials,
             options,
             is_seized,
             stop: None,
@@ -195,10 +197,10 @@ impl Tracee {
         self.lock().tracer.clone()
     }
 
-    /// Whether its tracer is none, or could look into everybody when it began: then execve may give the tracee privileges.
-    pub(crate) fn may_gain_privileges(&self) -> bool {
+    /// Whether its tracer is none, or could look into everybody in that name space of users when it began: then execve may give the tracee privileges there.
+    pub(crate) fn may_gain_privileges(&self, space: &UserSpace) -> bool {
         let state = self.lock();
-        state.tracer.is_none() || state.tracer_is_capable
+        state.tracer.is_none() || state.tracer_credentials.has_in(space, Capabilities::SYS_PTRACE)
     }
 
     /// Whether filters have no effect on it.
