@@ -238,7 +238,7 @@ pub fn brk(task: &mut Task, end: u64) -> SysResult {
     Ok(task.address_space.set_break(UserAddr::new(end)).as_usize())
 }
 
-fn advice(number: i32) -> Option<Advice> {
+pub(crate) fn advice(number: i32) -> Option<Advice> {
     Some(match number {
         0 => Advice::Normal,
         1 => Advice::Random,

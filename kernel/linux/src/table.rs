@@ -18,9 +18,9 @@ use crate::errno::{Errno, SysResult};
 use crate::file;
 use crate::task::Task;
 use crate::{
-    exec, exit, fork, futex, identity, io_priority, ipc, lock_count, memory, mqueue, name_space, pager,
-    pidfd, prctl, process, ptrace, reboot, rseq, scheduling, seccomp, signal, socket, syslog, sysv, time,
-    timer, wait,
+    exec, exit, fork, futex, identity, io_priority, ipc, kcmp, lock_count, memory, mqueue, name_space, pager,
+    pidfd, prctl, process, ptrace, reboot, remote_advice, rseq, scheduling, seccomp, signal, socket, syslog,
+    sysv, time, timer, wait,
 };
 
 /// A value that a system call takes from a register.
@@ -383,6 +383,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     309 getcpu(2) = identity::getcpu: "";
     310 process_vm_readv(6) = memory::process_vm_readv: "";
     311 process_vm_writev(6) = memory::process_vm_writev: "";
+    312 kcmp(5) = kcmp::kcmp: "no KCMP_EPOLL_TFD (EINVAL)";
     314 sched_setattr(3) = scheduling::sched_setattr: "no SCHED_DEADLINE, no utilisation clamps";
     315 sched_getattr(4) = scheduling::sched_getattr: "";
     316 renameat2(5) = file::names::renameat2: "";
@@ -412,6 +413,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     437 openat2(4) = file::open::openat2: "";
     438 pidfd_getfd(3) = pidfd::pidfd_getfd: "";
     439 faccessat2(4) = file::stat::faccessat2: "";
+    440 process_madvise(5) = remote_advice::process_madvise: "no MADV_COLLAPSE (EINVAL)";
     441 epoll_pwait2(6) = file::epoll::epoll_pwait2: "";
     442 mount_setattr(5) = file::mount_tree::mount_setattr: "no MOUNT_ATTR_IDMAP (EINVAL)";
     449 futex_waitv(5) = futex::futex_waitv: "";

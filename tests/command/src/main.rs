@@ -34,6 +34,7 @@
 //! * [`device_events`]: programs that listen to events of devices
 //! * [`kernel_size`]: the size of what QEMU loads
 //! * [`streams`]: what carries the command's streams
+//! * [`tracing`]: Debian's programs that watch others
 //! * [`trees`]: a large tree, unpacked, searched and removed
 //! * [`start_up`]: the time until the command's first instruction
 //!
@@ -72,6 +73,7 @@ mod schedulers;
 mod small_memory;
 mod start_up;
 mod streams;
+mod tracing;
 mod trees;
 mod upheaval;
 mod variants;
@@ -172,6 +174,9 @@ fn main() -> ExitCode {
     }
     if long && wanted(balloon::NAME) {
         count(balloon::NAME, balloon::check());
+    }
+    if wanted(tracing::NAME) {
+        count(tracing::NAME, tracing::check());
     }
     if wanted(random::NAME) {
         count(random::NAME, random::check());
