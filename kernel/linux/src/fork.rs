@@ -9,7 +9,6 @@ use alloc::sync::Arc;
 
 use sched::{Completion, UserStart, current};
 use vfs::Capabilities;
-use vfs::user_space::Kind;
 
 use crate::abi::{AlternateStack, CloneArguments};
 use crate::credentials::account::ProcessCharge;
@@ -358,7 +357,7 @@ fn construct(
         false => task.file_system.duplicate()?,
     };
     if flags.contains(CloneFlags::NEWNS) {
-        file_system.unshare_mounts(name_space::calls::claim(Kind::Mount, acting)?)?;
+        name_space::calls::unshare_mounts(&file_system, acting)?;
     }
     let name_spaces = name_space::calls::make(task, flags, acting)?;
     let address_space = match flags.contains(CloneFlags::VM) {
@@ -497,7 +496,7 @@ pub fn unshare(task: &mut Task, flags: u64) -> SysResult {
         false => None,
     };
     if let Some(file_system) = file_system.as_ref().filter(|_| flags.contains(CloneFlags::NEWNS)) {
-        file_system.unshare_mounts(name_space::calls::claim(Kind::Mount, acting)?)?;
+        name_space::calls::unshare_mounts(file_system, acting)?;
     }
     let spaces = name_space::calls::make(task, flags, acting)?;
     let credentials = match credentials {

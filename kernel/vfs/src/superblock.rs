@@ -82,6 +82,11 @@ pub trait FileSystemType: Send + Sync {
         MountedBy::Administrator
     }
 
+    /// Whether normal users may mount it in name spaces that are private to them: it bears whatever they may have its content be.
+    fn is_safe_for_users(&self) -> bool {
+        matches!(self.mounted_by(), MountedBy::Users | MountedBy::Everybody)
+    }
+
     /// Makes an instance, or returns the one that is shared by all mounts.
     fn mount(&'static self, source: &[u8], options: &[u8]) -> Result<Arc<Superblock>>;
 

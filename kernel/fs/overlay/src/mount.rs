@@ -242,6 +242,11 @@ impl FileSystemType for OverlayType {
         MountedBy::Users
     }
 
+    /// The directories that it works in are not asked whether the user may write there.
+    fn is_safe_for_users(&self) -> bool {
+        false
+    }
+
     fn name(&self) -> &'static str {
         "overlay"
     }

@@ -8,7 +8,7 @@ use block::registry::{BlockDevice, DeviceNumber};
 use vfs::Capabilities;
 use vfs::UserSpace;
 use vfs::flags::{LookupFlags, MountFlags, UnmountFlags};
-use vfs::mount::{MountNamespace, MountSource, Path, Propagation};
+use vfs::mount::{MountNamespace, MountSource, Path, Propagation, policy};
 use vfs::superblock::{FileSystemType, MountedBy, Superblock, mount_device};
 
 use super::directory::place_of;
@@ -36,6 +36,29 @@ pub(super) fn check_privilege(task: &Task) -> Result<(), Errno> {
     task.credentials.require_in(task.file_system.places().namespace.owner(), Capabilities::SYS_ADMIN)
 }
 
+/// Whether the caller may change mounts only as a normal user may, in a name space that is private to him.
+///
+/// # Errors
+/// EPERM when he may not at all.
+fn acts_as_user(task: &Task) -> Result<bool, Errno> {
+    let privileged = check_privilege(task);
+    let private_to = task.file_system.places().namespace.user();
+    let own = policy::user_mounts() && private_to == Some(task.credentials.user.effective);
+    if privileged.is_err() && own { Ok(true) } else { privileged.map(|()| false) }
+}
+
+/// A normal user covers only what he may write.
+///
+/// # Errors
+/// EPERM.
+fn check_covered(task: &Task, target: &Path) -> Result<(), Errno> {
+    const STICKY: u32 = 0o1000;
+    let inode = target.inode()?;
+    let sticky = inode.kind == vfs::FileKind::Directory && inode.mode() & STICKY != 0;
+    let writable = vfs::permission::check_access(inode, vfs::Access::WRITE, &task.credentials.file);
+    if writable.is_err() || sticky && policy::user_mounts_sticky() { Err(Errno::EPERM) } else { Ok(()) }
+}
+
 /// The name space of users that a new instance of a file system belongs to, if the caller may make one; none for an instance that is there already, whoever
 /// mounts it.
 fn owner_of_new(task: &Task, file_system: &dyn FileSystemType) -> Result<Option<UserSpace>, Errno> {
@@ -46,6 +69,9 @@ fn owner_of_new(task: &Task, file_system: &dyn FileSystemType) -> Result<Option<
         MountedBy::Everybody => (None, own),
         MountedBy::Users => (Some(own.clone()), own),
     };
+    if file_system.is_safe_for_users() && acts_as_user(task) == Ok(true) {
+        return Ok(None);
+    }
     task.credentials.require_in(over, Capabilities::SYS_ADMIN)?;
     Ok(owner)
 }
@@ -75,7 +101,10 @@ pub fn mount(task: &mut Task, source: u64, target: u64, kind: u64, flags: u64, o
     let target = UserPath::read(target)?;
     let flags = if flags & MS_MGC_MASK == MS_MGC_VALUE { flags & !MS_MGC_MASK } else { flags };
     let target = place_of(task, &target, LookupFlags::FOLLOW)?;
-    check_privilege(task)?;
+    let as_user = acts_as_user(task)?;
+    if as_user && flags & (MS_REMOUNT | PROPAGATION) == 0 {
+        check_covered(task, &target)?;
+    }
     let places = task.file_system.places();
     let namespace = &places.namespace;
     let recursive = flags & MS_REC != 0;
@@ -191,7 +220,7 @@ pub fn umount2(task: &mut Task, target: u64, flags: u32) -> SysResult {
     let follow =
         if flags.contains(UnmountFlags::NO_FOLLOW) { LookupFlags::empty() } else { LookupFlags::FOLLOW };
     let place = place_of(task, &target, follow)?;
-    check_privilege(task)?;
+    acts_as_user(task)?;
     let places = task.file_system.places();
     places.namespace.unmount(place, flags, &places.root)?;
     Ok(0)

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+use vfs::mount::policy;
 use vfs::user_space::{self, Owner};
 use vfs::walk::FileSystemContext;
 use vfs::{Capabilities, UserSpace};
@@ -44,9 +45,21 @@ pub(crate) fn new_credentials(task: &Task, flags: CloneFlags) -> Result<Option<C
     };
     let acting = new.as_ref().unwrap_or(old);
     if flags.intersects(OWNED) && !acting.has_here(Capabilities::SYS_ADMIN) {
-        return Err(Errno::EPERM);
+        let only_mounts = (flags & OWNED) == CloneFlags::NEWNS;
+        if !only_mounts || !policy::user_mounts() {
+            return Err(Errno::EPERM);
+        }
     }
     Ok(new)
+}
+
+/// Gives a context a name space of mounts of its own; who is not privileged gets one that is private to him.
+///
+/// # Errors
+/// ENOSPC, ENOMEM.
+pub(crate) fn unshare_mounts(context: &FileSystemContext, acting: &Credentials) -> Result<(), Errno> {
+    let user = (!acting.has_here(Capabilities::SYS_ADMIN)).then_some(acting.user.effective);
+    Ok(context.unshare_mounts(claim(user_space::Kind::Mount, acting)?, user)?)
 }
 
 /// A place in the counts for a new name space of who has these credentials.

@@ -13,7 +13,7 @@ use memory::kstack::{self, OverflowPolicy};
 use sched::softirq_budget;
 use sync::Once;
 use vfs::generated::{Node, knob};
-use vfs::mount;
+use vfs::mount::{self, policy};
 use vfs::text::Text;
 use vfs::{Error, OpenFile, Result};
 
@@ -430,6 +430,20 @@ fn files() -> Result<()> {
     number("fs/aio-nr", asynchronous::used)?;
     setting("fs/aio-max-nr", 0..=u32::MAX.into(), asynchronous::allowed, asynchronous::set_allowed)?;
     setting("fs/mount-max", 1..=i32::MAX as u64, mount::mount_max, mount::set_mount_max)?;
+    let switch = 0..=1;
+    setting(
+        "fs/user_mounts",
+        switch.clone(),
+        || policy::user_mounts().into(),
+        |allowed| policy::set_user_mounts(allowed == 1),
+    )?;
+    setting(
+        "fs/user_mounts_sticky",
+        switch,
+        || policy::user_mounts_sticky().into(),
+        |refused| policy::set_user_mounts_sticky(refused == 1),
+    )?;
+    setting("user/max_mounts", 0..=u32::MAX.into(), policy::max_user_mounts, policy::set_max_user_mounts)?;
     number("fs/nr_open", || OPEN_FILES_MAX)
 }
 

@@ -8,6 +8,7 @@ use super::group;
 use super::namespace::MountNamespace;
 use super::path::Path;
 use super::point::Mount;
+use super::policy;
 use super::propagate;
 use super::tree::{self, Copied, TreeCopy};
 use crate::attributes::FileKind;
@@ -137,6 +138,10 @@ impl MountNamespace {
         change.touch(self, tree.len())?;
         Self::propagate(change, tree, &target)?;
         for mount in tree {
+            if self.user().is_some() {
+                mount.set_flags(mount.flags() | policy::FORCED);
+                mount.lock_flags(policy::FORCED);
+            }
             change.arrive(self, mount)?;
         }
         change.place(top, &target.mount, &target.dentry)

@@ -22,6 +22,7 @@ use sync::rcu::{self, RcuBox};
 use super::group;
 use super::namespace::MountNamespace;
 use super::point::{Attachment, ChildMounts, Mount};
+use super::policy;
 use crate::dentry::{Dentry, DentryFlags};
 use crate::{Error, Result, allocation};
 
@@ -119,6 +120,12 @@ impl Change {
         if arriving > 0 && (namespace.mount_count() + arriving_now) as u64 > mount_max() {
             return Err(Error::NoSpace);
         }
+        if arriving > 0
+            && let Some(user) = namespace.user()
+        {
+            let his = self.touched.iter().filter(|touched| touched.namespace.user() == Some(user));
+            policy::check_room(user, his.map(|touched| touched.arriving as u64).sum())?;
+        }
         Ok(())
     }
 
@@ -171,6 +178,11 @@ impl Change {
         let Some((parent, _)) = mount.attachment_now() else { return Ok(()) };
         let remove = Some(mount.clone());
         allocation::push(&mut self.plan.edits, Edit { parent, remove, add: None })
+    }
+
+    /// `mount` will not know where it is, but covers that still for those who are there.
+    pub(super) fn uproot(&mut self, mount: &Shared<Mount>) -> Result<()> {
+        allocation::push(&mut self.plan.places, (mount.clone(), None))
     }
 
     /// `mount` will be at no place at all.

@@ -13,17 +13,22 @@ use crate::Result;
 use crate::user_space::Owner;
 
 impl MountNamespace {
-    /// A copy of the name space, and the places that correspond to `places` in it. Its mounts are peers of the originals; those of another owner only receive from
+    /// A copy of the name space, private to a user if one is given, and the places that correspond to `places` in it. Its mounts are peers of the originals; those of another owner only receive from
     /// them, and their owner can neither uncover what they are mounted on nor permit what they forbid.
     ///
     /// # Errors
     /// No memory.
-    pub fn copy(self: &Arc<Self>, places: &mut [&mut Path], owner: Owner) -> Result<Arc<Self>> {
+    pub fn copy(
+        self: &Arc<Self>,
+        places: &mut [&mut Path],
+        owner: Owner,
+        user: Option<u32>,
+    ) -> Result<Arc<Self>> {
         let mut change = Change::begin();
         let root = Path::root_of(&self.root_mount());
         let TreeCopy { originals, copies } = tree::copy(&mut change, &root, Some(Copied::NameSpace))?;
-        let same_owner = owner.space().is_same(self.owner());
-        let namespace = Self::empty(copies[0].clone(), owner, false)?;
+        let same_owner = owner.space().is_same(self.owner()) && (user.is_none() || user == self.user());
+        let namespace = Self::empty(copies[0].clone(), owner, user, false)?;
         change.touch(&namespace, copies.len())?;
         for (original, copy) in originals.iter().zip(&copies) {
             if same_owner {

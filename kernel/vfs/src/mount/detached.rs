@@ -57,7 +57,7 @@ impl MountNamespace {
     }
 
     fn open_detached(&self, mut change: Change, tree: Vec<Shared<Mount>>) -> Result<Arc<OpenFile>> {
-        let namespace = Self::empty(tree[0].clone(), Owner::uncounted(self.owner()), true)?;
+        let namespace = Self::empty(tree[0].clone(), Owner::uncounted(self.owner()), None, true)?;
         change.touch(&namespace, tree.len())?;
         for mount in &tree {
             change.arrive(&namespace, mount)?;

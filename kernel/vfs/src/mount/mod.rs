@@ -10,6 +10,7 @@ mod namespace;
 mod path;
 mod pivot;
 mod point;
+pub mod policy;
 mod propagate;
 mod settings;
 mod tree;

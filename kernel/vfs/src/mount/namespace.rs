@@ -17,6 +17,7 @@ use super::change::Change;
 use super::group;
 use super::path::Path;
 use super::point::Mount;
+use super::policy;
 use crate::poll::PollList;
 use crate::user_space::{Owner, UserSpace};
 use crate::{Result, allocation};
@@ -25,6 +26,8 @@ use crate::{Result, allocation};
 pub struct MountNamespace {
     id: u64,
     owner: Owner,
+    /// The user whom it is private to, who may mount in it without privilege.
+    user: Option<u32>,
     /// It is nobody's view: the tree of a descriptor of `open_tree` or `fsmount`, until it is attached somewhere.
     detached: bool,
     mounts: SpinLock<Mounts>,
@@ -45,18 +48,24 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 impl MountNamespace {
     /// A name space with one mount, its root.
     pub fn new(root: Shared<Mount>) -> Result<Arc<Self>> {
-        let namespace = Self::empty(root.clone(), Owner::FIRST, false)?;
+        let namespace = Self::empty(root.clone(), Owner::FIRST, None, false)?;
         namespace.reserve(1)?;
         namespace.add(&root);
         Ok(namespace)
     }
 
     /// A name space that will have this root; nothing is listed yet.
-    pub(super) fn empty(root: Shared<Mount>, owner: Owner, detached: bool) -> Result<Arc<Self>> {
+    pub(super) fn empty(
+        root: Shared<Mount>,
+        owner: Owner,
+        user: Option<u32>,
+        detached: bool,
+    ) -> Result<Arc<Self>> {
         allocation::arc(Self {
             // Relaxed: only uniqueness and order matter.
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             owner,
+            user,
             detached,
             mounts: SpinLock::new(Mounts { root, list: Vec::new() }),
             events: AtomicU64::new(0),
@@ -72,6 +81,11 @@ impl MountNamespace {
     /// The name space of users that it belongs to.
     pub fn owner(&self) -> &UserSpace {
         self.owner.space()
+    }
+
+    /// The user whom it is private to ([`policy`]).
+    pub fn user(&self) -> Option<u32> {
+        self.user
     }
 
     pub(super) fn is_detached(&self) -> bool {
@@ -120,11 +134,22 @@ impl MountNamespace {
         drop(before);
         mount.namespace.store(self.id, Ordering::Release);
         self.mounts.lock().list.push(mount.clone());
+        if let Some(user) = self.user {
+            policy::charge(user);
+        }
     }
 
     /// Takes those off the list that are not in the name space any more. The caller has handles of them, and gathers their references.
     pub(super) fn forget_departed(&self) {
-        self.mounts.lock().list.retain(|mount| self.contains(mount));
+        let departed = {
+            let list = &mut self.mounts.lock().list;
+            let before = list.len();
+            list.retain(|mount| self.contains(mount));
+            before - list.len()
+        };
+        if let Some(user) = self.user {
+            policy::release(user, departed);
+        }
     }
 
     /// The number of mounts.
@@ -162,6 +187,9 @@ impl Drop for MountNamespace {
         }
         {
             let _changes = Change::begin();
+            if let Some(user) = self.user {
+                policy::release(user, list.len());
+            }
             for mount in &list {
                 group::leave(mount);
                 mount.namespace.store(0, Ordering::Release);

@@ -19,6 +19,7 @@ use sync::rcu;
 
 use super::change::Change;
 use super::group::{self, Group};
+use super::namespace::MountNamespace;
 use super::path::Path;
 use super::point::Mount;
 use super::tree::{self, Copied, TreeCopy};
@@ -114,7 +115,11 @@ fn copy_to(
         relate(original, copy, kind)?;
         change.arrive(&namespace, copy)?;
     }
-    if destination.home().is_none_or(|home| !home.owner().is_same(namespace.owner())) {
+    let trusted = |home: Arc<MountNamespace>| {
+        home.owner().is_same(namespace.owner())
+            && (namespace.user().is_none() || namespace.user() == home.user())
+    };
+    if !destination.home().is_some_and(trusted) {
         tree::lock(&copies);
     }
     let before = mounted_at(receiver, point);

@@ -4,6 +4,8 @@
 //! The mount (with `MNT_DETACH` all below it), and what is at the same places on all that receive from there. There it goes if nothing else is mounted
 //! on it: but what covers its root completely was there before it came, and comes back to its place. What is locked to its parent goes together with that only.
 //!
+//! Who is in a tree that was detached sees what is locked in it as before, so that nothing is uncovered; the rest of it comes apart.
+//!
 //! Without `MNT_DETACH` nothing goes if one of them is in use.
 
 use alloc::sync::Arc;
@@ -162,7 +164,12 @@ fn plan(change: &mut Change, going: &[Shared<Mount>]) -> Result<()> {
             change.displace(&cover)?;
             change.place(&cover, &parent, &point)?;
         }
-        change.detach(mount)?;
+        let parent = mount.attachment_now().map(|(parent, _)| parent);
+        if mount.is_locked() && parent.is_some_and(|parent| has_mark(&parent, goes)) {
+            change.uproot(mount)?;
+        } else {
+            change.detach(mount)?;
+        }
         change.depart(mount)?;
     }
     Ok(())

@@ -144,11 +144,11 @@ impl FileSystemContext {
         })
     }
 
-    /// `unshare(CLONE_NEWNS)`: a copy of the name space; root and working directory are the same places in it.
-    pub fn unshare_mounts(&self, owner: Owner) -> Result<()> {
+    /// `unshare(CLONE_NEWNS)`: a copy of the name space, private to a user if one is given; root and working directory are the same places in it.
+    pub fn unshare_mounts(&self, owner: Owner, user: Option<u32>) -> Result<()> {
         let old = self.places();
         let (mut root, mut cwd) = (old.root.clone(), old.cwd.clone());
-        let namespace = old.namespace.copy(&mut [&mut root, &mut cwd], owner)?;
+        let namespace = old.namespace.copy(&mut [&mut root, &mut cwd], owner, user)?;
         let new = OwnPlaces::new(allocation::arc(Places { root, cwd, namespace })?)?;
         let before = core::mem::replace(&mut *self.places.lock(), new);
         drop(before);

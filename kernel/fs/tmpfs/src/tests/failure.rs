@@ -95,7 +95,7 @@ fn mounting_survives_every_failure() {
             let source = MountSource::Bind { source: &source, recursive: true };
             world.places.namespace.mount(source, &world.walk("/b")?, MountFlags::empty())?;
             let mut root = world.places.root.clone();
-            drop(world.places.namespace.copy(&mut [&mut root], vfs::user_space::Owner::FIRST)?);
+            drop(world.places.namespace.copy(&mut [&mut root], vfs::user_space::Owner::FIRST, None)?);
             let mut count = 0;
             world.places.namespace.describe(&world.places.root, |_| {
                 count += 1;
@@ -134,7 +134,7 @@ fn propagation_survives_every_failure() {
             world.mkdir("/a/sub")?;
             let mut root = world.places.root.clone();
             let space = UserSpace::make(900_100, &Credentials::ordinary(7, 7), 7, 7)?;
-            let other = namespace.copy(&mut [&mut root], Owner::claim(Kind::Mount, &space, 7)?)?;
+            let other = namespace.copy(&mut [&mut root], Owner::claim(Kind::Mount, &space, 7)?, None)?;
             let source = MountSource::New { file_system: &crate::TMPFS, source: b"none", options: b"" };
             let mounted = namespace.mount(source, &world.walk("/a/sub")?, MountFlags::empty());
             let count = if mounted.is_ok() { 7 } else { 4 };

@@ -238,7 +238,7 @@ fn a_copied_name_space_changes_alone() {
     world.write_file("/mnt/file", b"").unwrap();
     let (mut root, mut cwd) = (world.places.root.clone(), world.walk("/mnt").unwrap());
     let namespace =
-        world.places.namespace.copy(&mut [&mut root, &mut cwd], vfs::user_space::Owner::FIRST).unwrap();
+        world.places.namespace.copy(&mut [&mut root, &mut cwd], vfs::user_space::Owner::FIRST, None).unwrap();
     let copy = World { places: vfs::walk::Places { root, cwd, namespace }, ..World::new() };
     assert!(copy.stat("file").is_ok());
     mount_tmpfs(&copy, "/new", MountFlags::empty()).unwrap();
