@@ -15,6 +15,7 @@ mod descriptors;
 mod files;
 mod machine_under_test;
 mod memory_calls;
+mod mounts;
 mod processes;
 mod program;
 mod signals;
