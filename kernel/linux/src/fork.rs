@@ -411,7 +411,7 @@ fn construct(
         robust_list: 0,
         sequence: if flags.contains(CloneFlags::VM) { Default::default() } else { task.sequence },
         paused: None,
-        no_randomization: task.no_randomization,
+        persona: task.persona,
         last_fault: Default::default(),
         timer_slack_ns: task.timer_slack_ns,
         exit_code: 0,

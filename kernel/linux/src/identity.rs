@@ -148,7 +148,7 @@ pub fn uname(task: &mut Task, names: u64) -> SysResult {
         node: padded(&seen.node()),
         release: padded(RELEASE),
         version: padded(version()),
-        machine: padded("x86_64"),
+        machine: padded(crate::prctl::machine_name(task.persona)),
         domain: padded(&seen.domain()),
     };
     UserPointer::<UnameNames>::new(names).write(&written)?;

@@ -265,7 +265,7 @@ fn first_task(
         robust_list: 0,
         sequence: Default::default(),
         paused: None,
-        no_randomization: false,
+        persona: 0,
         last_fault: Default::default(),
         timer_slack_ns: 50_000,
         exit_code: 0,

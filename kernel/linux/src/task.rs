@@ -104,8 +104,8 @@ pub struct Task {
     pub sequence: SequenceArea,
     /// How an interrupted call goes on.
     pub paused: Option<Pause>,
-    /// New programs get fixed addresses (personality(2)).
-    pub no_randomization: bool,
+    /// The execution domain and its flags (personality(2)).
+    pub persona: u32,
     /// The last exception.
     pub last_fault: LastFault,
     /// Added to timers' expiry (PR_SET_TIMERSLACK); reported only.

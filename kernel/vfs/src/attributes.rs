@@ -122,10 +122,10 @@ pub fn time_of_day_base_ns() -> u64 {
 }
 
 impl Timestamp {
-    /// The earliest time a file can carry: 2³³ seconds before 1970.
-    pub const MINIMUM: Self = Self { seconds: -(1 << 33), nanoseconds: 0 };
-    /// The latest time a file can carry.
-    pub const MAXIMUM: Self = Self { seconds: (1 << 33) - 1, nanoseconds: 999_999_999 };
+    /// The earliest time a file can carry: in December 1901, as on ext4.
+    pub const MINIMUM: Self = Self { seconds: -(1 << 31), nanoseconds: 0 };
+    /// The latest time a file can carry: in May 2446, as on ext4.
+    pub const MAXIMUM: Self = Self { seconds: (1 << 34) - (1 << 31) - 1, nanoseconds: 999_999_999 };
 
     /// The time with these nanoseconds since 1970.
     pub const fn from_nanoseconds(nanoseconds: i64) -> Self {
@@ -157,11 +157,14 @@ impl Timestamp {
         if self.seconds > Self::MAXIMUM.seconds {
             return Self::MAXIMUM.pack();
         }
-        (((self.seconds + (1 << 33)) as u64) << 30) | self.nanoseconds as u64
+        (((self.seconds - Self::MINIMUM.seconds) as u64) << 30) | self.nanoseconds as u64
     }
 
     const fn unpack(packed: u64) -> Self {
-        Self { seconds: (packed >> 30) as i64 - (1 << 33), nanoseconds: (packed & 0x3fff_ffff) as u32 }
+        Self {
+            seconds: (packed >> 30) as i64 + Self::MINIMUM.seconds,
+            nanoseconds: (packed & 0x3fff_ffff) as u32,
+        }
     }
 }
 

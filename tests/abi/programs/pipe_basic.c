@@ -176,8 +176,33 @@ static void fifos(void)
     SHOW(unlink("fifo"));
 }
 
+/* An end of a pipe without a name that is opened once more waits for nobody. */
+static void opened_again(void)
+{
+    int fds[2];
+    char path[32], text[8] = "";
+    SHOW(pipe(fds));
+    SHOW(write(fds[1], "left", 4));
+    close(fds[1]);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fds[0]);
+    int again = open(path, O_RDONLY);
+    TRUE(again >= 0);
+    SHOW(read(again, text, 8));
+    SHOW(read(again, text, 8));
+    printf("%s\n", text);
+    close(fds[0]);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", again);
+    int writer = open(path, O_WRONLY | O_NONBLOCK);
+    TRUE(writer >= 0);
+    SHOW(write(writer, "more", 4));
+    SHOW(read(again, text, 8));
+    close(writer);
+    close(again);
+}
+
 int main(void)
 {
+    opened_again();
     ends();
     sizes();
     atomic_writes();

@@ -88,6 +88,14 @@ static void architecture(void)
     SHOW(syscall(SYS_arch_prctl, ARCH_GET_FS, 8));
     SHOW(syscall(SYS_arch_prctl, 0x7777, 0));
     SHOW(personality(0xffffffff));
+    struct utsname names;
+    SHOW(personality(PER_LINUX32));
+    uname(&names);
+    printf("%s\n", names.machine);
+    SHOW(personality(PER_LINUX | ADDR_NO_RANDOMIZE));
+    uname(&names);
+    printf("%s\n", names.machine);
+    SHOW(personality(PER_LINUX));
 }
 
 static void system_information(void)

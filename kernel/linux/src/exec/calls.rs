@@ -227,7 +227,7 @@ fn prepare(
         return Err(Failure::After);
     }
     let (credentials, secure) = new_credentials(task, &file)?;
-    let fixed = task.no_randomization && !secure;
+    let fixed = crate::prctl::has_fixed_addresses(task.persona) && !secure;
 
     let space = AddressSpace::new().map_err(|_| Errno::ENOMEM)?;
     space.set_limits(crate::memory::limits_of(task.process(), &credentials));

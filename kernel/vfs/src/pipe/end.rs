@@ -46,11 +46,27 @@ pub struct Pipe {
     pub(super) read_queue: WaitQueue,
     pub(super) write_queue: WaitQueue,
     pub(super) pollers: PollList,
+    /// It is a FIFO's: who opens one end waits for the other one.
+    is_named: bool,
 }
 
 impl Pipe {
     /// A pipe without ends.
     pub(super) fn new() -> Result<Arc<Self>> {
+        Self::make(false)
+    }
+
+    /// That of a FIFO.
+    pub(super) fn named() -> Result<Arc<Self>> {
+        Self::make(true)
+    }
+
+    /// Whether it is a FIFO's.
+    pub(super) const fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    fn make(is_named: bool) -> Result<Arc<Self>> {
         allocation::arc(Self {
             ring: sched::Mutex::new(Ring::new()),
             used: AtomicUsize::new(0),
@@ -62,6 +78,7 @@ impl Pipe {
             read_queue: WaitQueue::new(),
             write_queue: WaitQueue::new(),
             pollers: PollList::new(),
+            is_named,
         })
     }
 
@@ -348,7 +365,7 @@ pub fn create_pipe(flags: OpenFlags, credentials: &Credentials) -> Result<(Arc<O
     let pipe = Pipe::new()?;
     let inode = anonymous::new_inode(FileKind::Fifo, 0o600, credentials.user, credentials.group)?;
     let kept = flags & (OpenFlags::NON_BLOCK | OpenFlags::DIRECT);
-    // Who opens `/proc/self/fd/N` of an end opens this pipe, as if it were a FIFO.
+    // Who opens `/proc/self/fd/N` of an end opens this pipe once more.
     inode.attach(pipe.clone());
     let make = |flags: OpenFlags| {
         pipe.opened(flags);

@@ -1,7 +1,8 @@
 //! Opening named pipes.
 //!
 //! The pipe hangs on the inode from the first opening on. Opening for reading waits for a writer and the other way
-//! round; with `O_NONBLOCK` a reader does not wait and a writer fails with `ENXIO`. Opening for both never waits.
+//! round; with `O_NONBLOCK` a reader does not wait and a writer fails with `ENXIO`. Opening for both never waits, nor does opening an end of a pipe without
+//! a name once more, through `/proc/PID/fd`: what its writers left is read, though they are gone.
 //!
 //! A pipe whose other end is outside of the machine ([`FarEnd`]) has that end all the time.
 
@@ -24,7 +25,7 @@ pub struct FarEnd(pub Arc<dyn FileOperations>);
 fn pipe_of(inode: &Inode) -> Result<Arc<Pipe>> {
     let object: Arc<dyn Any + Send + Sync> = match inode.attached() {
         Some(object) => object.clone(),
-        None => inode.attach(Pipe::new()?),
+        None => inode.attach(Pipe::named()?),
     };
     object.downcast().map_err(|_| Error::Io)
 }
@@ -71,7 +72,8 @@ pub(crate) fn open_fifo(inode: &Inode, flags: OpenFlags) -> Result<Arc<dyn FileO
     }
     let pipe = pipe_of(inode)?;
     let non_block = flags.contains(OpenFlags::NON_BLOCK);
-    if flags.writable() && !flags.readable() && non_block && !pipe.has_readers() {
+    let waits = pipe.is_named() && flags.readable() != flags.writable();
+    if waits && flags.writable() && non_block && !pipe.has_readers() {
         return Err(Error::NoDeviceAddress);
     }
     let other = OtherEnd::look(&pipe, flags.readable());
@@ -83,8 +85,7 @@ pub(crate) fn open_fifo(inode: &Inode, flags: OpenFlags) -> Result<Arc<dyn FileO
     if flags.writable() {
         pipe.read_queue.wake_all();
     }
-    let both = flags.readable() == flags.writable();
-    let waited = if both || non_block { Ok(()) } else { other.wait() };
+    let waited = if waits && !non_block { other.wait() } else { Ok(()) };
     match waited {
         Ok(()) => Ok(pipe),
         Err(error) => {
@@ -108,6 +109,19 @@ mod tests {
         for flags in [OpenFlags::WRITE_ONLY, OpenFlags::empty(), OpenFlags::WRITE_ONLY | OpenFlags::NON_BLOCK]
         {
             assert!(Arc::ptr_eq(&open_fifo(&inode, flags).unwrap(), &outside));
+        }
+    }
+
+    #[test]
+    fn a_pipe_without_a_name_is_opened_once_more_without_waiting() {
+        sched::current();
+        let inode = crate::anonymous::new_inode(crate::attributes::FileKind::Fifo, 0o600, 0, 0).unwrap();
+        let pipe = Pipe::new().unwrap();
+        inode.attach(pipe.clone());
+        for flags in [OpenFlags::empty(), OpenFlags::WRITE_ONLY, OpenFlags::WRITE_ONLY | OpenFlags::NON_BLOCK]
+        {
+            assert!(open_fifo(&inode, flags).is_ok(), "nobody has the other end");
+            pipe.closed(flags);
         }
     }
 
