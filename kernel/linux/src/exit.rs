@@ -83,6 +83,10 @@ pub(crate) fn end_thread(mut task: Box<Task>) {
         let status = task.process().signals.lock().group_exit.unwrap_or(task.exit_code);
         crate::ptrace::stop::at_event(&mut task, Event::Exit, status.into());
     }
+    // Its workers end before it does: they are threads of the process that must not be the last ones.
+    if let Some(submitter) = task.submitter.take() {
+        submitter.shut_down(&task);
+    }
     crate::signal::deliver::retire(&task.thread);
     crate::ptrace::end::tracer_ends(&task.thread);
     release_user_memory(&mut task);

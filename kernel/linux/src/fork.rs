@@ -22,7 +22,7 @@ use crate::process::thread::{Shared, Thread};
 use crate::ptrace::attach::TracedChild;
 use crate::ptrace::options::Event;
 use crate::signal::deliver;
-use crate::signal::set::Signal;
+use crate::signal::set::{Signal, SignalSet};
 use crate::signal::shared::StopState;
 use crate::sysv::semaphore::undo;
 use crate::task::Task;
@@ -339,7 +339,7 @@ fn claim_place(task: &Task) -> Result<ProcessCharge, Errno> {
 /// Builds the child's objects, connected to each other but to nothing else.
 #[inline(never)]
 fn construct(
-    task: &mut Task,
+    task: &Task,
     request: &Request,
     pid: Pid,
     charge: ProcessCharge,
@@ -408,10 +408,12 @@ fn construct(
         futex_waiter: None,
         poll_waiter: None,
         ipc: None,
+        submitter: None,
         robust_list: 0,
         sequence: if flags.contains(CloneFlags::VM) { Default::default() } else { task.sequence },
         paused: None,
         persona: task.persona,
+        memory_policy: task.memory_policy,
         last_fault: Default::default(),
         timer_slack_ns: task.timer_slack_ns,
         exit_code: 0,
@@ -540,6 +542,95 @@ fn prepare_kernel_thread(
     builder.name[..crate::process::thread::NAME_BYTES].copy_from_slice(&task.thread.name());
     let body = memory::fallible::try_box(move || child.run()).map_err(|_| Errno::ENOMEM)?;
     builder.prepare(body).map_err(|_| Errno::EAGAIN)
+}
+
+/// A thread of the process that will never enter user mode, before it is anybody's.
+pub(crate) struct PreparedWorker {
+    reserved: ReservedPid,
+    thread: Arc<Thread>,
+    kernel: sched::NewThread,
+}
+
+impl PreparedWorker {
+    /// What others will see of it.
+    pub(crate) fn thread(&self) -> &Arc<Thread> {
+        &self.thread
+    }
+
+    /// Makes it visible and starts it.
+    ///
+    /// # Errors
+    /// ERESTARTNOINTR when the process ends or executes a program, ENOMEM.
+    pub(crate) fn start(self) -> Result<(), Errno> {
+        self.thread.set_kernel_thread(self.kernel.thread().clone());
+        list_among_threads(&self.thread)?;
+        table::insert_thread(&self.thread);
+        self.reserved.keep();
+        self.kernel.start();
+        Ok(())
+    }
+}
+
+/// Prepares a thread of the caller's process that shares all that threads can share, holds all signals back, and does what `life` says.
+///
+/// # Errors
+/// EAGAIN, ENOMEM.
+#[inline(never)]
+pub(crate) fn prepare_worker(
+    task: &Task,
+    life: impl FnOnce(Box<Task>) + Send + 'static,
+) -> Result<PreparedWorker, Errno> {
+    use CloneFlags as F;
+    let shared = F::VM | F::FS | F::FILES | F::SIGHAND | F::THREAD | F::IO;
+    let request = Request::plain(shared);
+    let charge = claim_place(task)?;
+    let reserved = reserve(&request)?;
+    let pid = reserved.number();
+    let child = construct(task, &request, pid, charge, None)?;
+    child.thread.set_blocked(SignalSet::ALL);
+    let name = worker_name(task.thread.tid());
+    child.thread.set_name(&name);
+    let thread = child.thread.clone();
+    let mut builder = sched::Builder::new("");
+    builder.affinity = current().affinity();
+    builder.io = sched::IoStart::Shared;
+    builder.user = UserStart::Fresh;
+    builder.address_space = Some(child.address_space.clone());
+    builder.name[..name.len()].copy_from_slice(&name);
+    let body = memory::fallible::try_box(move || life(child)).map_err(|_| Errno::ENOMEM)?;
+    let kernel = builder.prepare(body).map_err(|_| Errno::EAGAIN)?;
+    Ok(PreparedWorker { reserved, thread, kernel })
+}
+
+/// The name of a worker: as on Linux that of the kernel's workers and the number of the thread that it works for.
+fn worker_name(mut tid: Pid) -> [u8; crate::process::thread::NAME_BYTES] {
+    const PREFIX: &[u8] = b"iou-wrk-";
+    let mut name = [0; crate::process::thread::NAME_BYTES];
+    name[..PREFIX.len()].copy_from_slice(PREFIX);
+    let digits = tid.checked_ilog10().unwrap_or(0) as usize + 1;
+    for place in (PREFIX.len()..PREFIX.len() + digits).rev() {
+        // What does not fit is cut off, as of every name.
+        if place < name.len() - 1 {
+            name[place] = b'0' + (tid % 10) as u8;
+        }
+        tid /= 10;
+    }
+    name
+}
+
+/// Lists a thread among those of its process.
+fn list_among_threads(thread: &Arc<Thread>) -> Result<(), Errno> {
+    let process = thread.process();
+    let mut signals = process.signals.lock();
+    if signals.group_exit.is_some() || signals.executing {
+        return Err(Errno::ERESTARTNOINTR);
+    }
+    let mut threads = process.threads.lock();
+    memory::fallible::try_push(&mut threads, thread.clone()).map_err(|_| Errno::ENOMEM)?;
+    if let StopState::Stopping(_) = signals.stop {
+        signals.to_park += 1;
+    }
+    Ok(())
 }
 
 /// Makes the child visible. From here on signals reach it and others see it.

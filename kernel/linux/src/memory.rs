@@ -184,7 +184,8 @@ fn attach_file(task: &Task, request: &mut MapRequest, descriptor: i32, offset: u
         request.maximum -= Protection::EXECUTE;
     }
     offset.checked_add(request.length).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW)?;
-    match file.operations().mapping(&file)? {
+    let (kind, offset) = file.operations().mapping_at(&file, offset, request.length)?;
+    match kind {
         FileMappingKind::Pages(cache) => {
             let object = crate::exec::mapped_object(&file)?;
             let mapping = FileMapping::new(cache, Some(object));
@@ -215,6 +216,18 @@ pub fn pkey_mprotect(task: &mut Task, address: u64, length: u64, bits: u32, key:
         return Err(Errno::EINVAL);
     }
     mprotect(task, address, length, bits)
+}
+
+/// Keys for protection: the processor has none.
+pub fn pkey_alloc(_task: &mut Task, flags: u64, rights: u64) -> SysResult {
+    /// `PKEY_DISABLE_ACCESS`, `PKEY_DISABLE_WRITE`
+    const RIGHTS: u64 = 1 | 2;
+    if flags != 0 || rights & !RIGHTS != 0 { Err(Errno::EINVAL) } else { Err(Errno::ENOSPC) }
+}
+
+/// None was given out.
+pub fn pkey_free(_task: &mut Task, _key: i32) -> SysResult {
+    Err(Errno::EINVAL)
 }
 
 /// Resizes or moves a mapping.

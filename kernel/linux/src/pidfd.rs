@@ -113,6 +113,19 @@ pub fn pidfd_open(task: &mut Task, pid: i32, flags: u32) -> SysResult {
     Ok(reserved.install(file, DescriptorFlags::CLOSE_ON_EXEC) as usize)
 }
 
+/// Frees the memory of a process that is about to end: it does that itself when it ends.
+pub fn process_mrelease(task: &mut Task, descriptor: i32, flags: u32) -> SysResult {
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let process = process_of(task, descriptor)?;
+    if process.is_zombie() || process.state() == crate::process::process::State::Dead {
+        return Err(Errno::ESRCH);
+    }
+    let is_ending = process.signals.lock().group_exit.is_some();
+    if is_ending { Ok(0) } else { Err(Errno::EINVAL) }
+}
+
 /// A copy of another process's descriptor.
 pub fn pidfd_getfd(task: &mut Task, descriptor: i32, target: i32, flags: u32) -> SysResult {
     if flags != 0 {

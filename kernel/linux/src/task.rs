@@ -96,6 +96,8 @@ pub struct Task {
     pub(crate) poll_waiter: Option<Arc<vfs::poll::PollWaiter>>,
     /// Its number among those that send each other messages, if it has one.
     pub(crate) ipc: Option<::ipc::Endpoint>,
+    /// What it has for submitting to rings, made when it first does.
+    pub(crate) submitter: Option<Arc<crate::io_ring::Submitter>>,
     /// Cleared, and its futex woken, when the thread ends.
     pub clear_tid: u64,
     /// Head of the robust futex list.
@@ -106,6 +108,8 @@ pub struct Task {
     pub paused: Option<Pause>,
     /// The execution domain and its flags (personality(2)).
     pub persona: u32,
+    /// From which nodes its memory shall come.
+    pub(crate) memory_policy: crate::memory_policy::MemoryPolicy,
     /// The last exception.
     pub last_fault: LastFault,
     /// Added to timers' expiry (PR_SET_TIMERSLACK); reported only.

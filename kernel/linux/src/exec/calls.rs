@@ -300,6 +300,9 @@ fn new_credentials(task: &Task, file: &ProgramFile) -> Result<(Credentials, bool
 /// Ends the other threads of the process; this one takes the leader's number. Returns the number that it had.
 #[inline(never)]
 fn become_single(task: &mut Task) -> Result<Pid, Errno> {
+    if let Some(submitter) = task.submitter.take() {
+        submitter.shut_down(task);
+    }
     let process = task.process().clone();
     {
         let mut signals = process.signals.lock();

@@ -2,7 +2,7 @@
 
 use vfs::flags::{AllocateMode, LookupFlags};
 use vfs::user_space::Ids::{Group, User};
-use vfs::{AttributeChange, TimeChange, Timestamp};
+use vfs::{AttributeChange, OpenFile, TimeChange, Timestamp};
 
 use super::context::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW};
 use super::path::UserPath;
@@ -246,7 +246,11 @@ pub fn ftruncate(task: &mut Task, descriptor: i32, size: i64) -> SysResult {
 
 /// Allocates or frees a range of a file.
 pub fn fallocate(task: &mut Task, descriptor: i32, mode: u32, offset: i64, length: i64) -> SysResult {
-    let file = task.lent_usable_file(descriptor)?;
+    allocate(task, &*task.lent_usable_file(descriptor)?, mode, offset, length)
+}
+
+/// The same for an open file.
+pub(crate) fn allocate(task: &Task, file: &OpenFile, mode: u32, offset: i64, length: i64) -> SysResult {
     let mode = AllocateMode::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
     if offset < 0 || length <= 0 {
         return Err(Errno::EINVAL);

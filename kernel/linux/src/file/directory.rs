@@ -146,6 +146,7 @@ pub fn mkdir(task: &mut Task, path: u64, mode: u32) -> SysResult {
 }
 
 /// Makes a directory relative to another.
+#[inline(never)]
 pub fn mkdirat(task: &mut Task, directory: i32, path: u64, mode: u32) -> SysResult {
     let path = UserPath::read(path)?;
     task.with_places(directory, &path, |context, start, path| {

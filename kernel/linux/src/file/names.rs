@@ -80,6 +80,7 @@ pub fn unlink(task: &mut Task, path: u64) -> SysResult {
 }
 
 /// Removes a name or an empty directory, relative to a directory.
+#[inline(never)]
 pub fn unlinkat(task: &mut Task, directory: i32, path: u64, flags: u32) -> SysResult {
     if flags & !AT_REMOVEDIR != 0 {
         return Err(Errno::EINVAL);

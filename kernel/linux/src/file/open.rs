@@ -17,7 +17,7 @@ const KNOWN_FLAGS: u32 = OpenFlags::all().bits();
 const O_TMPFILE: u32 = OpenFlags::TEMPORARY_FILE.bits() | OpenFlags::DIRECTORY.bits();
 const MODE_BITS: u32 = 0o7777;
 
-fn open_at(task: &mut Task, directory: i32, path: u64, how: &OpenHow) -> SysResult {
+pub(crate) fn open_at(task: &mut Task, directory: i32, path: u64, how: &OpenHow) -> SysResult {
     let path = UserPath::read(path)?;
     let reserved = task.files.reserve(task.descriptor_limit())?;
     let file =
@@ -26,8 +26,19 @@ fn open_at(task: &mut Task, directory: i32, path: u64, how: &OpenHow) -> SysResu
     Ok(reserved.install(file, descriptor_flags(close_on_exec)) as usize)
 }
 
+/// Opens a file that gets no descriptor.
+pub(crate) fn open_file(
+    task: &Task,
+    directory: i32,
+    path: u64,
+    how: &OpenHow,
+) -> Result<alloc::sync::Arc<vfs::OpenFile>, Errno> {
+    let path = UserPath::read(path)?;
+    task.with_places(directory, &path, |context, start, path| Ok(context.open(start, path, how)?))
+}
+
 /// The how of open(2): unknown flags are dropped, O_PATH keeps only what goes with it.
-fn how_of(flags: u32, mode: u32) -> Result<OpenHow, Errno> {
+pub(crate) fn how_of(flags: u32, mode: u32) -> Result<OpenHow, Errno> {
     let mut flags = OpenFlags::from_bits_truncate(flags & KNOWN_FLAGS);
     if flags.contains(OpenFlags::PATH) {
         flags &= OpenFlags::PATH | OpenFlags::DIRECTORY | OpenFlags::NO_FOLLOW | OpenFlags::CLOSE_ON_EXEC;
@@ -112,6 +123,11 @@ pub fn read_extensible(
 /// Opens a file with restrictions on the walk.
 #[inline(never)]
 pub fn openat2(task: &mut Task, directory: i32, path: u64, how: u64, size: usize) -> SysResult {
+    open_at(task, directory, path, &how_of_words(how, size)?)
+}
+
+/// The how of openat2(2).
+pub(crate) fn how_of_words(how: u64, size: usize) -> Result<OpenHow, Errno> {
     let mut words = OpenHowWords { flags: 0, mode: 0, resolve: 0 };
     read_extensible(how, size, words.as_mut_bytes(), size_of::<OpenHowWords>())?;
     let flags = u32::try_from(words.flags).map_err(|_| Errno::EINVAL)?;
@@ -131,7 +147,7 @@ pub fn openat2(task: &mut Task, directory: i32, path: u64, how: u64, size: usize
     }
     let flags = OpenFlags::from_bits_truncate(flags);
     check_temporary(flags)?;
-    open_at(task, directory, path, &OpenHow { flags, mode, resolve })
+    Ok(OpenHow { flags, mode, resolve })
 }
 
 /// The RESOLVE_* flags.

@@ -1,6 +1,9 @@
 //! Moving data between files without passing through the program.
 
+use alloc::sync::Arc;
+
 use memory::buffer::{Sink, Source};
+use vfs::OpenFile;
 use vfs::pipe::UserMemory;
 
 use super::transfer::{broken_pipe, read_vectors};
@@ -42,11 +45,26 @@ pub fn splice(
     }
     let (input, output) = (task.usable_file(input)?, task.usable_file(output)?);
     with_offset(input_offset, |from| {
-        with_offset(output_offset, |to| {
-            let non_block = flags & SPLICE_F_NONBLOCK != 0;
-            broken_pipe(task, vfs::pipe::splice(&input, from, &output, to, length, non_block))
-        })
+        with_offset(output_offset, |to| splice_files(task, (&input, from), (&output, to), length, flags))
     })
+}
+
+/// The same for open files, whose positions are given where they are not the files' own.
+pub(crate) fn splice_files(
+    task: &Task,
+    (input, from): (&Arc<OpenFile>, Option<&mut u64>),
+    (output, to): (&Arc<OpenFile>, Option<&mut u64>),
+    length: usize,
+    flags: u32,
+) -> SysResult {
+    if flags & !SPLICE_KNOWN != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if length == 0 {
+        return Ok(0);
+    }
+    let non_block = flags & SPLICE_F_NONBLOCK != 0;
+    broken_pipe(task, vfs::pipe::splice(input, from, output, to, length, non_block))
 }
 
 /// Copies data from one pipe to another without consuming it.
@@ -58,8 +76,24 @@ pub fn tee(task: &mut Task, input: i32, output: i32, length: usize, flags: u32) 
     if length == 0 {
         return Ok(0);
     }
-    let (input, output) = (task.usable_file(input)?, task.usable_file(output)?);
-    broken_pipe(task, vfs::pipe::tee(&input, &output, length, flags & SPLICE_F_NONBLOCK != 0))
+    tee_files(task, &task.usable_file(input)?, &task.usable_file(output)?, length, flags)
+}
+
+/// The same for open files.
+pub(crate) fn tee_files(
+    task: &Task,
+    input: &Arc<OpenFile>,
+    output: &Arc<OpenFile>,
+    length: usize,
+    flags: u32,
+) -> SysResult {
+    if flags & !SPLICE_KNOWN != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if length == 0 {
+        return Ok(0);
+    }
+    broken_pipe(task, vfs::pipe::tee(input, output, length, flags & SPLICE_F_NONBLOCK != 0))
 }
 
 /// Moves data between user memory and a pipe.

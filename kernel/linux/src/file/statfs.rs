@@ -1,4 +1,4 @@
-//! File systems as a whole: statfs(2), ustat(2).
+//! File systems as a whole: statfs(2), and the kinds that there are: sysfs(2).
 
 use vfs::flags::{LookupFlags, MountFlags};
 use vfs::mount::Mount;
@@ -6,9 +6,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::directory::place_of;
 use super::path::UserPath;
-use crate::errno::SysResult;
+use crate::errno::{Errno, SysResult};
 use crate::task::Task;
-use crate::user_pointer::UserPointer;
+use crate::user_pointer::{UserPointer, write_bytes};
 
 /// `struct statfs`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -89,4 +89,39 @@ pub fn statfs(task: &mut Task, path: u64, out: u64) -> SysResult {
 pub fn fstatfs(task: &mut Task, descriptor: i32, out: u64) -> SysResult {
     let file = task.lent_file(descriptor)?;
     put(out, &file.path_or_detached()?.mount)
+}
+
+/// Kinds of file systems: the number of one, the name of one, how many there are.
+#[inline(never)]
+pub fn sysfs(_task: &mut Task, option: i32, first: u64, second: u64) -> SysResult {
+    let mut count = 0;
+    let mut found = Err(Errno::EINVAL);
+    match option {
+        1 => {
+            let name = UserPath::read(first)?;
+            vfs::superblock::for_each_file_system(|file_system| {
+                if file_system.name().as_bytes() == name.as_bytes() {
+                    found = Ok(count);
+                }
+                count += 1;
+            });
+            found
+        }
+        2 => {
+            vfs::superblock::for_each_file_system(|file_system| {
+                if count as u64 == first {
+                    found = write_bytes(second, file_system.name().as_bytes())
+                        .and_then(|()| write_bytes(second + file_system.name().len() as u64, &[0]))
+                        .map(|()| 0);
+                }
+                count += 1;
+            });
+            found
+        }
+        3 => {
+            vfs::superblock::for_each_file_system(|_| count += 1);
+            Ok(count)
+        }
+        _ => Err(Errno::EINVAL),
+    }
 }

@@ -1,10 +1,10 @@
 //! Writing back, and advice about reading ahead.
 
 use memory::file_cache::Census;
-use vfs::FileKind;
 use vfs::disk::Advice;
 use vfs::file::{FileMappingKind, RangeSteps};
 use vfs::flags::Access;
+use vfs::{FileKind, OpenFile};
 
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
@@ -42,7 +42,11 @@ pub fn syncfs(task: &mut Task, descriptor: i32) -> SysResult {
 
 /// Writes a part of a file back.
 pub fn sync_file_range(task: &mut Task, descriptor: i32, offset: i64, length: i64, flags: u32) -> SysResult {
-    let file = task.lent_usable_file(descriptor)?;
+    write_range(&*task.lent_usable_file(descriptor)?, offset, length, flags)
+}
+
+/// The same for an open file.
+pub(crate) fn write_range(file: &OpenFile, offset: i64, length: i64, flags: u32) -> SysResult {
     let steps = RangeSteps::from_bits(flags).ok_or(Errno::EINVAL)?;
     if offset < 0 || length < 0 || offset.checked_add(length).is_none() {
         return Err(Errno::EINVAL);
@@ -52,13 +56,17 @@ pub fn sync_file_range(task: &mut Task, descriptor: i32, offset: i64, length: i6
         _ => return Err(Errno::ESPIPE),
     }
     let (start, end) = (offset as u64, if length == 0 { u64::MAX } else { (offset + length) as u64 });
-    file.operations().write_range(&file, start, end, steps)?;
+    file.operations().write_range(file, start, end, steps)?;
     Ok(0)
 }
 
 /// Advice about how a file will be used; without effect for files that lie in memory.
 pub fn fadvise64(task: &mut Task, descriptor: i32, offset: i64, length: i64, advice: u32) -> SysResult {
-    let file = task.lent_usable_file(descriptor)?;
+    advise(&*task.lent_usable_file(descriptor)?, offset, length, advice)
+}
+
+/// The same for an open file.
+pub(crate) fn advise(file: &OpenFile, offset: i64, length: i64, advice: u32) -> SysResult {
     if file.inode().kind == FileKind::Fifo {
         return Err(Errno::ESPIPE);
     }
@@ -73,10 +81,10 @@ pub fn fadvise64(task: &mut Task, descriptor: i32, offset: i64, length: i64, adv
     };
     let length = u64::try_from(length).map_err(|_| Errno::EINVAL)?;
     match u64::try_from(offset) {
-        Ok(offset) => file.operations().advise(&file, offset, length, advice),
+        Ok(offset) => file.operations().advise(file, offset, length, advice),
         // Nothing is there, but how the file is read is said of all of it.
         Err(_) if matches!(advice, Advice::Normal | Advice::Random | Advice::Sequential) => {
-            file.operations().advise(&file, 0, 0, advice);
+            file.operations().advise(file, 0, 0, advice);
         }
         Err(_) => {}
     }

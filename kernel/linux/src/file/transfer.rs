@@ -181,7 +181,7 @@ fn write_vectors(task: &Task, descriptor: i32, list: u64, count: usize, position
 }
 
 /// Writes ranges to a position, or where the file is.
-pub(super) fn write_ranges(
+pub(crate) fn write_ranges(
     task: &Task,
     file: &alloc::sync::Arc<OpenFile>,
     ranges: &[UserRange],
@@ -285,7 +285,7 @@ pub fn pwritev2(
 }
 
 /// Writes through what was written, if the flags say so.
-pub(super) fn make_last(file: &OpenFile, written: SysResult, flags: u32) -> SysResult {
+pub(crate) fn make_last(file: &OpenFile, written: SysResult, flags: u32) -> SysResult {
     let written = written?;
     if written > 0 && flags & (RWF_DSYNC | RWF_SYNC) != 0 {
         file.sync_written(0..u64::MAX, flags & RWF_SYNC == 0)?;
@@ -294,7 +294,7 @@ pub(super) fn make_last(file: &OpenFile, written: SysResult, flags: u32) -> SysR
 }
 
 /// Refuses flags that are not known.
-pub(super) fn check_flags(flags: u32) -> Result<(), Errno> {
+pub(crate) fn check_flags(flags: u32) -> Result<(), Errno> {
     const KNOWN: u32 = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND;
     if flags & !KNOWN != 0 || flags & (RWF_NOWAIT | RWF_APPEND) != 0 {
         Err(Errno::EOPNOTSUPP)

@@ -18,6 +18,7 @@ use vfs::text::Text;
 use vfs::{Error, OpenFile, Result};
 
 use crate::file::asynchronous;
+use crate::io_ring::calls as rings;
 use crate::mqueue;
 use crate::name_space::{NameSpaces, users_of_reader};
 use crate::process::limits::{OPEN_FILES_MAX, Resource};
@@ -428,6 +429,7 @@ fn files() -> Result<()> {
     )?;
     setting("fs/file-max", 0..=i64::MAX as u64, || OpenFile::statistics().1, OpenFile::set_maximum)?;
     number("fs/aio-nr", asynchronous::used)?;
+    setting("kernel/io_uring_disabled", 0..=2, rings::disabled, rings::set_disabled)?;
     setting("fs/aio-max-nr", 0..=u32::MAX.into(), asynchronous::allowed, asynchronous::set_allowed)?;
     setting("fs/mount-max", 1..=i32::MAX as u64, mount::mount_max, mount::set_mount_max)?;
     let switch = 0..=1;

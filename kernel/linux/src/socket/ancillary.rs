@@ -102,7 +102,12 @@ fn read_files(task: &Task, data: u64, count: usize, files: &mut Vec<Arc<OpenFile
     memory::fallible::try_reserve(files, count).map_err(|_| Errno::ENOMEM)?;
     for index in 0..count {
         let descriptor: i32 = UserPointer::new(data).add(index).read()?;
-        files.push(task.file(descriptor)?);
+        let file = task.file(descriptor)?;
+        // Rings hold files, and could hold the socket that holds them: as on Linux they are not passed.
+        if crate::io_ring::is_ring(&file) {
+            return Err(Errno::EINVAL);
+        }
+        files.push(file);
     }
     Ok(())
 }

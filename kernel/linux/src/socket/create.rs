@@ -146,10 +146,32 @@ impl Socket {
     /// # Errors
     /// EBADF, ENOTSOCK.
     pub(super) fn of(task: &Task, descriptor: i32) -> Result<Socket, Errno> {
-        let file = task.usable_file(descriptor)?;
+        Self::from_file(task.usable_file(descriptor)?)
+    }
+
+    /// The socket that an open file is.
+    ///
+    /// # Errors
+    /// ENOTSOCK.
+    pub(super) fn from_file(file: Arc<OpenFile>) -> Result<Socket, Errno> {
         let socket = Socket(file);
         socket.family()?;
         Ok(socket)
+    }
+
+    /// Ends a direction of transfer, or both.
+    pub(super) fn shut_down(&self, how: i32) -> SysResult {
+        let half = match how {
+            0 => Half::Receive,
+            1 => Half::Send,
+            2 => Half::Both,
+            _ => return Err(Errno::EINVAL),
+        };
+        match self.family()? {
+            Family::Unix(unix) => unix.shut_down(half),
+            Family::Netlink(_) => return Err(Errno::EOPNOTSUPP),
+        }
+        Ok(0)
     }
 
     /// What it is.
@@ -176,18 +198,7 @@ pub(crate) fn type_number(kind: Kind) -> u32 {
 
 /// Ends a direction of transfer, or both.
 pub fn shutdown(task: &mut Task, descriptor: i32, how: i32) -> SysResult {
-    let socket = Socket::of(task, descriptor)?;
-    let half = match how {
-        0 => Half::Receive,
-        1 => Half::Send,
-        2 => Half::Both,
-        _ => return Err(Errno::EINVAL),
-    };
-    match socket.family()? {
-        Family::Unix(unix) => unix.shut_down(half),
-        Family::Netlink(_) => return Err(Errno::EOPNOTSUPP),
-    }
-    Ok(0)
+    Socket::of(task, descriptor)?.shut_down(how)
 }
 
 /// Gives a socket its address.

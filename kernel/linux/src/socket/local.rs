@@ -20,7 +20,8 @@ pub(super) const ADDRESS_MAX: usize = 128;
 const FAMILY_BYTES: usize = size_of::<u16>();
 
 /// An address as a program gave it.
-pub(super) struct Address {
+#[derive(Clone, Copy)]
+pub(crate) struct Address {
     bytes: [u8; ADDRESS_MAX],
     length: usize,
 }
@@ -30,7 +31,7 @@ impl Address {
     ///
     /// # Errors
     /// EINVAL, EFAULT.
-    pub(super) fn read(address: u64, length: usize) -> Result<Address, Errno> {
+    pub(crate) fn read(address: u64, length: usize) -> Result<Address, Errno> {
         if length > ADDRESS_MAX {
             return Err(Errno::EINVAL);
         }
@@ -184,6 +185,19 @@ pub(super) fn accept(
 ) -> SysResult {
     let reserved = task.files.reserve(task.descriptor_limit())?;
     let number = reserved.descriptor();
+    let file = accept_file(task, listener, socket, address, flags)?;
+    reserved.install(file, descriptor_flags(flags.contains(OpenFlags::CLOSE_ON_EXEC)));
+    Ok(number as usize)
+}
+
+/// The first connection that waits, as an open file; says who connected.
+pub(super) fn accept_file(
+    task: &Task,
+    listener: &Socket,
+    socket: &UnixSocket,
+    address: (u64, u64),
+    flags: OpenFlags,
+) -> Result<Arc<OpenFile>, Errno> {
     let owner = &task.credentials.file;
     let file = socket
         .accept(listener.0.non_block(), flags, owner.user, owner.group)
@@ -193,8 +207,7 @@ pub(super) fn accept(
     {
         answer_name(accepted.peer_name()?.as_deref(), address.0, address.1)?;
     }
-    reserved.install(file, descriptor_flags(flags.contains(OpenFlags::CLOSE_ON_EXEC)));
-    Ok(number as usize)
+    Ok(file)
 }
 
 /// Writes the address that a name makes, as much of it as there is room for; its whole length.

@@ -1,8 +1,9 @@
 //! Sending and receiving.
 
+use alloc::vec::Vec;
 use core::mem::size_of;
 
-use memory::buffer::{Sink, Source};
+use memory::buffer::{Sink, Source, UserRange};
 use net::netlink::Address;
 use net::unix::{Direction, Endpoint, Kind, Options, Received, Receiving, Sending, UnixSocket};
 use vfs::Error;
@@ -72,7 +73,7 @@ fn destination(
 }
 
 /// Sends to an address, of which place and length are given.
-fn send(
+pub(super) fn send(
     task: &Task,
     socket: &Socket,
     source: &mut Source<'_>,
@@ -138,22 +139,42 @@ pub fn sendmsg(task: &mut Task, descriptor: i32, message: u64, flags: u32) -> Sy
 }
 
 fn send_one(task: &Task, socket: &Socket, message: u64, flags: u32) -> SysResult {
+    let (header, ranges) = read_header(message)?;
+    send_header(task, socket, &header, &ranges, flags)
+}
+
+/// A message's header, and the ranges of its contents.
+///
+/// # Errors
+/// EFAULT, EMSGSIZE, ENOMEM, EINVAL.
+pub(super) fn read_header(message: u64) -> Result<(MessageHeader, Vec<UserRange>), Errno> {
     let header: MessageHeader = UserPointer::new(message).read()?;
     if header.vectors > VECTORS_MAX {
         return Err(Errno::EMSGSIZE);
     }
     let ranges = read_vectors(header.vector_list, header.vectors as usize)?;
+    Ok((header, ranges))
+}
+
+/// Sends a message whose header was read.
+pub(super) fn send_header(
+    task: &Task,
+    socket: &Socket,
+    header: &MessageHeader,
+    ranges: &[UserRange],
+    flags: u32,
+) -> SysResult {
     if header.control_length > i32::MAX as u64 {
         return Err(Errno::ENOBUFS);
     }
     let name_length = usize::try_from(header.name_length).map_err(|_| Errno::EINVAL)?;
     let passes_files = matches!(socket.family()?, Family::Unix(_));
     let outgoing = ancillary::read(task, passes_files, header.control, header.control_length as usize)?;
-    send(task, socket, &mut Source::user_list(&ranges), (header.name, name_length), outgoing, flags)
+    send(task, socket, &mut Source::user_list(ranges), (header.name, name_length), outgoing, flags)
 }
 
 /// What was received, and from which address if senders have addresses.
-fn receive(
+pub(super) fn receive(
     socket: &Socket,
     sink: &mut Sink<'_>,
     flags: u32,
@@ -214,7 +235,7 @@ pub fn recvmsg(task: &mut Task, descriptor: i32, message: u64, flags: u32) -> Sy
 }
 
 fn receive_one(task: &Task, socket: &Socket, message: u64, flags: u32) -> SysResult {
-    let mut header: MessageHeader = UserPointer::new(message).read()?;
+    let header: MessageHeader = UserPointer::new(message).read()?;
     if header.vectors > VECTORS_MAX {
         return Err(Errno::EMSGSIZE);
     }
@@ -222,8 +243,19 @@ fn receive_one(task: &Task, socket: &Socket, message: u64, flags: u32) -> SysRes
         return Err(Errno::EINVAL);
     }
     let ranges = read_vectors(header.vector_list, header.vectors as usize)?;
-    let (mut received, from) = receive(socket, &mut Sink::user_list(&ranges), flags, header.name != 0)?;
-    drop(ranges);
+    receive_header(task, socket, message, header, &ranges, flags)
+}
+
+/// Receives a message whose header was read from that address; what came along is written there.
+pub(super) fn receive_header(
+    task: &Task,
+    socket: &Socket,
+    message: u64,
+    mut header: MessageHeader,
+    ranges: &[UserRange],
+    flags: u32,
+) -> SysResult {
+    let (mut received, from) = receive(socket, &mut Sink::user_list(ranges), flags, header.name != 0)?;
     let room = header.control_length as usize;
     let mut incoming = Incoming::new(header.control, room);
     let outcome = incoming.write(task, &mut received, flags & flag::CLOSE_ON_EXEC != 0);

@@ -1,4 +1,4 @@
-//! Sockets: local ones, and netlink for events of devices.
+//! Sockets: local ones, and netlink for events of devices and questions about links.
 
 mod ancillary;
 pub mod create;
@@ -6,3 +6,4 @@ mod local;
 pub mod message;
 mod netlink;
 pub mod options;
+pub(crate) mod submitted;

@@ -3,7 +3,7 @@
 use core::mem::size_of;
 
 use memory::buffer::{Sink, Source};
-use net::netlink::{Address, DEVICE_EVENTS, NetlinkSocket};
+use net::netlink::{Address, DEVICE_EVENTS, NetlinkSocket, ROUTES};
 use net::unix::{Received, Receiving};
 use vfs::Capabilities;
 use vfs::flags::OpenFlags;
@@ -44,7 +44,7 @@ struct SocketAddress {
 /// ESOCKTNOSUPPORT, EPROTONOSUPPORT.
 pub(super) fn check_kind(kind: u32, protocol: i32) -> Result<(), Errno> {
     match kind {
-        DATAGRAM | RAW if protocol == DEVICE_EVENTS as i32 => Ok(()),
+        DATAGRAM | RAW if [ROUTES as i32, DEVICE_EVENTS as i32].contains(&protocol) => Ok(()),
         DATAGRAM | RAW => Err(Errno::EPROTONOSUPPORT),
         _ => Err(Errno::ESOCKTNOSUPPORT),
     }
@@ -59,7 +59,7 @@ pub(super) fn create(task: &Task, kind: u32, protocol: i32, flags: OpenFlags) ->
     let reserved = task.files.reserve(task.descriptor_limit())?;
     let number = reserved.descriptor();
     let owner = &task.credentials.file;
-    let file = net::netlink::create(kind == RAW, flags, owner.user, owner.group)?;
+    let file = net::netlink::create(protocol as u32, kind == RAW, flags, owner.user, owner.group)?;
     reserved.install(file, descriptor_flags(flags.contains(OpenFlags::CLOSE_ON_EXEC)));
     Ok(number as usize)
 }
@@ -117,7 +117,7 @@ pub(super) fn bind(task: &Task, socket: &NetlinkSocket, address: u64, length: i3
     Ok(0)
 }
 
-/// Sends to an address, or without one to the kernel, which has nothing to answer.
+/// Sends to an address, or without one to the kernel.
 ///
 /// # Errors
 /// EPERM for groups and other programs without the capability; those of the address and of [`NetlinkSocket::send`].

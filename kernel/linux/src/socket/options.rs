@@ -2,7 +2,6 @@
 
 use core::mem::size_of;
 
-use net::netlink::DEVICE_EVENTS;
 use net::unix::{BUFFER_MAX, Direction, Flags, Identity, Options};
 use vfs::Capabilities;
 use zerocopy::IntoBytes;
@@ -119,7 +118,7 @@ fn nature_of(family: Family<'_>, name: i32) -> Option<u32> {
         (option::DOMAIN, Family::Unix(_)) => FAMILY_UNIX as u32,
         (option::DOMAIN, Family::Netlink(_)) => netlink::FAMILY as u32,
         (option::PROTOCOL, Family::Unix(_)) => 0,
-        (option::PROTOCOL, Family::Netlink(_)) => DEVICE_EVENTS,
+        (option::PROTOCOL, Family::Netlink(socket)) => socket.protocol(),
         (option::ERROR, Family::Unix(unix)) => unix.take_error(),
         (option::ERROR, Family::Netlink(socket)) => socket.take_error().map_or(0, |error| error as u32),
         _ => return None,

@@ -1,5 +1,6 @@
 //! Clocks, sleeping, and times used.
 
+pub(crate) mod adjustment;
 pub mod clock;
 pub mod sleep;
 pub mod usage;

@@ -18,6 +18,7 @@ mod memory_calls;
 mod mounts;
 mod processes;
 mod program;
+mod rings;
 mod signals;
 mod sockets;
 mod terminals;

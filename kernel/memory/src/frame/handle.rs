@@ -3,7 +3,7 @@
 use core::mem::ManuallyDrop;
 use core::num::NonZeroU32;
 use core::sync::atomic::{
-    AtomicU64,
+    AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -128,6 +128,19 @@ impl Frame {
     #[inline]
     pub fn write(&self, offset: usize, from: &[u8]) {
         contents::write(self.number(), PAGE_SIZE, offset, from);
+    }
+
+    /// An aligned word of the frame that a program to which it is mapped may read and write at any time.
+    ///
+    /// # Panics
+    /// When it is not aligned, or reaches beyond the frame.
+    #[inline]
+    pub fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(size_of::<u32>()), "words are aligned");
+        let word = contents::range(self.number(), PAGE_SIZE, offset, size_of::<u32>());
+        // SAFETY: the word was checked to lie within the frame, which lives as long as the handle that is borrowed, and frames are
+        // aligned; a program's accesses are those of another thread, and an atomic word may change under everybody's hands.
+        unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
     /// Fills the frame with zeros.

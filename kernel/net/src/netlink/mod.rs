@@ -1,4 +1,5 @@
-//! Messages between the kernel and programs (netlink(7)): so far events of devices (`NETLINK_KOBJECT_UEVENT`).
+//! Messages between the kernel and programs (netlink(7)): events of devices (`NETLINK_KOBJECT_UEVENT`), and questions about links
+//! (`NETLINK_ROUTE`).
 //!
 //! A *port* is a socket as the others know it: it has a number, once it is bound, and is a member of *groups*. What is sent to a group goes to all its members.
 //!
@@ -12,6 +13,7 @@
 //! in one order. It comes before the inboxes' locks. Receivers do not take it.
 
 mod port;
+mod route;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -19,6 +21,8 @@ mod tests;
 pub use port::{Address, Message, has_members, publish};
 pub use socket::{NetlinkSocket, Received, create};
 
+/// Links, addresses and routes.
+pub const ROUTES: u32 = 0;
 /// Events of devices.
 pub const DEVICE_EVENTS: u32 = 15;
 /// The group that the kernel's events go to.

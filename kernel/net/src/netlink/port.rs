@@ -9,7 +9,7 @@ use sched::{WaitError, WaitQueue};
 use vfs::poll::{PollEvents, PollList};
 use vfs::{Error, Result, allocation};
 
-use super::GROUPS;
+use super::{DEVICE_EVENTS, GROUPS};
 use crate::unix::{Direction, Identity, Options};
 
 /// What a message takes besides its bytes, as far as buffers count.
@@ -53,6 +53,8 @@ fn charge_of(message: &Message) -> usize {
 
 /// See the theory of this module.
 pub(super) struct Port {
+    /// What it speaks: numbers and groups of one protocol are not those of another.
+    protocol: u32,
     /// Changed with the list of ports locked.
     number: AtomicU32,
     /// As `number`.
@@ -71,10 +73,10 @@ pub(super) struct Port {
 
 /// All ports that are bound or members of a group.
 static PORTS: sched::Mutex<Vec<Arc<Port>>> = sched::Mutex::named("netlink ports", Vec::new());
-/// How many members each group has.
+/// How many members each group for events of devices has.
 static MEMBERS: [AtomicU32; GROUPS as usize] = [const { AtomicU32::new(0) }; GROUPS as usize];
 
-/// Whether somebody is in a group.
+/// Whether somebody is in a group for events of devices.
 pub fn has_members(group: u32) -> bool {
     MEMBERS.get(group.wrapping_sub(1) as usize).is_some_and(|count| count.load(Ordering::Acquire) > 0)
 }
@@ -83,7 +85,7 @@ const fn bit_of(group: u32) -> u32 {
     if group >= 1 && group <= GROUPS { 1 << (group - 1) } else { 0 }
 }
 
-/// Sends the members of a group what `make` makes. It is called once, and before it no message that is made later is sent.
+/// Sends the members of a group for events of devices what `make` makes. It is called once, and before it no message that is made later is sent.
 ///
 /// # Errors
 /// Those of `make`.
@@ -92,29 +94,32 @@ pub fn publish(group: u32, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<()>
     let from = Address { port: 0, groups: bit_of(group) };
     let identity = Identity { process: 0, user: 0, group: 0 };
     let message = allocation::arc(Message { bytes: make()?, from, identity })?;
-    deliver(&ports, group, &message, None);
+    deliver(&ports, DEVICE_EVENTS, group, &message, None);
     Ok(())
 }
 
 /// Sends the members of a group a message of one of the ports, which does not get it itself.
 pub(super) fn multicast(group: u32, message: &Arc<Message>, sender: &Port) {
-    deliver(&PORTS.lock(), group, message, Some(sender));
+    deliver(&PORTS.lock(), sender.protocol, group, message, Some(sender));
 }
 
 /// Sends one port a message.
 ///
 /// # Errors
 /// `ECONNREFUSED` if there is none of that number; `EAGAIN` if there is no room, `ENOMEM`.
-pub(super) fn unicast(number: u32, message: &Arc<Message>) -> Result<()> {
+pub(super) fn unicast(protocol: u32, number: u32, message: &Arc<Message>) -> Result<()> {
     let ports = PORTS.lock();
-    let port = ports.iter().find(|port| port.number.load(Ordering::Relaxed) == number);
+    let is_it =
+        |port: &&Arc<Port>| port.protocol == protocol && port.number.load(Ordering::Relaxed) == number;
+    let port = ports.iter().find(is_it);
     let port = port.ok_or(Error::ConnectionRefused)?;
     port.put(message)
 }
 
-fn deliver(ports: &[Arc<Port>], group: u32, message: &Arc<Message>, sender: Option<&Port>) {
+fn deliver(ports: &[Arc<Port>], protocol: u32, group: u32, message: &Arc<Message>, sender: Option<&Port>) {
     let is_sender = |port: &Port| sender.is_some_and(|sender| core::ptr::eq(sender, port));
-    for port in ports.iter().filter(|port| port.address().groups & bit_of(group) != 0 && !is_sender(port)) {
+    let is_member = |port: &Port| port.protocol == protocol && port.address().groups & bit_of(group) != 0;
+    for port in ports.iter().filter(|port| is_member(port) && !is_sender(port)) {
         if port.put(message).is_err() {
             port.lose();
         }
@@ -134,8 +139,9 @@ fn count_members(before: u32, after: u32) {
 }
 
 impl Port {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(protocol: u32) -> Self {
         Self {
+            protocol,
             number: AtomicU32::new(0),
             groups: AtomicU32::new(0),
             inbox: sched::Mutex::new(Inbox { messages: VecDeque::new(), charged: 0, congested: false }),
@@ -146,6 +152,10 @@ impl Port {
             pollers: PollList::new(),
             options: Options::new(),
         }
+    }
+
+    pub(super) fn protocol(&self) -> u32 {
+        self.protocol
     }
 
     pub(super) fn address(&self) -> Address {
@@ -170,7 +180,11 @@ impl Port {
     /// Takes the number, or one for the process if that is 0.
     fn claim(self: &Arc<Self>, ports: &mut Vec<Arc<Self>>, wanted: u32, process: u32) -> Result<()> {
         let is_taken = |number: u32| {
-            ports.iter().any(|port| port.number.load(Ordering::Relaxed) == number && !Arc::ptr_eq(port, self))
+            ports.iter().any(|port| {
+                port.protocol == self.protocol
+                    && port.number.load(Ordering::Relaxed) == number
+                    && !Arc::ptr_eq(port, self)
+            })
         };
         let number = match wanted {
             0 if !is_taken(process) => process,
@@ -219,7 +233,9 @@ impl Port {
     /// With the list locked.
     fn set_groups(&self, groups: u32) {
         let before = self.groups.swap(groups, Ordering::Relaxed);
-        count_members(before, groups);
+        if self.protocol == DEVICE_EVENTS {
+            count_members(before, groups);
+        }
     }
 
     fn enter(self: &Arc<Self>, ports: &mut Vec<Arc<Self>>) -> Result<()> {
@@ -240,7 +256,7 @@ impl Port {
     }
 
     /// Fails with `EAGAIN` when there is no room.
-    fn put(&self, message: &Arc<Message>) -> Result<()> {
+    pub(super) fn put(&self, message: &Arc<Message>) -> Result<()> {
         let mut inbox = self.inbox.lock();
         if inbox.congested || inbox.charged > self.options.buffer(Direction::Receive) {
             return Err(Error::WouldBlock);
@@ -257,7 +273,7 @@ impl Port {
     }
 
     /// A message found no room.
-    fn lose(&self) {
+    pub(super) fn lose(&self) {
         let mut inbox = self.inbox.lock();
         if inbox.congested || self.quiet.load(Ordering::Relaxed) {
             return;

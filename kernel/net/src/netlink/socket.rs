@@ -14,6 +14,7 @@ use vfs::poll::{PollEvents, PollTable};
 use vfs::{Error, Result, allocation, anonymous};
 
 use super::port::{self, Address, Message, Port};
+use super::{ROUTES, route};
 use crate::unix::{Direction, Identity, Options, Receiving, identity_of_caller};
 
 /// Permissions that `fstat` shows of a socket.
@@ -21,7 +22,7 @@ const MODE: u32 = 0o777;
 /// What of the send buffer is not for a message.
 const RESERVED_BYTES: usize = 32;
 
-/// A socket. There is one protocol so far.
+/// A socket.
 pub struct NetlinkSocket {
     port: Arc<Port>,
     /// `SOCK_RAW`, not `SOCK_DGRAM`: there is no other difference.
@@ -44,9 +45,9 @@ pub struct Received {
 ///
 /// # Errors
 /// `ENOMEM`, `ENFILE`.
-pub fn create(raw: bool, flags: OpenFlags, user: u32, group: u32) -> Result<Arc<OpenFile>> {
+pub fn create(protocol: u32, raw: bool, flags: OpenFlags, user: u32, group: u32) -> Result<Arc<OpenFile>> {
     let inode = anonymous::new_inode(FileKind::Socket, MODE, user, group)?;
-    let socket = allocation::arc(NetlinkSocket { port: allocation::arc(Port::new())?, raw })?;
+    let socket = allocation::arc(NetlinkSocket { port: allocation::arc(Port::new(protocol))?, raw })?;
     OpenFile::anonymous(inode, socket, (flags & OpenFlags::NON_BLOCK) | OpenFlags::READ_WRITE)
 }
 
@@ -54,6 +55,11 @@ impl NetlinkSocket {
     /// Whether it was made as `SOCK_RAW`.
     pub fn is_raw(&self) -> bool {
         self.raw
+    }
+
+    /// What it speaks.
+    pub fn protocol(&self) -> u32 {
+        self.port.protocol()
     }
 
     /// Its options.
@@ -132,7 +138,7 @@ impl NetlinkSocket {
         })
     }
 
-    /// Sends to a group's members, if one is named (the lowest of them), and to a port. The kernel, port 0, has nothing to answer.
+    /// Sends to a group's members, if one is named (the lowest of them), and to a port. The kernel, port 0, answers questions about links.
     ///
     /// # Errors
     /// `EMSGSIZE`, `ENODATA` for nothing, `ECONNREFUSED`, `EAGAIN` if the port has no room, `EFAULT`, `ENOMEM`, and those of binding.
@@ -156,13 +162,33 @@ impl NetlinkSocket {
         if lowest != 0 {
             port::multicast(lowest.trailing_zeros() + 1, &message, &self.port);
         }
+        if to == Address::default() && self.protocol() == ROUTES {
+            self.ask(&message.bytes)?;
+        }
         if to.port != 0 {
             let from = Address { groups: 0, ..from };
             let mut bytes = Vec::new();
             allocation::extend(&mut bytes, &message.bytes)?;
-            port::unicast(to.port, &allocation::arc(Message { bytes, from, identity })?)?;
+            port::unicast(self.protocol(), to.port, &allocation::arc(Message { bytes, from, identity })?)?;
         }
         Ok(length)
+    }
+}
+
+impl NetlinkSocket {
+    /// The kernel answers what it is asked; an answer that finds no room is lost like any other message.
+    fn ask(&self, datagram: &[u8]) -> Result<()> {
+        let kernel = Identity { process: 0, user: 0, group: 0 };
+        route::answer(datagram, self.address().port, &mut |bytes| {
+            let message = allocation::arc(Message { bytes, from: Address::default(), identity: kernel })?;
+            match self.port.put(&message) {
+                Err(Error::WouldBlock) => {
+                    self.port.lose();
+                    Ok(())
+                }
+                outcome => outcome,
+            }
+        })
     }
 }
 
@@ -197,8 +223,8 @@ impl FileOperations for NetlinkSocket {
         ready
     }
 
-    fn ioctl(&self, _file: &OpenFile, _command: u32, _argument: UserAddr) -> Result<usize> {
-        Err(Error::NotTerminal)
+    fn ioctl(&self, _file: &OpenFile, command: u32, argument: UserAddr) -> Result<usize> {
+        crate::link::ioctl(command, argument).unwrap_or(Err(Error::NotTerminal))
     }
 
     fn release(&self, _file: &OpenFile) {

@@ -19,7 +19,7 @@ struct Listener(alloc::sync::Arc<vfs::OpenFile>);
 impl Listener {
     fn new(groups: u32) -> Self {
         sched::current();
-        let listener = Self(create(false, vfs::flags::OpenFlags::NON_BLOCK, 0, 0).unwrap());
+        let listener = Self(create(DEVICE_EVENTS, false, vfs::flags::OpenFlags::NON_BLOCK, 0, 0).unwrap());
         if groups != 0 {
             listener.socket().bind(Address { port: 0, groups }, 700).unwrap();
         }
@@ -169,4 +169,42 @@ fn programs_send_to_groups_and_to_each_other() {
     assert_eq!(send(b"kernel", Address::default()), Ok(6));
     assert_eq!(send(b"", Address::default()), Err(Error::NoData));
     assert_eq!(send(&[0; 300_000], Address::default()), Err(Error::MessageTooLong));
+}
+
+#[test]
+fn the_kernel_lists_the_loopback_and_says_what_it_does_not_know() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    sched::current();
+    let file = create(ROUTES, true, vfs::flags::OpenFlags::NON_BLOCK, 0, 0).unwrap();
+    let socket: &NetlinkSocket = file.object().unwrap();
+    socket.bind(Address { port: 901, groups: 0 }, 901).unwrap();
+    let ask = |kind: u16, flags: u16| {
+        let mut request = alloc::vec![0_u8; 32];
+        request[0] = 32;
+        request[4..6].copy_from_slice(&kind.to_le_bytes());
+        request[6..8].copy_from_slice(&flags.to_le_bytes());
+        request[8] = 77;
+        socket.send(&mut Source::kernel(&request), Address::default(), ROOT).unwrap();
+    };
+    let next = || {
+        let mut bytes = [0; 1024];
+        let how = Receiving { non_block: true, ..Receiving::default() };
+        socket.receive(&mut Sink::kernel(&mut bytes), how).map(|received| {
+            assert_eq!((received.result, bytes[8]), (bytes[0] as usize + bytes[1] as usize * 256, 77));
+            bytes
+        })
+    };
+    ask(18, 0x301);
+    let link = next().unwrap();
+    assert_eq!((link[4], link[6]), (16, 2));
+    assert!(link.windows(3).any(|bytes| bytes == b"lo\0"));
+    assert_eq!(next().unwrap()[4], 3);
+    // Addresses: none.
+    ask(22, 0x301);
+    assert_eq!(next().unwrap()[4], 3);
+    // One link without a number or a name.
+    ask(18, 1);
+    let refused = next().unwrap();
+    assert_eq!((refused[4], i32::from_le_bytes(refused[16..20].try_into().unwrap())), (2, -22));
+    assert_eq!(next().err(), Some(Error::WouldBlock));
 }

@@ -132,7 +132,10 @@ impl UnixSocket {
     }
 
     /// Bytes that a read may find.
-    fn bytes_to_read(&self) -> Result<usize> {
+    ///
+    /// # Errors
+    /// `EINVAL` for one that listens.
+    pub fn bytes_to_read(&self) -> Result<usize> {
         if self.is_listening() {
             return Err(Error::Invalid);
         }
@@ -205,7 +208,7 @@ impl FileOperations for UnixSocket {
         let bytes = match command {
             BYTES_TO_READ => self.bytes_to_read()?,
             BYTES_UNDER_WAY => self.own().charged(),
-            _ => return Err(Error::NotTerminal),
+            _ => return crate::link::ioctl(command, argument).unwrap_or(Err(Error::NotTerminal)),
         };
         machine::user_memory::store_u32(argument, bytes.min(i32::MAX as usize) as u32)?;
         Ok(0)

@@ -89,6 +89,12 @@ pub trait FileOperations: Any + Send + Sync {
         Err(Error::NoDevice)
     }
 
+    /// The same for a range of the file, and where that range begins in what is behind the mapping: for files whose parts are
+    /// different things.
+    fn mapping_at(&self, file: &OpenFile, offset: u64, length: u64) -> Result<(FileMappingKind, u64)> {
+        Ok((self.mapping(file)?, offset))
+    }
+
     /// Lists a directory; see [`InodeOperations::read_directory`](crate::inode::InodeOperations::read_directory).
     fn read_directory(&self, file: &OpenFile, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
         file.inode().operations().read_directory(file.inode(), position, sink)
