@@ -107,6 +107,9 @@ pub(crate) fn end_thread(mut task: Box<Task>) {
     drop(current().set_address_space(None));
     drop(address_space);
     finish_thread(&process, &thread, exit_code);
+    if current().has_processor_group() {
+        drop(current().set_processor_group(None));
+    }
 }
 
 /// The thread is no more: its process goes on without it, or ends with it.
@@ -124,7 +127,9 @@ fn finish_thread(process: &Arc<Process>, thread: &Arc<Thread>, exit_code: u32) {
     if let Some(signal) = completed_stop {
         crate::wait::tell_parent_of_stop(process, ChildEvent::Stopped, signal);
     }
-    if last {
+    if !last {
+        process.control_group.thread_has_ended();
+    } else {
         // Without exit_group the status is that of the thread that leaves last.
         process.exit_status.store(status, Ordering::Relaxed);
         end_process(process);
@@ -178,6 +183,9 @@ fn leave(process: &Process, thread: &Arc<Thread>) -> (bool, Option<u32>, Option<
     // Under the lock of the list: who adds up what the process has used finds each thread in one of both places.
     process.ended.add(thread);
     let last = threads.is_empty();
+    if !last {
+        process.control_group.thread_ends();
+    }
     drop(threads);
     thread.pending.lock().discard(crate::signal::set::SignalSet::ALL);
     let completed = if last { None } else { crate::signal::deliver::note_parked(&mut signals, thread) };
@@ -218,6 +226,7 @@ fn end_process(process: &Arc<Process>) {
     process.timers.cancel_all();
     process.contexts.end();
     crate::wait::note_peak_memory(process);
+    process.control_group.end(&**process);
     // The memory itself goes when the last thread that runs on it lets go.
     drop(process.replace_address_space(None));
     let executable = core::mem::take(&mut *process.executable.lock());

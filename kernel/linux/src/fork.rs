@@ -11,6 +11,7 @@ use sched::{Completion, UserStart, current};
 use vfs::Capabilities;
 
 use crate::abi::{AlternateStack, CloneArguments};
+use crate::control_group;
 use crate::credentials::account::ProcessCharge;
 use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult};
@@ -104,6 +105,8 @@ struct Request {
     parent_tid: u64,
     child_tid: u64,
     pidfd: u64,
+    /// The descriptor of the directory of the group that the child shall be in.
+    control_group: u64,
     wanted_tid: Option<Pid>,
 }
 
@@ -117,6 +120,7 @@ impl Request {
             parent_tid: 0,
             child_tid: 0,
             pidfd: 0,
+            control_group: 0,
             wanted_tid: None,
         }
     }
@@ -140,7 +144,7 @@ impl Request {
             return Err(Errno::EINVAL);
         }
         // A program that needs a name space must learn that it did not get it.
-        let refused = F::NEWTIME | F::NEWCGROUP | F::NEWPID | F::NEWNET | F::INTO_CGROUP;
+        let refused = F::NEWTIME | F::NEWPID | F::NEWNET;
         if flags.intersects(refused) { Err(Errno::EINVAL) } else { Ok(()) }
     }
 }
@@ -174,6 +178,7 @@ pub fn clone(
         child_tid,
         // clone() returns the pidfd where the parent's tid would go.
         pidfd: parent_tid,
+        control_group: 0,
         wanted_tid: None,
     };
     if request.flags.contains(CloneFlags::PIDFD | CloneFlags::PARENT_SETTID) {
@@ -227,6 +232,7 @@ fn read_clone3(task: &Task, address: u64, size: usize) -> Result<Request, Errno>
         parent_tid: arguments.parent_tid,
         child_tid: arguments.child_tid,
         pidfd: arguments.pidfd,
+        control_group: arguments.cgroup,
         wanted_tid: wanted_tid(task, &arguments)?,
     })
 }
@@ -259,6 +265,10 @@ fn create(task: &mut Task, request: &Request) -> SysResult {
     let credentials = name_space::calls::new_credentials(task, request.flags)?;
     // Before a number is taken: forks that a limit refuses use up none.
     let charge = claim_place(task)?;
+    if task.process().control_group.refuses_fork() {
+        return Err(Errno::EAGAIN);
+    }
+    let group = control_group::wanted(task, request.flags, request.control_group)?;
     let reserved = reserve(request)?;
     let pid = reserved.number();
     let child = construct(task, request, pid, charge, credentials)?;
@@ -275,7 +285,7 @@ fn create(task: &mut Task, request: &Request) -> SysResult {
     }
     thread.set_kernel_thread(new_thread.thread().clone());
     let traced = traced_child(task, request, &thread)?;
-    publish(task, request, &thread)?;
+    publish(task, request, &thread, group.as_ref())?;
     reserved.keep();
     // Another thread that reads the number finds who bears it. As on Linux, a bad address is no reason to make no child.
     if request.flags.contains(CloneFlags::PARENT_SETTID) {
@@ -634,7 +644,12 @@ fn list_among_threads(thread: &Arc<Thread>) -> Result<(), Errno> {
 }
 
 /// Makes the child visible. From here on signals reach it and others see it.
-fn publish(task: &Task, request: &Request, thread: &Arc<Thread>) -> Result<(), Errno> {
+fn publish(
+    task: &Task,
+    request: &Request,
+    thread: &Arc<Thread>,
+    group: Option<&Arc<cgroup::Group>>,
+) -> Result<(), Errno> {
     let process = thread.process();
     if request.flags.contains(CloneFlags::THREAD) {
         let mut signals = process.signals.lock();
@@ -642,29 +657,47 @@ fn publish(task: &Task, request: &Request, thread: &Arc<Thread>) -> Result<(), E
             return Err(Errno::ERESTARTNOINTR);
         }
         let mut threads = process.threads.lock();
-        memory::fallible::try_push(&mut threads, thread.clone()).map_err(|_| Errno::ENOMEM)?;
+        memory::fallible::try_reserve(&mut threads, 1).map_err(|_| Errno::ENOMEM)?;
+        process.control_group.thread_begins()?;
+        threads.push(thread.clone());
         thread.restrict_as(&task.thread);
         if let StopState::Stopping(_) = signals.stop {
             signals.to_park += 1;
         }
         drop(threads);
+        drop(signals);
         table::insert_thread(thread);
+        control_group::settle(thread);
         return Ok(());
     }
     memory::fallible::try_push(&mut process.threads.lock(), thread.clone()).map_err(|_| Errno::ENOMEM)?;
+    let must_die = control_group::join(task.process(), process, group).inspect_err(|_| unlist(process))?;
     if let Err(errno) = join_group(task, process) {
-        unlist(process);
+        abandon(process);
         return Err(errno);
     }
     if let Err(errno) = adopt(process) {
         process.group().remove(process);
-        unlist(process);
+        abandon(process);
         return Err(errno);
     }
     table::insert_process(process);
     crate::oom::share_fate(task.process(), process);
     table::insert_thread(thread);
+    control_group::settle(thread);
+    if must_die {
+        control_group::kill_newcomer(process);
+    }
     Ok(())
+}
+
+/// Takes a process that never was out of its control group, and apart.
+fn abandon(process: &Arc<Process>) {
+    if !process.control_group.is_in_root() {
+        let member: Arc<dyn cgroup::Member> = process.clone();
+        process.control_group.abandon(&member);
+    }
+    unlist(process);
 }
 
 /// Makes a new process a member of the caller's group, in which the caller may be for a moment only: another process can be moving it.

@@ -9,6 +9,7 @@
 extern crate alloc;
 
 pub mod abi;
+mod control_group;
 pub mod credentials;
 mod device_events;
 pub mod elf;

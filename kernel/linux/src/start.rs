@@ -51,6 +51,7 @@ pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
     crate::vdso::start()?;
     crate::exit::register_death_hook();
     crate::terminal::register();
+    crate::control_group::register();
     vfs::credentials::register_caller(|look| {
         if let Some(thread) = crate::terminal::calling_thread() {
             look(&thread.credentials().file);

@@ -154,6 +154,7 @@ pub(crate) fn bury(process: &Arc<Process>, waited: Waited) -> Option<Arc<Process
         parent
     };
     crate::process::group::leave_group(process);
+    process.control_group.release();
     table::remove_process(process.pid());
     procfs::forget_process(process.pid());
     parent

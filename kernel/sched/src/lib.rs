@@ -29,6 +29,7 @@ mod balance;
 mod bound;
 mod clustered_sweep;
 mod completion;
+pub mod control;
 mod cpu;
 mod deadline;
 mod dispatch;

@@ -219,6 +219,12 @@ impl Builder {
             IoStart::None => None,
             start => current().io.inherited(start == IoStart::Shared, id)?,
         };
+        let entity = Entity::new(self.policy, self.nice);
+        // Its program's group is that of the caller, for whom it works.
+        if self.user != UserStart::None && !current().entity.group.is_empty() {
+            // There was none: nothing to drop.
+            drop(entity.group.replace(current().entity.group.get(&sync::rcu::read())));
+        }
         let thread = Thread {
             context: UnsafeCell::new(KernelContext::default()),
             state: StateWord::new(),
@@ -231,7 +237,7 @@ impl Builder {
             kill: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             next_abandoned: AtomicPtr::new(core::ptr::null_mut()),
-            entity: Entity::new(self.policy, self.nice),
+            entity,
             affinity: AtomicCpuSet::new(self.affinity),
             bound: AtomicBool::new(false),
             bound_for_good: AtomicBool::new(false),
@@ -448,6 +454,11 @@ impl Thread {
                 request(self.cpu(), REQUEST_RESCHEDULE);
             }
         }
+    }
+
+    /// Sets the attention flag of a running thread that its CPU has just interrupted or is switching: nobody is to be woken.
+    pub(crate) fn note_held_back(&self) {
+        self.attention.store(true, Ordering::SeqCst);
     }
 
     /// Whether the attention flag is set.

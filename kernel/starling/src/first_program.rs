@@ -345,6 +345,7 @@ fn register_file_systems() {
     vfs::superblock::register_file_system(&sysfs::SYSFS);
     vfs::superblock::register_file_system(&debugfs::DEBUGFS);
     devpts::register();
+    cgroup::register();
     console::nodes::register(devpts::find);
     device_files::register();
     loop_device::register();

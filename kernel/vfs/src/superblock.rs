@@ -45,6 +45,11 @@ pub trait SuperblockOperations: Send + Sync {
     /// without this call (a lazy unmount) must do the same by itself, but not where it is dropped: that may be where nothing may sleep.
     fn finish(&self) {}
 
+    /// Where a mount begins: at the root, unless who mounts it sees only a part of it.
+    fn root_for_caller(&self, superblock: &Superblock) -> Result<Arc<Dentry>> {
+        Ok(superblock.root().clone())
+    }
+
     /// Agrees to a change between reading only and writing, before it is made.
     fn change_read_only(&self, _read_only: bool) -> Result<()> {
         Ok(())

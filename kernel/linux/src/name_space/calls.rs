@@ -9,7 +9,7 @@ use vfs::{Capabilities, UserSpace};
 
 use super::files::{NameSpaceFile, Target};
 use super::kind::Kind;
-use super::{NameSpaces, Space, next_number};
+use super::{GroupSpace, NameSpaces, Space, next_number};
 use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult};
 use crate::fork::CloneFlags;
@@ -20,7 +20,9 @@ use crate::task::Task;
 /// Flags of name spaces that can be made.
 pub(crate) const MADE: CloneFlags = OWNED.union(CloneFlags::NEWUSER);
 /// Those that belong to a name space of users.
-const OWNED: CloneFlags = CloneFlags::NEWNS.union(CloneFlags::NEWUTS).union(CloneFlags::NEWIPC);
+const OWNED: CloneFlags = CloneFlags::NEWNS.union(SHARED);
+/// Those of them that a thread has in one object.
+const SHARED: CloneFlags = CloneFlags::NEWUTS.union(CloneFlags::NEWIPC).union(CloneFlags::NEWCGROUP);
 
 /// The credentials in a new name space of users if the flags ask for one, which comes before others: those belong to it then. Fails as well if the caller may not
 /// make those others.
@@ -79,7 +81,7 @@ pub(crate) fn make(
     flags: CloneFlags,
     credentials: &Credentials,
 ) -> Result<Option<Arc<NameSpaces>>, Errno> {
-    if !flags.intersects(CloneFlags::NEWUTS | CloneFlags::NEWIPC) {
+    if !flags.intersects(SHARED) {
         return Ok(task.name_spaces.clone());
     }
     let mut spaces = task.current_name_spaces();
@@ -89,6 +91,11 @@ pub(crate) fn make(
     }
     if flags.contains(CloneFlags::NEWIPC) {
         spaces.ipc = Space::made(IpcSpace::new(next_number(), claim(user_space::Kind::Ipc, credentials)?))?;
+    }
+    if flags.contains(CloneFlags::NEWCGROUP) {
+        let owner = claim(user_space::Kind::Cgroup, credentials)?;
+        let root = task.process().control_group.group();
+        spaces.groups = Space::made(GroupSpace::new(next_number(), owner, root))?;
     }
     spaces.into_shared()
 }
@@ -179,6 +186,7 @@ impl Entered {
         match target {
             Target::Only(_) | Target::Users(_) => {}
             Target::SystemNames(names) => self.spaces.names = names.clone(),
+            Target::Groups(groups) => self.spaces.groups = groups.clone(),
             Target::Ipc(ipc) => {
                 self.spaces.ipc = ipc.clone();
                 self.enters_ipc = true;

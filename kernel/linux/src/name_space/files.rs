@@ -14,7 +14,7 @@ use vfs::{Error, FileOperations, OpenFile, OpenFlags, PathContext, Result, UserS
 
 use super::kind::Kind;
 use super::names::SystemNames;
-use super::{NameSpaces, Space};
+use super::{GroupSpace, NameSpaces, Space};
 use crate::nowhere::Home;
 use crate::process::thread::Thread;
 use crate::sysv::space::IpcSpace;
@@ -31,6 +31,7 @@ pub(super) enum Target {
     Mounts(Arc<MountNamespace>),
     SystemNames(Space<SystemNames>),
     Ipc(Space<IpcSpace>),
+    Groups(Space<GroupSpace>),
     Users(UserSpace),
     /// The only one of its kind.
     Only(Kind),
@@ -45,6 +46,7 @@ impl Target {
             }
             Kind::SystemNames => Self::SystemNames(NameSpaces::of(thread).names),
             Kind::Ipc => Self::Ipc(NameSpaces::of(thread).ipc),
+            Kind::Cgroup => Self::Groups(NameSpaces::of(thread).groups),
             Kind::User => Self::Users(thread.credentials().space().clone()),
             kind => Self::Only(kind),
         })
@@ -55,6 +57,7 @@ impl Target {
             Self::Mounts(_) => Kind::Mount,
             Self::SystemNames(_) => Kind::SystemNames,
             Self::Ipc(_) => Kind::Ipc,
+            Self::Groups(_) => Kind::Cgroup,
             Self::Users(_) => Kind::User,
             Self::Only(kind) => *kind,
         }
@@ -66,6 +69,7 @@ impl Target {
             Self::Mounts(mounts) => mounts.owner(),
             Self::SystemNames(names) => names.owner(),
             Self::Ipc(ipc) => ipc.owner(),
+            Self::Groups(groups) => groups.owner(),
             Self::Users(space) => space,
             Self::Only(_) => UserSpace::FIRST,
         }
@@ -77,6 +81,7 @@ impl Target {
             Self::Mounts(mounts) => LATER_MOUNTS + mounts.id(),
             Self::SystemNames(names) => names.number(),
             Self::Ipc(ipc) => ipc.number(),
+            Self::Groups(groups) => groups.number(),
             Self::Users(space) => space.number(),
             Self::Only(kind) => kind.first_number(),
         }

@@ -6,6 +6,7 @@
 
 pub mod calls;
 mod files;
+mod groups;
 mod kind;
 mod names;
 
@@ -14,6 +15,7 @@ use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use files::{name_of, place_of};
+pub(crate) use groups::GroupSpace;
 pub(crate) use kind::{ENTRIES, Kind};
 pub(crate) use names::{NAME_BYTES, SystemNames};
 
@@ -91,6 +93,7 @@ impl<T> WeakSpace<T> {
 pub(crate) struct NameSpaces {
     pub(crate) names: Space<SystemNames>,
     pub(crate) ipc: Space<IpcSpace>,
+    pub(crate) groups: Space<GroupSpace>,
 }
 
 impl NameSpaces {
@@ -107,7 +110,7 @@ impl NameSpaces {
 
     /// The form in which a thread has them.
     fn into_shared(self) -> Result<Option<Arc<Self>>, Errno> {
-        if self.names.0.is_none() && self.ipc.0.is_none() {
+        if self.names.0.is_none() && self.ipc.0.is_none() && self.groups.0.is_none() {
             return Ok(None);
         }
         memory::fallible::try_arc(self).map(Some).map_err(|_| Errno::ENOMEM)

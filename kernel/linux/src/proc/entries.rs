@@ -82,10 +82,9 @@ pub(super) fn locks_taken(_subject: &Subject, out: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// `cgroup`: there is one group.
-pub(super) fn control_group(_subject: &Subject, out: &mut Text) -> Result<()> {
-    let _ = out.write_str("0::/\n");
-    Ok(())
+/// `cgroup`
+pub(super) fn control_group(subject: &Subject, out: &mut Text) -> Result<()> {
+    crate::control_group::show(&*subject.process()?, out)
 }
 
 pub(super) fn name_of(subject: &Subject) -> Result<[u8; crate::process::thread::NAME_BYTES]> {

@@ -53,6 +53,7 @@ fn links() -> Result<()> {
 }
 
 fn system() -> Result<()> {
+    procfs::add_text("cgroups", crate::control_group::show_controllers)?;
     procfs::add_text("cmdline", lists::command_line)?;
     procfs::add_text("cpuinfo", processor_model::processors)?;
     procfs::add_text("devices", lists::devices)?;

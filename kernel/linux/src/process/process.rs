@@ -142,6 +142,8 @@ pub struct Process {
     pub(crate) actions: SpinLock<Arc<SignalActions>>,
     address_space: SpinLock<Option<Hold>>,
     group: ArcSlot<ProcessGroup>,
+    /// Where it is among control groups.
+    pub(crate) control_group: cgroup::Membership,
     /// Where it is in its group's list, as far as it is known.
     place_in_group: AtomicUsize,
     limits: SpinLock<Limits>,
@@ -224,6 +226,7 @@ impl Process {
             actions: SpinLock::new(from.actions),
             address_space: SpinLock::new(from.address_space.map(Hold::new)),
             group: ArcSlot::new(from.group),
+            control_group: cgroup::Membership::new(),
             place_in_group: AtomicUsize::new(0),
             limits: SpinLock::new(from.limits),
             soft_limits: from.limits.map(|limit| AtomicU64::new(limit.current)),

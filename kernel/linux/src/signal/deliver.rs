@@ -1,7 +1,7 @@
 //! The way back to user mode of a thread that has something to do first: end, stop, or take a signal.
 //!
 //! The attention flag of the kernel thread says that this is needed. It is cleared first and what it stands for examined after, so that a
-//! flag set meanwhile brings the thread here again. Order: the process's end; a job-control stop; signals of the thread, then of the
+//! flag set meanwhile brings the thread here again. Order: the process's end; standing still in a frozen control group; a job-control stop; signals of the thread, then of the
 //! process, synchronous ones first. A call that returned a restart code is restarted or ends in EINTR, depending on the first
 //! signal that has a handler; without one it is always restarted.
 
@@ -38,11 +38,20 @@ pub fn before_user_mode(task: &mut Task, mut restart: Option<Errno>) -> Result<(
         if task.thread.is_killed() {
             return Err(MustExit);
         }
+        if crate::control_group::park_if_frozen(task) {
+            continue;
+        }
         if park_if_stopped(task) || task.thread.is_traced() && ptrace::stop::if_told(task) {
             restart = ptrace::calls::restart(task);
             continue;
         }
-        let Some((mut information, round)) = take(task) else { break };
+        let Some((mut information, round)) = take(task) else {
+            // In a group that has used up its processor time it waits until there is some again, or a signal.
+            if current().has_processor_group() && !sched::control::wait_for_quota() {
+                continue;
+            }
+            break;
+        };
         crate::timer::signal_taken(task.process(), &information);
         if ptrace::stop::shows(&task.thread, information.signal) {
             let taken = ptrace::stop::at_signal(task, information);
@@ -221,10 +230,13 @@ fn park_if_stopped(task: &mut Task) -> bool {
     let thread = task.thread.clone();
     // Signals other than SIGCONT and SIGKILL wait until the process continues; those two end the stop when sent. When this thread gets to
     // run, the next stop may have begun: then it parks again, and is counted there.
-    // A tracer that has come since is to see it stand.
-    process
-        .signal_event
-        .wait_until(|| thread.is_killed() || thread.is_traced() || process.signals.lock().round != round);
+    // A tracer that has come since is to see it stand; in a group that is frozen it stands still as one of that.
+    process.signal_event.wait_until(|| {
+        thread.is_killed()
+            || thread.is_traced()
+            || process.control_group.freezes()
+            || process.signals.lock().round != round
+    });
     task.thread.stopped.store(false, Ordering::Relaxed);
     true
 }

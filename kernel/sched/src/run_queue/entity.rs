@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, 
 
 use intrusive_collections::RBTreeAtomicLink;
 
+use crate::control;
 use crate::policy::{self, Nice, Policy, WEIGHT_NORMAL};
 use crate::urgency::Urgency;
 
@@ -50,6 +51,8 @@ pub(crate) struct Entity {
     handover: AtomicU32,
     /// How often it was switched to.
     pub(crate) switches: AtomicU64,
+    /// The group that it shares a weight and a quota with; see [`control`].
+    pub(crate) group: control::Slot,
 }
 
 impl Entity {
@@ -71,6 +74,7 @@ impl Entity {
             woke_ns: AtomicU64::new(0),
             handover: AtomicU32::new(0),
             switches: AtomicU64::new(0),
+            group: control::Slot::empty(),
         };
         entity.set_policy(policy, nice);
         entity

@@ -22,7 +22,10 @@
 
 use intrusive_collections::{KeyAdapter, RBTree, UnsafeRef, intrusive_adapter};
 
+use machine::cpu::CpuId;
+
 use super::Entity;
+use crate::control;
 use crate::policy::{self, Policy};
 use crate::thread::Thread;
 
@@ -77,6 +80,8 @@ pub(crate) struct RunQueue {
     fair: RBTree<Ordered>,
     current: *const Thread,
     idle: *const Thread,
+    /// Whose queue it is, once that one runs.
+    cpu: CpuId,
     count: u32,
     realtime_count: u32,
     /// Sum of what the threads add to the crowd, see [`policy::crowd`].
@@ -110,6 +115,7 @@ impl RunQueue {
             fair: RBTree::new(Ordered::NEW),
             current: core::ptr::null(),
             idle: core::ptr::null(),
+            cpu: CpuId::BOOT,
             count: 0,
             realtime_count: 0,
             crowd: 0,
@@ -132,6 +138,7 @@ impl RunQueue {
             self.deactivate_current();
         }
         self.idle = idle;
+        self.cpu = machine::cpu::current();
         self.current = current;
         current.entity.set_started_ns(now_ns);
         if !core::ptr::eq(current, idle) {
@@ -196,6 +203,9 @@ impl RunQueue {
             self.realtime_count += 1;
         } else {
             self.load += entity.weight();
+            if !entity.group.is_empty() {
+                control::count(&entity.group, entity.weight(), self.cpu, true);
+            }
         }
     }
 
@@ -207,6 +217,19 @@ impl RunQueue {
             self.realtime_count -= 1;
         } else {
             self.load -= entity.weight();
+            if !entity.group.is_empty() {
+                control::count(&entity.group, entity.weight(), self.cpu, false);
+            }
+        }
+    }
+
+    /// Real time to virtual time, as fast as the thread's part of its group's weight says.
+    #[inline(always)]
+    fn virtual_ns(&self, entity: &Entity, real_ns: u64) -> u64 {
+        if entity.group.is_empty() {
+            entity.virtual_ns(real_ns)
+        } else {
+            control::virtual_ns(&entity.group, entity.weight(), self.cpu, real_ns)
         }
     }
 
@@ -232,10 +255,13 @@ impl RunQueue {
             let alone = self.realtime_count <= 1;
             entity.set_turn_used_ns(if alone { used_ns % ROUND_ROBIN_SLICE_NS } else { used_ns });
         }
+        if !entity.group.is_empty() {
+            control::charge(thread, ran_ns, now_ns);
+        }
         if self.is_idle() || entity.is_realtime() {
             return;
         }
-        entity.set_key(entity.key() + entity.virtual_ns(ran_ns));
+        entity.set_key(entity.key() + self.virtual_ns(entity, ran_ns));
         let key = entity.key();
         let least = self.fair.front().get().map_or(key, |first| first.entity.key().min(key));
         self.min_virtual_ns = self.min_virtual_ns.max(least);
@@ -440,7 +466,7 @@ impl RunQueue {
         let entity = &thread.entity;
         match entity.is_realtime() {
             true => self.place_last(thread),
-            false => entity.set_key(entity.key() + entity.virtual_ns(turn_ns)),
+            false => entity.set_key(entity.key() + self.virtual_ns(entity, turn_ns)),
         }
         self.insert(thread);
     }
@@ -477,6 +503,12 @@ impl RunQueue {
             _ => NO_SLICE_END,
         }
         .min(retry_ns);
+        if let Some(thread) = self.running()
+            && !thread.entity.group.is_empty()
+            && let Some(slice_ns) = control::slice_ns(&thread.entity.group)
+        {
+            self.slice_end_ns = self.slice_end_ns.min(now_ns + slice_ns);
+        }
         self.slice_end_ns != NO_SLICE_END
     }
 

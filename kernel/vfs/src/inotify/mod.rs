@@ -7,5 +7,8 @@ mod watch;
 
 pub use event::EventMask;
 pub use instance::{Inotify, create_inotify};
-pub use report::{active, report, report_child, report_file, report_gone, report_rename, report_unlinked};
+pub use report::{
+    active, report, report_changed_contents, report_child, report_file, report_gone, report_rename,
+    report_unlinked,
+};
 pub use watch::WatchList;

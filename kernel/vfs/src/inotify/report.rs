@@ -67,6 +67,13 @@ fn report_watched(place: &Path, mask: EventMask) {
     tell(inode, mask, None, 0);
 }
 
+/// A file's contents have changed by themselves: the watches on the file are told.
+pub fn report_changed_contents(inode: &Inode) {
+    if anything_watched() {
+        tell(inode, EventMask::MODIFY, None, 0);
+    }
+}
+
 /// Something happened through an open file.
 #[inline]
 pub fn report_file(file: &OpenFile, mask: EventMask) {

@@ -113,7 +113,8 @@ impl MountNamespace {
             MountFlags::NO_DEVICES,
             flags.contains(MountFlags::NO_DEVICES) || superblock.traits().no_devices,
         );
-        Mount::new(superblock.clone(), superblock.root().clone(), source, flags)
+        let root = superblock.operations().root_for_caller(superblock)?;
+        Mount::new(superblock.clone(), root, source, flags)
     }
 
     /// The target as it is now: somebody may have mounted on it meanwhile.

@@ -1,0 +1,50 @@
+//! What only the personality knows: processes, and who calls.
+
+use alloc::sync::Arc;
+
+use machine::set_once::SetOnce;
+use vfs::{Credentials, Result};
+
+use crate::group::Group;
+use crate::membership::Member;
+
+/// The personality's answers.
+pub trait Programs: Send + Sync {
+    /// The process that has a thread with this number, as the caller counts.
+    fn find(&self, number: u32) -> Option<Arc<dyn Member>>;
+
+    /// The calling process; none in threads of the kernel's own.
+    fn caller(&self) -> Option<Arc<dyn Member>>;
+
+    /// Calls for each process that was never moved out of the root group.
+    ///
+    /// # Errors
+    /// `ENOMEM`, and what `each` says.
+    fn of_root(&self, each: &mut dyn FnMut(&Arc<dyn Member>) -> Result<()>) -> Result<()>;
+
+    /// The root of the caller's name space of groups, unless that is the root of all.
+    fn view(&self) -> Option<Arc<Group>>;
+
+    /// The caller's credentials.
+    fn credentials(&self) -> Option<Credentials>;
+
+    /// Processor time of everything that ran since the start, in user mode and in the kernel.
+    fn processor_time_ns(&self) -> (u64, u64);
+}
+
+static PROGRAMS: SetOnce<&'static dyn Programs> = SetOnce::new();
+
+/// Registers the answers. Once, at start-up.
+pub fn set_programs(programs: &'static dyn Programs) {
+    PROGRAMS.set(programs);
+}
+
+/// The answers; none before the personality has started, when there is nobody who could ask.
+pub(crate) fn get() -> Option<&'static dyn Programs> {
+    PROGRAMS.get()
+}
+
+/// Where the caller's tree begins.
+pub(crate) fn view() -> Arc<Group> {
+    get().and_then(|programs| programs.view()).unwrap_or_else(|| crate::tree::root().clone())
+}
