@@ -299,7 +299,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     199 fremovexattr(2) = file::extended::fremovexattr: "";
     200 tkill(2) = signal::calls::tkill: "";
     201 time(1) = time::clock::time: "";
-    202 futex(6) = futex::futex: "no FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_UNLOCK_PI, FUTEX_TRYLOCK_PI, FUTEX_WAIT_REQUEUE_PI, FUTEX_CMP_REQUEUE_PI (ENOSYS), FUTEX_FD";
+    202 futex(6) = futex::futex: "no FUTEX_FD";
     203 sched_setaffinity(3) = scheduling::sched_setaffinity: "";
     204 sched_getaffinity(3) = scheduling::sched_getaffinity: "";
     206 io_setup(2) = file::asynchronous::io_setup: "transfers are made while they are submitted";

@@ -26,6 +26,8 @@ pub(crate) enum Part {
     Execute,
     /// Waits on the futex at r12 while its value is r13, then ends its thread.
     WaitOnFutex,
+    /// Takes the lock with priority inheritance at r12, then ends its thread.
+    TakeLock,
     /// Sleeps until a signal ends it.
     Pause,
     /// Stops itself, then ends.
@@ -35,8 +37,16 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    const ALL: [Part; 7] =
-        [Part::End, Part::EndThread, Part::Execute, Part::WaitOnFutex, Part::Pause, Part::Stop, Part::Write];
+    const ALL: [Part; 8] = [
+        Part::End,
+        Part::EndThread,
+        Part::Execute,
+        Part::WaitOnFutex,
+        Part::TakeLock,
+        Part::Pause,
+        Part::Stop,
+        Part::Write,
+    ];
 }
 
 /// Plays user mode from one entry into the kernel to the next.
@@ -57,7 +67,10 @@ pub(crate) fn play(registers: &mut UserRegisters) -> UserEvent {
         Part::WaitOnFutex if step == 0 || repeats(registers) => {
             call(registers, numbers::FUTEX, [one, 0, two, 0])
         }
-        Part::WaitOnFutex => call(registers, numbers::EXIT, [0; 4]),
+        Part::TakeLock if step == 0 || repeats(registers) => {
+            call(registers, numbers::FUTEX, [one, numbers::FUTEX_LOCK_PI, 0, 0])
+        }
+        Part::WaitOnFutex | Part::TakeLock => call(registers, numbers::EXIT, [0; 4]),
         Part::Pause => call(registers, numbers::PAUSE, [0; 4]),
         Part::Stop if step == 0 => call(registers, numbers::GETPID, [0; 4]),
         Part::Stop if step == 1 => call(registers, numbers::KILL, [registers.rax, numbers::SIGSTOP, 0, 0]),

@@ -17,6 +17,7 @@ pub(crate) mod numbers {
     pub(crate) const EXIT_GROUP: u64 = abi::__NR_exit_group as u64;
     pub(crate) const EXECVE: u64 = abi::__NR_execve as u64;
     pub(crate) const FUTEX: u64 = abi::__NR_futex as u64;
+    pub(crate) const FUTEX_LOCK_PI: u64 = abi::FUTEX_LOCK_PI as u64;
     pub(crate) const PAUSE: u64 = abi::__NR_pause as u64;
     pub(crate) const GETPID: u64 = abi::__NR_getpid as u64;
     pub(crate) const KILL: u64 = abi::__NR_kill as u64;

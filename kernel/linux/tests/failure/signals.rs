@@ -92,6 +92,26 @@ fn waiting_on_futexes() {
 }
 
 #[test]
+fn locks_with_priority_inheritance() {
+    exhaust("locks with priority inheritance", 10, |program| {
+        let word = program.words(&[0]);
+        let flags = u64::from(
+            abi::CLONE_VM | abi::CLONE_FS | abi::CLONE_FILES | abi::CLONE_SIGHAND | abi::CLONE_THREAD,
+        );
+        program.must(abi::__NR_futex, &[word, abi::FUTEX_LOCK_PI.into()]);
+        program.cast(Part::TakeLock, [word, 0, 0]);
+        for _ in 0..3 {
+            program.must(abi::__NR_clone, &[flags, ARENA + PAGE, 0, 0, 0]);
+        }
+        let time = program.words(&[0, 1_000_000]);
+        program.must(abi::__NR_nanosleep, &[time, 0]);
+        // Each of them ends with the lock, which the next one has from it then.
+        program.must(abi::__NR_futex, &[word, abi::FUTEX_UNLOCK_PI.into()]);
+        program.must(abi::__NR_nanosleep, &[time, 0]);
+    });
+}
+
+#[test]
 fn shared_futexes() {
     exhaust("futexes between processes", 20, |program| {
         let shared = program.must(abi::__NR_mmap, &[0, PAGE, 3, 0x21, u64::MAX, 0]);

@@ -112,6 +112,44 @@ fn real_time_runs_first_and_in_order_of_priority() {
 }
 
 #[test]
+fn thread_that_is_lent_urgency_competes_with_it_and_keeps_its_own() {
+    use crate::{Nice, Urgency};
+    let order = Arc::new(HostMutex::new(Vec::new()));
+    let done = Arc::new(Completion::new());
+    let start = Arc::new(Completion::new());
+    let threads: Vec<_> = [(0, Policy::Normal), (1, Policy::Normal), (2, Policy::Fifo(50))]
+        .into_iter()
+        .map(|(name, policy)| {
+            let (order, start, done) = (order.clone(), start.clone(), done.clone());
+            let thread = spawn("lent to", move || {
+                start.wait();
+                order.lock().unwrap().push(name);
+                if order.lock().unwrap().len() == 3 {
+                    done.complete();
+                }
+            });
+            thread.set_policy(policy);
+            thread
+        })
+        .collect();
+    eventually(|| threads.iter().all(|thread| thread.state() != RunState::Running));
+    let urgent = Urgency::of(Policy::Fifo(60), Nice::default());
+    threads[1].lend(urgent);
+    threads[1].set_nice(Nice::MAX);
+    assert_eq!((threads[1].policy(), threads[1].nice()), (Policy::Normal, Nice::MAX));
+    assert_eq!(threads[1].effective_policy(), Policy::Fifo(60));
+    threads[0].lend(urgent);
+    threads[0].lend(Urgency::LEAST);
+    assert_eq!(threads[0].effective_policy(), Policy::Normal);
+    {
+        let _preemption = machine::preempt::disable();
+        start.complete();
+    }
+    done.wait();
+    assert_eq!(*order.lock().unwrap(), [1, 2, 0]);
+}
+
+#[test]
 fn weights_divide_virtual_time() {
     use crate::Nice;
     let stop = Arc::new(AtomicU32::new(0));
