@@ -80,6 +80,8 @@ pub(crate) fn report_fatal_signal(task: &Task, information: &SignalInformation) 
 #[inline(never)]
 pub(crate) fn end_thread(mut task: Box<Task>) {
     if task.thread.is_traced() {
+        // Before it stands: whom it traces may be its tracer, and stand, too.
+        crate::ptrace::end::tracer_ends(&task.thread);
         let status = task.process().signals.lock().group_exit.unwrap_or(task.exit_code);
         crate::ptrace::stop::at_event(&mut task, Event::Exit, status.into());
     }

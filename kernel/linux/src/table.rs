@@ -178,7 +178,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     58 vfork(0) = fork::vfork: "";
     59 execve(3) = exec::execve: "ELF64 and scripts; no binfmt_misc";
     60 exit(1) = exit::exit: "";
-    61 wait4(4) = wait::wait4: "__WNOTHREAD has no effect";
+    61 wait4(4) = wait::wait4: "__WNOTHREAD counts for tracees only";
     62 kill(2) = signal::calls::kill: "";
     63 uname(1) = identity::uname: "";
     64 semget(3) = sysv::semaphore::semget: "";

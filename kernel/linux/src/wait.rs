@@ -302,8 +302,8 @@ fn report(child: &Process, event: ChildEvent, value: i32, status: u32, usage: Re
 
 #[inline(never)]
 fn wait(task: &mut Task, selection: Selection, options: WaitOptions) -> Result<Option<Report>, Errno> {
-    let process = task.process().clone();
     let caller = task.thread.clone();
+    let process = caller.process();
     let mut finding = look(&caller, selection, options);
     loop {
         match finding {

@@ -123,7 +123,8 @@ pub(super) fn attach(task: &mut Task, thread: &Arc<Thread>, seize: Option<Option
         }
     });
     if checked.is_err() && thread.is_traced_as(&tracee) {
-        let _ = release(&tracee, 0);
+        let signal = super::stop::signal_of(&tracee.lock());
+        let _ = release(&tracee, signal);
         unlist(task.process(), &tracee);
     }
     checked?;

@@ -20,7 +20,7 @@ use crate::signal::information::SignalInformation;
 use crate::signal::send;
 use crate::signal::set::Signal;
 
-/// A tracer ends: its tracees are let go, or killed if it has asked for that. It is known to end.
+/// A tracer ends: its tracees are let go, or killed if it has asked for that. Once it is known to end, it gets no new ones.
 pub(crate) fn tracer_ends(thread: &Arc<Thread>) {
     let process = thread.process();
     if !process.traces.load(Ordering::Acquire) {

@@ -26,14 +26,25 @@ const SYSGOOD: u32 = 0x80;
 const MESSAGE_ENTRY: u64 = 1;
 const MESSAGE_EXIT: u64 = 2;
 
-/// Stands until the tracee may go on. Returns the signal that the tracer gave it on its way, and what was known of the one it stood for.
-fn stand(task: &mut Task, tracee: &Arc<Tracee>, stop: Stop) -> (Option<Signal>, Option<SignalInformation>) {
+/// How a tracee goes on.
+#[derive(Default)]
+struct Released {
+    /// It stood. If not, it is traced no more, or killed.
+    has_stood: bool,
+    /// The signal that the tracer gave it on its way.
+    signal: Option<Signal>,
+    /// What is known of the signal that it stood for.
+    information: Option<SignalInformation>,
+}
+
+/// Stands until the tracee may go on.
+fn stand(task: &mut Task, tracee: &Arc<Tracee>, stop: Stop) -> Released {
     let is_end = stop.reason == Reason::Event(Event::Exit);
     let tracer = {
         let mut state = tracee.lock();
-        let Some(tracer) = state.tracer.clone() else { return (None, None) };
+        let Some(tracer) = state.tracer.clone() else { return Released::default() };
         if task.thread.is_killed() && !is_end {
-            return (None, None);
+            return Released::default();
         }
         state.publish(task);
         state.interrupt_wanted = false;
@@ -83,7 +94,7 @@ fn wait_in_the_end(task: &Task, tracee: &Tracee) {
     process.signal_event.wait_until(|| goes_on(&tracee.lock()) || doom(process) != before);
 }
 
-fn go_on(task: &mut Task, tracee: &Tracee) -> (Option<Signal>, Option<SignalInformation>) {
+fn go_on(task: &mut Task, tracee: &Tracee) -> Released {
     let mut state = tracee.lock();
     task.thread.set_standing(false);
     let stop = state.stop.take();
@@ -95,7 +106,7 @@ fn go_on(task: &mut Task, tracee: &Tracee) -> (Option<Signal>, Option<SignalInfo
         task.saved_mask = None;
         task.set_blocked(mask);
     }
-    (signal, stop.and_then(|stop| stop.information))
+    Released { has_stood: true, signal, information: stop.and_then(|stop| stop.information) }
 }
 
 /// Sends a tracer SIGCHLD, if it wants to have that.
@@ -140,9 +151,13 @@ pub(crate) fn at_signal(task: &mut Task, information: SignalInformation) -> Opti
     let Some(tracee) = task.thread.tracee() else { return Some(information) };
     let tracer = tracee.tracer();
     let code = information.signal.number().into();
-    let (signal, known) = stand(task, &tracee, Stop::new(Reason::Signal, code, Some(information)));
-    let signal = signal?;
-    let information = match known {
+    let released = stand(task, &tracee, Stop::new(Reason::Signal, code, Some(information)));
+    if !released.has_stood {
+        // Its tracer has just ended; who is killed takes no signal.
+        return (!task.thread.is_killed()).then_some(information);
+    }
+    let signal = released.signal?;
+    let information = match released.information {
         Some(known) if known.signal == signal => known,
         _ => {
             let (pid, user) =
@@ -241,7 +256,7 @@ pub(super) fn at_call(task: &mut Task, tracee: &Arc<Tracee>, reason: Reason) {
     let information = of_itself(task, Signal::SIGTRAP, code);
     let message = if reason == Reason::Entry { MESSAGE_ENTRY } else { MESSAGE_EXIT };
     let stop = Stop { message, ..Stop::new(reason, code, Some(information)) };
-    if let (Some(signal), _) = stand(task, tracee, stop) {
+    if let Some(signal) = stand(task, tracee, stop).signal {
         let _ = send::to_thread(&task.thread, SignalInformation::from_kernel(signal));
     }
 }

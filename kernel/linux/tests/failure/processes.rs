@@ -119,6 +119,39 @@ fn a_process_with_a_descriptor() {
 }
 
 #[test]
+fn tracing() {
+    exhaust("seize, stop, look, change, and let go", 60, |program| {
+        const SEIZE: u64 = 0x4206;
+        const INTERRUPT: u64 = 0x4207;
+        const GET_REGISTERS: u64 = 12;
+        const SET_REGISTERS: u64 = 13;
+        const SET_VECTOR_REGISTERS: u64 = 0x4205;
+        const POKE: u64 = 5;
+        const POKE_USER: u64 = 6;
+        const DEBUG_CONTROL: u64 = 848 + 7 * 8;
+        const DETACH: u64 = 17;
+        program.cast(Part::Pause, [0; 3]);
+        let child = program.must(abi::__NR_fork, &[]);
+        program.must(abi::__NR_ptrace, &[SEIZE, child, 0, 0]);
+        program.must(abi::__NR_ptrace, &[INTERRUPT, child, 0, 0]);
+        let status = program.room(4);
+        program.must(abi::__NR_wait4, &[child, status, abi::__WALL.into(), 0]);
+        assert_eq!(program.word(status), 0x80_057f);
+        let registers = program.room(27 * 8);
+        program.must(abi::__NR_ptrace, &[GET_REGISTERS, child, 0, registers]);
+        program.must(abi::__NR_ptrace, &[SET_REGISTERS, child, 0, registers]);
+        let image = program.room(512);
+        let vector = program.words(&[image, 512]);
+        program.must(abi::__NR_ptrace, &[SET_VECTOR_REGISTERS, child, 2, vector]);
+        program.must(abi::__NR_ptrace, &[POKE, child, registers, 1]);
+        program.must(abi::__NR_ptrace, &[POKE_USER, child, DEBUG_CONTROL, 0]);
+        program.must(abi::__NR_ptrace, &[DETACH, child, 0, 0]);
+        program.must(abi::__NR_kill, &[child, abi::SIGKILL.into()]);
+        assert_eq!(reap(program), abi::SIGKILL);
+    });
+}
+
+#[test]
 fn groups_and_sessions() {
     exhaust("groups and sessions", 25, |program| {
         program.cast(Part::Stop, [0; 3]);

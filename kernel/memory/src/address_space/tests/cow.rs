@@ -38,6 +38,46 @@ fn the_last_holder_of_a_page_keeps_it_without_a_copy() {
 }
 
 #[test]
+fn a_debugger_stores_where_the_program_may_not_and_nobody_else_sees_it() {
+    without_leaks(|| {
+        let cache = file(2);
+        let parent = space();
+        let code = Protection::READ.union(Protection::EXECUTE);
+        let of_file = MapRequest::private_file(mapping(&cache), 0, 2 * PAGE, code);
+        let start = parent.map(of_file).unwrap().as_u64();
+        let zeros = parent.map(MapRequest::anonymous(PAGE, Protection::READ)).unwrap().as_u64();
+        // On the border of two pages, one of which was never looked at.
+        assert_eq!(get(&parent, start), Ok(0));
+        assert_eq!(parent.write_forced(at(start + PAGE - 1), &[1, 2]), Ok(2));
+        assert_eq!(parent.write_forced(at(zeros), &[3]), Ok(1));
+        assert_eq!(put(&parent, start, 9), Err(FaultError::AccessDenied));
+        let child = parent.fork().unwrap();
+        assert_eq!(child.write_forced(at(start + PAGE), &[4]), Ok(1));
+        let see = |space: &AddressSpace| {
+            [start + PAGE - 1, start + PAGE, zeros].map(|address| get(space, address).unwrap())
+        };
+        assert_eq!((see(&parent), see(&child)), ([1, 2, 3], [1, 4, 3]));
+        let other = space();
+        let of_file = MapRequest::private_file(mapping(&cache), 0, 2 * PAGE, Protection::READ);
+        let unchanged = other.map(of_file).unwrap().as_u64();
+        assert_eq!(get(&other, unchanged + PAGE), Ok(0));
+    });
+}
+
+#[test]
+fn a_debugger_does_not_store_where_others_would_see_it() {
+    without_leaks(|| {
+        let space = space();
+        let request = MapRequest::anonymous(PAGE, Protection::READ).with(MapFlags::SHARED);
+        let shared = space.map(request).unwrap();
+        let hidden = space.map(MapRequest::anonymous(PAGE, Protection::empty())).unwrap();
+        assert_eq!(space.write_forced(shared, &[1]), Err(FaultError::AccessDenied));
+        assert_eq!(space.write_forced(hidden, &[1]), Err(FaultError::AccessDenied));
+        assert_eq!(space.write_forced(at(8), &[1]), Err(FaultError::NotMapped));
+    });
+}
+
+#[test]
 fn shared_memory_stays_shared() {
     without_leaks(|| {
         let parent = space();
