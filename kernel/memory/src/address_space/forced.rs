@@ -44,6 +44,7 @@ impl AddressSpace {
 
     fn force(&self, page: u64, offset: usize, bytes: &[u8]) -> Result<(), FaultError> {
         for _ in 0..MAX_TRIES {
+            self.expect_private_pages(page);
             // Brought as for a reader first; it may be taken away again before the attempt.
             self.fault(UserAddr::new(page), Access::Read)?;
             let absent = Cell::new(false);
@@ -57,7 +58,26 @@ impl AddressSpace {
         Err(FaultError::OutOfMemory)
     }
 
-    /// One attempt, as for a fault. Notes that the page is absent.
+    /// A region that the program may not write to has had no pages of its own, and a fork would look for none.
+    fn expect_private_pages(&self, page: u64) {
+        let is_ready =
+            |flags: RegionFlags| flags.intersects(RegionFlags::MAY_HAVE_PRIVATE | RegionFlags::SHARED);
+        if self.regions.read().find(page).is_none_or(|region| is_ready(region.flags())) {
+            return;
+        }
+        let _no_fork = self.change.lock();
+        let mut regions = self.regions.write();
+        let Some((start, end)) = regions.find(page).map(|region| (region.start(), region.end())) else {
+            return;
+        };
+        regions.change(start, end, |region| {
+            if !is_ready(region.flags) {
+                region.flags |= RegionFlags::MAY_HAVE_PRIVATE;
+            }
+        });
+    }
+
+    /// One attempt, as for a fault. Notes that the page is absent, or the region another one.
     fn attempt_forced(&self, page: u64, absent: &Cell<bool>, store: &dyn Fn(&Frame)) -> Step {
         let regions = self.regions.read_locally();
         let Some(region) = regions.find(page) else { return Step::Refused(FaultError::NotMapped) };
@@ -66,6 +86,10 @@ impl AddressSpace {
         let refused = flags.intersects(RegionFlags::SHARED | RegionFlags::RESERVED);
         if refused || !is_own || !flags.intersects(RegionFlags::PROTECTION) {
             return Step::Refused(FaultError::AccessDenied);
+        }
+        if !flags.contains(RegionFlags::MAY_HAVE_PRIVATE) {
+            absent.set(true);
+            return Step::Refused(FaultError::NotMapped);
         }
         if self.copying.load(Ordering::Acquire) {
             return Step::Copying;
