@@ -120,7 +120,7 @@ fn a_process_with_a_descriptor() {
 
 #[test]
 fn tracing() {
-    exhaust("seize, stop, look, change, and let go", 60, |program| {
+    exhaust("seize, stop, look, change, and let go", 30, |program| {
         const SEIZE: u64 = 0x4206;
         const INTERRUPT: u64 = 0x4207;
         const GET_REGISTERS: u64 = 12;
