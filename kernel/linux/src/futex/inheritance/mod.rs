@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | unknown: nobody waits | | `FUTEX_LOCK_PI` finds an owner in the word: *waited for* |
 //! | waited for: has an owner and a queue | | `FUTEX_UNLOCK_PI` passes it on to the first; the last one that waits gives up |
-//! | left: its owner ended, the first of the queue has it, the word does not say so yet | [`end`] | that one, in its own memory, writes the word |
+//! | left: its owner ended, the first of the queue has it, the word does not say so yet | [`end()`] | that one, in its own memory, writes the word |
 //!
 //! Passing on is one step under the locks: the word gets the new owner's number, the queue loses its first, and that thread is woken owning the
 //! lock. Nobody can overtake it, and a waiter that times out at the same moment finds that it has the lock, or that it does not. When an
