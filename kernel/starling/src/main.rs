@@ -14,6 +14,8 @@ mod first_program;
 #[cfg(target_os = "none")]
 mod host_link;
 #[cfg(target_os = "none")]
+mod own_tests;
+#[cfg(target_os = "none")]
 mod root;
 #[cfg(target_os = "none")]
 mod shared_folders;

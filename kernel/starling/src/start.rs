@@ -3,6 +3,7 @@
 //! The boot processor does everything up to the scheduler alone. With `test=` on the command line the tests of the
 //! machine run before the scheduler takes the processors over; all others after.
 
+use crate::own_tests::{self, Selection};
 use crate::{first_program, host_link};
 use machine::boot;
 use machine::cpu::{self, CpuId};
@@ -10,20 +11,20 @@ use machine::cpu::{self, CpuId};
 /// Entered by crate `machine` on the boot processor, on its boot stack, interrupts disabled.
 pub(crate) fn kernel_main() -> ! {
     log::info!("Starling {} on {} processors", env!("CARGO_PKG_VERSION"), cpu::count());
-    let test_selection = boot::info().option("test");
+    let tests = own_tests::selection();
     if boot::info().option("clustered") == Some("off") {
         sync::clustered::set_enabled(false);
     }
     memory::initialize();
     let with_debugger = boot::info().option("debugger") == Some("on");
-    if with_debugger || test_selection.is_some() {
+    if with_debugger || tests.is_some() {
         trace::debugger::initialize();
     }
     boot::trace("memory");
-    start_processors(test_selection.is_some());
+    start_processors(tests);
     boot::trace("processors");
-    if let Some(selection) = test_selection {
-        kernel_tests::run_early(selection);
+    if let Some(tests) = tests {
+        tests.run_early();
     }
     sched::initialize();
     machine::interrupt::enable();
@@ -38,21 +39,21 @@ pub(crate) fn kernel_main() -> ! {
             log::error!("the debugger does not hear the serial port: {reason:?}");
         }
     }
-    if let Some(selection) = test_selection {
+    if let Some(tests) = tests {
         host_link::start();
-        kernel_tests::run(selection);
+        tests.run();
     }
     first_program::run()
 }
 
 /// Starts the application processors: straight into the scheduler, or for the tests of the machine to direct first.
-fn start_processors(for_tests: bool) {
+fn start_processors(tests: Option<Selection>) {
     for cpu in (1..cpu::count()).map(CpuId::from_index) {
         if memory::initialize_cpu(cpu).is_err() {
             log::error!("no memory for processor {cpu}");
         }
     }
-    cpu::set_ap_entry(if for_tests { kernel_tests::application_processor } else { enter_scheduler });
+    cpu::set_ap_entry(tests.map_or(enter_scheduler, Selection::application_processor));
     cpu::start_application_processors();
 }
 

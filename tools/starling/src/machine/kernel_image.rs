@@ -25,6 +25,8 @@ const IMAGE: &str = "starling-kernel.image";
 pub(crate) enum Build {
     /// What is used
     Release,
+    /// The same with the kernel's own tests; what `--kernel-arg test=…` boots
+    Tested,
     /// With assertions and lock order checking
     Checked,
     /// With counts of lock acquisitions
@@ -44,14 +46,25 @@ impl Build {
     pub(crate) fn from_environment() -> Outcome<Self> {
         let Ok(name) = std::env::var(BUILD_VARIABLE) else { return Ok(Self::Release) };
         <Self as ValueEnum>::from_str(&name, false).map_err(|_| {
-            Failure::ours(format!("{BUILD_VARIABLE}={name}: not release, checked, counted or local-ipc"))
+            Failure::ours(format!(
+                "{BUILD_VARIABLE}={name}: not release, tested, checked, counted or local-ipc"
+            ))
         })
+    }
+
+    /// The variant that can do what the words of the kernel's command line ask for.
+    pub(crate) fn able_to<'a>(self, mut words: impl Iterator<Item = &'a str>) -> Self {
+        match self {
+            Self::Release if words.any(|word| word.starts_with("test=")) => Self::Tested,
+            build => build,
+        }
     }
 
     /// Its name.
     const fn name(self) -> &'static str {
         match self {
             Self::Release => "release",
+            Self::Tested => "tested",
             Self::Checked => "checked",
             Self::Counted => "counted",
             Self::LocalIpc => "local-ipc",
@@ -97,9 +110,10 @@ impl Kernel {
         let mut cargo = repository.bare_cargo("build");
         cargo.args(["--quiet", "--profile", build.name(), "--package", KERNEL]);
         match build {
-            Build::Release | Build::Checked => {}
-            Build::Counted => _ = cargo.args(["--features", "lcount"]),
-            Build::LocalIpc => _ = cargo.args(["--features", "local-ipc"]),
+            Build::Release => {}
+            Build::Tested | Build::Checked => _ = cargo.args(["--features", "tests"]),
+            Build::Counted => _ = cargo.args(["--features", "tests,lcount"]),
+            Build::LocalIpc => _ = cargo.args(["--features", "tests,local-ipc"]),
         }
         let output = cargo.stdin(Stdio::null()).output().context(|| "cargo".into())?;
         progress.finish();

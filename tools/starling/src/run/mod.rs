@@ -58,6 +58,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Outcome<u8> {
         Some(kernel) => Kernel::given(kernel)?,
         None => {
             let build = arguments.build.map_or_else(Build::from_environment, Ok)?;
+            let build = build.able_to(arguments.kernel_arg.iter().map(String::as_str));
             Kernel::build_as(build, &Repository::find()?, &progress)?
         }
     };
