@@ -336,7 +336,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     243 mq_timedreceive(5) = mqueue::mq_timedreceive: "";
     244 mq_notify(2) = mqueue::mq_notify: "no SIGEV_THREAD (EINVAL)";
     245 mq_getsetattr(3) = mqueue::mq_getsetattr: "";
-    247 waitid(5) = wait::waitid: "__WNOTHREAD has no effect";
+    247 waitid(5) = wait::waitid: "__WNOTHREAD counts for tracees only";
     251 ioprio_set(3) = io_priority::ioprio_set: "felt by disks with the scheduler `mq-deadline`";
     252 ioprio_get(2) = io_priority::ioprio_get: "";
     253 inotify_init(0) = file::inotify::inotify_init: "";
