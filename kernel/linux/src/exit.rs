@@ -237,6 +237,11 @@ fn end_process(process: &Arc<Process>) {
     if process.session_id() == process.pid() {
         crate::terminal::session_leader_ended(process);
     }
+    if process.is_init_of_space()
+        && let Some(space) = process.space().clone()
+    {
+        space.end(process);
+    }
     let children = {
         let children = process.children.lock();
         let mut copy = alloc::vec::Vec::new();

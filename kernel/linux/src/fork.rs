@@ -7,16 +7,19 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
+use core::sync::atomic::Ordering::Relaxed;
 use sched::{Completion, UserStart, current};
-use vfs::Capabilities;
+
+use vfs::{Capabilities, UserSpace};
 
 use crate::abi::{AlternateStack, CloneArguments};
 use crate::control_group;
 use crate::credentials::account::ProcessCharge;
 use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult};
-use crate::name_space;
+use crate::name_space::{self, NameSpaces};
 use crate::process::limits::Resource;
+use crate::process::pid_space::Space;
 use crate::process::process::{Inheritance, Process};
 use crate::process::table::{self, Pid, ReservedPid};
 use crate::process::thread::{Shared, Thread};
@@ -107,7 +110,9 @@ struct Request {
     pidfd: u64,
     /// The descriptor of the directory of the group that the child shall be in.
     control_group: u64,
-    wanted_tid: Option<Pid>,
+    /// Numbers that the child shall have, innermost name space first.
+    wanted_tids: [Pid; SET_TID_MAX as usize],
+    wanted_count: usize,
 }
 
 impl Request {
@@ -121,7 +126,8 @@ impl Request {
             child_tid: 0,
             pidfd: 0,
             control_group: 0,
-            wanted_tid: None,
+            wanted_tids: [0; SET_TID_MAX as usize],
+            wanted_count: 0,
         }
     }
 
@@ -135,6 +141,7 @@ impl Request {
             || both(F::FS, F::NEWNS)
             || both(F::FS, F::NEWUSER)
             || both(F::THREAD, F::NEWUSER)
+            || both(F::THREAD, F::NEWPID)
             || both(F::SYSVSEM, F::NEWIPC)
             || both(F::SIGHAND, F::CLEAR_SIGHAND)
             || both(F::THREAD, F::PIDFD)
@@ -144,7 +151,7 @@ impl Request {
             return Err(Errno::EINVAL);
         }
         // A program that needs a name space must learn that it did not get it.
-        let refused = F::NEWTIME | F::NEWPID | F::NEWNET;
+        let refused = F::NEWTIME | F::NEWNET;
         if flags.intersects(refused) { Err(Errno::EINVAL) } else { Ok(()) }
     }
 }
@@ -170,7 +177,6 @@ pub fn clone(
 ) -> SysResult {
     let bits = flags & 0xffff_ffff & !SIGNAL_MASK;
     let request = Request {
-        flags: CloneFlags::from_bits_truncate(bits),
         exit_signal: (flags & SIGNAL_MASK) as u8,
         stack,
         tls,
@@ -178,8 +184,7 @@ pub fn clone(
         child_tid,
         // clone() returns the pidfd where the parent's tid would go.
         pidfd: parent_tid,
-        control_group: 0,
-        wanted_tid: None,
+        ..Request::plain(CloneFlags::from_bits_truncate(bits))
     };
     if request.flags.contains(CloneFlags::PIDFD | CloneFlags::PARENT_SETTID) {
         return Err(Errno::EINVAL);
@@ -190,12 +195,12 @@ pub fn clone(
 /// clone with its arguments in a structure.
 #[inline(never)]
 pub fn clone3(task: &mut Task, arguments: u64, size: usize) -> SysResult {
-    let request = read_clone3(task, arguments, size)?;
+    let request = read_clone3(arguments, size)?;
     create(task, &request)
 }
 
 #[inline(never)]
-fn read_clone3(task: &Task, address: u64, size: usize) -> Result<Request, Errno> {
+fn read_clone3(address: u64, size: usize) -> Result<Request, Errno> {
     const FIRST_SIZE: usize = 64;
     let known = size_of::<CloneArguments>();
     if size < FIRST_SIZE {
@@ -224,8 +229,7 @@ fn read_clone3(task: &Task, address: u64, size: usize) -> Result<Request, Errno>
     {
         return Err(Errno::EINVAL);
     }
-    Ok(Request {
-        flags,
+    let mut request = Request {
         exit_signal: arguments.exit_signal as u8,
         stack: arguments.stack.wrapping_add(arguments.stack_size),
         tls: arguments.tls,
@@ -233,29 +237,49 @@ fn read_clone3(task: &Task, address: u64, size: usize) -> Result<Request, Errno>
         child_tid: arguments.child_tid,
         pidfd: arguments.pidfd,
         control_group: arguments.cgroup,
-        wanted_tid: wanted_tid(task, &arguments)?,
-    })
+        ..Request::plain(flags)
+    };
+    read_wanted_tids(&mut request, &arguments)?;
+    Ok(request)
 }
 
-fn wanted_tid(task: &Task, arguments: &CloneArguments) -> Result<Option<Pid>, Errno> {
-    if arguments.set_tid == 0 {
-        return Ok(None);
+fn read_wanted_tids(request: &mut Request, arguments: &CloneArguments) -> Result<(), Errno> {
+    request.wanted_count = arguments.set_tid_size as usize;
+    for (index, tid) in request.wanted_tids.iter_mut().enumerate().take(request.wanted_count) {
+        let wanted = UserPointer::<i32>::new(arguments.set_tid).add(index).read()?;
+        *tid = u32::try_from(wanted).ok().filter(|&tid| tid > 0).ok_or(Errno::EINVAL)?;
     }
-    let wanted = UserPointer::<i32>::new(arguments.set_tid).read()?;
-    if wanted <= 0 || wanted as u32 >= table::maximum() || arguments.set_tid_size > 1 {
+    Ok(())
+}
+
+/// A number for the child, with those that it has in name spaces.
+fn reserve(task: &Task, request: &Request, space: &Space) -> Result<ReservedPid, Errno> {
+    let wanted = &request.wanted_tids[..request.wanted_count];
+    let mut around = space.as_ref();
+    let mut depth = 0;
+    let may_choose = |owner: &UserSpace| {
+        task.credentials.has_in(owner, Capabilities::SYS_ADMIN)
+            || task.credentials.has_in(owner, Capabilities::CHECKPOINT_RESTORE)
+    };
+    while let Some(inner) = around {
+        if depth < wanted.len() && !may_choose(inner.owner()) {
+            return Err(Errno::EPERM);
+        }
+        depth += 1;
+        around = inner.parent().as_ref();
+    }
+    if wanted.len() > depth + 1 || wanted.iter().any(|&tid| tid >= table::maximum()) {
         return Err(Errno::EINVAL);
     }
-    if !task.credentials.has(Capabilities::SYS_ADMIN) {
-        task.credentials.require(Capabilities::CHECKPOINT_RESTORE)?;
+    let reserved = match wanted.get(depth) {
+        Some(_) if !may_choose(UserSpace::FIRST) => return Err(Errno::EPERM),
+        Some(&outermost) => ReservedPid::claim(outermost)?.ok_or(Errno::EEXIST)?,
+        None => ReservedPid::allocate()?,
+    };
+    if let Some(space) = space {
+        reserved.nest(space, &wanted[..wanted.len().min(depth)])?;
     }
-    Ok(Some(wanted as u32))
-}
-
-fn reserve(request: &Request) -> Result<ReservedPid, Errno> {
-    match request.wanted_tid {
-        Some(wanted) => ReservedPid::claim(wanted)?.ok_or(Errno::EEXIST),
-        None => ReservedPid::allocate(),
-    }
+    Ok(reserved)
 }
 
 /// Makes the child and, for vfork, waits for it.
@@ -269,9 +293,11 @@ fn create(task: &mut Task, request: &Request) -> SysResult {
         return Err(Errno::EAGAIN);
     }
     let group = control_group::wanted(task, request.flags, request.control_group)?;
-    let reserved = reserve(request)?;
+    let spaces = spaces_of_child(task, request, credentials.as_ref())?;
+    let reserved = reserve(task, request, &spaces.processes)?;
     let pid = reserved.number();
-    let child = construct(task, request, pid, charge, credentials)?;
+    let shown = task.seen_number(pid);
+    let child = construct(task, request, pid, charge, credentials, spaces)?;
     let thread = child.thread.clone();
     let pidfd = crate::pidfd::PreparedPidfd::new(task, request.flags.contains(CloneFlags::PIDFD), &thread)?;
     let new_thread = prepare_kernel_thread(task, request, child)?;
@@ -289,7 +315,7 @@ fn create(task: &mut Task, request: &Request) -> SysResult {
     reserved.keep();
     // Another thread that reads the number finds who bears it. As on Linux, a bad address is no reason to make no child.
     if request.flags.contains(CloneFlags::PARENT_SETTID) {
-        let _ = UserPointer::<u32>::new(request.parent_tid).write(&pid);
+        let _ = UserPointer::<u32>::new(request.parent_tid).write(&shown);
     }
     pidfd.install(task);
     drop(thread);
@@ -306,7 +332,7 @@ fn create(task: &mut Task, request: &Request) -> SysResult {
             crate::ptrace::stop::at_event(task, Event::VforkDone, pid.into());
         }
     }
-    Ok(pid as usize)
+    Ok(shown as usize)
 }
 
 /// What a tracer has of the child that the caller makes.
@@ -346,6 +372,36 @@ fn claim_place(task: &Task) -> Result<ProcessCharge, Errno> {
     ProcessCharge::claim(&task.credentials.account, limit).ok_or(Errno::EAGAIN)
 }
 
+/// The name spaces that a child will be in.
+struct ChildSpaces {
+    names: Option<Arc<NameSpaces>>,
+    processes: Space,
+}
+
+fn spaces_of_child(
+    task: &Task,
+    request: &Request,
+    credentials: Option<&Credentials>,
+) -> Result<ChildSpaces, Errno> {
+    let own = task.process().space();
+    let for_children = task.name_spaces.as_ref().and_then(|spaces| spaces.for_children.clone());
+    if request.flags.contains(CloneFlags::THREAD) && for_children.is_some() {
+        return Err(Errno::EINVAL);
+    }
+    if request.flags.contains(CloneFlags::PARENT) && task.process().is_protected.load(Relaxed) {
+        // The child would have a parent that can't see it.
+        return Err(Errno::EINVAL);
+    }
+    let acting = credentials.unwrap_or(&task.credentials);
+    let mut spaces = name_space::calls::make(task, request.flags, acting)?;
+    let processes = spaces.as_ref().and_then(|spaces| spaces.for_children.clone()).or_else(|| own.clone());
+    if let Some(made) = spaces.as_ref().filter(|made| made.for_children.is_some()) {
+        // What is for its parent's children is its own.
+        spaces = NameSpaces { for_children: None, ..NameSpaces::clone(made) }.into_shared()?;
+    }
+    Ok(ChildSpaces { names: spaces, processes })
+}
+
 /// Builds the child's objects, connected to each other but to nothing else.
 #[inline(never)]
 fn construct(
@@ -354,6 +410,7 @@ fn construct(
     pid: Pid,
     charge: ProcessCharge,
     new_credentials: Option<Credentials>,
+    spaces: ChildSpaces,
 ) -> Result<Box<Task>, Errno> {
     let acting = new_credentials.as_ref().unwrap_or(&task.credentials);
     let flags = request.flags;
@@ -369,7 +426,7 @@ fn construct(
     if flags.contains(CloneFlags::NEWNS) {
         name_space::calls::unshare_mounts(&file_system, acting)?;
     }
-    let name_spaces = name_space::calls::make(task, flags, acting)?;
+    let ChildSpaces { names: name_spaces, processes } = spaces;
     let address_space = match flags.contains(CloneFlags::VM) {
         true => task.address_space.clone(),
         false => task.address_space.fork().map_err(crate::memory::errno_of)?,
@@ -378,7 +435,9 @@ fn construct(
         (parent, task.credentials.clone())
     } else {
         let credentials = acting.for_child()?;
-        (construct_process(task, request, pid, address_space.clone(), credentials.clone())?, credentials)
+        let process =
+            construct_process(task, request, (pid, processes), address_space.clone(), &credentials)?;
+        (process, credentials)
     };
     let undo = match flags.contains(CloneFlags::SYSVSEM) {
         true => Some(undo::list_of(&task.thread)?),
@@ -444,9 +503,9 @@ fn construct(
 fn construct_process(
     task: &Task,
     request: &Request,
-    pid: Pid,
+    (pid, space): (Pid, Space),
     address_space: Arc<memory::address_space::AddressSpace>,
-    credentials: Arc<Credentials>,
+    credentials: &Arc<Credentials>,
 ) -> Result<Arc<Process>, Errno> {
     let flags = request.flags;
     crate::process::family::prepare_for_orphan()?;
@@ -468,6 +527,7 @@ fn construct_process(
     let executable = me.executable.lock().clone();
     let process = Process::new(Inheritance {
         pid,
+        space,
         parent: Some(parent),
         exit_signal,
         group: me.group(),
@@ -475,7 +535,7 @@ fn construct_process(
         address_space: Some(address_space),
         limits: me.limits(),
         executable,
-        credentials,
+        credentials: credentials.clone(),
         name: task.thread.name(),
     });
     let relaxed = core::sync::atomic::Ordering::Relaxed;
@@ -594,9 +654,11 @@ pub(crate) fn prepare_worker(
     let shared = F::VM | F::FS | F::FILES | F::SIGHAND | F::THREAD | F::IO;
     let request = Request::plain(shared);
     let charge = claim_place(task)?;
-    let reserved = reserve(&request)?;
+    // Also where the caller's children go to another name space: a thread is where its process is.
+    let spaces = ChildSpaces { names: task.name_spaces.clone(), processes: task.process().space().clone() };
+    let reserved = reserve(task, &request, &spaces.processes)?;
     let pid = reserved.number();
-    let child = construct(task, &request, pid, charge, None)?;
+    let child = construct(task, &request, pid, charge, None, spaces)?;
     child.thread.set_blocked(SignalSet::ALL);
     let name = worker_name(task.thread.tid());
     child.thread.set_name(&name);
@@ -681,12 +743,19 @@ fn publish(
         abandon(process);
         return Err(errno);
     }
+    if let Some(space) = process.space().as_ref().filter(|_| process.is_protected.load(Relaxed)) {
+        space.set_init(process);
+    }
     table::insert_process(process);
     crate::oom::share_fate(task.process(), process);
     table::insert_thread(thread);
     control_group::settle(thread);
     if must_die {
         control_group::kill_newcomer(process);
+    }
+    if process.space().as_ref().is_some_and(|space| space.is_closed()) {
+        // Its name space ends, and may have looked for processes before this one was there.
+        process.begin_exit(Signal::SIGKILL.number().into());
     }
     Ok(())
 }

@@ -18,29 +18,29 @@ pub const RELEASE: &str = "6.1.0-starling";
 
 /// Process number.
 pub fn getpid(task: &mut Task) -> SysResult {
-    Ok(task.process().pid() as usize)
+    Ok(task.seen_number(task.process().pid()) as usize)
 }
 
 /// Thread number.
 pub fn gettid(task: &mut Task) -> SysResult {
-    Ok(task.thread.tid() as usize)
+    Ok(task.seen_number(task.thread.tid()) as usize)
 }
 
 /// Parent's number.
 pub fn getppid(task: &mut Task) -> SysResult {
-    Ok(task.process().parent_pid() as usize)
+    Ok(task.seen_number(task.process().parent_pid()) as usize)
 }
 
 /// Process group number.
 pub fn getpgrp(task: &mut Task) -> SysResult {
-    Ok(task.process().group_id() as usize)
+    Ok(task.seen_number(task.process().group_id()) as usize)
 }
 
 fn target(task: &Task, pid: i32) -> Result<Arc<Process>, Errno> {
     if pid == 0 {
         return Ok(task.process().clone());
     }
-    u32::try_from(pid).ok().and_then(table::process_of).ok_or(Errno::ESRCH)
+    u32::try_from(pid).ok().and_then(|pid| task.find_process_of(pid)).ok_or(Errno::ESRCH)
 }
 
 /// As [`target`], for a look that does not sleep; no reference is taken.
@@ -48,17 +48,18 @@ fn look_at_target<R>(task: &Task, pid: i32, look: impl FnOnce(&Process) -> R) ->
     if pid == 0 {
         return Ok(look(task.process()));
     }
-    u32::try_from(pid).ok().and_then(|pid| table::look_at_process_of(pid, look)).ok_or(Errno::ESRCH)
+    let pid = u32::try_from(pid).ok().and_then(|pid| task.kernel_number(pid));
+    pid.and_then(|pid| table::look_at_process_of(pid, look)).ok_or(Errno::ESRCH)
 }
 
 /// Process group number of a process.
 pub fn getpgid(task: &mut Task, pid: i32) -> SysResult {
-    Ok(look_at_target(task, pid, Process::group_id)? as usize)
+    Ok(task.seen_number(look_at_target(task, pid, Process::group_id)?) as usize)
 }
 
 /// Session number of a process.
 pub fn getsid(task: &mut Task, pid: i32) -> SysResult {
-    Ok(look_at_target(task, pid, Process::session_id)? as usize)
+    Ok(task.seen_number(look_at_target(task, pid, Process::session_id)?) as usize)
 }
 
 /// Makes the caller the leader of a new session.
@@ -73,7 +74,7 @@ pub fn setsid(task: &mut Task) -> SysResult {
     let group = ProcessGroup::new(pid, Session::new(pid)?)?;
     group.add(&process, || true)?;
     group.take_from(&old, &process);
-    Ok(pid as usize)
+    Ok(task.seen_number(pid) as usize)
 }
 
 /// Moves a process into a group of its session.
@@ -104,7 +105,10 @@ pub fn setpgid(task: &mut Task, pid: i32, group: i32) -> SysResult {
     if old.session().id() == process.pid() {
         return Err(Errno::EPERM);
     }
-    let wanted = if group == 0 { process.pid() } else { group as u32 };
+    let wanted = match group {
+        0 => process.pid(),
+        _ => task.kernel_number(group as u32).ok_or(Errno::EPERM)?,
+    };
     if wanted == old.id() {
         return Ok(0);
     }

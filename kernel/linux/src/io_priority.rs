@@ -76,9 +76,9 @@ fn target(task: &Task, id: i32) -> Result<Target, Errno> {
         return Ok(Target::Thread(task.thread.clone()));
     }
     let number = u32::try_from(id).map_err(|_| Errno::ESRCH)?;
-    match table::thread(number) {
+    match task.find_thread(number) {
         Some(thread) => Ok(Target::Thread(thread)),
-        None => table::process(number).map(Target::Threadless).ok_or(Errno::ESRCH),
+        None => task.find_process(number).map(Target::Threadless).ok_or(Errno::ESRCH),
     }
 }
 
@@ -101,7 +101,7 @@ fn for_each(
 fn group_members(task: &Task, id: i32) -> Result<alloc::vec::Vec<Arc<Process>>, Errno> {
     match id {
         0 => task.process().group().members(),
-        _ => u32::try_from(id).ok().and_then(table::group).ok_or(Errno::ESRCH)?.members(),
+        _ => u32::try_from(id).ok().and_then(|id| task.find_group(id)).ok_or(Errno::ESRCH)?.members(),
     }
 }
 

@@ -15,7 +15,6 @@ use crate::credentials::inspection::Inspector;
 use crate::errno::{Errno, SysResult};
 use crate::process::limits::Resource;
 use crate::process::process::Process;
-use crate::process::table;
 use crate::process::thread::Thread;
 use crate::task::Task;
 use crate::user_pointer::{UserPointer, read_bytes};
@@ -391,7 +390,7 @@ pub fn munlockall(task: &mut Task) -> SysResult {
 }
 
 fn other_space(task: &Task, pid: i32) -> Result<Arc<AddressSpace>, Errno> {
-    let process = u32::try_from(pid).ok().and_then(table::process_of).ok_or(Errno::ESRCH)?;
+    let process = u32::try_from(pid).ok().and_then(|pid| task.find_process_of(pid)).ok_or(Errno::ESRCH)?;
     if Arc::ptr_eq(&process, task.process()) {
         return Ok(task.address_space.clone());
     }

@@ -10,8 +10,8 @@ use vfs::{
 use crate::credentials::inspection::Inspector;
 use crate::errno::{Errno, SysResult};
 use crate::process::limits::Resource;
+use crate::process::pid_space::PidSpace;
 use crate::process::process::Process;
-use crate::process::table;
 use crate::process::thread::Thread;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
@@ -36,9 +36,16 @@ impl FileOperations for ProcessFile {
     }
 
     fn information(&self, _file: &OpenFile, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
-        let pid =
-            if self.0.state() == crate::process::process::State::Dead { -1 } else { self.0.pid() as i32 };
-        write!(out, "Pid:\t{pid}\nNSpid:\t{pid}\n")
+        if self.0.state() == crate::process::process::State::Dead {
+            return out.write_str("Pid:\t-1\nNSpid:\t-1\n");
+        }
+        let view = crate::name_space::view_of_reader();
+        write!(out, "Pid:\t{}\nNSpid:", view.viewer().seen(self.0.pid()))?;
+        let mut result = Ok(());
+        PidSpace::each_within(view.viewer().processes, self.0.pid(), |number| {
+            result = result.and_then(|()| write!(out, "\t{number}"));
+        });
+        result.and_then(|()| out.write_str("\n"))
     }
 }
 
@@ -103,9 +110,9 @@ pub fn pidfd_open(task: &mut Task, pid: i32, flags: u32) -> SysResult {
     if flags & !known.bits() != 0 || pid <= 0 {
         return Err(Errno::EINVAL);
     }
-    let process = match table::process(pid as u32) {
+    let process = match task.find_process(pid as u32) {
         Some(process) => process,
-        None if table::has_thread(pid as u32) => return Err(Errno::EINVAL),
+        None if task.find_thread(pid as u32).is_some() => return Err(Errno::EINVAL),
         None => return Err(Errno::ESRCH),
     };
     let reserved = task.files.reserve(task.process().limit(Resource::OpenFiles))?;

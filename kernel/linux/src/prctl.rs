@@ -154,7 +154,7 @@ pub fn arch_prctl(_task: &mut Task, code: u32, address: u64) -> SysResult {
 /// Where the kernel clears a word and wakes a futex when the thread ends.
 pub fn set_tid_address(task: &mut Task, address: u64) -> SysResult {
     task.clear_tid = address;
-    Ok(task.thread.tid() as usize)
+    Ok(task.seen_number(task.thread.tid()) as usize)
 }
 
 /// `ADDR_NO_RANDOMIZE`: new programs get fixed addresses.

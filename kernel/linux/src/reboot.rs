@@ -6,10 +6,12 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use vfs::Capabilities;
+use vfs::{Capabilities, UserSpace};
 
 use crate::errno::{Errno, SysResult};
 use crate::process::init::{self, MachineEnd};
+use crate::process::pid_space::PidSpace;
+use crate::signal::set::Signal;
 use crate::task::Task;
 use crate::user_pointer::read_string;
 
@@ -40,9 +42,14 @@ static CTRL_ALT_DEL: AtomicU32 = AtomicU32::new(1);
 /// Restarts, halts or turns off the machine, or says what Ctrl-Alt-Del does.
 #[inline(never)]
 pub fn reboot(task: &mut Task, magic: u32, magic2: u32, command: u32, text: u64) -> SysResult {
-    task.credentials.require(Capabilities::SYS_BOOT)?;
+    let space = task.process().space();
+    let owner = space.as_ref().map_or(UserSpace::FIRST, |space| space.owner());
+    task.credentials.require_in(owner, Capabilities::SYS_BOOT)?;
     if magic != MAGIC || !MAGICS.contains(&magic2) {
         return Err(Errno::EINVAL);
+    }
+    if let Some(space) = space {
+        return end_space(space, command);
     }
     match command {
         RESTART => init::end_machine(MachineEnd::Restart),
@@ -56,6 +63,19 @@ pub fn reboot(task: &mut Task, magic: u32, magic2: u32, command: u32, text: u64)
         CAD_OFF => set_ctrl_alt_del(0),
         // Among them what needs a kernel that can hibernate or execute another one.
         _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+/// For the processes of a name space the machine ends with their init, whose parent sees from the signal how it was to end.
+fn end_space(space: &PidSpace, command: u32) -> SysResult {
+    let signal = match command {
+        RESTART | RESTART2 => Signal::SIGHUP,
+        HALT | POWER_OFF => Signal::SIGINT,
+        _ => return Err(Errno::EINVAL),
+    };
+    if let Some(init) = space.init() {
+        init.begin_exit(signal.number().into());
     }
     Ok(0)
 }

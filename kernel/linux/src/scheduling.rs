@@ -64,9 +64,9 @@ impl Target {
 fn target(task: &Task, pid: i32) -> Result<Target, Errno> {
     match pid {
         0 => Ok(Target::Thread(task.thread.clone())),
-        1.. => match table::thread(pid as u32) {
+        1.. => match task.find_thread(pid as u32) {
             Some(thread) => Ok(Target::Thread(thread)),
-            None => table::process(pid as u32).map(Target::Threadless).ok_or(Errno::ESRCH),
+            None => task.find_process(pid as u32).map(Target::Threadless).ok_or(Errno::ESRCH),
         },
         _ => Err(Errno::EINVAL),
     }
@@ -323,7 +323,7 @@ fn for_each(
         PRIO_PROCESS => return visit(&target(task, id)?),
         PRIO_PGRP => match id {
             0 => task.process().group().members()?,
-            _ => u32::try_from(id).ok().and_then(table::group).ok_or(Errno::ESRCH)?.members()?,
+            _ => u32::try_from(id).ok().and_then(|id| task.find_group(id)).ok_or(Errno::ESRCH)?.members()?,
         },
         PRIO_USER => table::processes()?,
         _ => return Err(Errno::EINVAL),

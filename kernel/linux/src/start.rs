@@ -162,6 +162,7 @@ pub(crate) fn make(
     let space = AddressSpace::new().map_err(no_memory)?;
     let process = memory::fallible::try_arc(Process::new(Inheritance {
         pid: reserved.number(),
+        space: None,
         parent: Some(parent.clone()),
         exit_signal: Signal::SIGCHLD.number(),
         group: group.clone(),

@@ -199,7 +199,7 @@ impl Task {
     pub fn run(mut self: Box<Self>) {
         let kernel = current();
         if self.set_tid != 0 {
-            let _ = UserPointer::<u32>::new(self.set_tid).write(&self.thread.tid());
+            let _ = UserPointer::<u32>::new(self.set_tid).write(&self.seen_number(self.thread.tid()));
         }
         kernel.run_program(
             &mut *self,

@@ -11,6 +11,7 @@ use tty::job_control::{Caller, GroupId, JobControl, SessionId, TtySignal};
 use vfs::Capabilities;
 
 use crate::process::group::Session;
+use crate::process::pid_space;
 use crate::process::process::Process;
 use crate::process::table;
 use crate::process::thread::Thread;
@@ -123,6 +124,14 @@ impl JobControl for Control {
 
     fn session_of_group(&self, group: GroupId) -> Option<SessionId> {
         Some(SessionId(table::group(group.0)?.session().id()))
+    }
+
+    fn seen_by_caller(&self, number: u32) -> u32 {
+        calling_thread().map_or(number, |thread| pid_space::seen(thread.process().space(), number))
+    }
+
+    fn named_by_caller(&self, number: u32) -> Option<u32> {
+        calling_thread().and_then(|thread| pid_space::kernel(thread.process().space(), number))
     }
 
     fn is_orphaned(&self, group: GroupId) -> bool {

@@ -535,7 +535,7 @@ fn notice_of(task: &Task, event: u64, id: u32) -> Result<Notice, Errno> {
         NONE => Ok(Notice::None),
         SIGNAL => Ok(Notice::Process { signal: signal()?, value: event.value }),
         THREAD_ID => {
-            let tid = event.thread as u32;
+            let tid = task.kernel_number(event.thread as u32).unwrap_or(0);
             let thread: Option<Arc<Thread>> = table::thread(tid);
             let mine = thread.is_some_and(|thread| Arc::ptr_eq(thread.process(), task.process()));
             if !mine {
@@ -550,11 +550,9 @@ fn notice_of(task: &Task, event: u64, id: u32) -> Result<Notice, Errno> {
 /// Makes a POSIX timer.
 #[inline(never)]
 pub fn timer_create(task: &mut Task, clock: i32, event: u64, out: u64) -> SysResult {
-    let clock = match Clock::to_wait_by(clock)? {
-        Clock::Thread(0) => Clock::Thread(task.thread.tid()),
-        clock => clock,
-    };
+    let clock = Clock::to_wait_by(clock)?;
     clock.now(task)?;
+    let clock = clock.known_to_kernel(task)?;
     let place = ReservedTimer::reserve(task.process())?;
     let id = place.id as u32;
     let notice = notice_of(task, event, id)?;

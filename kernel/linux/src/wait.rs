@@ -155,9 +155,29 @@ pub(crate) fn bury(process: &Arc<Process>, waited: Waited) -> Option<Arc<Process
     };
     crate::process::group::leave_group(process);
     process.control_group.release();
-    table::remove_process(process.pid());
+    table::remove_process(process);
     procfs::forget_process(process.pid());
     parent
+}
+
+/// Whether a child has ended and nobody waits for it.
+pub(crate) fn has_zombie(process: &Process) -> bool {
+    process.children.lock().list.iter().any(|child| child.state() == State::Zombie && !child.is_telling())
+}
+
+/// Waits for all children that have ended, for a parent that will not.
+pub(crate) fn bury_zombies_of(process: &Process) {
+    loop {
+        let zombie = {
+            let children = process.children.lock();
+            let is_left = |child: &&Arc<Process>| child.state() == State::Zombie && !child.is_telling();
+            children.list.iter().find(is_left).cloned()
+        };
+        let Some(zombie) = zombie else { return };
+        if zombie.claim_zombie() {
+            bury(&zombie, Waited::Yes);
+        }
+    }
 }
 
 fn selects(selection: Selection, options: WaitOptions, child: &Process) -> bool {
@@ -337,14 +357,19 @@ pub fn wait4(task: &mut Task, pid: i32, status: u64, options: u32, usage: u64) -
     let selection = match pid {
         -1 => Selection::Any,
         0 => Selection::Group(task.process().group_id()),
-        1.. => Selection::One(pid as u32),
+        1.. => Selection::One(named(task, pid.unsigned_abs())),
         i32::MIN => return Err(Errno::ESRCH),
-        _ => Selection::Group(pid.unsigned_abs()),
+        _ => Selection::Group(named(task, pid.unsigned_abs())),
     };
     let Some(report) = wait(task, selection, options | WaitOptions::EXITED)? else { return Ok(0) };
     UserPointer::<u32>::new(status).write_if_given(&report.status)?;
     UserPointer::<ResourceUsage>::new(usage).write_if_given(&report.usage)?;
-    Ok(report.pid as usize)
+    Ok(task.seen_number(report.pid) as usize)
+}
+
+/// The kernel's number of what the caller calls so; of nobody, one that no child has.
+fn named(task: &Task, number: Pid) -> Pid {
+    task.kernel_number(number).unwrap_or(0)
 }
 
 /// Waits for a child's change of state.
@@ -360,9 +385,9 @@ pub fn waitid(task: &mut Task, kind: u32, id: i32, information: u64, options: u3
     }
     let selection = match kind {
         P_ALL => Selection::Any,
-        P_PID if id > 0 => Selection::One(id as u32),
+        P_PID if id > 0 => Selection::One(named(task, id as u32)),
         P_PGID if id == 0 => Selection::Group(task.process().group_id()),
-        P_PGID if id > 0 => Selection::Group(id as u32),
+        P_PGID if id > 0 => Selection::Group(named(task, id as u32)),
         P_PIDFD if id >= 0 => {
             if crate::pidfd::is_non_blocking(task, id)? {
                 options |= WaitOptions::NO_HANG;
@@ -375,7 +400,7 @@ pub fn waitid(task: &mut Task, kind: u32, id: i32, information: u64, options: u3
     let words = match &outcome {
         Ok(Some(report)) => {
             let (pid, user) = (report.pid, report.user);
-            let user = task.credentials.space().shown_user(user);
+            let (pid, user) = (task.seen_number(pid), task.credentials.space().shown_user(user));
             SignalInformation::child(Signal::SIGCHLD, report.event, pid, user, report.value, 0, 0).to_words()
         }
         // Also a call that fails says that there is no child, and a bad pointer comes first.

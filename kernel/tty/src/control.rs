@@ -319,13 +319,18 @@ fn check_controls(terminal: &Terminal, must_control: bool) -> Result<()> {
 
 fn foreground_group(terminal: &Terminal, argument: UserAddr, must_control: bool) -> Result<usize> {
     check_controls(terminal, must_control)?;
-    put_number(argument, terminal.foreground().map_or(0, |group| group.0))
+    put_seen(argument, terminal.foreground().map_or(0, |group| group.0))
+}
+
+/// Tells the number of a group or session as the caller calls it.
+fn put_seen(argument: UserAddr, number: u32) -> Result<usize> {
+    put_number(argument, job_control().map_or(number, |control| control.seen_by_caller(number)))
 }
 
 fn session(terminal: &Terminal, argument: UserAddr, must_control: bool) -> Result<usize> {
     check_controls(terminal, must_control)?;
     let session = terminal.session().ok_or(Error::NotTerminal)?;
-    put_number(argument, session.0)
+    put_seen(argument, session.0)
 }
 
 fn set_foreground_group(terminal: &Terminal, argument: UserAddr) -> Result<usize> {
@@ -335,7 +340,7 @@ fn set_foreground_group(terminal: &Terminal, argument: UserAddr) -> Result<usize
         return Err(Error::NotTerminal);
     }
     let number = u32::try_from(get_number(argument)?).map_err(|_| Error::Invalid)?;
-    let group = GroupId(number);
+    let group = GroupId(control.named_by_caller(number).ok_or(Error::NoProcess)?);
     match control.session_of_group(group) {
         None => return Err(Error::NoProcess),
         Some(session) if session != caller.session => return Err(Error::NotPermitted),

@@ -68,6 +68,14 @@ pub trait JobControl: Sync {
     fn hang_up_session(&self, session: SessionId, foreground: Option<GroupId>);
     /// The session of a process group; None if there is no such group.
     fn session_of_group(&self, group: GroupId) -> Option<SessionId>;
+    /// What the caller calls a group or session; 0 for one that it can't name.
+    fn seen_by_caller(&self, number: u32) -> u32 {
+        number
+    }
+    /// The number of the group that the caller calls so.
+    fn named_by_caller(&self, number: u32) -> Option<u32> {
+        Some(number)
+    }
     /// Whether no process of the group has a parent in another group of its session.
     fn is_orphaned(&self, group: GroupId) -> bool;
     /// Whether the calling thread blocks or ignores the signal.

@@ -2,7 +2,7 @@
 //!
 //! The root holds fixed entries ([`add`], [`add_at`]), filled by whoever has something to show, and a directory for each
 //! process, supplied by a [`ProcessSource`] that the personality sets. Everything else is
-//! [`vfs::generated`]'s. There is one instance, shared by all mounts.
+//! [`vfs::generated`]'s. There is one instance, shared by all mounts, and one for each mount made in another name space of process numbers.
 //!
 //! # Positions in the root
 //! Fixed entries come first, in the order in which they were added; processes follow by ascending number, at positions

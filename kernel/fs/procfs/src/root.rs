@@ -1,4 +1,6 @@
 //! The root directory and the file system type.
+//!
+//! Mounts that are made in the first name space of process numbers share one instance; one that is made in another has an instance of its own.
 
 use alloc::sync::Arc;
 
@@ -26,6 +28,23 @@ pub trait ProcessSource: Send + Sync {
 
     /// The lowest process number from `from` on, and the inode number of its directory.
     fn next(&self, from: u32) -> Option<(u32, u64)>;
+
+    /// The processes of the caller's name space of process numbers, if that is another one.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn of_caller(&self) -> Result<Option<Arc<dyn ProcessSource>>> {
+        Ok(None)
+    }
+
+    /// What stands for the caller among these processes: `self` and `thread-self`. None where the fixed entries say it.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn link_to_caller(&self, of_thread: bool) -> Result<Option<Node>> {
+        let _ = of_thread;
+        Ok(None)
+    }
 }
 
 static SOURCE: Once<&'static dyn ProcessSource> = Once::new();
@@ -51,15 +70,30 @@ fn parse_number(name: &[u8]) -> Option<u32> {
     core::str::from_utf8(name).ok()?.parse().ok()
 }
 
-/// The root.
-struct Root;
+/// The root, with the processes of one name space: of the first one, unless it has its own.
+struct Root {
+    own: Option<Arc<dyn ProcessSource>>,
+}
+
+impl Root {
+    fn source(&self) -> Option<&dyn ProcessSource> {
+        self.own.as_deref().or_else(|| SOURCE.get().copied())
+    }
+}
 
 impl Directory for Root {
     fn lookup(&self, name: &[u8]) -> Result<Node> {
-        match parse_number(name) {
-            Some(number) => SOURCE.get().ok_or(Error::NotFound)?.process(number),
-            None => TREE.lookup(name),
+        if let Some(number) = parse_number(name) {
+            return self.source().ok_or(Error::NotFound)?.process(number);
         }
+        if let Some(own) = &self.own
+            && matches!(name, b"self" | b"thread-self")
+            && let Some(link) = own.link_to_caller(name == b"thread-self")?
+        {
+            // Listed under the number that it has everywhere.
+            return Ok(Node { number: TREE.lookup(name)?.number, ..link });
+        }
+        TREE.lookup(name)
     }
 
     fn list(&self, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
@@ -72,7 +106,7 @@ impl Directory for Root {
             }
             position = PROCESSES;
         }
-        let Some(source) = SOURCE.get() else { return Ok(position) };
+        let Some(source) = self.source() else { return Ok(position) };
         let mut from = (position - PROCESSES) as u32;
         while let Some((number, inode)) = source.next(from) {
             let mut buffer = [0; 10];
@@ -89,8 +123,8 @@ impl Directory for Root {
     fn still_valid(&self, name: &[u8], number: u64) -> bool {
         match parse_number(name) {
             // The same number may be another process by now: the inode number tells.
-            Some(process) => SOURCE
-                .get()
+            Some(process) => self
+                .source()
                 .and_then(|source| source.next(process))
                 .is_some_and(|(found, inode)| found == process && inode == number),
             None => TREE.still_valid(name, number),
@@ -133,14 +167,21 @@ impl FileSystemType for ProcFs {
     }
 
     fn mount(&'static self, _source: &[u8], _options: &[u8]) -> Result<Arc<Superblock>> {
+        if let Some(own) = SOURCE.get().map(|source| source.of_caller()).transpose()?.flatten() {
+            return instance(Some(own));
+        }
         if let Some(instance) = INSTANCE.get() {
             return Ok(instance.clone());
         }
-        let root = Node::directory(allocation::arc(Root)?);
-        let traits = SuperblockTraits { lookup_only: true, block_bytes: 1024, ..TRAITS };
-        let superblock = new_superblock("proc", MAGIC, traits, root)?;
+        let superblock = instance(None)?;
         Ok(INSTANCE.call_once(|| superblock).clone())
     }
+}
+
+fn instance(own: Option<Arc<dyn ProcessSource>>) -> Result<Arc<Superblock>> {
+    let root = Node::directory(allocation::arc(Root { own })?);
+    let traits = SuperblockTraits { lookup_only: true, block_bytes: 1024, ..TRAITS };
+    new_superblock("proc", MAGIC, traits, root)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use vfs::Capabilities;
 use super::identity::{Credentials, SecureBits};
 use crate::abi::{CapabilityData, CapabilityHeader};
 use crate::errno::{Errno, SysResult};
-use crate::process::table;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
 
@@ -44,10 +43,10 @@ pub fn capget(task: &mut Task, header: u64, data: u64) -> SysResult {
         task.credentials.clone()
     } else {
         let number = header.pid as u32;
-        match table::thread(number) {
+        match task.find_thread(number) {
             Some(thread) => thread.credentials(),
             // Process 1 has no thread.
-            None => table::process(number).ok_or(Errno::ESRCH)?.credentials(),
+            None => task.find_process(number).ok_or(Errno::ESRCH)?.credentials(),
         }
     };
     let part = |set: Capabilities, half: usize| (set.bits() >> (32 * half)) as u32;
@@ -65,7 +64,7 @@ pub fn capget(task: &mut Task, header: u64, data: u64) -> SysResult {
 /// Sets the calling thread's capabilities.
 pub fn capset(task: &mut Task, header: u64, data: u64) -> SysResult {
     let (header, halves) = halves(UserPointer::new(header), true)?;
-    if header.pid != 0 && header.pid as u32 != task.thread.tid() {
+    if header.pid != 0 && header.pid as u32 != task.seen_number(task.thread.tid()) {
         return Err(Errno::EPERM);
     }
     let mut words = [CapabilityData::default(); 2];

@@ -62,7 +62,7 @@ pub fn fcntl(task: &mut Task, descriptor: i32, command: u32, argument: u64) -> S
         F_SETLK | F_SETLKW => set_lock(task, &file, argument, command == F_SETLKW, false),
         F_OFD_SETLK | F_OFD_SETLKW => set_lock(task, &file, argument, command == F_OFD_SETLKW, true),
         F_SETOWN | F_GETOWN | F_SETSIG | F_GETSIG | F_SETOWN_EX | F_GETOWN_EX => {
-            owner(&file, command, argument)
+            owner(task, &file, command, argument)
         }
         F_SETLEASE => Err(Errno::EINVAL),
         // There are no leases, so nobody has one.
@@ -168,7 +168,7 @@ fn test_lock(task: &Task, file: &OpenFile, pointer: u64, of_file: bool) -> SysRe
             words.start = found.start as i64;
             words.length = if found.end >= LAST_BYTE { 0 } else { (found.end - found.start + 1) as i64 };
             words.pid = match found.owner {
-                LockOwner::Process { pid, .. } => pid,
+                LockOwner::Process { pid, .. } => task.seen_number(pid as u32) as i32,
                 LockOwner::File { .. } => -1,
             };
         }
@@ -193,26 +193,42 @@ fn set_lock(task: &Task, file: &OpenFile, pointer: u64, wait: bool, of_file: boo
     Ok(0)
 }
 
-fn owner(file: &OpenFile, command: u32, argument: u64) -> SysResult {
+/// What the caller calls who is an owner of a file: a process, or a group as a negative number.
+fn seen_owner(task: &Task, owner: i32) -> i32 {
+    task.seen_number(owner.unsigned_abs()) as i32 * owner.signum()
+}
+
+/// Who is called so by the caller.
+fn named_owner(task: &Task, owner: i32) -> Result<i32, Errno> {
+    let number = task.kernel_number(owner.unsigned_abs()).filter(|_| owner != 0);
+    match owner {
+        0 => Ok(0),
+        _ => number.map(|number| number as i32 * owner.signum()).ok_or(Errno::ESRCH),
+    }
+}
+
+fn owner(task: &Task, file: &OpenFile, command: u32, argument: u64) -> SysResult {
     const F_OWNER_PID: i32 = 1;
     const F_OWNER_PGRP: i32 = 2;
     const SIGNALS: u64 = 64;
     let mut owner = file.owner();
     match command {
-        F_GETOWN => return Ok(owner.owner as isize as usize),
+        F_GETOWN => return Ok(seen_owner(task, owner.owner) as isize as usize),
         F_GETSIG => return Ok(owner.signal as usize),
-        F_SETOWN => owner.owner = argument as i32,
+        F_SETOWN => owner.owner = named_owner(task, argument as i32)?,
         F_SETSIG if argument > SIGNALS => return Err(Errno::EINVAL),
         F_SETSIG => owner.signal = argument as u32,
         F_SETOWN_EX => {
             let pair = UserPointer::<[i32; 2]>::new(argument).read()?;
-            owner.owner = match pair[0] {
-                F_OWNER_PGRP => -pair[1],
+            let wanted = match pair[0] {
+                F_OWNER_PGRP => pair[1].wrapping_neg(),
                 0 | F_OWNER_PID => pair[1],
                 _ => return Err(Errno::EINVAL),
             };
+            owner.owner = named_owner(task, wanted)?;
         }
         _ => {
+            owner.owner = seen_owner(task, owner.owner);
             let pair =
                 if owner.owner < 0 { [F_OWNER_PGRP, -owner.owner] } else { [F_OWNER_PID, owner.owner] };
             UserPointer::<[i32; 2]>::new(argument).write(&pair)?;

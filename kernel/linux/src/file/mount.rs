@@ -65,7 +65,10 @@ fn owner_of_new(task: &Task, file_system: &dyn FileSystemType) -> Result<Option<
     let own = task.credentials.space();
     let (owner, over) = match file_system.mounted_by() {
         MountedBy::Administrator => (None, UserSpace::FIRST),
-        MountedBy::OwnersOfContent => (None, UserSpace::FIRST),
+        MountedBy::OwnersOfContent => match task.process().space() {
+            Some(space) if file_system.name() == "proc" => (Some(space.owner().clone()), space.owner()),
+            _ => (None, UserSpace::FIRST),
+        },
         MountedBy::Everybody => (None, own),
         MountedBy::Users => (Some(own.clone()), own),
     };

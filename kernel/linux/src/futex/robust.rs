@@ -5,7 +5,6 @@
 use crate::abi::RobustListHead;
 use crate::credentials::inspection::Inspector;
 use crate::errno::{Errno, SysResult};
-use crate::process::table;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
 
@@ -32,7 +31,7 @@ pub fn get_robust_list(task: &mut Task, pid: i32, head: u64, size: u64) -> SysRe
     let found = if pid == 0 {
         task.robust_list
     } else {
-        let thread = u32::try_from(pid).ok().and_then(table::thread).ok_or(Errno::ESRCH)?;
+        let thread = u32::try_from(pid).ok().and_then(|pid| task.find_thread(pid)).ok_or(Errno::ESRCH)?;
         let list = || thread.robust_list.load(core::sync::atomic::Ordering::Relaxed);
         Inspector::calling(task).inspect(thread.process(), list)?
     };
@@ -67,7 +66,7 @@ fn mark(task: &Task, address: u64, priority_inheriting: bool, pending: bool) -> 
     if !address.is_multiple_of(4) {
         return Err(Errno::EFAULT);
     }
-    let tid = task.thread.tid();
+    let tid = task.seen_number(task.thread.tid());
     let target = machine::address::UserAddr::new(address);
     for _ in 0..EXCHANGE_TRIES {
         let old = UserPointer::<u32>::new(address).read()?;

@@ -33,6 +33,7 @@ impl FileOperations for QueueFile {
     fn read(&self, _file: &OpenFile, position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {
         let status = self.0.status();
         let (how, signal, pid) = status.notice.unwrap_or_default();
+        let pid = crate::name_space::view_of_reader().viewer().seen(pid);
         let mut text = Text::new();
         // What does not fit into memory is remembered by the text.
         let _ = writeln!(

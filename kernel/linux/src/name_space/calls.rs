@@ -13,6 +13,7 @@ use super::{GroupSpace, NameSpaces, Space, next_number};
 use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult};
 use crate::fork::CloneFlags;
+use crate::process::pid_space::PidSpace;
 use crate::process::process::Process;
 use crate::sysv::space::IpcSpace;
 use crate::task::Task;
@@ -22,7 +23,8 @@ pub(crate) const MADE: CloneFlags = OWNED.union(CloneFlags::NEWUSER);
 /// Those that belong to a name space of users.
 const OWNED: CloneFlags = CloneFlags::NEWNS.union(SHARED);
 /// Those of them that a thread has in one object.
-const SHARED: CloneFlags = CloneFlags::NEWUTS.union(CloneFlags::NEWIPC).union(CloneFlags::NEWCGROUP);
+const SHARED: CloneFlags =
+    CloneFlags::NEWUTS.union(CloneFlags::NEWIPC).union(CloneFlags::NEWCGROUP).union(CloneFlags::NEWPID);
 
 /// The credentials in a new name space of users if the flags ask for one, which comes before others: those belong to it then. Fails as well if the caller may not
 /// make those others.
@@ -96,6 +98,13 @@ pub(crate) fn make(
         let owner = claim(user_space::Kind::Cgroup, credentials)?;
         let root = task.process().control_group.group();
         spaces.groups = Space::made(GroupSpace::new(next_number(), owner, root))?;
+    }
+    if flags.contains(CloneFlags::NEWPID) {
+        if spaces.for_children.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let owner = claim(user_space::Kind::Process, credentials)?;
+        spaces.for_children = Some(PidSpace::new(next_number(), task.process().space(), owner)?);
     }
     spaces.into_shared()
 }
@@ -185,6 +194,14 @@ impl Entered {
         }
         match target {
             Target::Only(_) | Target::Users(_) => {}
+            Target::Processes(space) => {
+                let own = task.process().space();
+                if !PidSpace::encloses(own, space) {
+                    return Err(Errno::EINVAL);
+                }
+                let is_own = PidSpace::encloses(space, own);
+                self.spaces.for_children = space.clone().filter(|_| !is_own);
+            }
             Target::SystemNames(names) => self.spaces.names = names.clone(),
             Target::Groups(groups) => self.spaces.groups = groups.clone(),
             Target::Ipc(ipc) => {

@@ -16,6 +16,7 @@ use super::kind::Kind;
 use super::names::SystemNames;
 use super::{GroupSpace, NameSpaces, Space};
 use crate::nowhere::Home;
+use crate::process::pid_space::{self, PidSpace};
 use crate::process::thread::Thread;
 use crate::sysv::space::IpcSpace;
 use crate::user_pointer::UserPointer;
@@ -33,6 +34,7 @@ pub(super) enum Target {
     Ipc(Space<IpcSpace>),
     Groups(Space<GroupSpace>),
     Users(UserSpace),
+    Processes(pid_space::Space),
     /// The only one of its kind.
     Only(Kind),
 }
@@ -47,6 +49,11 @@ impl Target {
             Kind::SystemNames => Self::SystemNames(NameSpaces::of(thread).names),
             Kind::Ipc => Self::Ipc(NameSpaces::of(thread).ipc),
             Kind::Cgroup => Self::Groups(NameSpaces::of(thread).groups),
+            Kind::Process => Self::Processes(thread.process().space().clone()),
+            Kind::ProcessOfChildren => {
+                let made = NameSpaces::of(thread).for_children;
+                Self::Processes(made.or_else(|| thread.process().space().clone()))
+            }
             Kind::User => Self::Users(thread.credentials().space().clone()),
             kind => Self::Only(kind),
         })
@@ -59,6 +66,7 @@ impl Target {
             Self::Ipc(_) => Kind::Ipc,
             Self::Groups(_) => Kind::Cgroup,
             Self::Users(_) => Kind::User,
+            Self::Processes(_) => Kind::Process,
             Self::Only(kind) => *kind,
         }
     }
@@ -71,6 +79,7 @@ impl Target {
             Self::Ipc(ipc) => ipc.owner(),
             Self::Groups(groups) => groups.owner(),
             Self::Users(space) => space,
+            Self::Processes(space) => space.as_ref().map_or(UserSpace::FIRST, |space| space.owner()),
             Self::Only(_) => UserSpace::FIRST,
         }
     }
@@ -83,6 +92,8 @@ impl Target {
             Self::Ipc(ipc) => ipc.number(),
             Self::Groups(groups) => groups.number(),
             Self::Users(space) => space.number(),
+            Self::Processes(None) => pid_space::FIRST_NUMBER,
+            Self::Processes(Some(space)) => space.number(),
             Self::Only(kind) => kind.first_number(),
         }
     }
@@ -109,7 +120,13 @@ impl FileOperations for NameSpaceFile {
                 open(&caller, Target::Users(visible(&caller, space.parent())?))
             }
             (GET_USER_SPACE, target) => open(&caller, Target::Users(visible(&caller, Some(target.owner()))?)),
-            (GET_PARENT, Target::Only(Kind::Process)) => Err(Error::NotPermitted),
+            (GET_PARENT, Target::Processes(space)) => {
+                let parent = space.as_ref().map(|space| space.parent());
+                let is_visible =
+                    |parent: &&pid_space::Space| PidSpace::encloses(caller.process().space(), parent);
+                let parent = parent.filter(is_visible).ok_or(Error::NotPermitted)?;
+                open(&caller, Target::Processes(parent.clone()))
+            }
             (GET_KIND, target) => Ok(target.kind().flag() as usize),
             (GET_OWNER, Target::Users(space)) => {
                 let owner = caller.credentials().space().shown_user(space.owner());

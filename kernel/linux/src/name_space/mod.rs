@@ -22,6 +22,7 @@ pub(crate) use names::{NAME_BYTES, SystemNames};
 use vfs::UserSpace;
 
 use crate::errno::Errno;
+use crate::process::pid_space::{self, PidSpace, Viewer};
 use crate::process::thread::Thread;
 use crate::sysv::space::IpcSpace;
 use crate::task::Task;
@@ -94,6 +95,8 @@ pub(crate) struct NameSpaces {
     pub(crate) names: Space<SystemNames>,
     pub(crate) ipc: Space<IpcSpace>,
     pub(crate) groups: Space<GroupSpace>,
+    /// That of process numbers for the thread's children, if it is not its own.
+    pub(crate) for_children: Option<Arc<PidSpace>>,
 }
 
 impl NameSpaces {
@@ -109,12 +112,36 @@ impl NameSpaces {
     }
 
     /// The form in which a thread has them.
-    fn into_shared(self) -> Result<Option<Arc<Self>>, Errno> {
-        if self.names.0.is_none() && self.ipc.0.is_none() && self.groups.0.is_none() {
+    pub(crate) fn into_shared(self) -> Result<Option<Arc<Self>>, Errno> {
+        let is_first = self.names.0.is_none() && self.ipc.0.is_none() && self.groups.0.is_none();
+        if is_first && self.for_children.is_none() {
             return Ok(None);
         }
         memory::fallible::try_arc(self).map(Some).map_err(|_| Errno::ENOMEM)
     }
+}
+
+/// What the thread that reads a file calls users and processes.
+#[derive(Default)]
+pub(crate) struct View {
+    users: UserSpace,
+    processes: pid_space::Space,
+}
+
+impl View {
+    /// To be lent.
+    pub(crate) fn viewer(&self) -> Viewer<'_> {
+        Viewer { users: &self.users, processes: &self.processes }
+    }
+}
+
+/// That of the thread that reads a file; for the kernel, what it says itself.
+pub(crate) fn view_of_reader() -> View {
+    let thread = crate::terminal::calling_thread();
+    thread.map_or_else(View::default, |thread| View {
+        users: thread.credentials().space().clone(),
+        processes: thread.process().space().clone(),
+    })
 }
 
 /// The name space of users of the thread that reads a file; the first one for the kernel.

@@ -240,7 +240,7 @@ fn write_limits(names: &[(&str, &str)], limits: &[ResourceLimit], out: &mut dyn 
 /// `children`, of the leader's directory: all children are counted as its own.
 pub(super) fn children(subject: &Subject, out: &mut Text) -> Result<()> {
     let process = subject.process()?;
-    if subject.number()? != process.pid() {
+    if subject.kernel_number()? != process.pid() {
         return Ok(());
     }
     let mut pids = Vec::new();
@@ -253,7 +253,7 @@ pub(super) fn children(subject: &Subject, out: &mut Text) -> Result<()> {
             break;
         }
     }
-    for pid in pids {
+    for pid in pids.into_iter().map(|pid| subject.seen(pid)) {
         let _ = write!(out, "{pid} ");
     }
     Ok(())

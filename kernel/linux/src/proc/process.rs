@@ -17,6 +17,7 @@ use vfs::{Error, FileKind, OpenFile, OpenFlags, Path, Result};
 use super::places::{self, PlaceLink};
 use super::{activity, descriptors, entries, lists, maps, memory_files, mounts, stat, status, user_maps};
 use crate::credentials::inspection::Inspector;
+use crate::process::pid_space::{self, Space};
 use crate::process::process::{Process, State};
 use crate::process::table;
 use crate::process::thread::Thread;
@@ -40,6 +41,8 @@ pub(super) struct Subject {
     process: Weak<Process>,
     /// The thread, in `task` directories.
     tid: Option<u32>,
+    /// The name space of process numbers whose `/proc` it is.
+    view: Space,
 }
 
 impl Subject {
@@ -69,12 +72,27 @@ impl Subject {
         self.tid.is_some()
     }
 
-    /// The number that the directory is named by.
-    pub(super) fn number(&self) -> Result<u32> {
+    /// The kernel's number of what the directory is of.
+    pub(super) fn kernel_number(&self) -> Result<u32> {
         match self.tid {
             Some(tid) => Ok(tid),
             None => Ok(self.process()?.pid()),
         }
+    }
+
+    /// The number that the directory is named by.
+    pub(super) fn number(&self) -> Result<u32> {
+        self.kernel_number().map(|pid| self.seen(pid))
+    }
+
+    /// What a process or thread is called in this `/proc`.
+    pub(super) fn seen(&self, pid: u32) -> u32 {
+        pid_space::seen(&self.view, pid)
+    }
+
+    /// The name space of process numbers whose `/proc` it is.
+    pub(super) fn view(&self) -> &Space {
+        &self.view
     }
 
     /// What `look` takes from the process, if the caller may look into it: see [`Inspector::inspect`].
@@ -275,7 +293,7 @@ impl ProcessDirectory {
     fn number(&self, index: usize) -> Result<u64> {
         let process = self.0.process()?;
         let base = if self.0.is_thread() { THREAD_PLACES } else { 0 };
-        Ok(number_of(&process, self.0.number()?, base + index as u64 + 1))
+        Ok(number_of(&process, self.0.kernel_number()?, base + index as u64 + 1))
     }
 
     fn entries(&self) -> &'static [Entry] {
@@ -360,8 +378,8 @@ impl Directory for ProcessDirectory {
     }
 }
 
-fn directory_of(process: &Arc<Process>, tid: Option<u32>) -> Result<Node> {
-    let subject = Subject { process: Arc::downgrade(process), tid };
+fn directory_of(process: &Arc<Process>, tid: Option<u32>, view: &Space) -> Result<Node> {
+    let subject = Subject { process: Arc::downgrade(process), tid, view: view.clone() };
     let directory: Arc<dyn Directory> = vfs::allocation::arc(ProcessDirectory(subject))?;
     let (user, group) = owner_of(process);
     let place = if tid.is_some() { THREAD_PLACES } else { 0 };
@@ -380,9 +398,10 @@ impl Directory for Threads {
     fn lookup(&self, name: &[u8]) -> Result<Node> {
         let tid =
             core::str::from_utf8(name).ok().and_then(|name| name.parse().ok()).ok_or(Error::NotFound)?;
+        let tid = pid_space::kernel(&self.0.view, tid).ok_or(Error::NotFound)?;
         let process = self.0.process()?;
         let exists = process.thread(tid).is_some() || (tid == process.pid() && process.leader_is_gone());
-        if exists { directory_of(&process, Some(tid)) } else { Err(Error::NotFound) }
+        if exists { directory_of(&process, Some(tid), &self.0.view) } else { Err(Error::NotFound) }
     }
 
     fn list(&self, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
@@ -391,18 +410,18 @@ impl Directory for Threads {
         let process = self.0.process()?;
         let mut tids = Vec::new();
         for thread in process.threads().map_err(|_| Error::OutOfMemory)? {
-            vfs::allocation::push(&mut tids, thread.tid())?;
+            vfs::allocation::push(&mut tids, (self.0.seen(thread.tid()), thread.tid()))?;
         }
         if process.leader_is_gone() {
-            vfs::allocation::push(&mut tids, process.pid())?;
+            vfs::allocation::push(&mut tids, (self.0.seen(process.pid()), process.pid()))?;
         }
-        tids.retain(|tid| *tid >= from);
+        tids.retain(|(seen, _)| *seen >= from);
         tids.sort_unstable();
         let mut next = position;
-        for tid in tids {
+        for (seen, tid) in tids {
             let mut buffer = [0; 10];
-            let name = vfs::text::digits(tid, &mut buffer);
-            let after = u64::from(tid) + 1 + FIRST_POSITION;
+            let name = vfs::text::digits(seen, &mut buffer);
+            let after = u64::from(seen) + 1 + FIRST_POSITION;
             if !sink.entry(name, number_of(&process, tid, THREAD_PLACES), FileKind::Directory, after) {
                 break;
             }
@@ -422,10 +441,46 @@ pub(super) struct Processes;
 impl ProcessSource for Processes {
     fn process(&self, number: u32) -> Result<Node> {
         let process = table::process_of(number).ok_or(Error::NotFound)?;
-        directory_of(&process, None)
+        directory_of(&process, None, &None)
     }
 
     fn next(&self, from: u32) -> Option<(u32, u64)> {
         table::look_at_next_process(from, |process| number_of(process, process.pid(), 0))
+    }
+
+    fn of_caller(&self) -> Result<Option<Arc<dyn ProcessSource>>> {
+        let Some(space) = calling_thread().and_then(|thread| thread.process().space().clone()) else {
+            return Ok(None);
+        };
+        let source: Arc<dyn ProcessSource> = vfs::allocation::arc(Within(Some(space)))?;
+        Ok(Some(source))
+    }
+}
+
+/// The processes of a name space.
+struct Within(Space);
+
+impl ProcessSource for Within {
+    fn process(&self, number: u32) -> Result<Node> {
+        let number = pid_space::kernel(&self.0, number).ok_or(Error::NotFound)?;
+        let process = table::process_of(number).ok_or(Error::NotFound)?;
+        directory_of(&process, None, &self.0)
+    }
+
+    fn next(&self, from: u32) -> Option<(u32, u64)> {
+        let mut from = from;
+        loop {
+            let (own, pid) = self.0.as_ref()?.next(from)?;
+            // A number may be that of a thread, or of a group that is left.
+            if let Some(process) = table::process(pid) {
+                return Some((own, number_of(&process, pid, 0)));
+            }
+            from = own + 1;
+        }
+    }
+
+    fn link_to_caller(&self, of_thread: bool) -> Result<Option<Node>> {
+        let link = super::root::Caller { thread: of_thread, view: self.0.clone() };
+        Ok(Some(Node::new(0o777, Body::Link(vfs::allocation::arc(link)?))))
     }
 }

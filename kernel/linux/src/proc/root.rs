@@ -13,6 +13,7 @@ use super::{
     settings, stack_test,
 };
 use crate::name_space::NameSpaces;
+use crate::process::pid_space::{self, Space};
 use crate::terminal::calling_thread;
 
 /// Opens /proc and /sys: processes and the links to them at once, all the rest when somebody wants it. Once, at start-up.
@@ -43,8 +44,8 @@ pub fn register_devices() {
 }
 
 fn links() -> Result<()> {
-    procfs::add("self", Node::link(vfs::allocation::arc(Caller { thread: false })?))?;
-    procfs::add("thread-self", Node::link(vfs::allocation::arc(Caller { thread: true })?))?;
+    procfs::add("self", Node::link(vfs::allocation::arc(Caller { thread: false, view: None })?))?;
+    procfs::add("thread-self", Node::link(vfs::allocation::arc(Caller { thread: true, view: None })?))?;
     for (name, target) in [("mounts", "self/mounts"), ("net", "self/net")] {
         let text = move || vfs::allocation::arc_bytes(target.as_bytes());
         procfs::add(name, Node::link(vfs::allocation::arc(text)?))?;
@@ -223,14 +224,19 @@ fn rcu_trace() -> Result<()> {
 }
 
 /// `self` and `thread-self`.
-struct Caller {
-    thread: bool,
+pub(super) struct Caller {
+    pub(super) thread: bool,
+    /// The name space of process numbers whose `/proc` it is in.
+    pub(super) view: Space,
 }
 
 impl Link for Caller {
     fn target(&self) -> Result<LinkTarget> {
         let thread = calling_thread().ok_or(Error::NotFound)?;
-        let (pid, tid) = (thread.process().pid(), thread.tid());
+        let [pid, tid] = [thread.process().pid(), thread.tid()].map(|pid| pid_space::seen(&self.view, pid));
+        if pid == 0 {
+            return Err(Error::NotFound);
+        }
         let mut text = vfs::text::Text::new();
         // What does not fit into memory is remembered by the text.
         let _ = match self.thread {

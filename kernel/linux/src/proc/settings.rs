@@ -22,6 +22,7 @@ use crate::io_ring::calls as rings;
 use crate::mqueue;
 use crate::name_space::{NameSpaces, users_of_reader};
 use crate::process::limits::{OPEN_FILES_MAX, Resource};
+use crate::process::pid_space::Space;
 use crate::process::{init, table};
 use crate::reboot;
 use crate::{helper, identity};
@@ -175,8 +176,11 @@ fn kernel() -> Result<()> {
     setting(
         "kernel/ns_last_pid",
         0..=u64::from(table::PID_MAX) - 1,
-        || table::last_pid().into(),
-        |value| table::set_last(value as u32),
+        || space_of_reader().map_or_else(table::last_pid, |space| space.last()).into(),
+        |value| match space_of_reader() {
+            Some(space) => space.set_last(value as u32),
+            None => table::set_last(value as u32),
+        },
     )?;
     number("kernel/threads-max", || init::process().limit(Resource::Processes).saturating_mul(2))?;
     system_v()?;
@@ -240,6 +244,11 @@ fn users() -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// The name space of process numbers of who reads or writes a setting.
+fn space_of_reader() -> Space {
+    crate::terminal::calling_thread().and_then(|thread| thread.process().space().clone())
 }
 
 /// Limits of sockets.

@@ -12,6 +12,7 @@ use super::process::Subject;
 use super::stat::resident;
 use crate::credentials::identity::Credentials;
 use crate::process::limits::Resource;
+use crate::process::pid_space::PidSpace;
 use crate::process::process::Process;
 use crate::process::thread::Thread;
 
@@ -28,8 +29,12 @@ pub(super) fn status(subject: &Subject, out: &mut Text) -> Result<()> {
     write_head(subject, number, &process, thread, out)?;
     write_users(&credentials, thread, out);
     let group = process.group();
-    let (pid, session) = (process.pid(), group.session().id());
-    let _ = write!(out, "NStgid:\t{pid}\nNSpid:\t{number}\nNSpgid:\t{}\nNSsid:\t{session}\n", group.id());
+    let numbers = [process.pid(), subject.kernel_number()?, group.id(), group.session().id()];
+    for (name, number) in ["NStgid", "NSpid", "NSpgid", "NSsid"].into_iter().zip(numbers) {
+        let _ = write!(out, "{name}:");
+        PidSpace::each_within(subject.view(), number, |number| _ = write!(out, "\t{number}"));
+        let _ = out.write_str("\n");
+    }
     if let Some(space) = process.address_space() {
         let code = process.executable.lock().code;
         write_memory(&space.usage(), code, out);
@@ -62,9 +67,10 @@ fn write_head(
     let tracer = thread.and_then(Thread::tracer).map_or(0, |tracer| tracer.process().pid());
     let _ = write!(
         out,
-        "\nState:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{number}\nPPid:\t{}\nTracerPid:\t{tracer}\n",
-        process.pid(),
-        process.parent_pid(),
+        "\nState:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{number}\nPPid:\t{}\nTracerPid:\t{}\n",
+        subject.seen(process.pid()),
+        subject.seen(process.parent_pid()),
+        subject.seen(tracer),
     );
     Ok(())
 }

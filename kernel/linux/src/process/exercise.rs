@@ -38,6 +38,7 @@ impl Maker {
     pub fn make(&self, pid: Pid) -> Result<Arc<Process>, Errno> {
         let process = Process::new(Inheritance {
             pid,
+            space: None,
             parent: None,
             exit_signal: 0,
             group: self.group.clone(),

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::init;
+use super::pid_space::PidSpace;
 use super::process::{Process, State};
 use super::table;
 use crate::errno::Errno;
@@ -20,11 +21,27 @@ pub fn heir_of(process: &Arc<Process>) -> Arc<Process> {
     let mut ancestor = process.parent();
     for _ in 0..ANCESTORS_MAX {
         let Some(candidate) = ancestor else { break };
+        if !PidSpace::encloses(process.space(), candidate.space()) {
+            break;
+        }
         let open = || !candidate.children.lock().closed;
         if candidate.is_subreaper.load(Ordering::Relaxed) && !candidate.is_zombie() && open() {
             return candidate;
         }
         ancestor = candidate.parent();
+    }
+    init_of(process)
+}
+
+/// The init of a process's name space of process numbers, or of the first one around that has one that can take children.
+fn init_of(process: &Arc<Process>) -> Arc<Process> {
+    let mut space = process.space();
+    while let Some(inner) = space {
+        let init = inner.init().filter(|init| !init.children.lock().closed);
+        if let Some(init) = init.filter(|init| !Arc::ptr_eq(init, process)) {
+            return init;
+        }
+        space = inner.parent();
     }
     init::process()
 }

@@ -59,6 +59,7 @@ pub fn start(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
     let no_memory = |_| Errno::ENOMEM;
     let process = memory::fallible::try_arc(Process::new(Inheritance {
         pid: INIT,
+        space: None,
         parent: None,
         exit_signal: 0,
         group: group.clone(),

@@ -7,7 +7,6 @@ use vfs::Capabilities;
 use crate::abi::ResourceLimit;
 use crate::errno::{Errno, SysResult};
 use crate::process::process::Process;
-use crate::process::table;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
 
@@ -109,10 +108,10 @@ pub fn prlimit64(task: &mut Task, pid: i32, resource: u32, new: u64, old: u64) -
     let target = if pid == 0 {
         task.process().clone()
     } else {
-        let thread = table::thread(pid as u32);
+        let thread = task.find_thread(pid as u32);
         let process = match &thread {
             Some(thread) => thread.process().clone(),
-            None => table::process(pid as u32).ok_or(Errno::ESRCH)?,
+            None => task.find_process(pid as u32).ok_or(Errno::ESRCH)?,
         };
         let theirs = thread.map_or_else(|| process.credentials(), |thread| thread.credentials());
         let mine = &task.credentials;

@@ -6,6 +6,7 @@ pub mod group;
 pub mod init;
 pub mod limits;
 mod numbers;
+pub(crate) mod pid_space;
 #[allow(clippy::module_inception, reason = "the folder is about processes and all that surrounds one")]
 pub mod process;
 mod ranges;

@@ -64,6 +64,8 @@ impl Bearers {
 pub(super) struct State {
     pub(super) used: u64,
     pub(super) reserved: u64,
+    /// Those that have [own numbers](super::pid_space) in name spaces.
+    pub(super) nested: u64,
     /// Processors that hand out numbers of this leaf.
     pub(super) holders: u32,
     is_dead: bool,
@@ -85,7 +87,7 @@ pub(super) struct Leaf {
 
 impl Leaf {
     fn new(used: u64) -> Self {
-        let state = State { used, reserved: 0, holders: 0, is_dead: false };
+        let state = State { used, reserved: 0, nested: 0, holders: 0, is_dead: false };
         Self {
             state: CachePadded::new(SpinLock::named("numbers of processes", state)),
             processes: AtomicU64::new(0),
@@ -213,16 +215,32 @@ pub(super) fn change<R>(pid: Pid, change: impl FnOnce(&Bearers, &mut State, u64)
     if listed & bit != is_listed {
         leaf.processes.store(listed & !bit | is_listed, Ordering::Relaxed);
     }
-    if state.reserved & bit == 0 && bearers.is_empty() {
+    let frees = state.reserved & bit == 0 && bearers.is_empty();
+    let is_nested = frees && state.nested & bit != 0;
+    if is_nested {
+        // Kept until nobody finds it by its own numbers.
+        state.nested &= !bit;
+        state.reserved |= bit;
+    } else if frees {
         state.used &= !bit;
     }
     let is_unused = state.is_unused();
     drop(state);
     drop(guard);
-    if is_unused {
+    if is_nested {
+        free_nested(pid);
+    } else if is_unused {
         trim(pid);
     }
     Some(result)
+}
+
+/// Takes the own numbers back of a number that nobody bears, and frees it.
+#[cold]
+#[inline(never)]
+fn free_nested(pid: Pid) {
+    super::pid_space::forget(pid);
+    change(pid, |_, state, bit| state.reserved &= !bit);
 }
 
 /// Gives up a processor's hold of the leaf of a number.

@@ -18,7 +18,8 @@ use sync::rcu::{self, ArcSlot};
 
 use super::group::ProcessGroup;
 use super::limits::{self, Limits, Resource};
-use super::table::Pid;
+use super::pid_space::Space;
+use super::table::{INIT, Pid};
 use super::thread::Thread;
 use super::transfers::{Transferred, Transfers};
 use crate::abi::{ResourceLimit, ResourceUsage};
@@ -121,6 +122,10 @@ impl EndedThreads {
 #[repr(align(64))]
 pub struct Process {
     pid: Pid,
+    /// The name space of process numbers that it is in, all its life.
+    space: Space,
+    /// It is the init of its name space, and takes no signals that it has no handlers for. Ends with a fault.
+    pub(crate) is_protected: AtomicBool,
     start_ns: u64,
     state: AtomicU8,
     // The parent's number, for getppid without a lock; written under `kinship`.
@@ -192,6 +197,7 @@ pub struct Process {
 /// What a new process gets from its parent.
 pub(crate) struct Inheritance {
     pub(crate) pid: Pid,
+    pub(crate) space: Space,
     pub(crate) parent: Option<Arc<Process>>,
     pub(crate) exit_signal: u8,
     pub(crate) group: Arc<ProcessGroup>,
@@ -207,6 +213,10 @@ impl Process {
     pub(crate) fn new(from: Inheritance) -> Process {
         Process {
             pid: from.pid,
+            is_protected: AtomicBool::new(
+                from.space.as_ref().is_some_and(|space| space.own(from.pid) == INIT),
+            ),
+            space: from.space,
             start_ns: machine::time::now_ns(),
             state: AtomicU8::new(State::Running as u8),
             telling: AtomicU32::new(0),
@@ -260,6 +270,17 @@ impl Process {
     /// Its number.
     pub fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// Whether it is the one with whose end that of its name space begins.
+    pub(crate) fn is_init_of_space(self: &Arc<Self>) -> bool {
+        let init = self.space.as_ref().and_then(|space| space.init());
+        init.is_some_and(|init| Arc::ptr_eq(&init, self))
+    }
+
+    /// The name space of process numbers that it is in.
+    pub(crate) fn space(&self) -> &Space {
+        &self.space
     }
 
     /// When it was made, since boot.

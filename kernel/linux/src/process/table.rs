@@ -21,6 +21,7 @@ use sync::{Lazy, PerCpuCounter};
 
 use super::group::{ProcessGroup, Session};
 use super::numbers::{self, Bearers, LEAF, Piece};
+use super::pid_space::{self, PidSpace};
 use super::process::Process;
 use super::ranges;
 use super::thread::Thread;
@@ -91,6 +92,16 @@ impl ReservedPid {
         Ok(is_ours.then(|| ReservedPid(pid)))
     }
 
+    /// Gives it own numbers in a name space and those around it, innermost first the wanted ones.
+    ///
+    /// # Errors
+    /// EEXIST, EINVAL, EAGAIN; ENOMEM, also for a name space that ends.
+    pub(crate) fn nest(&self, space: &Arc<PidSpace>, wanted: &[Pid]) -> Result<(), Errno> {
+        pid_space::give(self.0, space, wanted)?;
+        numbers::change(self.0, |_, state, bit| state.nested |= bit);
+        Ok(())
+    }
+
     /// The number.
     pub fn number(&self) -> Pid {
         self.0
@@ -117,6 +128,7 @@ pub fn insert_thread(thread: &Arc<Thread>) {
 
 /// Makes a process findable.
 pub fn insert_process(process: &Arc<Process>) {
+    pid_space::joined(process.space());
     replace(process.pid(), |bearers| &bearers.process, Some(process));
 }
 
@@ -138,8 +150,9 @@ pub fn remove_thread(tid: Pid, thread: &Thread) {
 }
 
 /// The process was waited for.
-pub fn remove_process(pid: Pid) {
-    replace(pid, |bearers| &bearers.process, None);
+pub fn remove_process(process: &Process) {
+    replace(process.pid(), |bearers| &bearers.process, None);
+    pid_space::left(process.space());
 }
 
 /// The last member left the group; the process with its number may have made a new one meanwhile.

@@ -124,7 +124,11 @@ fn install(
     if flags.contains(Flags::ALL_THREADS) {
         if let Some(thread) = others().find(|thread| !can_follow(thread, &filter)) {
             let is_told = !flags.contains(Flags::NO_THREAD);
-            return Some(if is_told { Ok(thread.tid() as usize) } else { Err(Errno::ESRCH) });
+            return Some(if is_told {
+                Ok(task.seen_number(thread.tid()) as usize)
+            } else {
+                Err(Errno::ESRCH)
+            });
         }
         for thread in others() {
             thread.restrict(Restriction::Filters(filter.clone()));

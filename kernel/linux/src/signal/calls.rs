@@ -15,6 +15,7 @@ use super::set::{Signal, SignalSet};
 use crate::abi::{AlternateStack, SignalActionWords, SignalInfoWords, Timespec};
 use crate::errno::{Errno, SysResult};
 use crate::process::group::ProcessGroup;
+use crate::process::pid_space::{self, PidSpace};
 use crate::process::process::Process;
 use crate::process::table;
 use crate::process::thread::Thread;
@@ -124,8 +125,7 @@ pub fn rt_sigtimedwait(task: &mut Task, set: u64, information: u64, timeout: u64
     };
     crate::timer::signal_taken(task.process(), &taken);
     if information != 0 {
-        UserPointer::<SignalInfoWords>::new(information)
-            .write(&taken.seen_in(task.credentials.space()).to_words())?;
+        UserPointer::<SignalInfoWords>::new(information).write(&taken.seen_by(task.viewer()).to_words())?;
     }
     Ok(taken.signal.number() as usize)
 }
@@ -266,14 +266,14 @@ pub fn kill(task: &mut Task, pid: i32, number: i32) -> SysResult {
     let signal = optional_signal(number)?;
     match pid {
         1.. => {
-            let target = table::process_of(pid as u32).ok_or(Errno::ESRCH)?;
+            let target = task.find_process_of(pid as u32).ok_or(Errno::ESRCH)?;
             kill_one(task, &target, signal).map(|()| 0)
         }
         0 => kill_members(task, &task.process().group(), signal),
         -1 => kill_all(task, signal),
         i32::MIN => Err(Errno::ESRCH),
         _ => {
-            let group = table::group(pid.unsigned_abs()).ok_or(Errno::ESRCH)?;
+            let group = task.find_group(pid.unsigned_abs()).ok_or(Errno::ESRCH)?;
             kill_members(task, &group, signal)
         }
     }
@@ -291,7 +291,13 @@ fn kill_all(task: &mut Task, signal: Option<Signal>) -> SysResult {
     let mut outcome = Err(Errno::ESRCH);
     for _ in 0..ROUNDS_MAX {
         let mut others = table::processes()?;
-        others.retain(|process| process.pid() != me && process.pid() != table::INIT);
+        let space = task.process().space();
+        others.retain(|process| {
+            process.pid() != me
+                && process.pid() != table::INIT
+                && PidSpace::encloses(space, process.space())
+                && pid_space::seen(space, process.pid()) != table::INIT
+        });
         let is_new = |process: &Arc<Process>| {
             let found = signalled.binary_search_by_key(&process.pid(), |known| known.pid());
             !found.is_ok_and(|index| Arc::ptr_eq(&signalled[index], process))
@@ -329,7 +335,7 @@ pub fn tkill(task: &mut Task, tid: i32, number: i32) -> SysResult {
     if tid <= 0 {
         return Err(Errno::EINVAL);
     }
-    match table::thread(tid as u32) {
+    match task.find_thread(tid as u32) {
         Some(thread) => send_to_thread(task, &thread, number),
         None => send_to_ended(task, tid as u32, number),
     }
@@ -340,8 +346,10 @@ pub fn tgkill(task: &mut Task, tgid: i32, tid: i32, number: i32) -> SysResult {
     if tid <= 0 || tgid <= 0 {
         return Err(Errno::EINVAL);
     }
-    match table::thread(tid as u32) {
-        Some(thread) if thread.process().pid() == tgid as u32 => send_to_thread(task, &thread, number),
+    match task.find_thread(tid as u32) {
+        Some(thread) if task.seen_number(thread.process().pid()) == tgid as u32 => {
+            send_to_thread(task, &thread, number)
+        }
         None if tid == tgid => send_to_ended(task, tid as u32, number),
         _ => Err(Errno::ESRCH),
     }
@@ -349,7 +357,7 @@ pub fn tgkill(task: &mut Task, tgid: i32, tid: i32, number: i32) -> SysResult {
 
 /// A leader that has ended, and was not waited for, takes any signal, and nothing happens.
 fn send_to_ended(task: &Task, pid: u32, number: i32) -> SysResult {
-    let process = table::process(pid).ok_or(Errno::ESRCH)?;
+    let process = task.find_process(pid).ok_or(Errno::ESRCH)?;
     if permitted(task, &process, optional_signal(number)?) { Ok(0) } else { Err(Errno::EPERM) }
 }
 
@@ -369,7 +377,7 @@ fn queue(
         return Err(Errno::EPERM);
     }
     if let Some(signal) = signal {
-        let information = SignalInformation::from_words(signal, &words).sent_from(task.credentials.space());
+        let information = SignalInformation::from_words(signal, &words).sent_by(task.viewer());
         send::from_program(target, thread, information, (task.process(), &task.credentials))?;
     }
     Ok(0)
@@ -377,7 +385,7 @@ fn queue(
 
 /// Sends a signal with facts to a process.
 pub fn rt_sigqueueinfo(task: &mut Task, pid: i32, number: i32, words: u64) -> SysResult {
-    let target = u32::try_from(pid).ok().and_then(table::process_of).ok_or(Errno::ESRCH)?;
+    let target = u32::try_from(pid).ok().and_then(|pid| task.find_process_of(pid)).ok_or(Errno::ESRCH)?;
     queue(task, &target, None, number, words)
 }
 
@@ -386,8 +394,8 @@ pub fn rt_tgsigqueueinfo(task: &mut Task, tgid: i32, tid: i32, number: i32, word
     if tid <= 0 || tgid <= 0 {
         return Err(Errno::EINVAL);
     }
-    let thread = table::thread(tid as u32).ok_or(Errno::ESRCH)?;
-    if thread.process().pid() != tgid as u32 {
+    let thread = task.find_thread(tid as u32).ok_or(Errno::ESRCH)?;
+    if task.seen_number(thread.process().pid()) != tgid as u32 {
         return Err(Errno::ESRCH);
     }
     queue(task, thread.process(), Some(&thread), number, words)

@@ -81,6 +81,10 @@ pub fn before_user_mode(task: &mut Task, mut restart: Option<Errno>) -> Result<(
             task.process().begin_exit(signal.number().into());
             return Err(MustExit);
         }
+        // The init of a name space may have had a handler, or a mask, when the signal came.
+        if task.process().is_protected.load(Ordering::Relaxed) && signal != Signal::SIGSTOP {
+            continue;
+        }
         if default_action(task, &information, round) {
             return Err(MustExit);
         }

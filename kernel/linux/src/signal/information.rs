@@ -2,10 +2,9 @@
 //!
 //! Only the parts of the union that Linux defines are kept (32 bytes); the rest of the 128 bytes is zero in user memory.
 
-use vfs::UserSpace;
-
 use super::set::Signal;
 use crate::abi::{SignalFdInformation, SignalInfoWords};
+use crate::process::pid_space::{self, Viewer};
 
 /// Sent by `kill`.
 pub const SI_USER: i32 = 0;
@@ -107,22 +106,24 @@ impl SignalInformation {
         }
     }
 
-    /// With the sender's user as a program in a name space of users sees him.
-    pub fn seen_in(&self, space: &UserSpace) -> Self {
+    /// With the sender as a program in other name spaces calls him.
+    pub(crate) fn seen_by(&self, viewer: Viewer<'_>) -> Self {
         let mut seen = *self;
-        if !space.is_first() && self.names_somebody() {
+        if !viewer.is_first() && self.names_somebody() {
             let (process, user) = (self.fields[0] as u32, (self.fields[0] >> 32) as u32);
-            seen.fields[0] = pair(process, space.shown_user(user));
+            let process = pid_space::seen(viewer.processes, process);
+            seen.fields[0] = pair(process, viewer.users.shown_user(user));
         }
         seen
     }
 
-    /// With the sender's user, as a program in a name space of users calls him, as the kernel does.
-    pub fn sent_from(&self, space: &UserSpace) -> Self {
+    /// With the sender, as a program in other name spaces calls him, as the kernel does.
+    pub(crate) fn sent_by(&self, viewer: Viewer<'_>) -> Self {
         let mut sent = *self;
-        if !space.is_first() && self.names_somebody() {
+        if !viewer.is_first() && self.names_somebody() {
             let (process, user) = (self.fields[0] as u32, (self.fields[0] >> 32) as u32);
-            sent.fields[0] = pair(process, space.kernel_user(user).unwrap_or(u32::MAX));
+            let process = pid_space::kernel(viewer.processes, process).unwrap_or(0);
+            sent.fields[0] = pair(process, viewer.users.kernel_user(user).unwrap_or(u32::MAX));
         }
         sent
     }

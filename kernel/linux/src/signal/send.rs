@@ -9,8 +9,9 @@
 //! by default, if a thread could take them: no thread forks a child in between that the signal does not reach.
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
-use super::actions::SignalActions;
+use super::actions::{DEFAULT, SignalActions};
 use super::information::{SI_QUEUE, SI_USER, SignalInformation};
 use super::pending::Charge;
 use super::set::{DefaultAction, Signal, SignalSet};
@@ -18,6 +19,7 @@ use super::shared::StopState;
 use crate::credentials::identity::Credentials;
 use crate::errno::Errno;
 use crate::process::limits::Resource;
+use crate::process::pid_space::PidSpace;
 use crate::process::process::Process;
 use crate::process::table;
 use crate::process::thread::Thread;
@@ -90,6 +92,11 @@ fn send(
         return Ok(());
     }
     let actions = process.actions();
+    let is_out_of_reach =
+        process.is_protected.load(Ordering::Relaxed) && protects(process, &actions, &information);
+    if is_out_of_reach && signal == Signal::SIGKILL {
+        return Ok(());
+    }
     let continued;
     let ends;
     {
@@ -102,7 +109,8 @@ fn send(
             Target::Thread(thread) => is_wanted_by(thread, signal),
             Target::Process => any_holds_back(process, signal),
         };
-        if signal != Signal::SIGKILL && actions.is_ignored(signal) && !thread_blocks {
+        let is_ignored = signal != Signal::SIGKILL && actions.is_ignored(signal) || is_out_of_reach;
+        if is_ignored && !thread_blocks {
             drop(signals);
             finish_continue(process, continued);
             return Ok(());
@@ -118,6 +126,7 @@ fn send(
         }
         ends = signal == Signal::SIGKILL
             || is_fatal(&actions, signal)
+                && !is_out_of_reach
                 && signals.stop == StopState::Running
                 && is_taken_at_once(process, &target, signal);
         if ends {
@@ -131,6 +140,22 @@ fn send(
     finish_continue(process, continued);
     super::source::notify(process);
     Ok(())
+}
+
+/// Whether the init of a name space does not feel a signal: it has no handler for it, and it is none of those that outside nobody can be kept from sending.
+#[cold]
+#[inline(never)]
+fn protects(process: &Process, actions: &SignalActions, information: &SignalInformation) -> bool {
+    let signal = information.signal;
+    if actions.get(signal).handler != DEFAULT {
+        return false;
+    }
+    let is_from_outside = || {
+        let sender = crate::terminal::calling_thread();
+        sender.is_none_or(|sender| !PidSpace::encloses(process.space(), sender.process().space()))
+    };
+    let is_forced = || information.is_from_kernel() || is_from_outside();
+    !(matches!(signal, Signal::SIGKILL | Signal::SIGSTOP) && is_forced())
 }
 
 /// Side effects of stop signals and SIGCONT on what is pending; returns whether a stopped process continues.
@@ -245,6 +270,8 @@ fn choose_thread(process: &Process, target: &Target<'_>, signal: Signal) {
 #[inline(never)]
 pub fn force(thread: &Arc<Thread>, information: SignalInformation) {
     let signal = information.signal;
+    // A fault ends also who is the init of a name space.
+    thread.process().is_protected.store(false, Ordering::Relaxed);
     let actions = thread.process().actions();
     let blocked = thread.blocked();
     if blocked.contains(signal) || actions.is_ignored(signal) {

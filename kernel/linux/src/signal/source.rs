@@ -9,6 +9,7 @@ use zerocopy::IntoBytes;
 use super::set::SignalSet;
 use crate::abi::SignalFdInformation;
 use crate::errno::{Errno, SysResult};
+use crate::process::pid_space::Viewer;
 use crate::process::thread::Thread;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
@@ -40,7 +41,9 @@ impl SignalSource for Caller {
         }?;
         crate::timer::signal_taken(thread.process(), &taken);
         let mut record = [0; RECORD_BYTES];
-        let taken = taken.seen_in(thread.credentials().space());
+        let credentials = thread.credentials();
+        let viewer = Viewer { users: credentials.space(), processes: thread.process().space() };
+        let taken = taken.seen_by(viewer);
         record.copy_from_slice(taken.to_signalfd().as_bytes());
         Some(record)
     }

@@ -7,7 +7,7 @@ use core::any::Any;
 use core::mem::size_of;
 
 use net::unix::{FILES_PER_MESSAGE_MAX, Identity, Received, Rights};
-use vfs::{Capabilities, OpenFile};
+use vfs::{Capabilities, OpenFile, UserSpace};
 
 use crate::abi::{ControlHeader, UserCredentials};
 use crate::credentials::account::Account;
@@ -134,9 +134,10 @@ fn checked_identity(task: &Task, claimed: UserCredentials) -> Result<Identity, E
     let claimed = UserCredentials {
         user: own.space().kernel_user(claimed.user).ok_or(Errno::EINVAL)?,
         group: own.space().kernel_group(claimed.group).ok_or(Errno::EINVAL)?,
-        ..claimed
+        process: task.kernel_number(claimed.process).ok_or(Errno::ESRCH)?,
     };
-    let process = claimed.process == task.process().pid() || own.has(Capabilities::SYS_ADMIN);
+    let processes = task.process().space().as_ref().map_or(UserSpace::FIRST, |space| space.owner());
+    let process = claimed.process == task.process().pid() || own.has_in(processes, Capabilities::SYS_ADMIN);
     let user = own.user.holds(claimed.user) || own.has_here(Capabilities::SETUID);
     let group = own.group.holds(claimed.group) || own.has_here(Capabilities::SETGID);
     if !process || !user || !group {
@@ -151,6 +152,7 @@ fn checked_identity(task: &Task, claimed: UserCredentials) -> Result<Identity, E
 /// Who it is, as the caller sees him. Nobody is nobody everywhere.
 pub(super) fn shown_identity(task: &Task, identity: &Identity) -> UserCredentials {
     let Identity { process, user, group } = *identity;
+    let process = task.seen_number(process);
     let space = task.credentials.space();
     match (user, group) {
         (u32::MAX, u32::MAX) => UserCredentials { process, user, group },

@@ -9,7 +9,6 @@ use vfs::Capabilities;
 
 use crate::abi::{Timespec, Timeval, Timezone};
 use crate::errno::{Errno, SysResult};
-use crate::process::table;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
 
@@ -84,17 +83,28 @@ impl Clock {
             Clock::Monotonic => now_ns(),
             Clock::Process(0) => sum(task.process().cpu_time_ns()),
             Clock::Process(pid) => {
-                let process = table::process(pid).ok_or(Errno::EINVAL)?;
+                let process = task.find_process(pid).ok_or(Errno::EINVAL)?;
                 sum(process.cpu_time_ns())
             }
             Clock::Thread(0) => sched::current().runtime().total_ns,
             Clock::Thread(tid) => {
-                let thread = table::thread(tid).ok_or(Errno::EINVAL)?;
+                let thread = task.find_thread(tid).ok_or(Errno::EINVAL)?;
                 if thread.process().pid() != task.process().pid() {
                     return Err(Errno::EINVAL);
                 }
                 thread.kernel_thread().map_or(0, |kernel| kernel.runtime().total_ns)
             }
+        })
+    }
+
+    /// The same with the kernel's number of the process or thread that the caller has named.
+    pub(crate) fn known_to_kernel(self, task: &Task) -> Result<Self, Errno> {
+        let known = |number| task.kernel_number(number).ok_or(Errno::EINVAL);
+        Ok(match self {
+            Clock::Thread(0) => Clock::Thread(task.thread.tid()),
+            Clock::Thread(tid) => Clock::Thread(known(tid)?),
+            Clock::Process(pid) if pid != 0 => Clock::Process(known(pid)?),
+            other => other,
         })
     }
 

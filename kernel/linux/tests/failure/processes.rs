@@ -34,6 +34,29 @@ fn forking_and_waiting() {
 }
 
 #[test]
+fn a_child_in_name_spaces_of_its_own() {
+    exhaust("clone into name spaces", 25, |program| {
+        let spaces =
+            abi::CLONE_NEWUSER | abi::CLONE_NEWPID | abi::CLONE_NEWUTS | abi::CLONE_NEWIPC | abi::SIGCHLD;
+        program.cast(Part::End, [3, 0, 0]);
+        program.must(abi::__NR_clone, &[spaces.into(), 0, 0, 0, 0]);
+        assert_eq!(reap(program), 3 << 8);
+    });
+}
+
+#[test]
+fn a_child_that_is_number_one() {
+    exhaust("unshare of process numbers", 25, |program| {
+        program.must(abi::__NR_unshare, &[abi::CLONE_NEWPID.into()]);
+        program.cast(Part::End, [4, 0, 0]);
+        program.must(abi::__NR_fork, &[]);
+        assert_eq!(reap(program), 4 << 8);
+        // Its name space has ended with it.
+        program.refused(abi::__NR_fork, &[], Errno::ENOMEM);
+    });
+}
+
+#[test]
 fn borrowing_memory_until_execve() {
     exhaust("vfork and execve", 40, |program| {
         let path = program.text("/program");

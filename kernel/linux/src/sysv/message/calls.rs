@@ -107,8 +107,7 @@ pub fn msgctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
         command::STATUS => {
             let queue = task.ipc_space().queues.by_id(id)?;
             queue.state.lock().permissions.check(&task.credentials, task.ipc_space().owner(), READ)?;
-            UserPointer::new(buffer)
-                .write(&queue.status(space.queues.key_of(id), task.credentials.space()))?;
+            UserPointer::new(buffer).write(&queue.status(space.queues.key_of(id), task.viewer()))?;
             Ok(0)
         }
         command::STATUS_OF_PLACE | command::STATUS_OF_ANY_PLACE => {
@@ -116,7 +115,7 @@ pub fn msgctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
             if command == command::STATUS_OF_PLACE {
                 queue.state.lock().permissions.check(&task.credentials, task.ipc_space().owner(), READ)?;
             }
-            UserPointer::new(buffer).write(&queue.status(key, task.credentials.space()))?;
+            UserPointer::new(buffer).write(&queue.status(key, task.viewer()))?;
             Ok(id as usize)
         }
         command::SET => {

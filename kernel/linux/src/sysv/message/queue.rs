@@ -10,11 +10,11 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use super::selection::Selection;
-use vfs::UserSpace;
 
 use crate::abi::MessageQueueStatus;
 use crate::errno::Errno;
 use crate::name_space::WeakSpace;
+use crate::process::pid_space::Viewer;
 use crate::process::table::Pid;
 use crate::sysv::now;
 use crate::sysv::permissions::Permissions;
@@ -110,18 +110,18 @@ impl Queue {
     }
 
     /// What IPC_STAT says.
-    pub(super) fn status(&self, key: i32, users: &UserSpace) -> MessageQueueStatus {
+    pub(super) fn status(&self, key: i32, viewer: Viewer<'_>) -> MessageQueueStatus {
         let state = self.state.lock();
         MessageQueueStatus {
-            permissions: state.permissions.seen_in(users).to_user(key, self.id()),
+            permissions: state.permissions.seen_in(viewer.users).to_user(key, self.id()),
             sent: state.sent,
             received: state.received,
             changed: state.changed,
             bytes: state.bytes,
             messages: state.messages.len() as u64,
             capacity: state.capacity,
-            last_sender: state.last_sender,
-            last_receiver: state.last_receiver,
+            last_sender: viewer.seen(state.last_sender),
+            last_receiver: viewer.seen(state.last_receiver),
             ..Default::default()
         }
     }

@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use crate::name_space::users_of_reader;
+use crate::name_space::view_of_reader;
 use crate::sysv::space::IpcSpace;
 
 const HEADING: &str = "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      ctime\n";
@@ -13,10 +13,10 @@ const HEADING: &str = "       key      msqid perms      cbytes       qnum lspid 
 /// What the formatter returns.
 pub fn write_report(space: &IpcSpace, out: &mut dyn Write) -> core::fmt::Result {
     out.write_str(HEADING)?;
-    let users = users_of_reader();
+    let view = view_of_reader();
     let mut result = Ok(());
     space.queues.for_each(|queue, key, id| {
-        let status = queue.status(key, &users);
+        let status = queue.status(key, view.viewer());
         let permissions = &status.permissions;
         let line = writeln!(
             out,

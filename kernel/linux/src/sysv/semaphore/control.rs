@@ -44,7 +44,7 @@ pub fn semctl(task: &mut Task, id: i32, number: i32, command: i32, argument: u64
         command::STATUS => {
             let set = task.ipc_space().sets.by_id(id)?;
             set.state.lock().permissions.check(&task.credentials, task.ipc_space().owner(), READ)?;
-            UserPointer::new(argument).write(&set.status(space.sets.key_of(id), task.credentials.space()))?;
+            UserPointer::new(argument).write(&set.status(space.sets.key_of(id), task.viewer()))?;
             Ok(0)
         }
         command::STATUS_OF_PLACE | command::STATUS_OF_ANY_PLACE => {
@@ -52,7 +52,7 @@ pub fn semctl(task: &mut Task, id: i32, number: i32, command: i32, argument: u64
             if command == command::STATUS_OF_PLACE {
                 set.state.lock().permissions.check(&task.credentials, task.ipc_space().owner(), READ)?;
             }
-            UserPointer::new(argument).write(&set.status(key, task.credentials.space()))?;
+            UserPointer::new(argument).write(&set.status(key, task.viewer()))?;
             Ok(id as usize)
         }
         command::PROCESS | command::VALUE | command::WAITERS_FOR_MORE | command::WAITERS_FOR_ZERO => {
@@ -99,7 +99,7 @@ fn ask(task: &Task, id: i32, number: i32, command: i32) -> SysResult {
     let semaphore = state.semaphores()[index];
     let (for_more, for_zero) = state.waiters(index);
     Ok(match command {
-        command::PROCESS => semaphore.process as usize,
+        command::PROCESS => task.seen_number(semaphore.process) as usize,
         command::VALUE => semaphore.value.into(),
         command::WAITERS_FOR_MORE => for_more,
         _ => for_zero,

@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use crate::name_space::users_of_reader;
+use crate::name_space::view_of_reader;
 use crate::sysv::space::IpcSpace;
 
 const HEADING: &str =
@@ -14,10 +14,10 @@ const HEADING: &str =
 /// What the formatter returns.
 pub fn write_report(space: &IpcSpace, out: &mut dyn Write) -> core::fmt::Result {
     out.write_str(HEADING)?;
-    let users = users_of_reader();
+    let view = view_of_reader();
     let mut result = Ok(());
     space.sets.for_each(|set, key, id| {
-        let status = set.status(key, &users);
+        let status = set.status(key, view.viewer());
         let permissions = &status.permissions;
         let line = writeln!(
             out,

@@ -12,11 +12,11 @@ use core::sync::atomic::{AtomicI32, Ordering};
 
 use super::limits::{SemaphoreClaim, VALUE_MAX};
 use super::operation::{Refusal, Semaphore, alters, perform};
-use vfs::UserSpace;
 
 use crate::abi::{SemaphoreOperation, SemaphoreSetStatus};
 use crate::errno::Errno;
 use crate::name_space::WeakSpace;
+use crate::process::pid_space::Viewer;
 use crate::process::table::Pid;
 use crate::sysv::now;
 use crate::sysv::permissions::Permissions;
@@ -118,10 +118,10 @@ impl Set {
     }
 
     /// What IPC_STAT says.
-    pub(super) fn status(&self, key: i32, users: &UserSpace) -> SemaphoreSetStatus {
+    pub(super) fn status(&self, key: i32, viewer: Viewer<'_>) -> SemaphoreSetStatus {
         let state = self.state.lock();
         SemaphoreSetStatus {
-            permissions: state.permissions.seen_in(users).to_user(key, self.id()),
+            permissions: state.permissions.seen_in(viewer.users).to_user(key, self.id()),
             operated: state.operated,
             changed: state.changed,
             semaphores: self.length as u64,

@@ -196,8 +196,7 @@ pub fn shmctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
         command::STATUS => {
             let segment = task.ipc_space().segments.by_id(id)?;
             segment.permissions().check(&task.credentials, task.ipc_space().owner(), READ)?;
-            UserPointer::new(buffer)
-                .write(&segment.status(space.segments.key_of(id), task.credentials.space()))?;
+            UserPointer::new(buffer).write(&segment.status(space.segments.key_of(id), task.viewer()))?;
             Ok(0)
         }
         command::STATUS_OF_PLACE | command::STATUS_OF_ANY_PLACE => {
@@ -205,7 +204,7 @@ pub fn shmctl(task: &mut Task, id: i32, command: i32, buffer: u64) -> SysResult 
             if command == command::STATUS_OF_PLACE {
                 segment.permissions().check(&task.credentials, task.ipc_space().owner(), READ)?;
             }
-            UserPointer::new(buffer).write(&segment.status(key, task.credentials.space()))?;
+            UserPointer::new(buffer).write(&segment.status(key, task.viewer()))?;
             Ok(id as usize)
         }
         command::SET => {

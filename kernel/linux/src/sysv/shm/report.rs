@@ -4,7 +4,7 @@ use core::fmt::Write;
 
 use machine::address::PAGE_SIZE;
 
-use crate::name_space::users_of_reader;
+use crate::name_space::view_of_reader;
 use crate::sysv::space::IpcSpace;
 
 const HEADING: &str = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      \
@@ -16,10 +16,10 @@ const HEADING: &str = "       key      shmid perms                  size  cpid  
 /// What the formatter returns.
 pub fn write_report(space: &IpcSpace, out: &mut dyn Write) -> core::fmt::Result {
     out.write_str(HEADING)?;
-    let users = users_of_reader();
+    let view = view_of_reader();
     let mut result = Ok(());
     space.segments.for_each(|segment, key, id| {
-        let status = segment.status(key, &users);
+        let status = segment.status(key, view.viewer());
         let permissions = &status.permissions;
         let resident = segment.resident_pages() * PAGE_SIZE as u64;
         let line = writeln!(

@@ -26,11 +26,11 @@ use sync::SpinLock;
 use vfs::DeviceNumber;
 
 use super::limits::PageClaim;
-use vfs::UserSpace;
 
 use crate::abi::SharedMemoryStatus;
 use crate::credentials::account::LockedMemory;
 use crate::errno::Errno;
+use crate::process::pid_space::Viewer;
 use crate::process::table::Pid;
 use crate::sysv::permissions::Permissions;
 use crate::sysv::registry::Registered;
@@ -132,15 +132,15 @@ impl Segment {
     }
 
     /// What IPC_STAT says.
-    pub(super) fn status(&self, key: i32, users: &UserSpace) -> SharedMemoryStatus {
+    pub(super) fn status(&self, key: i32, viewer: Viewer<'_>) -> SharedMemoryStatus {
         SharedMemoryStatus {
-            permissions: self.permissions().seen_in(users).to_user(key, self.id()),
+            permissions: self.permissions().seen_in(viewer.users).to_user(key, self.id()),
             bytes: self.bytes,
             attached: self.attached.load(Ordering::Relaxed),
             detached: self.detached.load(Ordering::Relaxed),
             changed: self.changed.load(Ordering::Relaxed),
-            creator: self.creator,
-            last_process: self.last_process.load(Ordering::Relaxed),
+            creator: viewer.seen(self.creator),
+            last_process: viewer.seen(self.last_process.load(Ordering::Relaxed)),
             attachments: self.regions.load(Ordering::Relaxed).max(0) as u64,
             ..Default::default()
         }
