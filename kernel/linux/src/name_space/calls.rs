@@ -9,7 +9,7 @@ use vfs::{Capabilities, UserSpace};
 
 use super::files::{NameSpaceFile, Target};
 use super::kind::Kind;
-use super::{GroupSpace, NameSpaces, Space, next_number};
+use super::{GroupSpace, NameSpaces, Networks, Space, next_number};
 use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult};
 use crate::fork::CloneFlags;
@@ -23,8 +23,11 @@ pub(crate) const MADE: CloneFlags = OWNED.union(CloneFlags::NEWUSER);
 /// Those that belong to a name space of users.
 const OWNED: CloneFlags = CloneFlags::NEWNS.union(SHARED);
 /// Those of them that a thread has in one object.
-const SHARED: CloneFlags =
-    CloneFlags::NEWUTS.union(CloneFlags::NEWIPC).union(CloneFlags::NEWCGROUP).union(CloneFlags::NEWPID);
+const SHARED: CloneFlags = CloneFlags::NEWUTS
+    .union(CloneFlags::NEWIPC)
+    .union(CloneFlags::NEWCGROUP)
+    .union(CloneFlags::NEWPID)
+    .union(CloneFlags::NEWNET);
 
 /// The credentials in a new name space of users if the flags ask for one, which comes before others: those belong to it then. Fails as well if the caller may not
 /// make those others.
@@ -98,6 +101,10 @@ pub(crate) fn make(
         let owner = claim(user_space::Kind::Cgroup, credentials)?;
         let root = task.process().control_group.group();
         spaces.groups = Space::made(GroupSpace::new(next_number(), owner, root))?;
+    }
+    if flags.contains(CloneFlags::NEWNET) {
+        let owner = claim(user_space::Kind::Network, credentials)?;
+        spaces.networks = Space::made(Networks::new(next_number(), owner))?;
     }
     if flags.contains(CloneFlags::NEWPID) {
         if spaces.for_children.is_some() {
@@ -202,6 +209,7 @@ impl Entered {
                 let is_own = PidSpace::encloses(space, own);
                 self.spaces.for_children = space.clone().filter(|_| !is_own);
             }
+            Target::Networks(networks) => self.spaces.networks = networks.clone(),
             Target::SystemNames(names) => self.spaces.names = names.clone(),
             Target::Groups(groups) => self.spaces.groups = groups.clone(),
             Target::Ipc(ipc) => {

@@ -14,7 +14,7 @@ use vfs::{Error, FileOperations, OpenFile, OpenFlags, PathContext, Result, UserS
 
 use super::kind::Kind;
 use super::names::SystemNames;
-use super::{GroupSpace, NameSpaces, Space};
+use super::{GroupSpace, NameSpaces, Networks, Space};
 use crate::nowhere::Home;
 use crate::process::pid_space::{self, PidSpace};
 use crate::process::thread::Thread;
@@ -34,6 +34,7 @@ pub(super) enum Target {
     Ipc(Space<IpcSpace>),
     Groups(Space<GroupSpace>),
     Users(UserSpace),
+    Networks(Space<Networks>),
     Processes(pid_space::Space),
     /// The only one of its kind.
     Only(Kind),
@@ -49,6 +50,7 @@ impl Target {
             Kind::SystemNames => Self::SystemNames(NameSpaces::of(thread).names),
             Kind::Ipc => Self::Ipc(NameSpaces::of(thread).ipc),
             Kind::Cgroup => Self::Groups(NameSpaces::of(thread).groups),
+            Kind::Network => Self::Networks(NameSpaces::of(thread).networks),
             Kind::Process => Self::Processes(thread.process().space().clone()),
             Kind::ProcessOfChildren => {
                 let made = NameSpaces::of(thread).for_children;
@@ -66,6 +68,7 @@ impl Target {
             Self::Ipc(_) => Kind::Ipc,
             Self::Groups(_) => Kind::Cgroup,
             Self::Users(_) => Kind::User,
+            Self::Networks(_) => Kind::Network,
             Self::Processes(_) => Kind::Process,
             Self::Only(kind) => *kind,
         }
@@ -79,6 +82,7 @@ impl Target {
             Self::Ipc(ipc) => ipc.owner(),
             Self::Groups(groups) => groups.owner(),
             Self::Users(space) => space,
+            Self::Networks(networks) => networks.owner(),
             Self::Processes(space) => space.as_ref().map_or(UserSpace::FIRST, |space| space.owner()),
             Self::Only(_) => UserSpace::FIRST,
         }
@@ -92,6 +96,7 @@ impl Target {
             Self::Ipc(ipc) => ipc.number(),
             Self::Groups(groups) => groups.number(),
             Self::Users(space) => space.number(),
+            Self::Networks(networks) => networks.number(),
             Self::Processes(None) => pid_space::FIRST_NUMBER,
             Self::Processes(Some(space)) => space.number(),
             Self::Only(kind) => kind.first_number(),

@@ -9,6 +9,7 @@ mod files;
 mod groups;
 mod kind;
 mod names;
+mod networks;
 
 use alloc::sync::{Arc, Weak};
 use core::ops::Deref;
@@ -18,6 +19,7 @@ pub(crate) use files::{name_of, place_of};
 pub(crate) use groups::GroupSpace;
 pub(crate) use kind::{ENTRIES, Kind};
 pub(crate) use names::{NAME_BYTES, SystemNames};
+pub(crate) use networks::Networks;
 
 use vfs::UserSpace;
 
@@ -95,6 +97,7 @@ pub(crate) struct NameSpaces {
     pub(crate) names: Space<SystemNames>,
     pub(crate) ipc: Space<IpcSpace>,
     pub(crate) groups: Space<GroupSpace>,
+    pub(crate) networks: Space<Networks>,
     /// That of process numbers for the thread's children, if it is not its own.
     pub(crate) for_children: Option<Arc<PidSpace>>,
 }
@@ -113,7 +116,10 @@ impl NameSpaces {
 
     /// The form in which a thread has them.
     pub(crate) fn into_shared(self) -> Result<Option<Arc<Self>>, Errno> {
-        let is_first = self.names.0.is_none() && self.ipc.0.is_none() && self.groups.0.is_none();
+        let is_first = self.names.0.is_none()
+            && self.ipc.0.is_none()
+            && self.groups.0.is_none()
+            && self.networks.0.is_none();
         if is_first && self.for_children.is_none() {
             return Ok(None);
         }
@@ -154,6 +160,11 @@ impl Task {
     /// The names of the system that it sees.
     pub(crate) fn system_names(&self) -> &SystemNames {
         self.name_spaces.as_ref().map_or(SystemNames::first(), |spaces| &spaces.names)
+    }
+
+    /// The networks that it sees.
+    pub(crate) fn network(&self) -> &Networks {
+        self.name_spaces.as_ref().map_or(Networks::first(), |spaces| &spaces.networks)
     }
 
     /// The System V objects that it sees.

@@ -60,7 +60,7 @@ fn create_local(task: &Task, kind: u32, protocol: i32, flags: OpenFlags) -> SysR
     let reserved = task.files.reserve(task.descriptor_limit())?;
     let number = reserved.descriptor();
     let owner = &task.credentials.file;
-    let file = net::unix::create(kind, flags, owner.user, owner.group)?;
+    let file = net::unix::create(kind, flags, (owner.user, owner.group), task.network().number())?;
     reserved.install(file, descriptor_flags(flags.contains(OpenFlags::CLOSE_ON_EXEC)));
     Ok(number as usize)
 }
@@ -103,7 +103,7 @@ pub fn socketpair(task: &mut Task, family: i32, kind: u32, protocol: i32, out: u
         group: task.credentials.group.effective,
     };
     let file = &task.credentials.file;
-    let owner = Ownership { identity, user: file.user, group: file.group };
+    let owner = Ownership { identity, user: file.user, group: file.group, network: task.network().number() };
     let (first, second) = net::unix::create_pair(kind, flags, owner)?;
     let flags = descriptor_flags(flags.contains(OpenFlags::CLOSE_ON_EXEC));
     reserved.0.install(first, flags);

@@ -68,13 +68,14 @@ impl Address {
     }
 }
 
-/// The socket of a kind that has a name. Who sends to a file must be allowed to write it.
+/// The socket that has a name, of the kind and in the network of the one that asks. Who sends to a file must be allowed to write it.
 ///
 /// # Errors
 /// ECONNREFUSED, EPROTOTYPE, and those of walking a path.
-pub(super) fn find(task: &Task, name: &[u8], kind: Kind) -> Result<Endpoint, Error> {
+pub(super) fn find(task: &Task, socket: &UnixSocket, name: &[u8]) -> Result<Endpoint, Error> {
+    let kind = socket.kind();
     if name[0] == 0 {
-        return net::unix::find_abstract(name, kind);
+        return net::unix::find_abstract(name, kind, socket.network());
     }
     let places = task.file_system.places();
     let context = task.path_context(&places);
@@ -160,7 +161,7 @@ pub(super) fn connect(task: &Task, file: &OpenFile, socket: &UnixSocket, address
             _ => {
                 let name = address.name()?;
                 name_if_needed(socket)?;
-                Some(find(task, name, Kind::Datagram)?)
+                Some(find(task, socket, name)?)
             }
         };
         socket.redirect(target)?;
@@ -168,7 +169,7 @@ pub(super) fn connect(task: &Task, file: &OpenFile, socket: &UnixSocket, address
     }
     let name = address.name()?;
     name_if_needed(socket)?;
-    let find = || find(task, name, socket.kind());
+    let find = || find(task, socket, name);
     socket
         .connect(find, file.non_block(), identity_of(task))
         .map_err(|error| errno_of(socket.options(), Direction::Send, error))?;

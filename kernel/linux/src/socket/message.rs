@@ -67,7 +67,7 @@ fn destination(
         Kind::Datagram => {
             let name = address.name()?;
             local::name_if_needed(socket)?;
-            Ok(Some(local::find(task, name, Kind::Datagram)?))
+            Ok(Some(local::find(task, socket, name)?))
         }
     }
 }

@@ -47,8 +47,11 @@ struct Bound {
 }
 
 impl Bound {
-    fn is_abstract(&self, bytes: &[u8], kind: Kind) -> bool {
-        self.name.is_abstract() && self.name.bytes == bytes && self.at.kind() == kind
+    fn is_abstract(&self, bytes: &[u8], kind: Kind, network: u64) -> bool {
+        self.name.is_abstract()
+            && self.name.bytes == bytes
+            && self.at.kind() == kind
+            && self.at.pair.network == network
     }
 }
 
@@ -89,15 +92,15 @@ fn is_of_inode(bound: &Bound, inode: &Arc<Inode>) -> bool {
     own.is_some_and(|own| Arc::ptr_eq(own, inode))
 }
 
-/// The socket of a kind that has an abstract name. Each kind has a space of its own.
+/// The socket of a kind that has an abstract name. Each kind, and each name space of networks, has names of its own.
 ///
 /// # Errors
 /// `ECONNREFUSED`.
-pub fn find_abstract(bytes: &[u8], kind: Kind) -> Result<Endpoint> {
+pub fn find_abstract(bytes: &[u8], kind: Kind, network: u64) -> Result<Endpoint> {
     let hash = hash_of(bytes);
     let table = shard_of(hash).lock();
     let (_, mut candidates) = with_hash(&table, hash);
-    let found = candidates.find(|bound| bound.is_abstract(bytes, kind));
+    let found = candidates.find(|bound| bound.is_abstract(bytes, kind, network));
     found.map(|bound| bound.at.clone()).ok_or(Error::ConnectionRefused)
 }
 
@@ -153,6 +156,11 @@ impl UnixSocket {
         Ok(remote.end().name.get().cloned())
     }
 
+    /// The number of the name space of networks that it was made in.
+    pub fn network(&self) -> u64 {
+        self.at.pair.network
+    }
+
     /// Gives it an abstract name, the first byte of which is zero.
     ///
     /// # Errors
@@ -206,7 +214,9 @@ impl UnixSocket {
         let mut table = shard_of(hash).lock();
         let first = {
             let (first, mut others) = with_hash(&table, hash);
-            if place.is_none() && others.any(|bound| bound.is_abstract(bytes, self.kind())) {
+            if place.is_none()
+                && others.any(|bound| bound.is_abstract(bytes, self.kind(), self.at.pair.network))
+            {
                 return Err(Error::AddressInUse);
             }
             first

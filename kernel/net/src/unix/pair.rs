@@ -25,6 +25,8 @@ pub struct Ownership {
     pub user: u32,
     /// Their group.
     pub group: u32,
+    /// The number of the name space of networks that they are in.
+    pub network: u64,
 }
 
 /// What two connected sockets share.
@@ -35,6 +37,8 @@ pub(super) struct Pair {
     pub(super) maker: Option<Identity>,
     /// Of the first socket; the second has the next one.
     pub(super) first_id: u64,
+    /// The number of the name space of networks in which it was made: abstract names of each are its own.
+    pub(super) network: u64,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(2);
@@ -50,20 +54,26 @@ pub fn create_pair(kind: Kind, flags: OpenFlags, owner: Ownership) -> Result<(Ar
     // Relaxed: only uniqueness matters.
     let first_id = NEXT_ID.fetch_add(2, Ordering::Relaxed);
     let ends = [const { End::new(state::CONNECTED) }; 2];
-    let pair = allocation::arc(Pair { kind, ends, maker: Some(owner.identity), first_id })?;
+    let pair =
+        allocation::arc(Pair { kind, ends, maker: Some(owner.identity), first_id, network: owner.network })?;
     let make = |side: usize| open(Endpoint { pair: pair.clone(), side }, flags, owner.user, owner.group);
     Ok((make(0)?, make(1)?))
 }
 
-/// Makes a socket that is connected to nobody. Of the flags `O_NONBLOCK` counts.
+/// Makes a socket that is connected to nobody, in a name space of networks. Of the flags `O_NONBLOCK` counts.
 ///
 /// # Errors
 /// `ENOMEM`, `ENFILE`.
-pub fn create(kind: Kind, flags: OpenFlags, user: u32, group: u32) -> Result<Arc<OpenFile>> {
+pub fn create(
+    kind: Kind,
+    flags: OpenFlags,
+    (user, group): (u32, u32),
+    network: u64,
+) -> Result<Arc<OpenFile>> {
     let first_id = NEXT_ID.fetch_add(2, Ordering::Relaxed);
     // The second end is the one that whom it connects to will accept.
     let ends = [const { End::new(0) }; 2];
-    let pair = allocation::arc(Pair { kind, ends, maker: None, first_id })?;
+    let pair = allocation::arc(Pair { kind, ends, maker: None, first_id, network })?;
     let end = &pair.ends[0];
     end.backlog.store(settings::datagrams(), Ordering::Release);
     if kind == Kind::Datagram {

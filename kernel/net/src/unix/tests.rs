@@ -14,7 +14,7 @@ use super::{
 };
 
 const OWNER: Ownership =
-    Ownership { identity: Identity { process: 7, user: 8, group: 9 }, user: 8, group: 9 };
+    Ownership { identity: Identity { process: 7, user: 8, group: 9 }, user: 8, group: 9, network: 0 };
 
 fn pair(kind: Kind) -> (Arc<OpenFile>, Arc<OpenFile>) {
     sched::current();
@@ -40,6 +40,18 @@ fn pass(from: &OpenFile, files: Vec<Arc<OpenFile>>) -> Result<usize, Error> {
     let rights = Rights::new(files, None)?;
     let how = Sending { non_block: true, rights: Some(rights), ..Sending::default() };
     socket(from).send(&mut Source::kernel(b"x"), how)
+}
+
+#[test]
+fn abstract_names_are_those_of_a_network() {
+    let _alone = alone();
+    let made = |network| create(Kind::Datagram, OpenFlags::NON_BLOCK, (8, 9), network).unwrap();
+    let (one, other) = (made(1), made(2));
+    socket(&one).bind_abstract(b"\0same").unwrap();
+    socket(&other).bind_abstract(b"\0same").unwrap();
+    assert_eq!(socket(&made(1)).bind_abstract(b"\0same"), Err(Error::AddressInUse));
+    assert_eq!(find_abstract(b"\0same", Kind::Datagram, 3).err(), Some(Error::ConnectionRefused));
+    assert!(find_abstract(b"\0same", Kind::Datagram, 2).is_ok());
 }
 
 #[test]
@@ -177,15 +189,15 @@ fn a_long_chain_of_sockets_in_messages_ends_without_deep_calls() {
 }
 
 fn listening(kind: Kind, name: &[u8]) -> Result<Arc<OpenFile>, Error> {
-    let file = create(kind, OpenFlags::NON_BLOCK, 8, 9)?;
+    let file = create(kind, OpenFlags::NON_BLOCK, (8, 9), 0)?;
     socket(&file).bind_abstract(name)?;
     socket(&file).listen(3, OWNER.identity)?;
     Ok(file)
 }
 
 fn connected(kind: Kind, name: &[u8]) -> Result<Arc<OpenFile>, Error> {
-    let file = create(kind, OpenFlags::NON_BLOCK, 8, 9)?;
-    socket(&file).connect(|| find_abstract(name, kind), true, OWNER.identity)?;
+    let file = create(kind, OpenFlags::NON_BLOCK, (8, 9), 0)?;
+    socket(&file).connect(|| find_abstract(name, kind, 0), true, OWNER.identity)?;
     Ok(file)
 }
 
@@ -194,13 +206,13 @@ fn accept(listener: &OpenFile) -> Result<Arc<OpenFile>, Error> {
 }
 
 fn datagram(name: &[u8]) -> Result<Arc<OpenFile>, Error> {
-    let file = create(Kind::Datagram, OpenFlags::NON_BLOCK, 8, 9)?;
+    let file = create(Kind::Datagram, OpenFlags::NON_BLOCK, (8, 9), 0)?;
     socket(&file).bind_abstract(name)?;
     Ok(file)
 }
 
 fn send_to(from: &OpenFile, name: &[u8], bytes: &[u8]) -> Result<usize, Error> {
-    let to = Some(find_abstract(name, Kind::Datagram)?);
+    let to = Some(find_abstract(name, Kind::Datagram, 0)?);
     socket(from).send(&mut Source::kernel(bytes), Sending { non_block: true, to, ..Sending::default() })
 }
 
@@ -266,16 +278,16 @@ fn datagrams_of_others_are_limited_and_count_with_their_senders() {
 fn a_connected_datagram_socket_takes_messages_of_its_peer() {
     let _alone = alone();
     let [one, two, three] = [b"\x001", b"\x002", b"\x003"].map(|name| datagram(name).unwrap());
-    socket(&one).redirect(Some(find_abstract(b"\x002", Kind::Datagram).unwrap())).unwrap();
+    socket(&one).redirect(Some(find_abstract(b"\x002", Kind::Datagram, 0).unwrap())).unwrap();
     assert_eq!(send_to(&three, b"\x001", b"m").unwrap_err(), Error::NotPermitted);
     send_to(&two, b"\x001", b"m").unwrap();
     socket(&one).redirect(None).unwrap();
     assert_eq!(read(&one, 1).unwrap_err(), Error::WouldBlock);
     send_to(&three, b"\x001", b"m").unwrap();
     // Connected to each other and to itself: no pair keeps another one.
-    socket(&one).redirect(Some(find_abstract(b"\x002", Kind::Datagram).unwrap())).unwrap();
-    socket(&two).redirect(Some(find_abstract(b"\x001", Kind::Datagram).unwrap())).unwrap();
-    socket(&three).redirect(Some(find_abstract(b"\x003", Kind::Datagram).unwrap())).unwrap();
+    socket(&one).redirect(Some(find_abstract(b"\x002", Kind::Datagram, 0).unwrap())).unwrap();
+    socket(&two).redirect(Some(find_abstract(b"\x001", Kind::Datagram, 0).unwrap())).unwrap();
+    socket(&three).redirect(Some(find_abstract(b"\x003", Kind::Datagram, 0).unwrap())).unwrap();
     write(&three, b"own").unwrap();
     let pairs = [&one, &two, &three].map(|file| Arc::downgrade(&socket(file).at.pair));
     drop((one, two, three));
@@ -329,7 +341,7 @@ fn names_and_connections_are_undone_when_memory_runs_out() {
             let accepted = accept(&listener)?;
             write(&accepted, b"answer")?;
             let (one, two) = (datagram(b"\0one")?, datagram(b"\0two")?);
-            socket(&one).redirect(Some(find_abstract(b"\0two", Kind::Datagram)?))?;
+            socket(&one).redirect(Some(find_abstract(b"\0two", Kind::Datagram, 0)?))?;
             write(&one, &[1; 5000])?;
             read(&two, 1)?;
             read(&client, 10)
@@ -345,7 +357,7 @@ fn names_and_connections_are_undone_when_memory_runs_out() {
     for (name, kind) in
         [(b"\0memory".as_slice(), Kind::Stream), (b"\0one", Kind::Datagram), (b"\0two", Kind::Datagram)]
     {
-        assert_eq!(find_abstract(name, kind).err(), Some(Error::ConnectionRefused));
+        assert_eq!(find_abstract(name, kind, 0).err(), Some(Error::ConnectionRefused));
     }
 }
 
