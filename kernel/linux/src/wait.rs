@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 
 use crate::abi::{ResourceUsage, SignalInfoWords, Timeval};
 use crate::errno::{Errno, SysResult};
+use crate::process::pid_space;
 use crate::process::process::{Process, State};
 use crate::process::table::{self, Pid};
 use crate::process::thread::Thread;
@@ -155,7 +156,8 @@ pub(crate) fn bury(process: &Arc<Process>, waited: Waited) -> Option<Arc<Process
     };
     crate::process::group::leave_group(process);
     process.control_group.release();
-    table::remove_process(process);
+    table::remove_process(process.pid());
+    pid_space::left(process.space());
     procfs::forget_process(process.pid());
     parent
 }

@@ -54,6 +54,10 @@ impl Target {
             Kind::Process => Self::Processes(thread.process().space().clone()),
             Kind::ProcessOfChildren => {
                 let made = NameSpaces::of(thread).for_children;
+                // Nobody enters one that has no init yet.
+                if made.as_ref().is_some_and(|made| !made.has_begun()) {
+                    return Err(Error::NotFound);
+                }
                 Self::Processes(made.or_else(|| thread.process().space().clone()))
             }
             Kind::User => Self::Users(thread.credentials().space().clone()),

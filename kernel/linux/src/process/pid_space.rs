@@ -153,6 +153,11 @@ impl PidSpace {
         self.init.get().and_then(Weak::upgrade)
     }
 
+    /// Whether somebody is, or was, in it.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.init.get().is_some()
+    }
+
     /// Makes a process init; the first one counts.
     pub(crate) fn set_init(&self, process: &Arc<Process>) {
         self.init.call_once(|| Arc::downgrade(process));
@@ -324,7 +329,7 @@ pub(super) fn joined(space: &Space) {
 }
 
 /// A process was waited for.
-pub(super) fn left(space: &Space) {
+pub(crate) fn left(space: &Space) {
     let mut space = space.as_ref();
     while let Some(inner) = space {
         // Release: pairs with the Acquire of who ends the space.

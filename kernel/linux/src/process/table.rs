@@ -150,9 +150,8 @@ pub fn remove_thread(tid: Pid, thread: &Thread) {
 }
 
 /// The process was waited for.
-pub fn remove_process(process: &Process) {
-    replace(process.pid(), |bearers| &bearers.process, None);
-    pid_space::left(process.space());
+pub fn remove_process(pid: Pid) {
+    replace(pid, |bearers| &bearers.process, None);
 }
 
 /// The last member left the group; the process with its number may have made a new one meanwhile.
