@@ -42,7 +42,7 @@ impl FileOperations for ProcessFile {
         let view = crate::name_space::view_of_reader();
         write!(out, "Pid:\t{}\nNSpid:", view.viewer().seen(self.0.pid()))?;
         let mut result = Ok(());
-        PidSpace::each_within(view.viewer().processes, self.0.pid(), |number| {
+        PidSpace::each_within(view.viewer().processes, self.0.space(), self.0.pid(), |number| {
             result = result.and_then(|()| write!(out, "\t{number}"));
         });
         result.and_then(|()| out.write_str("\n"))

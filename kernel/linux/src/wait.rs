@@ -50,6 +50,7 @@ pub(crate) enum Selection {
 
 /// A change of a child's state.
 pub(crate) struct Report {
+    /// What who waits calls it.
     pub(crate) pid: Pid,
     pub(crate) user: u32,
     pub(crate) event: ChildEvent,
@@ -267,6 +268,8 @@ fn look_once(process: &Arc<Process>, selection: Selection, options: WaitOptions)
 
 fn examine(parent: &Arc<Process>, child: &Arc<Process>, options: WaitOptions) -> Finding {
     let keep = options.contains(WaitOptions::NO_WAIT);
+    // What the waiter calls it: now, as the number is free when the child has been buried.
+    let pid = pid_space::seen(parent.space(), child.pid());
     let tracer = child.tracer_of_leader();
     let is_mine = tracer.as_ref().is_none_or(|tracer| Arc::ptr_eq(tracer.process(), parent));
     if child.state() == State::Zombie && options.contains(WaitOptions::EXITED) {
@@ -287,7 +290,7 @@ fn examine(parent: &Arc<Process>, child: &Arc<Process>, options: WaitOptions) ->
             bury(child, Waited::Yes);
         }
         let (event, value) = decode(status);
-        return Finding::Report(report(child, event, value, status, usage));
+        return Finding::Report(report(pid, child, (event, value), status, usage));
     }
     let mut signals = child.signals.lock();
     if let StopState::Stopped(signal) = signals.stop
@@ -303,7 +306,13 @@ fn examine(parent: &Arc<Process>, child: &Arc<Process>, options: WaitOptions) ->
         drop(signals);
         let number = u32::from(signal.number());
         let status = number << 8 | 0x7f;
-        return Finding::Report(report(child, ChildEvent::Stopped, number as i32, status, usage_of(child)));
+        return Finding::Report(report(
+            pid,
+            child,
+            (ChildEvent::Stopped, number as i32),
+            status,
+            usage_of(child),
+        ));
     }
     if signals.continue_unreported && options.contains(WaitOptions::CONTINUED) {
         if child.is_telling() {
@@ -312,14 +321,20 @@ fn examine(parent: &Arc<Process>, child: &Arc<Process>, options: WaitOptions) ->
         signals.continue_unreported = keep;
         drop(signals);
         let value = Signal::SIGCONT.number().into();
-        return Finding::Report(report(child, ChildEvent::Continued, value, 0xffff, usage_of(child)));
+        return Finding::Report(report(pid, child, (ChildEvent::Continued, value), 0xffff, usage_of(child)));
     }
     Finding::Nothing
 }
 
-fn report(child: &Process, event: ChildEvent, value: i32, status: u32, usage: ResourceUsage) -> Report {
+fn report(
+    pid: Pid,
+    child: &Process,
+    (event, value): (ChildEvent, i32),
+    status: u32,
+    usage: ResourceUsage,
+) -> Report {
     let user = child.look_at_credentials(|credentials| credentials.user.real);
-    Report { pid: child.pid(), user, event, value, status, usage }
+    Report { pid, user, event, value, status, usage }
 }
 
 #[inline(never)]
@@ -366,7 +381,7 @@ pub fn wait4(task: &mut Task, pid: i32, status: u64, options: u32, usage: u64) -
     let Some(report) = wait(task, selection, options | WaitOptions::EXITED)? else { return Ok(0) };
     UserPointer::<u32>::new(status).write_if_given(&report.status)?;
     UserPointer::<ResourceUsage>::new(usage).write_if_given(&report.usage)?;
-    Ok(task.seen_number(report.pid) as usize)
+    Ok(report.pid as usize)
 }
 
 /// The kernel's number of what the caller calls so; of nobody, one that no child has.
@@ -402,7 +417,7 @@ pub fn waitid(task: &mut Task, kind: u32, id: i32, information: u64, options: u3
     let words = match &outcome {
         Ok(Some(report)) => {
             let (pid, user) = (report.pid, report.user);
-            let (pid, user) = (task.seen_number(pid), task.credentials.space().shown_user(user));
+            let user = task.credentials.space().shown_user(user);
             SignalInformation::child(Signal::SIGCHLD, report.event, pid, user, report.value, 0, 0).to_words()
         }
         // Also a call that fails says that there is no child, and a bad pointer comes first.

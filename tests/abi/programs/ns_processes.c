@@ -89,8 +89,8 @@ static void numbers(void)
             SHOW(kill(1, 0));
             SHOW(kill(3, 0));
         });
-        SHOW(inner);
         REAP(inner);
+        SHOW(inner);
         SHOW(kill(2, 0));
         SHOW(waitpid(-1, NULL, 0));
         SHOW(kill(-1, SIGTERM));
@@ -107,8 +107,8 @@ static void numbers(void)
             SHOW(getpid());
             SHOW(getppid());
         });
-        SHOW(inner);
         REAP(inner);
+        SHOW(inner);
         OK(fork());
     });
     TRUE(child > 1);
@@ -239,13 +239,13 @@ static void orphans(void)
     int ends[2];
     pipe(ends);
     pid_t child = INIT(0, {
-        REAP(CHILD({
+        waitpid(CHILD({
             CHILD({
                 while (getppid() != 1)
                     pause_ms(1);
                 printf("its parent is %d\n", getppid());
             });
-        }));
+        }), NULL, 0);
         REAP(3);
         int reaper = CHILD({
             prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -374,8 +374,8 @@ static void enters(void)
             SHOW(ioctl(own, NS_GET_PARENT));
             SHOW(ioctl(space, NS_GET_PARENT));
         });
-        TRUE(entered > 2);
         REAP(entered);
+        TRUE(entered > 2);
         SHOW(setns(own, CLONE_NEWPID));
         entered = CHILD(_exit(0));
         REAP(entered);

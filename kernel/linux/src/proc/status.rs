@@ -32,7 +32,9 @@ pub(super) fn status(subject: &Subject, out: &mut Text) -> Result<()> {
     let numbers = [process.pid(), subject.kernel_number()?, group.id(), group.session().id()];
     for (name, number) in ["NStgid", "NSpid", "NSpgid", "NSsid"].into_iter().zip(numbers) {
         let _ = write!(out, "{name}:");
-        PidSpace::each_within(subject.view(), number, |number| _ = write!(out, "\t{number}"));
+        PidSpace::each_within(subject.view(), process.space(), number, |number| {
+            _ = write!(out, "\t{number}")
+        });
         let _ = out.write_str("\n");
     }
     if let Some(space) = process.address_space() {

@@ -128,9 +128,8 @@ impl PidSpace {
         numbers.listed.get(place).copied()
     }
 
-    /// The numbers of one of the kernel's numbers, from this space on inwards.
-    pub(crate) fn each_within(view: &Space, pid: Pid, mut visit: impl FnMut(Pid)) {
-        let deepest = SPACES.lock().as_ref().and_then(|spaces| spaces.get(&pid).cloned());
+    /// What a number of the kernel is called in each space from `view` to `deepest`, which is in it: 0 where nobody bears it.
+    pub(crate) fn each_within(view: &Space, deepest: &Space, pid: Pid, mut visit: impl FnMut(Pid)) {
         let mut spaces = [const { None }; LEVEL_MAX as usize];
         let mut depth = 0;
         let mut space = deepest.as_ref();
@@ -419,7 +418,7 @@ mod tests {
         assert_eq!((outer.own(900), outer.own(901), inner.own(901)), (1, 2, 1));
         assert_eq!((inner.own(900), outer.kernel(2), inner.kernel(2)), (0, Some(901), None));
         let mut numbers = Vec::new();
-        PidSpace::each_within(&None, 901, |number| numbers.push(number));
+        PidSpace::each_within(&None, &Some(inner.clone()), 901, |number| numbers.push(number));
         assert_eq!(numbers, [901, 2, 1]);
         forget(901);
         assert_eq!((outer.own(901), inner.kernel(1)), (0, None));

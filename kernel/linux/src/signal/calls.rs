@@ -125,7 +125,8 @@ pub fn rt_sigtimedwait(task: &mut Task, set: u64, information: u64, timeout: u64
     };
     crate::timer::signal_taken(task.process(), &taken);
     if information != 0 {
-        UserPointer::<SignalInfoWords>::new(information).write(&taken.seen_by(task.viewer()).to_words())?;
+        UserPointer::<SignalInfoWords>::new(information)
+            .write(&taken.seen_in(task.credentials.space()).to_words())?;
     }
     Ok(taken.signal.number() as usize)
 }

@@ -172,7 +172,7 @@ fn fill(
             },
             mask: mask.bits(),
         },
-        info: information.seen_by(task.viewer()).to_words(),
+        info: information.seen_in(task.credentials.space()).to_words(),
     }
 }
 

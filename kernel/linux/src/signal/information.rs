@@ -2,9 +2,11 @@
 //!
 //! Only the parts of the union that Linux defines are kept (32 bytes); the rest of the 128 bytes is zero in user memory.
 
+use vfs::UserSpace;
+
 use super::set::Signal;
 use crate::abi::{SignalFdInformation, SignalInfoWords};
-use crate::process::pid_space::{self, Viewer};
+use crate::process::pid_space::{self, Space, Viewer};
 
 /// Sent by `kill`.
 pub const SI_USER: i32 = 0;
@@ -106,13 +108,22 @@ impl SignalInformation {
         }
     }
 
-    /// With the sender as a program in other name spaces calls him.
-    pub(crate) fn seen_by(&self, viewer: Viewer<'_>) -> Self {
-        let mut seen = *self;
-        if !viewer.is_first() && self.names_somebody() {
+    /// With the sending process as the target calls it: at once, as its number may be another one's when the signal is taken.
+    pub(crate) fn addressed_to(&self, space: &Space) -> Self {
+        let mut addressed = *self;
+        if space.is_some() && self.names_somebody() {
             let (process, user) = (self.fields[0] as u32, (self.fields[0] >> 32) as u32);
-            let process = pid_space::seen(viewer.processes, process);
-            seen.fields[0] = pair(process, viewer.users.shown_user(user));
+            addressed.fields[0] = pair(pid_space::seen(space, process), user);
+        }
+        addressed
+    }
+
+    /// With the sender's user as a program in a name space of users sees him.
+    pub(crate) fn seen_in(&self, users: &UserSpace) -> Self {
+        let mut seen = *self;
+        if !users.is_first() && self.names_somebody() {
+            let (process, user) = (self.fields[0] as u32, (self.fields[0] >> 32) as u32);
+            seen.fields[0] = pair(process, users.shown_user(user));
         }
         seen
     }

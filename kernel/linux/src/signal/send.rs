@@ -87,6 +87,7 @@ fn send(
     charge: Option<Charge>,
 ) -> Result<(), Errno> {
     let signal = information.signal;
+    let information = information.addressed_to(process.space());
     // The kernel's own process 1 has no thread that could take a signal.
     if process.pid() == table::INIT || process.is_zombie() {
         return Ok(());

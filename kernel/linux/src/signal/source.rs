@@ -9,7 +9,6 @@ use zerocopy::IntoBytes;
 use super::set::SignalSet;
 use crate::abi::SignalFdInformation;
 use crate::errno::{Errno, SysResult};
-use crate::process::pid_space::Viewer;
 use crate::process::thread::Thread;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
@@ -41,9 +40,7 @@ impl SignalSource for Caller {
         }?;
         crate::timer::signal_taken(thread.process(), &taken);
         let mut record = [0; RECORD_BYTES];
-        let credentials = thread.credentials();
-        let viewer = Viewer { users: credentials.space(), processes: thread.process().space() };
-        let taken = taken.seen_by(viewer);
+        let taken = taken.seen_in(thread.credentials().space());
         record.copy_from_slice(taken.to_signalfd().as_bytes());
         Some(record)
     }
