@@ -142,6 +142,11 @@ impl Thread {
         self.tid.load(Ordering::Relaxed)
     }
 
+    /// Its number in its own name space of process numbers: what it writes into memory itself.
+    pub(crate) fn own_number(&self) -> Pid {
+        super::pid_space::seen(self.process.space(), self.tid())
+    }
+
     pub(crate) fn set_tid(&self, tid: Pid) {
         self.tid.store(tid, Ordering::Relaxed);
     }

@@ -14,8 +14,8 @@ use super::graph::Refusal;
 use super::word::Word;
 use super::{CLOSED, Contender, Locked};
 use crate::errno::{Errno, SysResult};
-use crate::process::table;
 use crate::process::thread::Thread;
+use crate::process::{pid_space, table};
 use crate::task::Task;
 use crate::time::wall_clock::{Until, block_interruptible};
 use crate::user_pointer::UserPointer;
@@ -102,9 +102,10 @@ impl Place {
     }
 }
 
-/// The thread that the word names, which has not ended. One that was just ending has changed the word.
-fn owner_of(place: &Place, word: Word) -> Result<Contender, Obstacle> {
-    let found = table::thread(word.owner());
+/// The thread that the word names as the contender calls it, which has not ended. One that was just ending has changed the word.
+fn owner_of(place: &Place, contender: &Contender, word: Word) -> Result<Contender, Obstacle> {
+    let space = contender.thread.process().space();
+    let found = pid_space::kernel(space, word.owner()).and_then(table::thread);
     match found.filter(|thread| thread.inheritance.load(Ordering::Relaxed) != CLOSED) {
         Some(thread) => Ok(Contender { thread, waiter: None }),
         None if place.read()? == word => Err(Errno::ESRCH.into()),
@@ -121,7 +122,7 @@ fn take(
     others_wait: bool,
     patience: Patience,
 ) -> Result<Attempt, Obstacle> {
-    let number = contender.thread.tid();
+    let number = contender.thread.own_number();
     let mut word = place.read()?;
     if word.owner() == number {
         return Err(Errno::EDEADLK.into());
@@ -130,7 +131,8 @@ fn take(
         Some(lock) => {
             let owner = locked.graph.owner(lock).clone();
             if !locked.graph.is_unwritten(lock) {
-                word.agrees_with(owner.thread.tid())?;
+                let space = contender.thread.process().space();
+                word.agrees_with(pid_space::seen(space, owner.thread.tid()))?;
             }
             owner
         }
@@ -141,7 +143,7 @@ fn take(
         None => {
             place.change(word, word.with_waiters())?;
             word = word.with_waiters();
-            let owner = owner_of(place, word)?;
+            let owner = owner_of(place, contender, word)?;
             locked.kept = Some(owner.clone());
             owner
         }
@@ -218,7 +220,7 @@ pub(super) fn finish(
 /// Writes the word of a lock whose owner died into it.
 #[inline(never)]
 fn inherit(task: &Task, key: Key, address: u64, contender: &Contender) -> SysResult {
-    let number = contender.thread.tid();
+    let number = contender.thread.own_number();
     let written = loop {
         let attempt = Place::new(address).attempt(task, |place| {
             let mut locked = Locked::take();
@@ -252,14 +254,14 @@ pub(in super::super) fn try_lock(task: &mut Task, address: u64, shared: bool) ->
 #[inline(never)]
 pub(in super::super) fn unlock(task: &Task, address: u64, shared: bool) -> SysResult {
     let me: &Arc<Thread> = &task.thread;
-    if Word(UserPointer::<u32>::new(address).read()?).owner() != me.tid() {
+    if Word(UserPointer::<u32>::new(address).read()?).owner() != me.own_number() {
         return Err(Errno::EPERM);
     }
     let key = Key::of(task, address, shared)?;
     Place::new(address).attempt(task, |place| {
         let mut locked = Locked::take();
         let word = place.read()?;
-        if word.owner() != me.tid() {
+        if word.owner() != me.own_number() {
             return Err(Errno::EPERM.into());
         }
         let Some(lock) = locked.graph.find(&key) else {
@@ -271,7 +273,7 @@ pub(in super::super) fn unlock(task: &Task, address: u64, shared: bool) -> SysRe
         let Some(next) = locked.graph.first_waiter(lock) else {
             return place.change(word, Word(0));
         };
-        place.change(word, Word::passed_to(next.thread.tid()))?;
+        place.change(word, Word::passed_to(next.thread.own_number()))?;
         locked.pass_on(lock, false);
         Ok(())
     })?;
