@@ -328,7 +328,8 @@ fn create(task: &mut Task, request: &Request) -> SysResult {
     if let Some(completion) = completion {
         wait_for_release(task, &completion);
         if task.thread.is_traced() {
-            crate::ptrace::stop::at_event(task, Event::VforkDone, pid.into());
+            let seen = crate::ptrace::attach::of_tracer(task, pid);
+            crate::ptrace::stop::at_event(task, Event::VforkDone, seen.into());
         }
     }
     Ok(shown as usize)

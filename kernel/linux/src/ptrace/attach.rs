@@ -10,6 +10,7 @@ use super::options::{Course, Event, Options};
 use super::tracee::Tracee;
 use crate::credentials::inspection::Inspector;
 use crate::errno::{Errno, SysResult};
+use crate::process::pid_space;
 use crate::process::process::Process;
 use crate::process::table;
 use crate::process::thread::Thread;
@@ -211,9 +212,15 @@ impl TracedChild {
     /// The child runs.
     pub(crate) fn tell(&self, task: &mut Task, pid: u32) {
         if let Some(event) = self.event {
-            super::stop::at_event(task, event, pid.into());
+            super::stop::at_event(task, event, of_tracer(task, pid).into());
         }
     }
+}
+
+/// What the tracer of the running thread calls a process or thread.
+pub(crate) fn of_tracer(task: &Task, pid: u32) -> u32 {
+    let tracer = task.thread.tracee().and_then(|tracee| tracee.tracer());
+    tracer.map_or(pid, |tracer| pid_space::seen(tracer.process().space(), pid))
 }
 
 impl Thread {

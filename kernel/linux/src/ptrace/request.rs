@@ -69,7 +69,7 @@ pub fn ptrace(task: &mut Task, request: u64, pid: i32, address: u64, data: u64) 
     if request == number::TRACEME {
         return attach::trace_me(task);
     }
-    let thread = u32::try_from(pid).ok().and_then(table::thread).ok_or(Errno::ESRCH)?;
+    let thread = u32::try_from(pid).ok().and_then(|pid| task.find_thread(pid)).ok_or(Errno::ESRCH)?;
     match request {
         number::ATTACH => return attach::attach(task, &thread, None),
         number::SEIZE if address != 0 => return Err(Errno::EIO),

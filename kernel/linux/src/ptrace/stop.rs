@@ -137,7 +137,7 @@ fn of_stop(thread: &Thread, stop: &Stop) -> SignalInformation {
 /// What is known of a stop that no signal is the reason of.
 fn of_itself(task: &Task, signal: Signal, code: u32) -> SignalInformation {
     let user = task.credentials.user.real;
-    SignalInformation::from_process(signal, code as i32, task.thread.tid(), user)
+    SignalInformation::from_process(signal, code as i32, task.thread.own_number(), user)
 }
 
 impl Stop {
@@ -242,7 +242,8 @@ pub(crate) fn at_exec(task: &mut Task, former_tid: u32) {
         (state.options.contains(Event::Exec.option()), state.is_seized)
     };
     if wants_event {
-        at_event(task, Event::Exec, former_tid.into());
+        let seen = super::attach::of_tracer(task, former_tid);
+        at_event(task, Event::Exec, seen.into());
     } else if !is_seized {
         let information = SignalInformation::from_process(Signal::SIGTRAP, SI_USER, task.thread.tid(), 0);
         let _ = send::to_thread(&task.thread, information);

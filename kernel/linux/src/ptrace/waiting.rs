@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use super::attach::{release, unlist};
 use super::end::{give_back, listed, removals};
 use super::tracee::Tracee;
+use crate::process::pid_space;
 use crate::process::process::Process;
 use crate::process::thread::Thread;
 use crate::signal::information::ChildEvent;
@@ -68,11 +69,11 @@ fn examine(tracee: &Arc<Tracee>, process: &Process, options: WaitOptions) -> Fin
         state.is_reported = !keep;
         let code = state.stop.as_ref().map_or(0, |stop| stop.code);
         drop(state);
-        return Finding::Report(report(tracee, ChildEvent::Trapped, code as i32, code << 8 | 0x7f));
+        return Finding::Report(report(process, tracee, ChildEvent::Trapped, code as i32, code << 8 | 0x7f));
     };
     drop(state);
     let (event, value) = decode(status);
-    let report = report(tracee, event, value, status);
+    let report = report(process, tracee, event, value, status);
     if !keep {
         unlist(process, tracee);
         // Of two that wait one has it.
@@ -84,7 +85,8 @@ fn examine(tracee: &Arc<Tracee>, process: &Process, options: WaitOptions) -> Fin
     Finding::Report(report)
 }
 
-fn report(tracee: &Tracee, event: ChildEvent, value: i32, status: u32) -> Report {
+fn report(waiter: &Process, tracee: &Tracee, event: ChildEvent, value: i32, status: u32) -> Report {
     let user = tracee.thread().credentials().user.real;
-    Report { pid: tracee.thread().tid(), user, event, value, status, usage: usage_of(tracee.process()) }
+    let pid = pid_space::seen(waiter.space(), tracee.thread().tid());
+    Report { pid, user, event, value, status, usage: usage_of(tracee.process()) }
 }
