@@ -14,7 +14,6 @@ use super::tracee::{Changes, State, Tracee};
 use super::{attach, debug, information};
 use crate::abi::{IoVector, SignalInfoWords};
 use crate::errno::{Errno, SysResult};
-use crate::process::table;
 use crate::signal::information::SignalInformation;
 use crate::signal::send;
 use crate::signal::set::{Signal, SignalSet};
