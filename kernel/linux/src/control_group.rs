@@ -9,8 +9,9 @@ use vfs::{Credentials, Result};
 use crate::errno::Errno;
 use crate::fork::CloneFlags;
 use crate::name_space::NameSpaces;
+use crate::process::pid_space;
 use crate::process::process::Process;
-use crate::process::table;
+use crate::process::table::{self, Pid};
 use crate::process::thread::Thread;
 use crate::signal::information::SignalInformation;
 use crate::signal::send;
@@ -24,12 +25,12 @@ impl Member for Process {
     }
 
     fn number(&self) -> u32 {
-        self.pid()
+        seen_by_caller(self.pid())
     }
 
     fn each_thread(&self, each: &mut dyn FnMut(u32)) {
         for thread in self.threads.lock().iter() {
-            each(thread.tid());
+            each(seen_by_caller(thread.tid()));
         }
     }
 
@@ -68,6 +69,11 @@ impl Member for Process {
     }
 }
 
+/// What the caller calls a process or thread; 0 for one that it can't name.
+fn seen_by_caller(number: Pid) -> Pid {
+    calling_thread().map_or(number, |caller| pid_space::seen(caller.process().space(), number))
+}
+
 fn kill(process: &Arc<Process>) {
     // Fails for want of memory only for signals that queue.
     let _ = send::to_process(process, SignalInformation::from_kernel(Signal::SIGKILL));
@@ -77,6 +83,10 @@ struct Answers;
 
 impl Programs for Answers {
     fn find(&self, number: u32) -> Option<Arc<dyn Member>> {
+        let number = match calling_thread() {
+            Some(caller) => pid_space::kernel(caller.process().space(), number)?,
+            None => number,
+        };
         table::process_of(number).map(|process| -> Arc<dyn Member> { process })
     }
 

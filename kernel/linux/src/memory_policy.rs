@@ -7,7 +7,6 @@ use machine::address::PAGE_SIZE;
 
 use crate::credentials::inspection::Inspector;
 use crate::errno::{Errno, SysResult};
-use crate::process::table;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
 
@@ -188,12 +187,17 @@ pub(crate) fn migrate_pages(task: &mut Task, pid: i32, most: u64, from: u64, to:
     if to & ALL_NODES == 0 { Err(Errno::EINVAL) } else { Ok(0) }
 }
 
+/// Whether the caller means itself.
+fn is_own(task: &Task, pid: i32) -> bool {
+    pid == 0 || pid as u32 == task.seen_number(task.process().pid())
+}
+
 /// Whether the caller may move a process's pages.
 fn check_target(task: &Task, pid: i32) -> Result<(), Errno> {
-    if pid == 0 || pid as u32 == task.process().pid() {
+    if is_own(task, pid) {
         return Ok(());
     }
-    let process = table::process(pid as u32).ok_or(Errno::ESRCH)?;
+    let process = task.find_process(pid as u32).ok_or(Errno::ESRCH)?;
     Inspector::calling(task).inspect(&process, || ())?;
     Ok(())
 }
@@ -217,7 +221,7 @@ pub(crate) fn move_pages(
     if count > PAGES_MAX {
         return Err(Errno::E2BIG);
     }
-    let is_own = pid == 0 || pid as u32 == task.process().pid();
+    let is_own = is_own(task, pid);
     for index in 0..count as usize {
         if sched::current().attention() {
             return Err(Errno::EINTR);
