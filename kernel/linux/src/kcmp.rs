@@ -9,7 +9,6 @@ use sync::Lazy;
 
 use crate::credentials::inspection::Inspector;
 use crate::errno::{Errno, SysResult};
-use crate::process::table;
 use crate::process::thread::Thread;
 use crate::task::Task;
 
@@ -74,7 +73,7 @@ fn place(thread: &Thread, what: What, is_first: bool) -> Result<u64, Errno> {
 pub fn kcmp(task: &mut Task, first: i32, second: i32, kind: i32, one: u64, two: u64) -> SysResult {
     const LESS: usize = 1;
     const GREATER: usize = 2;
-    let thread = |tid: i32| u32::try_from(tid).ok().and_then(table::thread).ok_or(Errno::ESRCH);
+    let thread = |tid: i32| u32::try_from(tid).ok().and_then(|tid| task.find_thread(tid)).ok_or(Errno::ESRCH);
     let (first, second) = (thread(first)?, thread(second)?);
     let inspector = Inspector::calling(task);
     inspector.inspect(first.process(), || ())?;
