@@ -111,8 +111,8 @@ static void numbers(void)
         SHOW(inner);
         OK(fork());
     });
-    TRUE(child > 1);
     REAP(child);
+    TRUE(child > 1);
 }
 
 static void levels(int deep)

@@ -245,8 +245,8 @@ static void messages(void)
     });
     credentials_of(ends[0], "inside as it is seen outside");
     write(ends[0], "x", 1);
-    credentials_of(ends[0], "as it says");
     REAP(child);
+    credentials_of(ends[0], "as it says");
 }
 
 static void signals(void)

@@ -147,8 +147,10 @@ static void registers(void)
     SHOW(request(RSEQ, pid, sizeof rseq, &rseq));
     SHOW(request(RSEQ, pid, 8, &rseq));
     SHOW(request(SETOPTIONS, pid, 0, 0x40000000));
-    SHOW(request(DETACH, pid, 0, 0));
+    /* Its own line comes first. */
+    int detached = request(DETACH, pid, 0, 0);
     wait_for("end", pid);
+    SHOW(detached);
 }
 
 static void calls(void)
