@@ -21,6 +21,8 @@ static void orders(void)
     pipe(ends);
     pid_t pid = CHILD({
         char byte;
+        /* SIGTSTP stops nobody whose group has no parent in its session. */
+        setpgid(0, 0);
         long got = read(ends[0], &byte, 1);
         printf("read %ld\n", got);
     });
