@@ -459,6 +459,7 @@ fn construct(
     if task.thread.has_no_new_privileges() {
         thread.gain_no_privileges();
     }
+    thread.set_persona(task.thread.persona());
     let keeps_stack = !flags.contains(CloneFlags::VM) || flags.contains(CloneFlags::VFORK);
     let mut child = Task {
         user: task.user.clone(),
@@ -481,7 +482,6 @@ fn construct(
         robust_list: 0,
         sequence: if flags.contains(CloneFlags::VM) { Default::default() } else { task.sequence },
         paused: None,
-        persona: task.persona,
         memory_policy: task.memory_policy,
         last_fault: Default::default(),
         timer_slack_ns: task.timer_slack_ns,
@@ -544,6 +544,7 @@ fn construct_process(
     process.membarrier.store(me.membarrier.load(relaxed), relaxed);
     let maker = if flags.contains(CloneFlags::PARENT) { me.maker.load(relaxed) } else { task.thread.tid() };
     process.maker.store(maker, relaxed);
+    process.core_filter.store(me.core_filter.load(relaxed), relaxed);
     let process = memory::fallible::try_arc(process).map_err(|_| Errno::ENOMEM)?;
     crate::timer::watch_processor_limit(&process)?;
     Ok(process)

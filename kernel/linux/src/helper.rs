@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use device::model::uevent::Event;
 use sched::Mutex;
 use sync::Once;
-use vfs::{FileSystemContext, Path};
+use vfs::{FileSystemContext, OpenFile, Path};
 
 use crate::errno::Errno;
 use crate::process::table::ReservedPid;
@@ -57,14 +57,35 @@ pub(crate) fn move_root(old_root: &Path, new_root: &Path) -> vfs::Result<()> {
 /// # Errors
 /// ENOMEM, EAGAIN; ENOENT before there is a root directory. That the program can't be executed is not known yet.
 pub(crate) fn start_program(arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Result<(), Errno> {
+    start(arguments, environment, Vec::new())
+}
+
+fn start(arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>, files: Vec<Arc<OpenFile>>) -> Result<(), Errno> {
     let file_system = ROOT.get().ok_or(Errno::ENOENT)?.duplicate()?;
-    let command =
-        Command { arguments, environment, user: (0, 0), file_system, files: Vec::new(), terminal: None };
+    let command = Command { arguments, environment, user: (0, 0), file_system, files, terminal: None };
     let prepared = make(command, ReservedPid::allocate()?, |task, arguments, environment| {
         become_command(task, &arguments, &environment, |_| ());
     })?;
     prepared.start();
     Ok(())
+}
+
+/// Starts a program that reads a file as its standard input, and does not wait for it.
+///
+/// # Errors
+/// As [`start_program`].
+pub(crate) fn start_reader(arguments: Vec<Vec<u8>>, input: Arc<OpenFile>) -> Result<(), Errno> {
+    let mut files = memory::fallible::try_vec(1).map_err(|_| Errno::ENOMEM)?;
+    files.push(input);
+    start(arguments, Vec::new(), files)
+}
+
+/// Where such programs begin.
+///
+/// # Errors
+/// ENOENT before there is a root directory.
+pub(crate) fn root() -> Result<&'static FileSystemContext, Errno> {
+    ROOT.get().map(|context| &**context).ok_or(Errno::ENOENT)
 }
 
 /// The program for device events.

@@ -6,6 +6,7 @@ use vfs::Capabilities;
 
 use crate::abi::{SystemInformation, UnameNames};
 use crate::errno::{Errno, SysResult};
+use crate::exec::persona::Persona;
 use crate::name_space::{First, NAME_BYTES, SystemNames};
 use crate::process::group::{MOVES, ProcessGroup, Session};
 use crate::process::process::Process;
@@ -15,6 +16,8 @@ use crate::user_pointer::{UserPointer, read_bytes};
 
 /// Kernel release that programs see; they derive from it which calls they may expect.
 pub const RELEASE: &str = "6.1.0-starling";
+/// The same as a Linux 2.6 of so many more versions, for programs that can't count beyond.
+const OLD_RELEASE: &str = "2.6.61-starling";
 
 /// Process number.
 pub fn getpid(task: &mut Task) -> SysResult {
@@ -147,12 +150,14 @@ fn padded(text: &str) -> [u8; 65] {
 #[inline(never)]
 pub fn uname(task: &mut Task, names: u64) -> SysResult {
     let seen = task.system_names();
+    let persona = task.thread.persona();
+    let is_old = persona.contains(Persona::OLD_RELEASE);
     let written = UnameNames {
         system: padded("Linux"),
         node: padded(&seen.node()),
-        release: padded(RELEASE),
+        release: padded(if is_old { OLD_RELEASE } else { RELEASE }),
         version: padded(version()),
-        machine: padded(crate::prctl::machine_name(task.persona)),
+        machine: padded(if persona.is_32_bit() { "i686" } else { "x86_64" }),
         domain: padded(&seen.domain()),
     };
     UserPointer::<UnameNames>::new(names).write(&written)?;

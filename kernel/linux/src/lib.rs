@@ -9,7 +9,9 @@
 extern crate alloc;
 
 pub mod abi;
+pub mod binfmt_misc;
 mod control_group;
+mod core_dump;
 pub mod credentials;
 mod device_events;
 pub mod elf;

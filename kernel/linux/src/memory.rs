@@ -13,6 +13,7 @@ use vfs::{Capabilities, FileMappingKind};
 use crate::credentials::identity::Credentials;
 use crate::credentials::inspection::Inspector;
 use crate::errno::{Errno, SysResult};
+use crate::exec::persona::Persona;
 use crate::process::limits::Resource;
 use crate::process::process::Process;
 use crate::process::thread::Thread;
@@ -128,6 +129,11 @@ fn map_flags(flags: u32) -> Result<MapFlags, Errno> {
     Ok(out)
 }
 
+/// Whether memory with this protection can be executed as well, because the thread's domain says so.
+fn reading_executes(task: &Task, protection: Protection) -> bool {
+    protection.contains(Protection::READ) && task.thread.persona().contains(Persona::READ_IMPLIES_EXECUTE)
+}
+
 /// Maps memory or a file.
 #[inline(never)]
 pub fn mmap(
@@ -152,15 +158,25 @@ pub fn mmap(
         backing: MapBacking::Anonymous,
         offset: 0,
     };
+    if reading_executes(task, request.protection) {
+        request.protection |= Protection::EXECUTE;
+    }
     if flags & map_flag::ANONYMOUS == 0 {
-        attach_file(task, &mut request, descriptor, offset)?;
+        let wants_execution = protection_bits & Protection::EXECUTE.bits() != 0;
+        attach_file(task, &mut request, descriptor, offset, wants_execution)?;
     }
     task.address_space.map(request).map(|address| address.as_usize()).map_err(errno_of)
 }
 
 /// Checks that the file may be mapped so, and makes it what the request shows.
 #[inline(never)]
-fn attach_file(task: &Task, request: &mut MapRequest, descriptor: i32, offset: u64) -> Result<(), Errno> {
+fn attach_file(
+    task: &Task,
+    request: &mut MapRequest,
+    descriptor: i32,
+    offset: u64,
+    bits_want_execution: bool,
+) -> Result<(), Errno> {
     let file = task.usable_file(descriptor)?;
     let shared = request.flags.contains(MapFlags::SHARED);
     file.check_readable().map_err(|_| Errno::EACCES)?;
@@ -177,9 +193,10 @@ fn attach_file(task: &Task, request: &mut MapRequest, descriptor: i32, offset: u
         request.maximum -= Protection::WRITE;
     }
     if !crate::exec::open::allows_execution(&file) {
-        if request.protection.contains(Protection::EXECUTE) {
+        if bits_want_execution {
             return Err(Errno::EPERM);
         }
+        request.protection -= Protection::EXECUTE;
         request.maximum -= Protection::EXECUTE;
     }
     offset.checked_add(request.length).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW)?;
@@ -205,7 +222,10 @@ pub fn munmap(task: &mut Task, address: u64, length: u64) -> SysResult {
 
 /// Changes what is allowed.
 pub fn mprotect(task: &mut Task, address: u64, length: u64, bits: u32) -> SysResult {
-    let wanted = protection(bits)?;
+    let mut wanted = protection(bits)?;
+    if reading_executes(task, wanted) {
+        wanted |= Protection::EXECUTE;
+    }
     task.address_space.protect(UserAddr::new(address), length, wanted).map(|()| 0).map_err(errno_of)
 }
 

@@ -156,28 +156,3 @@ pub fn set_tid_address(task: &mut Task, address: u64) -> SysResult {
     task.clear_tid = address;
     Ok(task.seen_number(task.thread.tid()) as usize)
 }
-
-/// `ADDR_NO_RANDOMIZE`: new programs get fixed addresses.
-pub const NO_RANDOMIZE: u32 = 0x004_0000;
-
-/// The execution domain and its flags. Those with an effect are `ADDR_NO_RANDOMIZE`, and `PER_LINUX32`, which shows in `uname`.
-pub fn personality(task: &mut Task, persona: u32) -> SysResult {
-    const QUERY: u32 = u32::MAX;
-    let old = task.persona;
-    if persona != QUERY {
-        task.persona = persona;
-    }
-    Ok(old as usize)
-}
-
-/// Whether programs that a task with this execution domain executes get fixed addresses.
-pub const fn has_fixed_addresses(persona: u32) -> bool {
-    persona & NO_RANDOMIZE != 0
-}
-
-/// What `uname` calls the machine in this execution domain.
-pub const fn machine_name(persona: u32) -> &'static str {
-    const DOMAIN: u32 = 0xff;
-    const LINUX32: u32 = 8;
-    if persona & DOMAIN == LINUX32 { "i686" } else { "x86_64" }
-}

@@ -268,7 +268,6 @@ fn first_task(
         robust_list: 0,
         sequence: Default::default(),
         paused: None,
-        persona: 0,
         memory_policy: Default::default(),
         last_fault: Default::default(),
         timer_slack_ns: 50_000,

@@ -251,7 +251,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     131 sigaltstack(2) = signal::calls::sigaltstack: "";
     132 utime(2) = file::attributes::utime: "";
     133 mknod(3) = file::names::mknod: "";
-    135 personality(1) = prctl::personality: "effects: ADDR_NO_RANDOMIZE, PER_LINUX32 in uname";
+    135 personality(1) = exec::personality: "PER_LINUX with ADDR_NO_RANDOMIZE";
     137 statfs(2) = file::statfs::statfs: "";
     138 fstatfs(2) = file::statfs::fstatfs: "";
     139 sysfs(3) = file::statfs::sysfs: "";

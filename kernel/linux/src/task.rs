@@ -106,8 +106,6 @@ pub struct Task {
     pub sequence: SequenceArea,
     /// How an interrupted call goes on.
     pub paused: Option<Pause>,
-    /// The execution domain and its flags (personality(2)).
-    pub persona: u32,
     /// From which nodes its memory shall come.
     pub(crate) memory_policy: crate::memory_policy::MemoryPolicy,
     /// The last exception.
@@ -156,7 +154,7 @@ impl Task {
             || new.file.group != self.credentials.file.group
             || !self.credentials.is_above(&new);
         if changed_identity {
-            self.process().is_dumpable.store(0, core::sync::atomic::Ordering::Relaxed);
+            self.process().set_privileged_dumpable();
             self.process().kinship.lock().death_signal = 0;
         }
         // Who may lock memory without limit is known to the address space.

@@ -349,6 +349,7 @@ fn register_file_systems() {
     console::nodes::register(devpts::find);
     device_files::register();
     loop_device::register();
+    vfs::superblock::register_file_system(&linux::binfmt_misc::BINFMT_MISC);
     virtio::register(linux::random::mix);
     linux::proc::register_devices();
     ext4::mounted::register();

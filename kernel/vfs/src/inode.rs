@@ -109,7 +109,8 @@ pub trait InodeOperations: Any + Send + Sync {
 
     /// Creates a file under a name that does not exist. The directory is locked exclusively.
     fn create(&self, directory: &Arc<Inode>, name: &Name, new: &NewFile<'_>) -> Result<Arc<Inode>> {
-        Err(Error::NotPermitted)
+        // As Linux has it where nothing can be made.
+        Err(if new.kind == FileKind::Regular { Error::AccessDenied } else { Error::NotPermitted })
     }
 
     /// Creates a file without a name (`O_TMPFILE`); its link count is 0.

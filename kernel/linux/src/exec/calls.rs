@@ -13,12 +13,15 @@ use vfs::inode::Identity;
 
 use super::arguments::Arguments;
 use super::image::{self, Loaded, ProgramFile};
+use super::interpreter::{self, ProgramPath, Resolved};
 use super::open as files;
+use super::persona::{Persona, Placement};
 use super::stack::{self, Facts};
 use crate::abi::AlternateStack;
 use crate::credentials::identity::{Credentials, FileGives};
 use crate::elf::ExecutableGuard;
 use crate::errno::{Errno, SysResult};
+use crate::file::context::descriptor_number;
 use crate::file::path::UserPath;
 use crate::process::limits::Resource;
 use crate::process::process::Executable;
@@ -29,10 +32,6 @@ use crate::task::Task;
 const AT_FDCWD: i32 = -100;
 const AT_SYMLINK_NOFOLLOW: u32 = 0x100;
 const AT_EMPTY_PATH: u32 = 0x1000;
-/// Scripts whose interpreter is a script, and so on.
-const SCRIPT_DEPTH_MAX: u32 = 5;
-/// Longest first line of a script that counts.
-const SCRIPT_LINE_MAX: usize = 256;
 const MODE_SET_USER: u32 = 0o4000;
 const MODE_SET_GROUP: u32 = 0o2000;
 const MODE_GROUP_EXECUTE: u32 = 0o010;
@@ -67,10 +66,11 @@ pub fn execveat(
         flags & AT_EMPTY_PATH != 0,
         flags & AT_SYMLINK_NOFOLLOW == 0,
     )?;
-    let name = name_of(directory, name)?;
+    let path =
+        ProgramPath { name: name_of(directory, name)?, stays: stays_reachable(task, directory, name)? };
     let stack_limit = task.process().limit(Resource::Stack);
     let arguments = Arguments::read(stack_limit, arguments, environment)?;
-    execute(task, file, name, arguments)?;
+    execute(task, file, path, arguments)?;
     Ok(0)
 }
 
@@ -78,7 +78,7 @@ pub fn execveat(
 pub fn execute_first(task: &mut Task, path: &[u8], arguments: Arguments) -> Result<(), Errno> {
     let file = files::for_execution(task, AT_FDCWD, path, false, true)?;
     let name = memory::fallible::try_copy(path).map_err(|_| Errno::ENOMEM)?;
-    execute(task, file, name, arguments)
+    execute(task, file, ProgramPath { name, stays: true }, arguments)
 }
 
 /// The name that the program will find in AT_EXECFN and a script's interpreter gets.
@@ -97,6 +97,15 @@ fn name_of(directory: i32, name: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(text.finish()?)
 }
 
+/// Whether an interpreter will find the file under that name: not if the descriptor is closed by then.
+fn stays_reachable(task: &Task, directory: i32, name: &[u8]) -> Result<bool, Errno> {
+    if directory == AT_FDCWD || name.first() == Some(&b'/') {
+        return Ok(true);
+    }
+    let flags = task.files.flags(descriptor_number(directory)?)?;
+    Ok(!flags.contains(vfs::DescriptorFlags::CLOSE_ON_EXEC))
+}
+
 /// All that the new program needs, complete before the old one goes.
 struct Prepared {
     space: Arc<AddressSpace>,
@@ -107,24 +116,27 @@ struct Prepared {
     secure: bool,
     readable: bool,
     comm: Vec<u8>,
+    persona: Persona,
+    /// The file that the program finds open.
+    handed_over: Option<Arc<OpenFile>>,
 }
 
 #[inline(never)]
 fn execute(
     task: &mut Task,
     file: Arc<OpenFile>,
-    name: Vec<u8>,
+    path: ProgramPath,
     mut arguments: Arguments,
 ) -> Result<(), Errno> {
     if arguments.count == 0 {
         // Programs rely on having a name.
         arguments.replace_first(&[b""])?;
     }
-    let comm = memory::fallible::try_copy(base_name(&name)).map_err(|_| Errno::ENOMEM)?;
-    let program = resolve_scripts(task, file, &name, &mut arguments)?;
-    let prepared = prepare(task, program, &name, comm, &arguments);
+    let comm = memory::fallible::try_copy(base_name(&path.name)).map_err(|_| Errno::ENOMEM)?;
+    let resolved = interpreter::resolve(task, file, &path, &mut arguments)?;
+    let prepared = prepare(task, resolved, &path.name, comm, &arguments);
     drop(arguments);
-    drop(name);
+    drop(path);
     match prepared {
         Ok(prepared) => {
             let former = become_single(task)?;
@@ -165,58 +177,15 @@ fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }
 
-/// Follows `#!` lines to a program.
-#[inline(never)]
-fn resolve_scripts(
-    task: &Task,
-    file: Arc<OpenFile>,
-    name: &[u8],
-    arguments: &mut Arguments,
-) -> Result<ProgramFile, Errno> {
-    let mut program = ProgramFile::read(file)?;
-    let mut script: Vec<u8> = memory::fallible::try_copy(name).map_err(|_| Errno::ENOMEM)?;
-    for _ in 0..SCRIPT_DEPTH_MAX {
-        let Some(line) = program.head.strip_prefix(b"#!") else { return Ok(program) };
-        // A script that somebody is writing is as busy as a program.
-        drop(ExecutableGuard::new(program.file.inode())?);
-        let (interpreter, option) = parse_script_line(line)?;
-        let interpreter = memory::fallible::try_copy(interpreter).map_err(|_| Errno::ENOMEM)?;
-        match option {
-            Some(option) => arguments.replace_first(&[&interpreter, option, &script])?,
-            None => arguments.replace_first(&[&interpreter, &script])?,
-        }
-        let file = files::for_execution(task, AT_FDCWD, &interpreter, false, true)?;
-        program = ProgramFile::read(file)?;
-        script = interpreter;
-    }
-    Err(Errno::ELOOP)
-}
-
-/// The interpreter and its one optional argument.
-fn parse_script_line(line: &[u8]) -> Result<(&[u8], Option<&[u8]>), Errno> {
-    let limit = line.len().min(SCRIPT_LINE_MAX - 2);
-    let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
-    let end = line[..limit].iter().position(|&byte| byte == b'\n' || byte == 0);
-    let text = line[..end.unwrap_or(limit)].trim_ascii();
-    let split = text.iter().position(blank);
-    // A line that was cut may have cut the interpreter's name.
-    if text.is_empty() || (end.is_none() && split.is_none() && line.len() > limit) {
-        return Err(Errno::ENOEXEC);
-    }
-    Ok(match split {
-        Some(at) => (&text[..at], Some(text[at..].trim_ascii())),
-        None => (text, None),
-    })
-}
-
 #[inline(never)]
 fn prepare(
     task: &Task,
-    file: ProgramFile,
+    resolved: Resolved,
     name: &[u8],
     comm: Vec<u8>,
     arguments: &Arguments,
 ) -> Result<Prepared, Failure> {
+    let file = &resolved.program;
     let program = file.parse()?;
     let interpreter = match file.interpreter(&program)? {
         Some(path) => Some(ProgramFile::read(files::for_execution(task, AT_FDCWD, &path, false, true)?)?),
@@ -226,27 +195,31 @@ fn prepare(
     if program.flawed {
         return Err(Failure::After);
     }
-    let (credentials, secure) = new_credentials(task, &file)?;
-    let fixed = crate::prctl::has_fixed_addresses(task.persona) && !secure;
+    let (credentials, secure) = new_credentials(task, resolved.gives())?;
+    let mut persona = task.thread.persona() - Persona::READ_IMPLIES_EXECUTE;
+    if secure || !task.credentials.permitted.contains(credentials.permitted) {
+        persona -= Persona::UNSAFE;
+    }
+    let placement = Placement::of(persona);
 
     let space = AddressSpace::new().map_err(|_| Errno::ENOMEM)?;
     space.set_limits(crate::memory::limits_of(task.process(), &credentials));
-    let top = image::place_stack(&space, task.process().limit(Resource::Stack), fixed);
-    let main = image::load(&space, &file, &program, false, fixed).map_err(late)?;
+    let top = image::place_stack(&space, task.process().limit(Resource::Stack), placement);
+    let main = image::load(&space, file, &program, false, placement).map_err(late)?;
     let (entry, interpreter_base) = match &interpreter {
         Some(interpreter) => {
             let parsed = interpreter.parse().map_err(|_| Errno::ELIBBAD)?;
             if parsed.flawed {
                 return Err(Failure::After);
             }
-            let loaded = image::load(&space, interpreter, &parsed, true, fixed).map_err(late)?;
+            let loaded = image::load(&space, interpreter, &parsed, true, placement).map_err(late)?;
             (loaded.entry, loaded.bias)
         }
         None => (main.entry, 0),
     };
     let vdso = crate::vdso::map(&space)?;
-    let start_break = image::place_heap(&space, &main, fixed);
-    let mut executable = describe(&file, &main, start_break, guard)?;
+    let start_break = image::place_heap(&space, &main, placement);
+    let mut executable = describe(file, &main, start_break, guard)?;
     executable.space = files::space_of_memory(task, &file.file);
     let facts = Facts {
         main: &main,
@@ -256,11 +229,14 @@ fn prepare(
         secure,
         file_name: name,
         executable_stack: program.executable_stack,
+        keeps_first: resolved.keeps_first(),
+        hands_over: resolved.handed_over.is_some(),
     };
     let sp = stack::build(&space, top, arguments, &facts, &mut executable)?;
     let readable = files::is_readable(task, &file.file);
     let credentials = memory::fallible::try_arc(credentials).map_err(|_| Errno::ENOMEM)?;
-    Ok(Prepared { space, entry, sp, executable, credentials, secure, readable, comm })
+    let handed_over = resolved.handed_over;
+    Ok(Prepared { space, entry, sp, executable, credentials, secure, readable, comm, handed_over, persona })
 }
 
 fn describe(
@@ -279,19 +255,19 @@ fn describe(
     })
 }
 
-fn new_credentials(task: &Task, file: &ProgramFile) -> Result<(Credentials, bool), Errno> {
+fn new_credentials(task: &Task, file: &Arc<OpenFile>) -> Result<(Credentials, bool), Errno> {
     // Together: a mode that a former owner gave does not count for a new one.
-    let Identity { mode, user, group } = file.file.inode().identity();
+    let Identity { mode, user, group } = file.inode().identity();
     let may_gain =
         || task.thread.tracee().is_none_or(|tracee| tracee.may_gain_privileges(task.credentials.space()));
-    let honoured = files::honours_set_id(task, &file.file) && may_gain();
+    let honoured = files::honours_set_id(task, file) && may_gain();
     let no_new_privileges = task.thread.has_no_new_privileges();
     let bits_count = honoured && !no_new_privileges && task.credentials.space().knows(user, group);
     let executable_group = MODE_SET_GROUP | MODE_GROUP_EXECUTE;
     let gives = FileGives {
         user: (bits_count && mode & MODE_SET_USER != 0).then_some(user),
         group: (bits_count && mode & executable_group == executable_group).then_some(group),
-        capabilities: if honoured { FileCapabilities::of(file.file.inode())? } else { None },
+        capabilities: if honoured { FileCapabilities::of(file.inode())? } else { None },
         no_new_privileges,
     };
     task.credentials.after_exec(&gives)
@@ -350,18 +326,30 @@ fn install(task: &mut Task, new: Prepared) {
         let program = executable.program + 1;
         let former = core::mem::replace(&mut *executable, Executable { program, ..new.executable });
         let credentials = task.swap_credentials(credentials);
-        process.is_dumpable.store(is_dumpable.into(), Ordering::Relaxed);
+        if is_dumpable {
+            process.is_dumpable.store(1, Ordering::Relaxed);
+        } else {
+            process.set_privileged_dumpable();
+        }
         (former, credentials, process.replace_address_space(Some(new.space)))
     };
     drop(former);
 
+    let auxiliary = process.executable.lock().auxiliary;
     unshare(task);
+    if let Some(file) = new.handed_over
+        && hand_over(task, file, auxiliary).is_err()
+    {
+        // There is no way back, and the program would not find its file.
+        process.begin_exit(Signal::SIGSEGV.number().into());
+    }
     process.timers.cancel_posix();
     process.contexts.end();
     process.did_exec.store(true, Ordering::Relaxed);
     if new.secure {
         process.kinship.lock().death_signal = 0;
     }
+    task.thread.set_persona(new.persona);
     task.thread.set_name(&new.comm);
     current().set_name(&new.comm);
     task.alternate_stack = AlternateStack::default();
@@ -375,6 +363,15 @@ fn install(task: &mut Task, new: Prepared) {
     current().with_user_state(|state| state.reset());
     // Last, so that a parent that waited for the memory finds the new program, under its name and without what closes on exec.
     crate::exit::release_vfork(&process);
+}
+
+/// Opens a file for the new program, and says so in its auxiliary vector.
+#[inline(never)]
+fn hand_over(task: &Task, file: Arc<OpenFile>, auxiliary: (u64, u64)) -> Result<(), Errno> {
+    let descriptor = task.install_file(file, false)?;
+    let place = machine::address::UserAddr::new(stack::place_of_descriptor(auxiliary));
+    let written = task.address_space.write_remote(place, &(descriptor as u64).to_le_bytes());
+    if written == Ok(8) { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
 /// What a program may share with other processes but not over execve: descriptors and dispositions.
@@ -401,18 +398,6 @@ fn unshare(task: &mut Task) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn script_lines_split_into_interpreter_and_one_argument() {
-        assert_eq!(parse_script_line(b"/bin/sh\necho"), Ok((&b"/bin/sh"[..], None)));
-        assert_eq!(
-            parse_script_line(b" /usr/bin/env  -S a b \n"),
-            Ok((&b"/usr/bin/env"[..], Some(&b"-S a b"[..])))
-        );
-        assert_eq!(parse_script_line(b"\n"), Err(Errno::ENOEXEC));
-        let long = alloc::vec![b'x'; 300];
-        assert_eq!(parse_script_line(&long), Err(Errno::ENOEXEC));
-    }
 
     #[test]
     fn names_lose_their_directories() {

@@ -6,17 +6,21 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use machine::address::{PAGE_SIZE, USER_END, UserAddr};
+use machine::fault::FaultError;
 use memory::address_space::{AddressSpace, MapFlags, MapRequest, Protection};
 use memory::buffer::Sink;
 use memory::region::FileMapping;
 use vfs::{FileMappingKind, OpenFile};
 
+use super::persona::Placement;
 use crate::elf::{Header, Program, Segment};
 use crate::errno::Errno;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// Where relocatable programs go before randomisation: two thirds up, far from stack and mappings.
 const RELOCATABLE_BASE: u64 = 0x5555_5555_4000;
+/// Where mappings begin that go upwards: a third up.
+const UPWARDS_BASE: u64 = (USER_END as u64 / 3) & !(PAGE - 1);
 /// Pages of randomisation.
 const RANDOM_PAGES: u64 = 1 << 28;
 const STACK_RANDOM_PAGES: u64 = 1 << 22;
@@ -93,9 +97,9 @@ pub(super) struct Loaded {
     pub(super) end: u64,
 }
 
-/// A random number of pages below `pages`, in bytes; 0 when the program asked for fixed places.
-fn random_bytes(pages: u64, fixed: bool) -> u64 {
-    if fixed {
+/// A random number of pages below `pages`, in bytes; 0 for fixed places.
+fn random_bytes(pages: u64, is_fixed: bool) -> u64 {
+    if is_fixed {
         return 0;
     }
     let mut bytes = [0; 8];
@@ -104,11 +108,22 @@ fn random_bytes(pages: u64, fixed: bool) -> u64 {
 }
 
 /// Top of the stack and of the mappings beneath it.
-pub(super) fn place_stack(space: &AddressSpace, stack_limit: u64, fixed: bool) -> u64 {
-    let top = USER_END as u64 - PAGE - random_bytes(STACK_RANDOM_PAGES, fixed);
+pub(super) fn place_stack(space: &AddressSpace, stack_limit: u64, placement: Placement) -> u64 {
+    let top = USER_END as u64 - PAGE - random_bytes(STACK_RANDOM_PAGES, placement.is_fixed);
     let gap = stack_limit.clamp(STACK_GAP_MIN, STACK_GAP_MAX) + (STACK_RANDOM_PAGES * PAGE) / 64;
-    let random = random_bytes(RANDOM_PAGES, fixed);
-    space.set_mapping_top(UserAddr::new((USER_END as u64 - gap - random).min(top - gap / 2)));
+    let random = random_bytes(RANDOM_PAGES, placement.is_fixed);
+    if placement.goes_upwards {
+        space.set_mapping_bottom(UserAddr::new(UPWARDS_BASE + random));
+    } else {
+        space.set_mapping_top(UserAddr::new((USER_END as u64 - gap - random).min(top - gap / 2)));
+    }
+    if placement.has_page_zero {
+        // Without it the program is told soon enough.
+        let request = MapRequest::anonymous(PAGE, Protection::READ | Protection::EXECUTE)
+            .at(UserAddr::new(0))
+            .with(MapFlags::KERNEL);
+        let _ = space.map(request);
+    }
     top
 }
 
@@ -119,7 +134,7 @@ pub(super) fn load(
     file: &ProgramFile,
     program: &Program,
     is_interpreter: bool,
-    fixed: bool,
+    placement: Placement,
 ) -> Result<Loaded, Errno> {
     let cache = match file.file.operations().mapping(&file.file).map_err(|_| Errno::ENOEXEC)? {
         FileMappingKind::Pages(cache) => cache,
@@ -128,7 +143,7 @@ pub(super) fn load(
     let object = crate::exec::mapped_object(&file.file)?;
     let mapping =
         memory::fallible::try_arc(FileMapping::new(cache, Some(object))).map_err(|_| Errno::ENOMEM)?;
-    let bias = bias_of(space, program, is_interpreter, fixed)?;
+    let bias = bias_of(space, program, is_interpreter, placement)?;
     let mut loaded = Loaded {
         bias,
         entry: bias.wrapping_add(program.entry),
@@ -152,13 +167,18 @@ pub(super) fn load(
     Ok(loaded)
 }
 
-fn bias_of(space: &AddressSpace, program: &Program, is_interpreter: bool, fixed: bool) -> Result<u64, Errno> {
+fn bias_of(
+    space: &AddressSpace,
+    program: &Program,
+    is_interpreter: bool,
+    placement: Placement,
+) -> Result<u64, Errno> {
     if !program.relocatable {
         return Ok(0);
     }
     let first = program.first_page();
     if !is_interpreter {
-        let base = RELOCATABLE_BASE + random_bytes(RANDOM_PAGES, fixed);
+        let base = RELOCATABLE_BASE + random_bytes(RANDOM_PAGES, placement.is_fixed);
         return Ok((base & !(program.alignment - 1)).wrapping_sub(first));
     }
     // Reserve a place for all of it, then map the segments over it.
@@ -207,9 +227,14 @@ fn write_zeros(space: &AddressSpace, mut from: u64, to: u64) -> Result<(), Errno
     const ZEROS: [u8; 256] = [0; 256];
     while from < to {
         let part = (to - from).min(ZEROS.len() as u64) as usize;
-        let written = space.write_remote(UserAddr::new(from), &ZEROS[..part]).map_err(|_| Errno::ENOMEM)?;
+        let written =
+            space.write_remote(UserAddr::new(from), &ZEROS[..part]).map_err(|error| match error {
+                FaultError::OutOfMemory => Errno::ENOMEM,
+                // The file ends before its last page.
+                _ => Errno::EFAULT,
+            })?;
         if written == 0 {
-            return Err(Errno::ENOMEM);
+            return Err(Errno::EFAULT);
         }
         from += written as u64;
     }
@@ -217,10 +242,10 @@ fn write_zeros(space: &AddressSpace, mut from: u64, to: u64) -> Result<(), Errno
 }
 
 /// Where the heap starts: after the program, a random distance away.
-pub(super) fn place_heap(space: &AddressSpace, main: &Loaded, fixed: bool) -> u64 {
+pub(super) fn place_heap(space: &AddressSpace, main: &Loaded, placement: Placement) -> u64 {
     const HEAP_RANDOM_PAGES: u64 = 1 << 13;
     let end = (main.end + PAGE - 1) & !(PAGE - 1);
-    let start = end + random_bytes(HEAP_RANDOM_PAGES, fixed);
+    let start = end + random_bytes(HEAP_RANDOM_PAGES, placement.has_fixed_heap);
     space.set_break_start(UserAddr::new(start));
     start
 }

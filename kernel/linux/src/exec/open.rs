@@ -2,10 +2,11 @@
 
 use alloc::sync::Arc;
 
-use vfs::{Access, FileKind, LookupFlags, MountFlags, OpenFile, OpenFlags, UserSpace};
+use vfs::{Access, FileKind, LookupFlags, MountFlags, OpenFile, OpenFlags, PathContext, UserSpace};
 
 use crate::errno::Errno;
 use crate::file::context::AT_FDCWD;
+use crate::process::thread::Thread;
 use crate::task::Task;
 
 /// Opens the file of a program to be executed.
@@ -25,15 +26,28 @@ pub fn for_execution(
         (true, false) => context.walk(&task.start_of(directory)?, path, lookup)?,
         _ => context.walk(&places.cwd, path, lookup)?,
     };
-    let inode = place.inode()?;
-    match inode.kind {
+    Ok(open(&context, place)?)
+}
+
+/// The same for a thread that names a file which others will execute.
+pub(crate) fn for_thread(thread: &Thread, path: &[u8]) -> vfs::Result<Arc<OpenFile>> {
+    let file_system = thread.file_system().ok_or(vfs::Error::NotFound)?;
+    let places = file_system.places();
+    let credentials = thread.credentials();
+    let context = PathContext { places: &places, credentials: &credentials.file, umask: 0 };
+    let place = context.walk(&places.cwd, path, LookupFlags::FOLLOW)?;
+    open(&context, place)
+}
+
+fn open(context: &PathContext<'_>, place: vfs::Path) -> vfs::Result<Arc<OpenFile>> {
+    match place.inode()?.kind {
         FileKind::Regular => {}
-        FileKind::SymbolicLink => return Err(Errno::ELOOP),
-        _ => return Err(Errno::EACCES),
+        FileKind::SymbolicLink => return Err(vfs::Error::Loop),
+        _ => return Err(vfs::Error::AccessDenied),
     }
     context.check_place(&place, Access::EXECUTE)?;
     // Permission to execute was checked; reading the file is then the kernel's business.
-    Ok(vfs::open_place(place, OpenFlags::empty())?)
+    vfs::open_place(place, OpenFlags::empty())
 }
 
 /// Whether the process may read the file it executes: only then may it be dumped and looked into.

@@ -12,6 +12,9 @@ use crate::errno::Errno;
 use crate::process::process::Executable;
 
 const AT_NULL: u64 = 0;
+/// Ignored by programs: in its place comes AT_EXECFD.
+const AT_IGNORE: u64 = 1;
+const AT_EXECFD: u64 = 2;
 const AT_PHDR: u64 = 3;
 const AT_PHENT: u64 = 4;
 const AT_PHNUM: u64 = 5;
@@ -35,7 +38,9 @@ const AT_EXECFN: u64 = 31;
 const AT_SYSINFO_EHDR: u64 = 33;
 const AT_MINSIGSTKSZ: u64 = 51;
 /// Pairs in the auxiliary vector, the terminating one included.
-const AUXILIARY_PAIRS: usize = 23;
+const AUXILIARY_PAIRS: usize = 24;
+/// AT_FLAGS: the first argument stands behind the path.
+const FLAG_PRESERVE_FIRST: u64 = 1;
 /// Stack mapped beyond what the arguments need; it grows from there.
 const INITIAL_BYTES: u64 = 128 << 10;
 const RANDOM_BYTES: u64 = 16;
@@ -51,6 +56,16 @@ pub(super) struct Facts<'a> {
     /// Path of the program as given to execve.
     pub(super) file_name: &'a [u8],
     pub(super) executable_stack: bool,
+    /// The interpreter finds the first argument behind the path.
+    pub(super) keeps_first: bool,
+    /// The program finds a file open.
+    pub(super) hands_over: bool,
+}
+
+/// Where the number of the file that a program finds open stands, in an auxiliary vector there.
+pub(super) fn place_of_descriptor(auxiliary: (u64, u64)) -> u64 {
+    // The last pair but the end.
+    auxiliary.1 - 3 * 8
 }
 
 /// Maps the stack below `top` and fills it; notes in `executable` where things are. Returns the first stack pointer.
@@ -127,7 +142,7 @@ fn auxiliary_vector(
         (AT_PHENT, crate::elf::ENTRY_BYTES as u64),
         (AT_PHNUM, facts.main.header_count.into()),
         (AT_BASE, facts.interpreter_base),
-        (AT_FLAGS, 0),
+        (AT_FLAGS, if facts.keeps_first { FLAG_PRESERVE_FIRST } else { 0 }),
         (AT_ENTRY, facts.main.entry),
         (AT_UID, space.shown_user(user.real).into()),
         (AT_EUID, space.shown_user(user.effective).into()),
@@ -140,6 +155,7 @@ fn auxiliary_vector(
         (AT_PLATFORM, platform),
         (AT_RSEQ_FEATURE_SIZE, crate::rseq::FEATURE_BYTES.into()),
         (AT_RSEQ_ALIGN, crate::rseq::ALIGNMENT.into()),
+        (if facts.hands_over { AT_EXECFD } else { AT_IGNORE }, 0),
         (AT_NULL, 0),
     ]
 }

@@ -19,7 +19,7 @@ use crate::process::thread::Thread;
 const STRINGS_MAX: u64 = 6 << 20;
 
 /// A name without its padding.
-pub(super) fn trimmed(name: &[u8]) -> &[u8] {
+pub(crate) fn trimmed(name: &[u8]) -> &[u8] {
     &name[..name.iter().position(|&byte| byte == 0).unwrap_or(name.len())]
 }
 
@@ -164,10 +164,24 @@ fn on_old_scale(adjustment: i16) -> i32 {
     if adjustment == 1000 { 15 } else { i32::from(adjustment) * 17 / 1000 }
 }
 
-/// `coredump_filter`: what Linux would write by default; there are no core dumps.
+/// `coredump_filter`: what a core dump has of the process's memory.
 pub(super) fn core_dump_filter(subject: &Subject, out: &mut Text) -> Result<()> {
-    subject.process()?;
-    let _ = out.write_str("00000033\n");
+    let filter = subject.process()?.core_filter.load(Ordering::Relaxed);
+    let _ = writeln!(out, "{filter:08x}");
+    Ok(())
+}
+
+/// Changes it.
+pub(super) fn set_core_dump_filter(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    const KNOWN: u32 = 0x1ff;
+    let text = core::str::from_utf8(bytes).map_err(|_| Error::Invalid)?.trim();
+    let value = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None if text.len() > 1 && text.starts_with('0') => u32::from_str_radix(text, 8),
+        None => text.parse(),
+    };
+    let value = value.map_err(|_| Error::Invalid)?;
+    subject.process()?.core_filter.store(value & KNOWN, Ordering::Relaxed);
     Ok(())
 }
 

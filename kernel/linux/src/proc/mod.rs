@@ -21,6 +21,7 @@
 mod activity;
 mod descriptors;
 mod entries;
+pub(crate) use entries::trimmed;
 mod kernel_objects;
 mod lists;
 mod maps;

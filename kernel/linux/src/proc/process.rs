@@ -194,7 +194,11 @@ static ENTRIES: &[Entry] = &[
     text("cgroup", 0o444, entries::control_group),
     text("cmdline", 0o444, entries::command_line),
     Entry { name: "comm", mode: 0o644, kind: Kind::Knob(entries::name, entries::set_name) },
-    text("coredump_filter", 0o644, entries::core_dump_filter),
+    Entry {
+        name: "coredump_filter",
+        mode: 0o644,
+        kind: Kind::Knob(entries::core_dump_filter, entries::set_core_dump_filter),
+    },
     place("cwd", places::current_directory),
     guarded("environ", 0o400, entries::environment),
     place("exe", places::executable),

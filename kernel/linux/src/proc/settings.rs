@@ -17,6 +17,7 @@ use vfs::mount::{self, policy};
 use vfs::text::Text;
 use vfs::{Error, OpenFile, Result};
 
+use crate::exec::persona;
 use crate::file::asynchronous;
 use crate::io_ring::calls as rings;
 use crate::mqueue;
@@ -28,15 +29,12 @@ use crate::reboot;
 use crate::{helper, identity};
 
 /// What never changes, by path.
-const FIXED: [(&str, &str); 31] = [
+const FIXED: [(&str, &str); 27] = [
     ("kernel/ostype", "Linux"),
     ("kernel/osrelease", identity::RELEASE),
     ("kernel/cap_last_cap", "40"),
     ("kernel/ngroups_max", "65536"),
-    ("kernel/core_pattern", "core"),
-    ("kernel/core_uses_pid", "0"),
     ("kernel/printk", "7\t4\t1\t7"),
-    ("kernel/randomize_va_space", "2"),
     ("kernel/panic", "0"),
     ("kernel/panic_on_oops", "1"),
     ("kernel/tainted", "0"),
@@ -56,7 +54,6 @@ const FIXED: [(&str, &str); 31] = [
     ("fs/protected_symlinks", "0"),
     ("fs/protected_fifos", "0"),
     ("fs/protected_regular", "0"),
-    ("fs/suid_dumpable", "0"),
     ("fs/pipe-max-size", "1048576"),
     ("fs/inotify/max_queued_events", "16384"),
     ("fs/inotify/max_user_watches", "65536"),
@@ -182,7 +179,14 @@ fn kernel() -> Result<()> {
             None => table::set_last(value as u32),
         },
     )?;
+    setting(
+        "kernel/randomize_va_space",
+        0..=2,
+        || persona::randomized().into(),
+        |level| persona::set_randomized(level as u32),
+    )?;
     number("kernel/threads-max", || init::process().limit(Resource::Processes).saturating_mul(2))?;
+    core_dumps()?;
     system_v()?;
     add("kernel/random/boot_id", 0o444, |out| write_uuid(boot_id(), out), refuse)?;
     add("kernel/random/uuid", 0o444, |out| write_uuid(random_bytes(), out), refuse)?;
@@ -249,6 +253,36 @@ fn users() -> Result<()> {
 /// The name space of process numbers of who reads or writes a setting.
 fn space_of_reader() -> Space {
     crate::terminal::calling_thread().and_then(|thread| thread.process().space().clone())
+}
+
+/// Where core dumps go, and of what there are any.
+fn core_dumps() -> Result<()> {
+    use crate::core_dump::pattern;
+
+    let show = |out: &mut Text| {
+        out.push_bytes(&pattern::pattern().unwrap_or_default());
+        out.write_str("\n")
+    };
+    add("kernel/core_pattern", 0o644, show, pattern::set_pattern)?;
+    let most = i32::MAX as u64;
+    setting(
+        "kernel/core_uses_pid",
+        0..=most,
+        || pattern::uses_pid().into(),
+        |new| pattern::set_uses_pid(new as u32),
+    )?;
+    setting(
+        "kernel/core_pipe_limit",
+        0..=most,
+        || pattern::pipe_limit().into(),
+        |new| pattern::set_pipe_limit(new as u32),
+    )?;
+    setting(
+        "fs/suid_dumpable",
+        0..=2,
+        || pattern::privileged().into(),
+        |new| pattern::set_privileged(new as u32),
+    )
 }
 
 /// Limits of sockets.
@@ -346,6 +380,12 @@ fn memory_settings() -> Result<()> {
             address_space::set_commit_ratio(value as u32);
         },
     )?;
+    setting(
+        "vm/legacy_va_layout",
+        0..=1,
+        || persona::goes_upwards().into(),
+        |value| persona::set_goes_upwards(value != 0),
+    )?;
     number("vm/max_map_count", || address_space::MAX_REGIONS as u64)?;
     number("vm/mmap_min_addr", || address_space::MINIMUM_ADDRESS)?;
     number("vm/min_free_kbytes", || {
@@ -427,6 +467,8 @@ fn write_back_settings() -> Result<()> {
 }
 
 fn files() -> Result<()> {
+    // Where `binfmt_misc` is mounted.
+    procfs::directory("sys/fs/binfmt_misc")?;
     add(
         "fs/file-nr",
         0o444,

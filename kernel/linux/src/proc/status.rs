@@ -39,7 +39,8 @@ pub(super) fn status(subject: &Subject, out: &mut Text) -> Result<()> {
     }
     if let Some(space) = process.address_space() {
         let code = process.executable.lock().code;
-        write_memory(&space.usage(), code, out);
+        let is_dumping = process.gathering.lock().is_some();
+        write_memory(&space.usage(), code, is_dumping, out);
     }
     write_signals(&process, thread, &credentials, out);
     write_capabilities(&credentials, thread, out);
@@ -94,7 +95,7 @@ fn write_users(credentials: &Credentials, thread: Option<&Thread>, out: &mut Tex
 }
 
 /// The memory lines. `code` is where the program's own code lies; the rest of the code is libraries'.
-fn write_memory(usage: &Usage, code: (u64, u64), out: &mut dyn Write) {
+fn write_memory(usage: &Usage, code: (u64, u64), is_dumping: bool, out: &mut dyn Write) {
     let page = PAGE_SIZE as u64;
     let program_pages = (code.1.div_ceil(page)).saturating_sub(code.0 / page).min(usage.code_pages);
     for (name, kib) in [
@@ -117,7 +118,7 @@ fn write_memory(usage: &Usage, code: (u64, u64), out: &mut dyn Write) {
     ] {
         let _ = writeln!(out, "{name}:\t{kib:>8} kB");
     }
-    let _ = out.write_str("CoreDumping:\t0\nTHP_enabled:\t0\n");
+    let _ = write!(out, "CoreDumping:\t{}\nTHP_enabled:\t0\n", u8::from(is_dumping));
 }
 
 fn write_signals(process: &Process, thread: Option<&Thread>, credentials: &Credentials, out: &mut Text) {
@@ -197,7 +198,7 @@ mod tests {
             ..Usage::default()
         };
         let mut text = String::new();
-        write_memory(&usage, (0x40_1000, 0x40_5a11), &mut text);
+        write_memory(&usage, (0x40_1000, 0x40_5a11), false, &mut text);
         assert_eq!(
             text,
             "VmPeak:\t    3080 kB\nVmSize:\t    3060 kB\nVmLck:\t       0 kB\nVmPin:\t       0 kB\nVmHWM:\t    1744 kB\n\

@@ -23,6 +23,7 @@ use super::table::{INIT, Pid};
 use super::thread::Thread;
 use super::transfers::{Transferred, Transfers};
 use crate::abi::{ResourceLimit, ResourceUsage};
+use crate::core_dump::gathering::Gathering;
 use crate::credentials::identity::Credentials;
 use crate::errno::Errno;
 use crate::file::asynchronous::Contexts;
@@ -176,6 +177,12 @@ pub struct Process {
     pub(crate) is_orphan: AtomicBool,
     pub(crate) clan: crate::oom::Notes,
     pub(crate) membarrier: AtomicU32,
+    /// Where its threads come together to be dumped. Goes below `signals`.
+    pub(crate) gathering: SpinLock<Option<Arc<Gathering>>>,
+    /// There is or was a gathering.
+    pub(crate) gathers: AtomicBool,
+    /// What a dump has of its memory: `/proc/PID/coredump_filter`.
+    pub(crate) core_filter: AtomicU32,
     pub(crate) vfork_release: SpinLock<Option<Arc<sched::Completion>>>,
     /// The thread that made it: of its parent, or of the parent's when that was asked for.
     pub(crate) maker: AtomicU32,
@@ -255,6 +262,9 @@ impl Process {
             is_orphan: AtomicBool::new(false),
             clan: crate::oom::Notes::default(),
             membarrier: AtomicU32::new(0),
+            gathering: SpinLock::named("core dump of a process", None),
+            gathers: AtomicBool::new(false),
+            core_filter: AtomicU32::new(crate::core_dump::FILTER_DEFAULT),
             vfork_release: SpinLock::new(None),
             maker: AtomicU32::new(0),
             tracees: SpinLock::new(Tracees::default()),
@@ -389,6 +399,11 @@ impl Process {
 
     pub(crate) fn replace_group(&self, group: Arc<ProcessGroup>) {
         drop(self.group.replace(Some(group)));
+    }
+
+    /// It has gained privileges, or others may not see its program: how it can be dumped says the system.
+    pub(crate) fn set_privileged_dumpable(&self) {
+        self.is_dumpable.store(crate::core_dump::pattern::privileged() as u8, Ordering::Relaxed);
     }
 
     /// Its dispositions.

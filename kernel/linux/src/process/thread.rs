@@ -19,6 +19,7 @@ use super::table::Pid;
 use super::transfers::Transfers;
 use crate::credentials::account::ProcessCharge;
 use crate::credentials::identity::Credentials;
+use crate::exec::persona::Persona;
 use crate::file::context::FileSystemContext;
 use crate::name_space::NameSpaces;
 use crate::ptrace::tracee::Tracee;
@@ -82,6 +83,8 @@ pub struct Thread {
     pub(crate) stands: AtomicBool,
     /// execve gives it no privileges any more.
     no_new_privileges: AtomicBool,
+    /// Its execution domain; written by the thread.
+    persona: AtomicU32,
     pub(crate) shared: SpinLock<Shared>,
     /// As what it is traced: see [`ptrace`](crate::ptrace).
     pub(crate) trace: SpinLock<Option<Arc<Tracee>>>,
@@ -120,6 +123,7 @@ impl Thread {
             watch: AtomicU8::new(if shared.restriction.mode() == Mode::None { 0 } else { FILTERED }),
             stands: AtomicBool::new(false),
             no_new_privileges: AtomicBool::new(false),
+            persona: AtomicU32::new(0),
             shared: SpinLock::new(shared),
             trace: SpinLock::new(None),
         }
@@ -254,6 +258,16 @@ impl Thread {
     /// Whether execve gives it no privileges any more (`PR_SET_NO_NEW_PRIVS`).
     pub(crate) fn has_no_new_privileges(&self) -> bool {
         self.no_new_privileges.load(Ordering::Relaxed)
+    }
+
+    /// Its execution domain.
+    pub(crate) fn persona(&self) -> Persona {
+        Persona::from_bits_retain(self.persona.load(Ordering::Relaxed))
+    }
+
+    /// Sets that; the thread itself calls, or who makes it.
+    pub(crate) fn set_persona(&self, persona: Persona) {
+        self.persona.store(persona.bits(), Ordering::Relaxed);
     }
 
     /// From now on execve gives it none.

@@ -173,16 +173,14 @@ fn default_action(task: &mut Task, information: &SignalInformation, round: u32) 
 
 /// The process ends of a signal.
 pub(crate) fn die_of(task: &Task, information: &SignalInformation) {
-    const CORE_DUMPED: u32 = 0x80;
-    let (process, signal) = (task.process(), information.signal);
-    let wants_core = signal.default_action() == DefaultAction::Core;
-    let core = wants_core
-        && process.limit(crate::process::limits::Resource::Core) > 0
-        && process.is_dumpable.load(Ordering::Relaxed) == 1;
-    if wants_core {
+    let signal = information.signal;
+    if signal.default_action() == DefaultAction::Core {
         crate::exit::report_fatal_signal(task, information);
+        if crate::core_dump::dump(task, information) {
+            return;
+        }
     }
-    process.begin_exit(signal.number() as u32 | if core { CORE_DUMPED } else { 0 });
+    task.process().begin_exit(signal.number().into());
 }
 
 /// Begins a group stop for a signal that was taken in this round. A stop signal from a terminal has no effect on an orphaned group.

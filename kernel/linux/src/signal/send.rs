@@ -103,6 +103,11 @@ fn send(
     {
         let mut signals = process.signals.lock();
         if signals.group_exit.is_some() {
+            if signal == Signal::SIGKILL
+                && let Some(gathering) = &*process.gathering.lock()
+            {
+                gathering.abort();
+            }
             return Ok(());
         }
         continued = apply_job_control(process, &mut signals, signal);

@@ -7,6 +7,7 @@ use super::space::AddressSpace;
 use super::unmap::page_range;
 use crate::frame::Frame;
 use crate::region::Region;
+use core::ops::ControlFlow;
 use machine::address::{PAGE_SHIFT, PAGE_SIZE, UserAddr};
 
 /// A page that is in memory, as `/proc/PID/pagemap` shows it.
@@ -89,5 +90,36 @@ impl AddressSpace {
                 frame.references() <= if private { 2 } else { 3 }
             });
         Some(PresentPage { frame_number, of_file: counted && !private, exclusive })
+    }
+
+    /// The first page at or after `from`, below `end`, that has something in memory of its own entry: a frame, or the page of zeros.
+    pub fn next_in_tables(&self, from: UserAddr, end: u64) -> Option<UserAddr> {
+        let _layout = self.change.lock();
+        // SAFETY: `change` is held, so the tables stay.
+        let found = unsafe {
+            self.tables.tree().for_each_leaf(from.as_u64()..end, |leaf| {
+                match leaf.cells.iter().position(|cell| !cell.load().is_empty()) {
+                    Some(index) => ControlFlow::Break(leaf.base + (index * PAGE_SIZE) as u64),
+                    None => ControlFlow::Continue(()),
+                }
+            })
+        };
+        match found {
+            ControlFlow::Break(address) => Some(UserAddr::new(address)),
+            ControlFlow::Continue(()) => None,
+        }
+    }
+
+    /// Copies a page that is in memory and belongs to the program or a file, whatever the program may do with it. Returns whether there was one.
+    pub fn copy_page(&self, page: UserAddr, buffer: &mut [u8; PAGE_SIZE]) -> bool {
+        let Some(entry) = self.entry_at(page.as_u64()) else { return false };
+        if entry.is_empty() || entry.contains(UNCOUNTED) {
+            return false;
+        }
+        let frame = Frame::try_from_physical(entry.physical());
+        // The entry may have lost its frame before there was a reference. If it still names it, it is the right one.
+        let now = self.entry_at(page.as_u64());
+        let frame = frame.filter(|frame| now.is_some_and(|now| now.physical() == frame.physical()));
+        frame.map(|frame| frame.read(0, buffer)).is_some()
     }
 }

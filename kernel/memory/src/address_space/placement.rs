@@ -88,8 +88,11 @@ fn is_free(regions: &mut RegionTree, start: u64, length: u64) -> bool {
     regions.highest_gap(start, start + length, length) == Some(start) && !regions.guards(start + length)
 }
 
-/// A free place: the highest below the top of mappings, or else the lowest above it.
+/// A free place: the highest below the top of mappings, or else the lowest above it. Where mappings go upwards, only the latter.
 pub(super) fn free_place(regions: &mut RegionTree, layout: &Layout, low: u64, length: u64) -> Option<u64> {
+    if layout.upwards {
+        return regions.lowest_gap(layout.mapping_top, USER_TOP, length);
+    }
     regions
         .highest_gap(low, layout.mapping_top, length)
         .or_else(|| regions.lowest_gap(layout.mapping_top, USER_TOP, length))

@@ -28,8 +28,10 @@ pub const MAX_REGIONS: usize = 65_530;
 /// Where things go that don't say where. Changed under `change`.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Mappings are placed below this address.
+    /// Mappings are placed below this address, the highest place first.
     pub mapping_top: u64,
+    /// They are placed above it instead, the lowest place first.
+    pub upwards: bool,
     /// Where the heap begins.
     pub break_start: u64,
     /// Where it ends now.
@@ -152,8 +154,13 @@ impl AddressSpace {
     /// # Errors
     /// When there is no memory.
     pub fn new() -> Result<Arc<AddressSpace>, OutOfMemory> {
-        let layout =
-            Layout { mapping_top: USER_TOP, break_start: 0, break_end: 0, lock_future: RegionFlags::empty() };
+        let layout = Layout {
+            mapping_top: USER_TOP,
+            upwards: false,
+            break_start: 0,
+            break_end: 0,
+            lock_future: RegionFlags::empty(),
+        };
         AddressSpace::with_regions(RegionTree::new(), layout, Limits::NONE)
     }
 
@@ -200,6 +207,12 @@ impl AddressSpace {
     /// Mappings go below this address from now on (set by exec, randomised).
     pub fn set_mapping_top(&self, top: UserAddr) {
         self.change.lock().mapping_top = top.as_u64().min(USER_TOP);
+    }
+
+    /// Mappings go above this address from now on, the lowest place first (the layout that Linux calls legacy).
+    pub fn set_mapping_bottom(&self, bottom: UserAddr) {
+        let mut layout = self.change.lock();
+        (layout.mapping_top, layout.upwards) = (bottom.as_u64().min(USER_TOP), true);
     }
 
     /// Where things are.

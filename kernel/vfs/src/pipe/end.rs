@@ -360,6 +360,18 @@ impl FileOperations for Pipe {
     }
 }
 
+/// Waits until nobody will read from the pipe that this is an end of.
+///
+/// # Errors
+/// `EINTR`.
+pub fn wait_for_no_readers(end: &OpenFile) -> Result<()> {
+    let Some(pipe) = end.inode().attached().and_then(|attached| attached.clone().downcast::<Pipe>().ok())
+    else {
+        return Err(Error::Invalid);
+    };
+    wait::interruptible_exclusive(&pipe.write_queue, || !pipe.has_readers())
+}
+
 /// `pipe2`: the reading and the writing end.
 pub fn create_pipe(flags: OpenFlags, credentials: &Credentials) -> Result<(Arc<OpenFile>, Arc<OpenFile>)> {
     let pipe = Pipe::new()?;

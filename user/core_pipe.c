@@ -1,0 +1,88 @@
+/* Core dumps that a program reads: it is started as root, gets the dump as its standard input, and the words of the pattern. A
+ * dump that nobody reads to its end can be ended by SIGKILL.
+ *
+ * abi: guest
+ * abi: alone
+ * abi: limit 60
+ */
+#include "guest.h"
+
+#define PATTERN "/proc/sys/kernel/core_pattern"
+#define LIMIT "/proc/sys/kernel/core_pipe_limit"
+
+static void set_knob(const char *path, const char *text)
+{
+    int file = open(path, O_WRONLY);
+    EXPECT(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text), "%s: %s", path, ERRNO_NAME(errno));
+    close(file);
+}
+
+static int end_of(pid_t child)
+{
+    int status = 0;
+    EXPECT(waitpid(child, &status, 0) == child, "%s", ERRNO_NAME(errno));
+    EXPECT(WIFSIGNALED(status), "status %x", status);
+    return status;
+}
+
+static pid_t aborting(rlim_t limit)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit core = { limit, limit };
+        setrlimit(RLIMIT_CORE, &core);
+        prctl(PR_SET_NAME, "two words");
+        abort();
+    }
+    return child;
+}
+
+/* Reads the dump, and leaves word. */
+static int reader(char **words)
+{
+    char magic[4] = "";
+    long bytes = read(0, magic, 4);
+    static char rest[65536];
+    for (ssize_t got; (got = read(0, rest, sizeof rest)) > 0;)
+        bytes += got;
+    FILE *file = fopen("/tmp/core_pipe.new", "w");
+    fprintf(file, "%d [%s] [%s] %d %d\n", memcmp(magic, "\177ELF", 4) == 0, words[2], words[3], bytes > 20000, (int)getuid());
+    fclose(file);
+    rename("/tmp/core_pipe.new", "/tmp/core_pipe");
+    return 0;
+}
+
+int main(int count, char **words)
+{
+    if (count > 2 && !strcmp(words[1], "read"))
+        return reader(words);
+    if (count > 2 && !strcmp(words[1], "wait"))
+        return pause();
+    /* With a limit the process waits for the reader, so it has left word by then. */
+    set_knob(LIMIT, "4");
+    set_knob(PATTERN, "|/abi/bin/core_pipe read %s %e");
+    int status = end_of(aborting(0));
+    EXPECT(WTERMSIG(status) == SIGABRT && WCOREDUMP(status), "status %x", status);
+    const char *word = get_text("/tmp/core_pipe");
+    EXPECT(!strcmp(word, "1 [6] [two words] 1 0\n"), "%s", word);
+    status = end_of(aborting(1));
+    EXPECT(!WCOREDUMP(status), "a limit of 1 stops it: %x", status);
+    set_knob(PATTERN, "|/does/not/exist");
+    status = end_of(aborting(RLIM_INFINITY));
+    EXPECT(!WCOREDUMP(status), "nobody reads: %x", status);
+
+    set_knob(PATTERN, "|/abi/bin/core_pipe wait x");
+    pid_t child = aborting(0);
+    /* It has filled the pipe when the reader is there and it sleeps: nothing but the signal ends that. */
+    char dumping[40];
+    snprintf(dumping, sizeof dumping, "/proc/%d/status", child);
+    while (!strstr(get_text(dumping), "CoreDumping:\t1"))
+        sched_yield();
+    kill(child, SIGTERM);
+    kill(child, SIGKILL);
+    status = end_of(child);
+    EXPECT(WTERMSIG(status) == SIGABRT && WCOREDUMP(status) == 0, "SIGKILL ends it: %x", status);
+    system("/bin/busybox pkill core_pipe; true");
+    set_knob(PATTERN, "core");
+    return 0;
+}
