@@ -460,6 +460,7 @@ fn construct(
         thread.gain_no_privileges();
     }
     thread.set_persona(task.thread.persona());
+    thread.set_timer_slack_ns(task.thread.timer_slack_ns());
     let keeps_stack = !flags.contains(CloneFlags::VM) || flags.contains(CloneFlags::VFORK);
     let mut child = Task {
         user: task.user.clone(),
@@ -484,7 +485,6 @@ fn construct(
         paused: None,
         memory_policy: task.memory_policy,
         last_fault: Default::default(),
-        timer_slack_ns: task.timer_slack_ns,
         exit_code: 0,
         debug_registers: None,
         is_stepping: task.is_stepping,

@@ -40,7 +40,7 @@ const CAP_AMBIENT: u32 = 47;
 const SET_VMA: u32 = 0x5356_4d41;
 /// What becomes of a process whose memory fails: the system decides.
 const MCE_KILL_DEFAULT: usize = 2;
-const DEFAULT_SLACK_NS: u64 = 50_000;
+pub(crate) const DEFAULT_SLACK_NS: u64 = 50_000;
 
 /// Operations on the calling thread and process.
 #[inline(never)]
@@ -67,10 +67,10 @@ pub fn prctl(task: &mut Task, option: u32, second: u64, third: u64, fourth: u64,
         SET_NAME => set_name(task, second),
         GET_NAME => write_bytes(second, &task.thread.name()).map(|()| 0),
         SET_TIMERSLACK => {
-            task.timer_slack_ns = if second == 0 { DEFAULT_SLACK_NS } else { second };
+            task.thread.set_timer_slack_ns(if second == 0 { DEFAULT_SLACK_NS } else { second });
             Ok(0)
         }
-        GET_TIMERSLACK => Ok(task.timer_slack_ns as usize),
+        GET_TIMERSLACK => Ok(task.thread.timer_slack_ns() as usize),
         SET_CHILD_SUBREAPER => {
             process.is_subreaper.store(second != 0, Ordering::Relaxed);
             Ok(0)

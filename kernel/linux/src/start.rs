@@ -270,7 +270,6 @@ fn first_task(
         paused: None,
         memory_policy: Default::default(),
         last_fault: Default::default(),
-        timer_slack_ns: 50_000,
         exit_code: 0,
         debug_registers: None,
         is_stepping: false,

@@ -110,8 +110,6 @@ pub struct Task {
     pub(crate) memory_policy: crate::memory_policy::MemoryPolicy,
     /// The last exception.
     pub last_fault: LastFault,
-    /// Added to timers' expiry (PR_SET_TIMERSLACK); reported only.
-    pub timer_slack_ns: u64,
     pub(crate) exit_code: u32,
     /// The hardware breakpoints that its tracer has set, while it runs.
     pub(crate) debug_registers: Option<Box<DebugRegisters>>,

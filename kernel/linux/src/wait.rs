@@ -120,6 +120,8 @@ pub(crate) fn usage_of(process: &Process) -> ResourceUsage {
     usage.user_time = Timeval::from_ns(user);
     usage.system_time = Timeval::from_ns(system);
     usage.minor_faults = process.faults() as i64;
+    let (voluntary, preemptions) = process.switches();
+    (usage.voluntary_switches, usage.involuntary_switches) = (voluntary as i64, preemptions as i64);
     usage
 }
 

@@ -116,6 +116,10 @@ fn dispatch(reason: Reason) {
         cpu.queue.unlock_unguarded();
         deadline::arm();
     } else {
+        if stays {
+            let preemptions = &previous.entity.preemptions;
+            preemptions.store(preemptions.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
         switch(cpu, queue, previous, next, now_ns, NO_SLICE_END);
     }
     // In this order: with interrupts off the end of the guard switches nothing; the callers look again.

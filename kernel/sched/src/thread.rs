@@ -621,6 +621,16 @@ impl Thread {
         cycles.max(0).cast_unsigned()
     }
 
+    /// How often it lost its CPU though it could have gone on.
+    pub fn preemptions(&self) -> u64 {
+        self.entity.preemptions.load(Ordering::Relaxed)
+    }
+
+    /// How often it was switched to, and how often another thread came before it then. The one that runs has been switched to once more than away from.
+    pub fn voluntary_switches(&self) -> u64 {
+        self.switches().saturating_sub(self.preemptions() + 1)
+    }
+
     /// How often it was switched to.
     pub fn switches(&self) -> u64 {
         self.entity.switches.load(Ordering::Relaxed)

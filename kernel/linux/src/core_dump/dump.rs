@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use machine::address::{PAGE_SIZE, UserAddr};
+use vfs::pipe::WrittenPipe;
 use vfs::{FileKind, OpenFile, OpenFlags, OpenHow, PathContext};
 use zerocopy::IntoBytes;
 
@@ -91,13 +92,13 @@ fn give_to_program(task: &Task, notes: &Notes, words: Vec<Vec<u8>>) -> Result<()
     let _reading = Reading::begin(limit)?;
     let (reader, writer) = vfs::pipe::create_pipe(OpenFlags::empty(), &task.credentials.file)?;
     crate::helper::start_reader(words, reader)?;
-    let written = write_to(task, notes, Output::to_pipe(task, writer.clone()));
+    let written = write_to(task, notes, Output::to_pipe(task, &writer));
     if written == Err(Errno::EPIPE) || written == Err(Errno::EINTR) {
         return written;
     }
     note_failure(task, written);
     if limit > 0 {
-        wait_for_reader(task, &writer);
+        wait_for_reader(task, writer);
     }
     Ok(())
 }
@@ -109,10 +110,11 @@ fn note_failure(task: &Task, written: Result<(), Errno>) {
     }
 }
 
-/// Until the program has closed the pipe it may look into the process.
-fn wait_for_reader(task: &Task, writer: &Arc<OpenFile>) {
+/// Until the program has closed the pipe, which has come to its end, it may look into the process.
+fn wait_for_reader(task: &Task, writer: Arc<OpenFile>) {
+    let Ok(pipe) = WrittenPipe::close(writer) else { return };
     while !task.thread.is_killed() {
-        match vfs::pipe::wait_for_no_readers(writer) {
+        match pipe.wait_for_readers() {
             Err(vfs::Error::Interrupted) => sched::current().set_attention(false),
             _ => return,
         }

@@ -30,8 +30,8 @@ impl<'a> Output<'a> {
     }
 
     /// To a pipe.
-    pub(super) fn to_pipe(task: &'a Task, file: Arc<OpenFile>) -> Output<'a> {
-        Output { task, file, has_holes: false, position: 0, left: u64::MAX }
+    pub(super) fn to_pipe(task: &'a Task, file: &Arc<OpenFile>) -> Output<'a> {
+        Output { task, file: file.clone(), has_holes: false, position: 0, left: u64::MAX }
     }
 
     /// # Errors

@@ -1,5 +1,6 @@
 //! The text files of a process's directory (proc(5)).
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::Ordering;
@@ -153,7 +154,41 @@ pub(super) fn set_oom_adjustment(subject: &Subject, bytes: &[u8]) -> Result<()> 
     Ok(())
 }
 
-/// `oom_adj`: the adjustment on the scale that it had before, -17 to 15. It is not set by this name.
+/// `personality`: the execution domain.
+pub(super) fn personality(subject: &Subject, out: &mut Text) -> Result<()> {
+    let _ = writeln!(out, "{:08x}", subject.thread()?.persona().bits());
+    Ok(())
+}
+
+/// Whether the caller may see and change how late another thread's timers may be.
+fn check_slack(subject: &Subject) -> Result<Arc<Thread>> {
+    let thread = subject.thread()?;
+    match crate::terminal::calling_thread() {
+        Some(caller)
+            if !Arc::ptr_eq(&caller, &thread) && !caller.credentials().has(vfs::Capabilities::SYS_NICE) =>
+        {
+            Err(Error::NotPermitted)
+        }
+        _ => Ok(thread),
+    }
+}
+
+/// `timerslack_ns`
+pub(super) fn timer_slack(subject: &Subject, out: &mut Text) -> Result<()> {
+    let _ = writeln!(out, "{}", check_slack(subject)?.timer_slack_ns());
+    Ok(())
+}
+
+/// Changes it; 0: the usual.
+pub(super) fn set_timer_slack(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    let text = core::str::from_utf8(bytes).map_err(|_| Error::Invalid)?;
+    let wanted = text.trim().parse().map_err(|_| Error::Invalid)?;
+    let thread = check_slack(subject)?;
+    thread.set_timer_slack_ns(if wanted == 0 { crate::prctl::DEFAULT_SLACK_NS } else { wanted });
+    Ok(())
+}
+
+/// `oom_adj`: the adjustment on the scale that it had before, -17 to 15.
 pub(super) fn old_oom_adjustment(subject: &Subject, out: &mut Text) -> Result<()> {
     let adjustment = subject.process()?.oom_adjustment.load(Ordering::Relaxed);
     let _ = writeln!(out, "{}", on_old_scale(adjustment));

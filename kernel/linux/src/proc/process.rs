@@ -222,6 +222,7 @@ static ENTRIES: &[Entry] = &[
         kind: Kind::Knob(entries::oom_adjustment, entries::set_oom_adjustment),
     },
     object("pagemap", 0o400, memory_files::page_map),
+    guarded("personality", 0o400, entries::personality),
     own("projid_map", user_maps::projects),
     place("root", places::root),
     text("schedstat", 0o444, stat::scheduling),
@@ -238,13 +239,18 @@ static ENTRIES: &[Entry] = &[
     text("wchan", 0o444, activity::wait_channel),
     text("mountstats", 0o400, mounts::mount_statistics),
     directory("task", 0o555, threads),
+    Entry {
+        name: "timerslack_ns",
+        mode: 0o666,
+        kind: Kind::Knob(entries::timer_slack, entries::set_timer_slack),
+    },
     // The last one: left out where locks are not counted.
     text("lcount", 0o444, entries::locks_taken),
 ];
 /// Entries at the beginning that only threads have.
 const ONLY_THREADS: usize = 1;
 /// Entries at the end that only processes have.
-const ONLY_PROCESSES: usize = 3;
+const ONLY_PROCESSES: usize = 4;
 
 struct TextFile {
     subject: Subject,

@@ -163,7 +163,6 @@ fn write_capabilities(credentials: &Credentials, thread: Option<&Thread>, out: &
     );
 }
 
-/// Switches are counted, but not by whose wish: all are shown as voluntary.
 fn write_processors(thread: Option<&Thread>, out: &mut Text) {
     let kernel = thread.and_then(Thread::kernel_thread);
     let online = machine::cpu::online();
@@ -172,10 +171,11 @@ fn write_processors(thread: Option<&Thread>, out: &mut Text) {
     let _ = allowed.write_mask(machine::cpu::count(), out);
     let _ = out.write_str("\nCpus_allowed_list:\t");
     let _ = allowed.write_list(out);
-    let switches = kernel.map_or(0, |kernel| kernel.switches());
+    let (voluntary, preemptions) =
+        kernel.map_or((0, 0), |kernel| (kernel.voluntary_switches(), kernel.preemptions()));
     let _ = write!(
         out,
-        "\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t{switches}\nnonvoluntary_ctxt_switches:\t0\n"
+        "\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t{voluntary}\nnonvoluntary_ctxt_switches:\t{preemptions}\n"
     );
 }
 

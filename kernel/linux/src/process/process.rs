@@ -99,6 +99,8 @@ pub(crate) struct EndedThreads {
     user_ns: AtomicU64,
     system_ns: AtomicU64,
     faults: AtomicU64,
+    voluntary_switches: AtomicU64,
+    preemptions: AtomicU64,
     /// Also of children that were waited for.
     transfers: Transfers,
     /// The CPU times that were told last, of all threads.
@@ -113,6 +115,8 @@ impl EndedThreads {
             let runtime = kernel.runtime();
             self.user_ns.fetch_add(runtime.user_ns, Ordering::Relaxed);
             self.system_ns.fetch_add(runtime.system_ns(), Ordering::Relaxed);
+            self.voluntary_switches.fetch_add(kernel.voluntary_switches(), Ordering::Relaxed);
+            self.preemptions.fetch_add(kernel.preemptions(), Ordering::Relaxed);
         }
         self.faults.fetch_add(thread.faults(), Ordering::Relaxed);
         self.transfers.add(thread.transfers.values());
@@ -542,6 +546,19 @@ impl Process {
         let threads = self.threads.lock();
         let living: u64 = threads.iter().map(|thread| thread.faults()).sum();
         living + self.ended.faults.load(Ordering::Relaxed)
+    }
+
+    /// How often its threads have given up a processor, and have lost it.
+    pub(crate) fn switches(&self) -> (u64, u64) {
+        let threads = self.threads.lock();
+        let ended = &self.ended;
+        let mut sum =
+            (ended.voluntary_switches.load(Ordering::Relaxed), ended.preemptions.load(Ordering::Relaxed));
+        for kernel in threads.iter().filter_map(|thread| thread.kernel_thread()) {
+            sum.0 += kernel.voluntary_switches();
+            sum.1 += kernel.preemptions();
+        }
+        sum
     }
 
     /// What all its threads, and the children that it has waited for, have read and written.

@@ -85,6 +85,8 @@ pub struct Thread {
     no_new_privileges: AtomicBool,
     /// Its execution domain; written by the thread.
     persona: AtomicU32,
+    /// Added to timers' expiry (PR_SET_TIMERSLACK); reported only.
+    timer_slack_ns: AtomicU64,
     pub(crate) shared: SpinLock<Shared>,
     /// As what it is traced: see [`ptrace`](crate::ptrace).
     pub(crate) trace: SpinLock<Option<Arc<Tracee>>>,
@@ -124,6 +126,7 @@ impl Thread {
             stands: AtomicBool::new(false),
             no_new_privileges: AtomicBool::new(false),
             persona: AtomicU32::new(0),
+            timer_slack_ns: AtomicU64::new(crate::prctl::DEFAULT_SLACK_NS),
             shared: SpinLock::new(shared),
             trace: SpinLock::new(None),
         }
@@ -268,6 +271,16 @@ impl Thread {
     /// Sets that; the thread itself calls, or who makes it.
     pub(crate) fn set_persona(&self, persona: Persona) {
         self.persona.store(persona.bits(), Ordering::Relaxed);
+    }
+
+    /// How late its timers may be.
+    pub(crate) fn timer_slack_ns(&self) -> u64 {
+        self.timer_slack_ns.load(Ordering::Relaxed)
+    }
+
+    /// Sets that.
+    pub(crate) fn set_timer_slack_ns(&self, slack: u64) {
+        self.timer_slack_ns.store(slack, Ordering::Relaxed);
     }
 
     /// From now on execve gives it none.

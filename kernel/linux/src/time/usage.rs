@@ -34,11 +34,14 @@ pub fn getrusage(task: &mut Task, who: i32, out: u64) -> SysResult {
         SELF => crate::wait::usage_of(task.process()),
         CHILDREN => task.process().children.lock().usage,
         THREAD => {
-            let runtime = sched::current().runtime();
+            let kernel = sched::current();
+            let runtime = kernel.runtime();
             ResourceUsage {
                 user_time: Timeval::from_ns(runtime.user_ns),
                 system_time: Timeval::from_ns(runtime.system_ns()),
                 minor_faults: task.thread.faults() as i64,
+                voluntary_switches: kernel.voluntary_switches() as i64,
+                involuntary_switches: kernel.preemptions() as i64,
                 ..crate::wait::usage_of(task.process())
             }
         }

@@ -53,6 +53,8 @@ pub(crate) struct Entity {
     pub(crate) switches: AtomicU64,
     /// The group that it shares a weight and a quota with; see [`control`].
     pub(crate) group: control::Slot,
+    /// How often it lost its CPU though it could have gone on. Written by the CPU that runs it.
+    pub(crate) preemptions: AtomicU64,
 }
 
 impl Entity {
@@ -75,6 +77,7 @@ impl Entity {
             handover: AtomicU32::new(0),
             switches: AtomicU64::new(0),
             group: control::Slot::empty(),
+            preemptions: AtomicU64::new(0),
         };
         entity.set_policy(policy, nice);
         entity

@@ -360,16 +360,26 @@ impl FileOperations for Pipe {
     }
 }
 
-/// Waits until nobody will read from the pipe that this is an end of.
-///
-/// # Errors
-/// `EINTR`.
-pub fn wait_for_no_readers(end: &OpenFile) -> Result<()> {
-    let Some(pipe) = end.inode().attached().and_then(|attached| attached.clone().downcast::<Pipe>().ok())
-    else {
-        return Err(Error::Invalid);
-    };
-    wait::interruptible_exclusive(&pipe.write_queue, || !pipe.has_readers())
+/// A pipe whose writing end is closed: who reads to its end may take a while to close the other one.
+pub struct WrittenPipe(Arc<Pipe>);
+
+impl WrittenPipe {
+    /// Closes a writing end that nobody else has.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is no end of a pipe.
+    pub fn close(writer: Arc<OpenFile>) -> Result<WrittenPipe> {
+        let attached = writer.inode().attached().ok_or(Error::Invalid)?.clone();
+        attached.downcast().map(WrittenPipe).map_err(|_| Error::Invalid)
+    }
+
+    /// Waits until nobody will read from it.
+    ///
+    /// # Errors
+    /// `EINTR`.
+    pub fn wait_for_readers(&self) -> Result<()> {
+        wait::interruptible_exclusive(&self.0.write_queue, || !self.0.has_readers())
+    }
 }
 
 /// `pipe2`: the reading and the writing end.

@@ -5,7 +5,7 @@ mod fifo;
 mod ring;
 mod splice;
 
-pub use end::{Pipe, create_pipe, wait_for_no_readers};
+pub use end::{Pipe, WrittenPipe, create_pipe};
 pub use fifo::FarEnd;
 pub(crate) use fifo::open_fifo;
 pub use ring::{CAPACITY_DEFAULT, CAPACITY_MAX};
