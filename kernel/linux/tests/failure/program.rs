@@ -40,7 +40,8 @@ pub(crate) struct Program<'a> {
 impl<'a> Program<'a> {
     /// Gives the process its arena.
     pub(crate) fn new(task: &'a mut Task) -> Self {
-        task.persona = linux::prctl::NO_RANDOMIZE;
+        const ADDR_NO_RANDOMIZE: u32 = 0x004_0000;
+        linux::exec::personality(task, ADDR_NO_RANDOMIZE).expect("always possible");
         let mut program = Program { task, free: ARENA };
         let fixed_private_anonymous = 0x32;
         let arena = program.call(9, &[ARENA, ARENA_PAGES * PAGE, 3, fixed_private_anonymous, u64::MAX, 0]);
