@@ -1,4 +1,4 @@
-//! From the file that is to be executed to the program that does it: formats that somebody registered ([`binfmt_misc`](crate::binfmt_misc)), and scripts.
+//! From the file that is to be executed to the program that does it: formats that somebody registered ([`binfmt_misc`]), and scripts.
 //!
 //! Each step names an interpreter, which is looked at like the file was: registered formats first, then `#!`. What is neither is the program.
 
