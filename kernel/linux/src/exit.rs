@@ -79,7 +79,6 @@ pub(crate) fn report_fatal_signal(task: &Task, information: &SignalInformation) 
 /// The end of the running thread.
 #[inline(never)]
 pub(crate) fn end_thread(mut task: Box<Task>) {
-    crate::core_dump::gathering::attend(&task);
     if task.thread.is_traced() {
         // Before it stands: whom it traces may be its tracer, and stand, too.
         crate::ptrace::end::tracer_ends(&task.thread);

@@ -224,6 +224,7 @@ impl Task {
                 ControlFlow::Continue(())
             },
         );
+        crate::core_dump::gathering::attend(&self);
         crate::exit::end_thread(self);
     }
 

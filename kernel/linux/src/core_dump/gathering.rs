@@ -3,6 +3,7 @@
 //! The *dumper*, a thread that takes a fatal signal, announces a gathering and kills the others. Each of them comes to it first thing on its way out
 //! ([`attend`]), leaves its registers and waits: until then its memory is as it was. The dumper begins when all threads that are still listed have
 //! come; threads that had passed the place before leave the list. When the dumper is done all go on and end.
+//! Workers of submission rings just leave: a thread that has passed the place waits for its own.
 //!
 //! ```text
 //! dumper:  announce ── wait for all ── write ── end ──> ends as well
