@@ -79,6 +79,24 @@ pub(super) fn add(request: &Arc<Request>, file: &Arc<OpenFile>) -> Step {
     }
 }
 
+/// How many turns a poll that another thread is just looking at is waited for. Looking sleeps nowhere: one is enough unless that thread's processor is taken away.
+const TURNS_MAX: usize = 1000;
+
+/// The request that is meant, when nobody is in the midst of it: a program that has seen a completion of a poll with several finds it armed again.
+///
+/// # Errors
+/// ENOENT; EALREADY when that lasts.
+fn at_rest(request: &Request, meant: impl Fn(&Request) -> bool) -> Result<Arc<Request>, Errno> {
+    for _ in 0..TURNS_MAX {
+        let (found, _) = request.ring.find(0, &meant).ok_or(Errno::ENOENT)?;
+        if !found.is_at(Stage::Running) {
+            return Ok(found);
+        }
+        sched::yield_now();
+    }
+    Err(Errno::EALREADY)
+}
+
 /// Ends a poll, or changes it.
 pub(super) fn remove(task: &mut Task, request: &Arc<Request>) -> SysResult {
     let entry = &request.entry;
@@ -87,7 +105,7 @@ pub(super) fn remove(task: &mut Task, request: &Arc<Request>) -> SysResult {
             && !other.is_at(Stage::Held)
             && other.user_data() == entry.address
     };
-    let (found, _) = request.ring.find(0, meant).ok_or(Errno::ENOENT)?;
+    let found = at_rest(request, meant)?;
     if entry.length & (UPDATE_EVENTS | UPDATE_USER_DATA) == 0 {
         return match cancel::cancel(&found) {
             Taken::Back => Ok(0),
