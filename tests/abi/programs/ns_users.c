@@ -397,9 +397,35 @@ static void refused(void)
     REAP(CHILD(nested(0)));
 }
 
+/* Who mounts a file system in memory owns its root. */
+static void own_mounts(void)
+{
+    puts("-- mounts");
+    mkdir("own", 0777);
+    REAP(CHILD({
+        become(1000);
+        SHOW(unshare(CLONE_NEWUSER | CLONE_NEWNS));
+        put("/proc/self/setgroups", "deny");
+        SHOW(put("/proc/self/uid_map", "1000 1000 1") > 0);
+        SHOW(put("/proc/self/gid_map", "1000 1000 1") > 0);
+        SHOW(mount("tmpfs", "own", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755"));
+        struct stat about;
+        SHOW(stat("own", &about));
+        printf("%o, owner %u %u\n", about.st_mode, about.st_uid, about.st_gid);
+        int fd = open("own/file", O_CREAT | O_WRONLY | O_TRUNC, 0444);
+        TRUE(fd >= 0);
+        close(fd);
+        SHOW(umount("own"));
+        SHOW(mount("tmpfs", "own", "tmpfs", 0, "uid=1001"));
+        SHOW(mount("tmpfs", "own", "tmpfs", 0, "uid=1000,gid=1000"));
+    }));
+    rmdir("own");
+}
+
 int main(void)
 {
     umask(022);
+    own_mounts();
     own_maps();
     long_maps();
     files();

@@ -15,7 +15,7 @@ use memory::per_cpu::{PerCpuBox, Quota, SharedOwner};
 use vfs::attributes::{DeviceNumber, FileKind, FileSystemStatus};
 use vfs::inode::{Inode, InodeAttributes};
 use vfs::superblock::{FileSystemType, MountedBy, Superblock, SuperblockOperations, SuperblockTraits};
-use vfs::{Error, Result, allocation};
+use vfs::{Error, PathContext, Result, UserSpace, allocation};
 
 use crate::node::TmpNode;
 
@@ -98,8 +98,8 @@ impl Options {
         Self { pages: total_pages / 2, inodes: total_pages / 2, mode: 0o1777, user: 0, group: 0 }
     }
 
-    /// Parses `size=10m,mode=755`. Fails with `EINVAL`.
-    fn parse(mut self, text: &[u8], total_pages: u64) -> Result<Self> {
+    /// Parses `size=10m,mode=755`; ids are those of the name space of users. Fails with `EINVAL`.
+    fn parse(mut self, text: &[u8], total_pages: u64, users: &UserSpace) -> Result<Self> {
         for option in text.split(|&byte| byte == b',').filter(|option| !option.is_empty()) {
             let mut parts = option.splitn(2, |&byte| byte == b'=');
             let key = parts.next().unwrap_or_default();
@@ -109,14 +109,18 @@ impl Options {
                 b"nr_blocks" => self.pages = parse_size(value, total_pages)?,
                 b"nr_inodes" => self.inodes = parse_size(value, total_pages)?,
                 b"mode" => self.mode = parse_number(value, 8)? as u32 & 0o7777,
-                b"uid" => self.user = parse_number(value, 10)? as u32,
-                b"gid" => self.group = parse_number(value, 10)? as u32,
+                b"uid" => self.user = users.kernel_user(parse_id(value)?).ok_or(Error::Invalid)?,
+                b"gid" => self.group = users.kernel_group(parse_id(value)?).ok_or(Error::Invalid)?,
                 b"inode32" | b"inode64" | b"huge" | b"mpol" | b"noswap" => {}
                 _ => return Err(Error::Invalid),
             }
         }
         Ok(self)
     }
+}
+
+fn parse_id(text: &[u8]) -> Result<u32> {
+    u32::try_from(parse_number(text, 10)?).map_err(|_| Error::Invalid)
 }
 
 fn parse_number(text: &[u8], radix: u32) -> Result<u64> {
@@ -179,7 +183,7 @@ impl SuperblockOperations for TmpFs {
         let mut current = Options::default_for(total);
         current.pages = limits.pages.limit();
         current.inodes = limits.inodes.limit();
-        let new = current.parse(options, total)?;
+        let new = current.parse(options, total, UserSpace::FIRST)?;
         let (pages_before, set) = (limits.pages.limit(), limits.pages.set_limit(new.pages));
         if !set {
             return Err(Error::Invalid);
@@ -218,10 +222,26 @@ impl FileSystemType for TmpFsType {
     }
 
     fn mount(&'static self, _source: &[u8], options: &[u8]) -> Result<Arc<Superblock>> {
+        self.make_for(0, 0, options, UserSpace::FIRST)
+    }
+
+    /// The root belongs to who mounts it.
+    fn mount_at(
+        &'static self,
+        context: &PathContext<'_>,
+        _source: &[u8],
+        options: &[u8],
+    ) -> Result<Arc<Superblock>> {
+        let mounter = context.credentials;
+        self.make_for(mounter.user, mounter.group, options, &mounter.space)
+    }
+}
+
+impl TmpFsType {
+    fn make_for(&self, user: u32, group: u32, options: &[u8], users: &UserSpace) -> Result<Arc<Superblock>> {
         let total = memory::frame::total_frames();
-        let mut defaults = Options::default_for(total);
-        defaults.mode = self.default_mode;
-        make(self.name, defaults.parse(options, total)?)
+        let defaults = Options { mode: self.default_mode, user, group, ..Options::default_for(total) };
+        make(self.name, defaults.parse(options, total, users)?)
     }
 }
 
