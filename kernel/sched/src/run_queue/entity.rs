@@ -4,7 +4,7 @@
 //! (`Thread::cpu`), or by the one waker that claimed it while it belongs to none. They are atomics only so that
 //! the thread can be shared; every access is relaxed and costs what a plain one does.
 
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use intrusive_collections::RBTreeAtomicLink;
 
@@ -33,9 +33,9 @@ pub(crate) struct Entity {
     left_virtual_ns: AtomicU64,
     weight: AtomicU32,
     /// Encoded policy and nice value with which it competes.
-    policy: AtomicU32,
+    policy: AtomicU16,
     /// Its own: `policy` is the same while nothing is lent to it.
-    own_policy: AtomicU32,
+    own_policy: AtomicU16,
     /// See [`crate::urgency`].
     lent: AtomicU8,
     /// Whether `link` is in a tree.
@@ -66,8 +66,8 @@ impl Entity {
             left_queue: AtomicUsize::new(0),
             left_virtual_ns: AtomicU64::new(0),
             weight: AtomicU32::new(WEIGHT_NORMAL as u32),
-            policy: AtomicU32::new(0),
-            own_policy: AtomicU32::new(0),
+            policy: AtomicU16::new(0),
+            own_policy: AtomicU16::new(0),
             lent: AtomicU8::new(Urgency::LEAST.bits()),
             queued: AtomicBool::new(false),
             started_ns: AtomicU64::new(0),
@@ -125,8 +125,8 @@ impl Entity {
     /// Whether it goes before all fair threads: `policy().is_realtime()` without decoding.
     #[inline(always)]
     pub(crate) fn is_realtime(&self) -> bool {
-        const FIRST_REALTIME_KIND: u32 = 3;
-        self.policy.load(Ordering::Relaxed) & 0xff >= FIRST_REALTIME_KIND
+        const FIRST_REALTIME_KIND: u16 = 3;
+        self.policy.load(Ordering::Relaxed) & KIND >= FIRST_REALTIME_KIND
     }
 
     /// The nice value with which it competes.
@@ -244,7 +244,11 @@ impl Entity {
     }
 }
 
-fn encoded(policy: Policy, nice: Nice) -> u32 {
+/// The bits of [`encoded`] that tell policies apart.
+const KIND: u16 = 7;
+
+/// One word of a policy (three bits), its priority (seven) and a nice value (six).
+fn encoded(policy: Policy, nice: Nice) -> u16 {
     let kind = match policy {
         Policy::Normal => 0,
         Policy::Batch => 1,
@@ -252,13 +256,13 @@ fn encoded(policy: Policy, nice: Nice) -> u32 {
         Policy::Fifo(_) => 3,
         Policy::RoundRobin(_) => 4,
     };
-    kind | u32::from(policy.priority()) << 8 | ((nice.value() + 20) as u32) << 16
+    kind | u16::from(policy.priority() & 0x7f) << 3 | ((nice.value() + 20) as u16) << 10
 }
 
 #[inline(always)]
-fn policy_of(encoded: u32) -> Policy {
-    let priority = (encoded >> 8) as u8;
-    match encoded & 0xff {
+fn policy_of(encoded: u16) -> Policy {
+    let priority = (encoded >> 3) as u8 & 0x7f;
+    match encoded & KIND {
         0 => Policy::Normal,
         1 => Policy::Batch,
         2 => Policy::Idle,
@@ -267,8 +271,8 @@ fn policy_of(encoded: u32) -> Policy {
     }
 }
 
-fn nice_of(encoded: u32) -> Nice {
-    Nice::clamped((encoded >> 16) as i32 - 20)
+fn nice_of(encoded: u16) -> Nice {
+    Nice::clamped(i32::from(encoded >> 10) - 20)
 }
 
 #[cfg(test)]
