@@ -6,6 +6,7 @@ fn main() {
         let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets the package's folder");
         println!("cargo::rustc-link-arg-bins=-T{folder}/link.ld");
         println!("cargo::rustc-link-arg-bins=--gc-sections");
+        println!("cargo::rustc-link-arg-bins=--icf=all");
         println!("cargo::rustc-link-arg-bins=-zmax-page-size=4096");
         println!("cargo::rustc-link-arg-bins=--build-id=none");
     }
