@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// The layers below `kernel/`, lowest first. A folder with a `*` holds one crate in each of its folders.
-const LAYERS: [&str; 20] = [
+const LAYERS: [&str; 21] = [
+    "sorting",
     "drivers/hostlink-protocol",
     "machine",
     "sync",

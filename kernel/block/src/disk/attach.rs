@@ -356,7 +356,7 @@ pub fn rescan(disk: &Arc<Disk>) -> Result<()> {
         Ok(())
     });
     // Whether all of them could be added or not: what is registered is in the list.
-    staying.sort_by_key(|(partition, _)| partition.number);
+    sorting::sort_by_key(&mut staying, |(partition, _)| partition.number);
     replace(&disk.parts, staying);
     added
 }

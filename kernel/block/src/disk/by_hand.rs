@@ -48,7 +48,7 @@ pub fn add(disk: &Arc<Disk>, number: u32, start: u64, sectors: u64) -> Result<()
     let part = add_partition(disk, &partition)?;
     // There is room: a copy of the list has some for one more.
     parts.push((partition, part));
-    parts.sort_by_key(|(partition, _)| partition.number);
+    sorting::sort_by_key(&mut parts, |(partition, _)| partition.number);
     replace(&disk.parts, parts);
     Ok(())
 }

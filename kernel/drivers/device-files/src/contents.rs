@@ -169,7 +169,7 @@ impl Directory for Contents {
 
     fn list(&self, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
         let mut entries = self.entries()?;
-        entries.sort_by_key(|(_, node)| node.number);
+        sorting::sort_by_key(&mut entries, |(_, node)| node.number);
         let place = |node: &Node| node.number + FIRST_POSITION;
         let mut next = position;
         for (name, node) in entries.iter().filter(|(_, node)| place(node) >= position) {

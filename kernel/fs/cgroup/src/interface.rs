@@ -159,7 +159,7 @@ fn numbers(group: &Arc<Group>, mut each: impl FnMut(&dyn crate::Member, &mut Vec
     } else {
         freezer::members(group)?.iter().try_for_each(|member| add(&**member))?;
     }
-    found.sort_unstable();
+    sorting::sort(&mut found);
     Ok(found)
 }
 

@@ -149,7 +149,7 @@ impl Cache {
                 .map(|(block, entry)| (*block, entry.bytes.clone())),
         );
         drop(entries);
-        pinned.sort_unstable_by_key(|(block, _)| *block);
+        sorting::sort_by_key(&mut pinned, |(block, _)| *block);
         Ok(pinned)
     }
 

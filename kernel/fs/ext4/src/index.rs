@@ -230,7 +230,7 @@ fn split_leaf(
         let entry = NewEntry { name: entry.name, inode: entry.inode, kind };
         fallible::try_push(&mut sorted, ((head.hash(entry.name), behind), entry))?;
     }
-    sorted.sort_unstable_by_key(|(key, _)| *key);
+    sorting::sort_by_key(&mut sorted, |(key, _)| *key);
     let total: usize = sorted.iter().map(|(_, entry)| leaf::entry_bytes(entry.name.len())).sum();
     let mut left = 0;
     let middle = sorted.iter().position(|(_, entry)| {
@@ -243,7 +243,7 @@ fn split_leaf(
     }
     let hash = sorted[middle].0.0;
     let continued = u32::from(sorted[middle - 1].0.0 == hash);
-    sorted[..middle].sort_unstable_by_key(|((_, behind), _)| *behind);
+    sorting::sort_by_key(&mut sorted[..middle], |((_, behind), _)| *behind);
     let mut all = fallible::try_vec(sorted.len())?;
     all.extend(sorted.iter().map(|(_, entry)| *entry));
     let mut bytes = handle.empty_block()?;

@@ -190,7 +190,7 @@ impl LogWriter {
     pub fn checkpoint(&mut self, system: &FileSystem) -> Result<()> {
         let mut blocks = fallible::try_vec(self.pending.len())?;
         blocks.extend(self.pending.iter().map(|(block, bytes)| (*block, bytes.clone())));
-        blocks.sort_unstable_by_key(|(block, _)| *block);
+        sorting::sort_by_key(&mut blocks, |(block, _)| *block);
         system.cache.write_all(blocks.into_iter())?;
         system.cache.flush()?;
         write_journal_superblock(system, &self.log, self.log.features, 0, self.sequence)?;

@@ -344,7 +344,7 @@ impl Writer {
     fn write_out(&self, home: &mut Home, closed: &Closed) -> Result<()> {
         let mut blocks: Vec<(u64, BlockBytes)> = fallible::try_vec(closed.blocks.len())?;
         blocks.extend(closed.blocks.iter().map(|(block, bytes)| (*block, bytes.clone())));
-        blocks.sort_unstable_by_key(|(block, _)| *block);
+        sorting::sort_by_key(&mut blocks, |(block, _)| *block);
         let cache = &self.system.cache;
         match home {
             Home::Journal(log) => {

@@ -166,9 +166,9 @@ impl Handle<'_> {
             inode.attributes = self.allocate(goal, 1)?.start;
             inode.add_blocks(self.geometry(), 1);
         }
-        list.sort_unstable_by(|one, other| {
+        sorting::sort_by(list, |one, other| {
             let key = |one: &Attribute| (one.prefix, one.name.len());
-            key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name))
+            key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name)).is_lt()
         });
         let mut bytes = self.empty_block()?;
         let mut hash = 0u32;

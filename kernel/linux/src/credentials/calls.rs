@@ -251,7 +251,7 @@ pub fn setgroups(task: &mut Task, count: i32, list: u64) -> SysResult {
     for group in &mut groups {
         *group = space.kernel_group(*group).ok_or(Errno::EINVAL)?;
     }
-    groups.sort_unstable();
+    sorting::sort(&mut groups);
     let groups = match groups.is_empty() {
         true => None,
         false => Some(memory::fallible::try_arc(groups).map_err(|_| Errno::ENOMEM)?),

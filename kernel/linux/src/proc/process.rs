@@ -426,7 +426,7 @@ impl Directory for Threads {
             vfs::allocation::push(&mut tids, (self.0.seen(process.pid()), process.pid()))?;
         }
         tids.retain(|(seen, _)| *seen >= from);
-        tids.sort_unstable();
+        sorting::sort(&mut tids);
         let mut next = position;
         for (seen, tid) in tids {
             let mut buffer = [0; 10];

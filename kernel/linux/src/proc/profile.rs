@@ -138,7 +138,7 @@ fn by_function(counters: &Counters) -> Result<Vec<Met>> {
             None => fallible::try_push(&mut met, Met { start, count })?,
         }
     }
-    met.sort_unstable_by(|one, other| other.count.cmp(&one.count).then(one.start.cmp(&other.start)));
+    sorting::sort_by_key(&mut met, |one| (core::cmp::Reverse(one.count), one.start));
     Ok(met)
 }
 

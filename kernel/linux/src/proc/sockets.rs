@@ -51,7 +51,7 @@ pub(super) fn local(out: &mut Text) -> Result<()> {
             }
         }
     }
-    lines.sort_unstable_by_key(|line: &Line| line.id);
+    sorting::sort_by_key(&mut lines, |line: &Line| line.id);
     lines.dedup_by_key(|line| line.id);
     let _ = out.write_str("Num       RefCount Protocol Flags    Type St Inode Path\n");
     for line in &lines {

@@ -156,7 +156,7 @@ unsafe fn read_memory_map(address: u64, entries: u32) -> &'static [MemoryRegion]
             };
             *region = MemoryRegion { range: range(entry.start, entry.start + entry.bytes), kind };
         }
-        map[..entries].sort_unstable_by_key(|region| region.range.start);
+        sorting::sort_by_key(&mut map[..entries], |region| region.range.start);
         &MEMORY_MAP.get()[..entries]
     }
 }
@@ -167,7 +167,7 @@ fn for_each_free(mut visit: impl FnMut(u64, u64)) {
     let info = info();
     let initramfs = info.initramfs.unwrap_or(EMPTY);
     let mut taken = [(0, LOW_MEMORY_KEPT), bounds(info.kernel_image), bounds(initramfs)];
-    taken.sort_unstable();
+    sorting::sort(&mut taken);
     for region in info.memory_map.iter().filter(|region| region.kind == MemoryKind::Usable) {
         let mut start = region.range.start.as_u64().next_multiple_of(page);
         let end = region.range.end.as_u64() & !(page - 1);

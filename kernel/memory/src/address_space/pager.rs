@@ -475,7 +475,7 @@ impl AddressSpace {
                 _ => {}
             }
         }
-        frames.sort_unstable_by_key(|(frame, depth)| (frame.physical().as_u64(), *depth));
+        sorting::sort_by_key(&mut frames, |(frame, depth)| (frame.physical().as_u64(), *depth));
         // Where a frame is there twice, the place that is less deep counts.
         frames.dedup_by_key(|(frame, _)| frame.physical());
         Ok(frames)

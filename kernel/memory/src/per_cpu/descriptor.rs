@@ -146,7 +146,7 @@ impl Descriptor {
     fn best_fit(&self, units: usize, align_units: usize, fit: Fit, regions: &mut Regions) -> Option<usize> {
         let count = self.collect(regions);
         let found = &mut regions[..count];
-        found.sort_unstable();
+        sorting::sort(found);
         let fits = |region: &&Region| fit == Fit::Any || usize::from(region.units) == units;
         found.iter().filter(fits).find_map(|region| {
             let start = usize::from(region.start).next_multiple_of(align_units);

@@ -178,7 +178,7 @@ fn edges(registry: &Registry) -> Result<Vec<Edge>> {
             edges.push((entry.target, place));
         }
     }
-    edges.sort_unstable();
+    sorting::sort(&mut edges);
     Ok(edges)
 }
 
@@ -209,7 +209,7 @@ fn by_holder(registry: &Registry) -> Result<Vec<(u64, u64)>> {
         };
         by_holder.push((holder, entry.target));
     }
-    by_holder.sort_unstable();
+    sorting::sort(&mut by_holder);
     Ok(by_holder)
 }
 

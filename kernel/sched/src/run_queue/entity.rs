@@ -4,7 +4,9 @@
 //! (`Thread::cpu`), or by the one waker that claimed it while it belongs to none. They are atomics only so that
 //! the thread can be shared; every access is relaxed and costs what a plain one does.
 
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use intrusive_collections::RBTreeAtomicLink;
 

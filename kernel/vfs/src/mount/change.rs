@@ -202,7 +202,7 @@ impl Change {
         let edits = &mut self.plan.edits;
         let address = |mount: &Shared<Mount>| Shared::as_ptr(mount) as usize;
         let removed_address = |edit: &Edit| edit.remove.as_ref().map_or(0, address);
-        edits.sort_unstable_by_key(|edit| (address(&edit.parent), removed_address(edit)));
+        sorting::sort_by_key(edits, |edit| (address(&edit.parent), removed_address(edit)));
         for edits in edits.chunk_by(|one, other| Shared::ptr_eq(&one.parent, &other.parent)) {
             let removed =
                 |mount: &Shared<Mount>| edits.binary_search_by_key(&address(mount), removed_address).is_ok();

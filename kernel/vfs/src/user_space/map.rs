@@ -84,8 +84,8 @@ impl IdMap {
             allocation::push(&mut self.by_lower, index)?;
         }
         let lines = &self.lines;
-        self.by_first.sort_unstable_by_key(|&index| lines[usize::from(index)].first);
-        self.by_lower.sort_unstable_by_key(|&index| lines[usize::from(index)].lower);
+        sorting::sort_by_key(&mut self.by_first, |&index| lines[usize::from(index)].first);
+        sorting::sort_by_key(&mut self.by_lower, |&index| lines[usize::from(index)].lower);
         Ok(self)
     }
 
