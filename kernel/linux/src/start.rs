@@ -67,6 +67,7 @@ pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
             let context = crate::terminal::calling_thread()?.file_system()?;
             Some(context.places().root.clone())
         },
+        tell_owner: crate::file::owner::tell,
     });
     crate::signal::source::register();
     net::unix::set_identity_source(crate::socket::create::identity_of_caller);

@@ -1,11 +1,11 @@
-//! What only the personality knows of the program that the kernel works for now, for the few drivers that must ask: what its descriptors stand for,
-//! and where its root directory is.
+//! What only the personality knows or does, for the few who must ask: what descriptors of the program that the kernel works for now stand for,
+//! where its root directory is, and how a file's owner is told that something happened.
 
 use alloc::sync::Arc;
 
 use machine::set_once::SetOnce;
 
-use crate::file::OpenFile;
+use crate::file::{FileOwner, OpenFile};
 use crate::mount::Path;
 use crate::{Error, Result};
 
@@ -16,6 +16,8 @@ pub struct Answers {
     pub file: fn(i32) -> Result<Arc<OpenFile>>,
     /// The root directory.
     pub root: fn() -> Option<Path>,
+    /// Sends the owner of a file the signal he wants, which says the number of a descriptor.
+    pub tell_owner: fn(&FileOwner, i32),
 }
 
 static ANSWERS: SetOnce<Answers> = SetOnce::new();
@@ -38,4 +40,14 @@ pub fn file(descriptor: i32) -> Result<Arc<OpenFile>> {
 #[cold]
 pub fn root() -> Option<Path> {
     (ANSWERS.get()?.root)()
+}
+
+/// Tells a file's owner that something happened to it.
+#[cold]
+pub fn tell_owner(owner: &FileOwner, descriptor: i32) {
+    if let Some(answers) = ANSWERS.get()
+        && owner.owner != 0
+    {
+        (answers.tell_owner)(owner, descriptor);
+    }
 }

@@ -318,7 +318,7 @@ pub struct InodeHead {
     linkable: AtomicBool,
     /// Of a directory that must have one name only: the address of the entry that leads to it, 0 without one.
     entry: AtomicUsize,
-    locks: Once<Box<FileLocks>>,
+    locks: Once<Arc<FileLocks>>,
     extension: Once<Arc<dyn Any + Send + Sync>>,
     watches: Once<Box<crate::inotify::WatchList>>,
 }
@@ -708,6 +708,16 @@ impl InodeHead {
         self.links() == 0
     }
 
+    /// Open files at places of this file.
+    pub(crate) fn open_files(&self) -> i64 {
+        self.openers.value()
+    }
+
+    /// Open files that write, or programs that run from it as a negative number.
+    pub(crate) fn writers(&self) -> i32 {
+        self.writers.load(Ordering::Acquire)
+    }
+
     /// Whether it has neither names nor open files.
     pub(crate) fn is_gone(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -836,7 +846,7 @@ impl InodeHead {
         if let Some(locks) = self.existing_locks() {
             return Ok(locks);
         }
-        let fresh = allocation::boxed(FileLocks::new())?;
+        let fresh = FileLocks::registered(self.device, self.number)?;
         Ok(self.locks.call_once(|| fresh))
     }
 

@@ -31,6 +31,7 @@ pub mod credentials;
 pub mod dentry;
 pub mod device;
 pub mod disk;
+pub mod dnotify;
 pub mod epoll;
 mod error;
 pub mod eventfd;
@@ -55,6 +56,7 @@ pub mod tree;
 pub mod user_space;
 mod wait;
 pub mod walk;
+mod watched;
 
 pub use error::{Error, Result};
 

@@ -2,12 +2,14 @@
 
 use alloc::sync::Arc;
 
+use vfs::dnotify::{self, NoticeMask};
 use vfs::flags::OpenFlags;
-use vfs::lock::{FlockKind, LockKind, LockOwner, RecordRequest};
-use vfs::{Capabilities, FileOwner, OpenFile};
+use vfs::lock::{FlockHolder, FlockKind, LockKind, LockOwner, RecordRequest, lease};
+use vfs::{Capabilities, OpenFile};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::context::{descriptor_flags, descriptor_number};
+use super::owner::{self, F_GETOWN, F_GETOWN_EX, F_GETSIG, F_SETOWN, F_SETOWN_EX, F_SETSIG};
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
@@ -20,17 +22,12 @@ const F_SETFL: u32 = 4;
 const F_GETLK: u32 = 5;
 const F_SETLK: u32 = 6;
 const F_SETLKW: u32 = 7;
-const F_SETOWN: u32 = 8;
-const F_GETOWN: u32 = 9;
-const F_SETSIG: u32 = 10;
-const F_GETSIG: u32 = 11;
-const F_SETOWN_EX: u32 = 15;
-const F_GETOWN_EX: u32 = 16;
 const F_OFD_GETLK: u32 = 36;
 const F_OFD_SETLK: u32 = 37;
 const F_OFD_SETLKW: u32 = 38;
 const F_SETLEASE: u32 = 1024;
 const F_GETLEASE: u32 = 1025;
+const F_NOTIFY: u32 = 1026;
 const F_DUPFD_CLOEXEC: u32 = 1030;
 const F_SETPIPE_SZ: u32 = 1031;
 const F_GETPIPE_SZ: u32 = 1032;
@@ -62,11 +59,15 @@ pub fn fcntl(task: &mut Task, descriptor: i32, command: u32, argument: u64) -> S
         F_SETLK | F_SETLKW => set_lock(task, &file, argument, command == F_SETLKW, false),
         F_OFD_SETLK | F_OFD_SETLKW => set_lock(task, &file, argument, command == F_OFD_SETLKW, true),
         F_SETOWN | F_GETOWN | F_SETSIG | F_GETSIG | F_SETOWN_EX | F_GETOWN_EX => {
-            owner(task, &file, command, argument)
+            owner::change(task, &file, command, argument)
         }
-        F_SETLEASE => Err(Errno::EINVAL),
-        // There are no leases, so nobody has one.
-        F_GETLEASE => Ok(F_UNLCK as usize),
+        F_SETLEASE => set_lease(task, file.counted(), descriptor, argument),
+        F_GETLEASE => Ok(lease::lease_of(&file).map_or(F_UNLCK, number_of) as usize),
+        F_NOTIFY => {
+            let mask = NoticeMask::from_bits_truncate(argument as u32);
+            dnotify::notify(&file.counted(), task.files.id(), descriptor, mask, owner::calling(task))?;
+            Ok(0)
+        }
         F_SETPIPE_SZ => {
             let pipe = file.operations().pipe().ok_or(Errno::EBADF)?;
             let privileged = task.credentials.file.has(Capabilities::SYS_RESOURCE);
@@ -117,6 +118,14 @@ struct LockWords {
 }
 const _: () = assert!(size_of::<LockWords>() == 32);
 
+/// `F_RDLCK` or `F_WRLCK`.
+fn number_of(kind: LockKind) -> i16 {
+    match kind {
+        LockKind::Read => 0,
+        LockKind::Write => 1,
+    }
+}
+
 const LAST_BYTE: u64 = i64::MAX as u64;
 
 fn request(task: &Task, file: &OpenFile, words: &LockWords, of_file: bool) -> Result<RecordRequest, Errno> {
@@ -160,10 +169,7 @@ fn test_lock(task: &Task, file: &OpenFile, pointer: u64, of_file: bool) -> SysRe
     match file.inode().existing_locks().and_then(|locks| locks.test_record(&request)) {
         None => words.kind = F_UNLCK,
         Some(found) => {
-            words.kind = match found.kind {
-                LockKind::Read => 0,
-                LockKind::Write => 1,
-            };
+            words.kind = number_of(found.kind);
             words.whence = 0;
             words.start = found.start as i64;
             words.length = if found.end >= LAST_BYTE { 0 } else { (found.end - found.start + 1) as i64 };
@@ -193,49 +199,22 @@ fn set_lock(task: &Task, file: &OpenFile, pointer: u64, wait: bool, of_file: boo
     Ok(0)
 }
 
-/// What the caller calls who is an owner of a file: a process, or a group as a negative number.
-fn seen_owner(task: &Task, owner: i32) -> i32 {
-    task.seen_number(owner.unsigned_abs()) as i32 * owner.signum()
-}
-
-/// Who is called so by the caller.
-fn named_owner(task: &Task, owner: i32) -> Result<i32, Errno> {
-    let number = task.kernel_number(owner.unsigned_abs()).filter(|_| owner != 0);
-    match owner {
-        0 => Ok(0),
-        _ => number.map(|number| number as i32 * owner.signum()).ok_or(Errno::ESRCH),
+/// Takes, changes or gives back a lease.
+fn set_lease(task: &Task, file: Arc<OpenFile>, descriptor: i32, kind: u64) -> SysResult {
+    let kind = match kind as i16 {
+        0 => Some(LockKind::Read),
+        1 => Some(LockKind::Write),
+        F_UNLCK => None,
+        _ => return Err(Errno::EINVAL),
+    };
+    let credentials = &task.credentials.file;
+    if credentials.user != file.inode().user() && !credentials.has(Capabilities::LEASE) {
+        return Err(Errno::EACCES);
     }
-}
-
-fn owner(task: &Task, file: &OpenFile, command: u32, argument: u64) -> SysResult {
-    const F_OWNER_PID: i32 = 1;
-    const F_OWNER_PGRP: i32 = 2;
-    const SIGNALS: u64 = 64;
-    let mut owner = file.owner();
-    match command {
-        F_GETOWN => return Ok(seen_owner(task, owner.owner) as isize as usize),
-        F_GETSIG => return Ok(owner.signal as usize),
-        F_SETOWN => owner.owner = named_owner(task, argument as i32)?,
-        F_SETSIG if argument > SIGNALS => return Err(Errno::EINVAL),
-        F_SETSIG => owner.signal = argument as u32,
-        F_SETOWN_EX => {
-            let pair = UserPointer::<[i32; 2]>::new(argument).read()?;
-            let wanted = match pair[0] {
-                F_OWNER_PGRP => pair[1].wrapping_neg(),
-                0 | F_OWNER_PID => pair[1],
-                _ => return Err(Errno::EINVAL),
-            };
-            owner.owner = named_owner(task, wanted)?;
-        }
-        _ => {
-            owner.owner = seen_owner(task, owner.owner);
-            let pair =
-                if owner.owner < 0 { [F_OWNER_PGRP, -owner.owner] } else { [F_OWNER_PID, owner.owner] };
-            UserPointer::<[i32; 2]>::new(argument).write(&pair)?;
-            return Ok(0);
-        }
+    match kind {
+        None => lease::end_lease(&file)?,
+        Some(kind) => lease::set_lease(&file, kind, descriptor, owner::calling(task))?,
     }
-    file.set_owner(FileOwner { ..owner });
     Ok(0)
 }
 
@@ -263,6 +242,7 @@ pub fn flock(task: &mut Task, descriptor: i32, operation: u32) -> SysResult {
         _ => return Err(Errno::EINVAL),
     };
     let file = task.lent_usable_file(descriptor)?;
-    file.inode().locks()?.set_flock(file.id(), kind, operation & LOCK_NB == 0)?;
+    let holder = FlockHolder { file: file.id(), pid: task.process().pid() as i32 };
+    file.inode().locks()?.set_flock(holder, kind, operation & LOCK_NB == 0)?;
     Ok(0)
 }

@@ -16,6 +16,7 @@ pub mod mount_context;
 pub mod mount_tree;
 pub mod names;
 pub mod open;
+pub(crate) mod owner;
 pub mod path;
 pub mod pipe;
 pub mod poll;

@@ -159,10 +159,11 @@ struct Information {
 
 impl File for Information {
     fn show(&self, out: &mut Text) -> Result<()> {
-        let (file, close_on_exec) = self.subject.inspect(|| {
+        let (file, table, close_on_exec) = self.subject.inspect(|| {
             let table = table_of(&self.subject)?;
             let file = table.get(self.descriptor).map_err(|_| Error::NotFound)?;
-            Ok((file, table.flags(self.descriptor)?.contains(vfs::DescriptorFlags::CLOSE_ON_EXEC)))
+            let flags = table.flags(self.descriptor)?;
+            Ok((file, table.id(), flags.contains(vfs::DescriptorFlags::CLOSE_ON_EXEC)))
         })?;
         let mut flags = file.flags();
         flags.set(vfs::OpenFlags::CLOSE_ON_EXEC, close_on_exec);
@@ -174,6 +175,7 @@ impl File for Information {
             flags.bits(),
             file.status().inode,
         );
+        super::locks::of_file(&file, table, out);
         let _ = file.operations().information(&file, out);
         Ok(())
     }

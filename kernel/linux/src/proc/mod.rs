@@ -24,6 +24,7 @@ mod entries;
 pub(crate) use entries::trimmed;
 mod kernel_objects;
 mod lists;
+mod locks;
 mod maps;
 mod memory_files;
 mod memory_numbers;

@@ -61,6 +61,7 @@ fn system() -> Result<()> {
     procfs::add_text("filesystems", lists::file_systems)?;
     procfs::add_text("interrupts", processors::interrupts)?;
     procfs::add_text("loadavg", processors::load)?;
+    procfs::add_text("locks", super::locks::all)?;
     procfs::add_text("misc", lists::miscellaneous)?;
     procfs::add_text("modules", lists::nothing)?;
     procfs::add_text("softirqs", processors::softirqs)?;

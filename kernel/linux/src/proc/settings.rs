@@ -12,7 +12,9 @@ use memory::address_space::{self, CommitMode};
 use memory::kstack::{self, OverflowPolicy};
 use sched::softirq_budget;
 use sync::Once;
+use vfs::dnotify;
 use vfs::generated::{Node, knob};
+use vfs::lock::lease;
 use vfs::mount::{self, policy};
 use vfs::text::Text;
 use vfs::{Error, OpenFile, Result};
@@ -480,6 +482,24 @@ fn files() -> Result<()> {
     )?;
     setting("fs/file-max", 0..=i64::MAX as u64, || OpenFile::statistics().1, OpenFile::set_maximum)?;
     number("fs/aio-nr", asynchronous::used)?;
+    setting(
+        "fs/lease-break-time",
+        0..=i32::MAX as u64,
+        || lease::break_seconds().into(),
+        |seconds| lease::set_break_seconds(seconds as u32),
+    )?;
+    setting(
+        "fs/leases-enable",
+        0..=i32::MAX as u64,
+        || lease::enabled().into(),
+        |enabled| lease::set_enabled(enabled != 0),
+    )?;
+    setting(
+        "fs/dir-notify-enable",
+        0..=i32::MAX as u64,
+        || dnotify::enabled().into(),
+        |enabled| dnotify::set_enabled(enabled != 0),
+    )?;
     setting("kernel/io_uring_disabled", 0..=2, rings::disabled, rings::set_disabled)?;
     setting("fs/aio-max-nr", 0..=u32::MAX.into(), asynchronous::allowed, asynchronous::set_allowed)?;
     setting("fs/mount-max", 1..=i32::MAX as u64, mount::mount_max, mount::set_mount_max)?;

@@ -14,7 +14,7 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use machine::cpu::MAX_CPUS;
 use memory::fallible::EmptyArc;
@@ -28,9 +28,10 @@ use crate::dentry::Dentry;
 use crate::epoll::EpollItem;
 use crate::flags::{MountFlags, OpenFlags};
 use crate::inode::Inode;
+use crate::lock::lease;
 use crate::mount::{Mount, Path};
 use crate::poll::{PollEvents, PollTable};
-use crate::{Error, Result, allocation};
+use crate::{Error, Result, allocation, watched};
 
 /// Where a seek is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +48,17 @@ pub enum SeekFrom {
     Hole(i64),
 }
 
-/// Who gets signals about the file (`F_SETOWN`, `F_SETSIG`); only kept here, the personality acts on it.
+/// Who gets signals about the file (`F_SETOWN`, `F_SETSIG`), and who said so; the personality acts on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileOwner {
     /// A process (positive), a process group (negative), or nobody (0).
     pub owner: i32,
     /// The signal, 0 for `SIGIO`.
     pub signal: u32,
+    /// The real user of who made it the owner.
+    pub user: u32,
+    /// The effective one.
+    pub effective_user: u32,
 }
 
 /// An open file description.
@@ -66,8 +71,7 @@ pub struct OpenFile {
     features: FileFeatures,
     position: AtomicU64,
     position_lock: sched::Mutex<()>,
-    owner: AtomicI32,
-    owner_signal: AtomicU32,
+    owner: SpinLock<FileOwner>,
     holds_write_access: bool,
     /// What it knows of the errors of its file system, for `syncfs`.
     pub(super) seen_errors: SeenErrors,
@@ -109,6 +113,21 @@ impl OpenFile {
                 return Err(error);
             }
         }
+        if !flags.contains(OpenFlags::PATH) {
+            inode.add_opener();
+            if watched::anything()
+                && let Err(error) = lease::break_for_opener(&inode, flags)
+            {
+                if inode.remove_opener() {
+                    crate::inotify::report_gone(&inode);
+                }
+                if counts {
+                    inode.end_write_access();
+                    path.mount.end_write();
+                }
+                return Err(error);
+            }
+        }
         Ok(Self::build(Some(path), inode, object, flags, counts, prepared))
     }
 
@@ -144,9 +163,6 @@ impl OpenFile {
         let cpu = machine::cpu::current();
         let opened = OPENED.of(cpu).fetch_add(1, Ordering::Relaxed);
         OPEN_FILES.increment();
-        if path.is_some() && !flags.contains(OpenFlags::PATH) {
-            inode.add_opener();
-        }
         let errors = path.as_ref().and_then(|path| path.mount.superblock().write_errors());
         let seen_errors = errors.map(WriteErrors::sample).unwrap_or_default();
         prepared.0.fill(Self {
@@ -157,8 +173,7 @@ impl OpenFile {
             features,
             position: AtomicU64::new(0),
             position_lock: sched::Mutex::named("file position", ()),
-            owner: AtomicI32::new(0),
-            owner_signal: AtomicU32::new(0),
+            owner: SpinLock::new(FileOwner { owner: 0, signal: 0, user: 0, effective_user: 0 }),
             holds_write_access,
             seen_errors,
             id: (opened + 1) * MAX_CPUS as u64 + cpu.index() as u64,
@@ -304,16 +319,20 @@ impl OpenFile {
 
     /// Who gets signals about it.
     pub fn owner(&self) -> FileOwner {
-        FileOwner {
-            owner: self.owner.load(Ordering::Relaxed),
-            signal: self.owner_signal.load(Ordering::Relaxed),
-        }
+        *self.owner.lock()
     }
 
     /// Changes who gets signals about it.
     pub fn set_owner(&self, owner: FileOwner) {
-        self.owner.store(owner.owner, Ordering::Relaxed);
-        self.owner_signal.store(owner.signal, Ordering::Relaxed);
+        *self.owner.lock() = owner;
+    }
+
+    /// Makes somebody the owner unless there is one; the signal stays.
+    pub fn set_owner_if_none(&self, owner: FileOwner) {
+        let mut current = self.owner.lock();
+        if current.owner == 0 {
+            *current = FileOwner { signal: current.signal, ..owner };
+        }
     }
 
     /// The position.
@@ -368,6 +387,9 @@ impl OpenFile {
     pub fn closed_by(&self, lock_owner: u64) -> Result<()> {
         if let Some(locks) = self.inode.existing_locks() {
             locks.release_owner(lock_owner);
+        }
+        if watched::anything() {
+            crate::dnotify::end(self, lock_owner);
         }
         self.operations().flush(self)
     }

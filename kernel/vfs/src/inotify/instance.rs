@@ -23,6 +23,7 @@ use crate::inode::Inode;
 use crate::mount::Path;
 use crate::poll::{PollEvents, PollList, PollTable};
 use crate::walk::PathContext;
+use crate::watched::Share;
 use crate::{Error, Result, allocation, anonymous, wait};
 
 /// Events that may wait to be read (`/proc/sys/fs/inotify/max_queued_events`).
@@ -31,16 +32,6 @@ const QUEUED_MAX: usize = 16_384;
 const WATCHES_MAX: usize = 65_536;
 /// `FIONREAD`
 const BYTES_TO_READ: u32 = 0x541b;
-
-/// Watches in the system: while there are none, reporting is one load.
-static WATCHES: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether anything is watched.
-#[inline]
-pub(super) fn anything_watched() -> bool {
-    // Relaxed: a watch that was just made may miss what happens at the same time.
-    WATCHES.load(Ordering::Relaxed) != 0
-}
 
 /// Events that wait, and who waits for them.
 pub(super) struct Queue {
@@ -134,7 +125,6 @@ impl Inotify {
         let watch = self.make_watch(inode, wanted)?;
         let descriptor = watch.descriptor;
         watches.insert(descriptor, watch);
-        WATCHES.fetch_add(1, Ordering::Relaxed);
         Ok(descriptor)
     }
 
@@ -144,6 +134,7 @@ impl Inotify {
             descriptor: self.next.fetch_add(1, Ordering::Relaxed),
             inode: inode.clone(),
             mask: AtomicU32::new(mask.bits()),
+            _share: Share::new(),
         })?;
         inode.watches()?.add(&watch)?;
         Ok(watch)
@@ -152,7 +143,6 @@ impl Inotify {
     /// `inotify_rm_watch`.
     pub fn remove(&self, descriptor: i32) -> Result<()> {
         let removed = self.watches.lock().remove(&descriptor).ok_or(Error::Invalid)?;
-        WATCHES.fetch_sub(1, Ordering::Relaxed);
         if removed.mask.swap(0, Ordering::AcqRel) == 0 {
             return Err(Error::Invalid);
         }
@@ -161,10 +151,7 @@ impl Inotify {
     }
 
     fn drop_finished(&self) {
-        let mut watches = self.watches.lock();
-        let before = watches.len();
-        watches.retain(|_, watch| !watch.mask().is_empty());
-        WATCHES.fetch_sub(before - watches.len(), Ordering::Relaxed);
+        self.watches.lock().retain(|_, watch| !watch.mask().is_empty());
     }
 }
 
@@ -225,11 +212,5 @@ impl FileOperations for Inotify {
 
     fn describe(&self, _file: &OpenFile, out: &mut dyn fmt::Write) -> fmt::Result {
         out.write_str("anon_inode:inotify")
-    }
-}
-
-impl Drop for Inotify {
-    fn drop(&mut self) {
-        WATCHES.fetch_sub(self.watches.get_mut().len(), Ordering::Relaxed);
     }
 }

@@ -4,12 +4,13 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::event::{Event, EventMask};
-use super::instance::anything_watched;
 use crate::attributes::FileKind;
+use crate::dnotify;
 use crate::file::OpenFile;
 use crate::inode::Inode;
 use crate::mount::Path;
 use crate::name::Name;
+use crate::watched;
 
 /// Ties the two events of a rename together.
 static NEXT_COOKIE: AtomicU32 = AtomicU32::new(1);
@@ -17,12 +18,13 @@ static NEXT_COOKIE: AtomicU32 = AtomicU32::new(1);
 /// Whether anything is watched at all.
 #[inline]
 pub fn active() -> bool {
-    anything_watched()
+    watched::anything()
 }
 
 /// Tells the watches on an inode; `name` when it is about an entry of the directory.
 fn tell(inode: &Inode, mask: EventMask, name: Option<&[u8]>, cookie: u32) {
     let Some(watches) = inode.existing_watches() else { return };
+    dnotify::report(inode, mask);
     watches.for_each(|watch| {
         let wanted = watch.mask();
         if !wanted.intersects(mask & EventMask::EVENTS) {
@@ -49,7 +51,7 @@ fn tell(inode: &Inode, mask: EventMask, name: Option<&[u8]>, cookie: u32) {
 /// Something happened to the file at a place: its own watches and those on its directory are told.
 #[inline]
 pub fn report(place: &Path, mask: EventMask) {
-    if anything_watched() {
+    if watched::anything() {
         report_watched(place, mask);
     }
 }
@@ -69,7 +71,7 @@ fn report_watched(place: &Path, mask: EventMask) {
 
 /// A file's contents have changed by themselves: the watches on the file are told.
 pub fn report_changed_contents(inode: &Inode) {
-    if anything_watched() {
+    if watched::anything() {
         tell(inode, EventMask::MODIFY, None, 0);
     }
 }
@@ -85,7 +87,7 @@ pub fn report_file(file: &OpenFile, mask: EventMask) {
 /// A name in a directory was created or deleted.
 #[inline]
 pub fn report_child(parent: &Path, name: &[u8], mask: EventMask, is_directory: bool) {
-    if anything_watched()
+    if watched::anything()
         && let Ok(directory) = parent.inode()
     {
         let mask = if is_directory { mask | EventMask::IS_DIRECTORY } else { mask };
@@ -95,10 +97,15 @@ pub fn report_child(parent: &Path, name: &[u8], mask: EventMask, is_directory: b
 
 /// A name was moved.
 pub fn report_rename(old: (&Path, &[u8]), new: (&Path, &[u8]), inode: &Inode, is_directory: bool) {
-    if !anything_watched() {
+    if !watched::anything() {
         return;
     }
     let cookie = NEXT_COOKIE.fetch_add(1, Ordering::Relaxed);
+    if let (Ok(from), Ok(to)) = (old.0.inode(), new.0.inode())
+        && Arc::ptr_eq(from, to)
+    {
+        dnotify::report_rename(from);
+    }
     let directory = if is_directory { EventMask::IS_DIRECTORY } else { EventMask::empty() };
     if let Ok(parent) = old.0.inode() {
         tell(parent, EventMask::MOVED_FROM | directory, Some(old.1), cookie);
@@ -111,7 +118,7 @@ pub fn report_rename(old: (&Path, &[u8]), new: (&Path, &[u8]), inode: &Inode, is
 
 /// A name of the file was removed.
 pub fn report_unlinked(inode: &Arc<Inode>) {
-    if !anything_watched() {
+    if !watched::anything() {
         return;
     }
     if inode.kind != FileKind::Directory {
@@ -123,7 +130,7 @@ pub fn report_unlinked(inode: &Arc<Inode>) {
 /// A name or an open file was the last one, perhaps: if the file is gone, its watches end.
 #[inline]
 pub fn report_gone(inode: &Inode) {
-    if anything_watched() && inode.is_gone() {
+    if watched::anything() && inode.is_gone() {
         end_watches(inode);
     }
 }

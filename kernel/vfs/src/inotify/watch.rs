@@ -4,11 +4,13 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use sync::SpinLock;
+use sync::{SpinLock, SpinLockGuard};
 
 use super::event::EventMask;
 use super::instance::Queue;
+use crate::dnotify::Notice;
 use crate::inode::Inode;
+use crate::watched::Share;
 use crate::{Result, allocation};
 
 /// One watch: keeps its file alive, and is kept by its instance.
@@ -17,6 +19,7 @@ pub(super) struct Watch {
     pub(super) descriptor: i32,
     pub(super) inode: Arc<Inode>,
     pub(super) mask: AtomicU32,
+    pub(super) _share: Share,
 }
 
 impl Watch {
@@ -29,6 +32,8 @@ impl Watch {
 /// gets the place of one that is gone.
 pub struct WatchList {
     watches: SpinLock<Vec<Weak<Watch>>>,
+    /// What open files are told of the directory.
+    notices: SpinLock<Vec<Arc<Notice>>>,
 }
 
 impl Default for WatchList {
@@ -40,7 +45,11 @@ impl Default for WatchList {
 impl WatchList {
     /// No watches.
     pub const fn new() -> Self {
-        Self { watches: SpinLock::new(Vec::new()) }
+        Self { watches: SpinLock::new(Vec::new()), notices: SpinLock::new(Vec::new()) }
+    }
+
+    pub(crate) fn notices(&self) -> SpinLockGuard<'_, Vec<Arc<Notice>>> {
+        self.notices.lock()
     }
 
     pub(super) fn add(&self, watch: &Arc<Watch>) -> Result<()> {

@@ -4,41 +4,111 @@
 //! No operation sleeps under the lock. Closing takes it once for each chunk of an owner's locks.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use sched::WaitQueue;
-use sync::SpinLock;
+use sync::{SpinLock, SpinLockGuard};
 
 use super::account::LockAccount;
-use super::flock::{FlockKind, Flocks};
+use super::flock::{FlockHolder, FlockKind, Flocks};
+use super::lease::Leases;
 use super::record::{LockOwner, RecordDescription, RecordRequest, Records};
 use super::{deadlock, record::LockKind};
-use crate::{Error, Result, wait};
+use crate::attributes::DeviceNumber;
+use crate::{Error, Result, allocation, wait};
 
 /// The locks of one file, and who waits for them.
 pub struct FileLocks {
+    device: DeviceNumber,
+    inode: u64,
     state: SpinLock<State>,
     released: WaitQueue,
 }
 
 #[derive(Default)]
-struct State {
-    records: Records,
-    flocks: Flocks,
+pub(super) struct State {
+    pub(super) records: Records,
+    pub(super) flocks: Flocks,
+    pub(super) leases: Leases,
+    /// Who waits, in the order of their coming, but for those who took the place of others that left.
+    pub(super) waiting: Vec<Waiter>,
+    next_waiter: u64,
 }
 
-impl Default for FileLocks {
-    fn default() -> Self {
-        Self::new()
-    }
+/// A wait for a lock.
+pub(super) struct Waiter {
+    number: u64,
+    pub(super) what: Wanted,
+}
+
+/// What is waited for.
+pub(super) enum Wanted {
+    Record(RecordRequest),
+    Whole(FlockHolder, FlockKind),
 }
 
 impl FileLocks {
-    /// No locks.
-    pub const fn new() -> Self {
+    /// No locks of a file.
+    pub const fn new(device: DeviceNumber, inode: u64) -> Self {
         Self {
-            state: SpinLock::new(State { records: Records::new(), flocks: Flocks::new() }),
+            device,
+            inode,
+            state: SpinLock::new(State {
+                records: Records::new(),
+                flocks: Flocks::new(),
+                leases: Leases::new(),
+                waiting: Vec::new(),
+                next_waiter: 0,
+            }),
             released: WaitQueue::new(),
         }
+    }
+
+    /// No locks of a file, which is known from now on to who shows all locks.
+    pub(crate) fn registered(device: DeviceNumber, inode: u64) -> Result<Arc<Self>> {
+        let locks = allocation::arc(Self::new(device, inode))?;
+        super::registry::add(&locks)?;
+        Ok(locks)
+    }
+
+    /// The file: device and inode.
+    pub fn file(&self) -> (DeviceNumber, u64) {
+        (self.device, self.inode)
+    }
+
+    pub(super) fn state(&self) -> SpinLockGuard<'_, State> {
+        self.state.lock()
+    }
+
+    pub(super) fn with_leases<R>(&self, with: impl FnOnce(&mut Leases) -> R) -> R {
+        with(&mut self.state.lock().leases)
+    }
+
+    pub(super) fn queue(&self) -> &WaitQueue {
+        &self.released
+    }
+
+    pub(super) fn wake(&self) {
+        self.released.wake_all();
+    }
+
+    /// Waits for a lock, seen by who shows all locks.
+    fn wait_for(&self, what: Wanted, is_free: impl FnMut() -> bool) -> Result<()> {
+        let number = {
+            let mut state = allocation::lock_with_room(|| self.state.lock(), 1, |state| &mut state.waiting)?;
+            let number = state.next_waiter;
+            state.next_waiter += 1;
+            state.waiting.push(Waiter { number, what });
+            number
+        };
+        let waited = wait::interruptible(&self.released, is_free);
+        let mut state = self.state.lock();
+        let index = state.waiting.iter().position(|waiter| waiter.number == number);
+        debug_assert!(index.is_some(), "a waiter leaves once");
+        if let Some(index) = index {
+            state.waiting.swap_remove(index);
+        }
+        waited
     }
 
     /// Sets or clears a record lock. With `wait` it sleeps until the range is free: `EINTR` on a signal, `EDEADLK` when
@@ -71,7 +141,8 @@ impl FileLocks {
                 return Err(Error::WouldBlock);
             }
             let _edge = deadlock::begin_wait(request.owner, blocker)?;
-            wait::interruptible(&self.released, || self.state.lock().records.conflict(request).is_none())?;
+            let is_free = || self.state.lock().records.conflict(request).is_none();
+            self.wait_for(Wanted::Record(*request), is_free)?;
         }
     }
 
@@ -87,7 +158,8 @@ impl FileLocks {
 
     /// Sets (`Some`) or clears the `flock` lock of an open file. A conversion is not atomic, as on Linux: the old lock
     /// is given up before the new one is waited for.
-    pub fn set_flock(&self, file: u64, kind: Option<FlockKind>, may_wait: bool) -> Result<()> {
+    pub fn set_flock(&self, holder: FlockHolder, kind: Option<FlockKind>, may_wait: bool) -> Result<()> {
+        let file = holder.file;
         let mut released = false;
         loop {
             let done = {
@@ -101,7 +173,7 @@ impl FileLocks {
                         None => true,
                         Some(kind) if state.flocks.conflicts(file, kind) => false,
                         Some(kind) => {
-                            state.flocks.add(file, kind)?;
+                            state.flocks.add(holder, kind)?;
                             true
                         }
                     }
@@ -117,7 +189,7 @@ impl FileLocks {
                 return Err(Error::WouldBlock);
             }
             let kind = kind.unwrap_or(FlockKind::Shared);
-            wait::interruptible(&self.released, || !self.state.lock().flocks.conflicts(file, kind))?;
+            self.wait_for(Wanted::Whole(holder, kind), || !self.state.lock().flocks.conflicts(file, kind))?;
         }
     }
 
@@ -126,7 +198,7 @@ impl FileLocks {
         self.release(LockOwner::Process { id: owner, pid: 0 }, None);
     }
 
-    /// An open file ended: its record locks and its `flock` lock end.
+    /// An open file ended: its record locks, its `flock` lock and its lease end.
     pub fn release_file(&self, file: u64) {
         self.release(LockOwner::File { id: file }, Some(file));
     }
@@ -137,7 +209,11 @@ impl FileLocks {
             released = true;
         }
         if let Some(file) = file {
-            released |= self.state.lock().flocks.remove(file);
+            let mut state = self.state.lock();
+            released |= state.flocks.remove(file);
+            let lease = state.leases.remove(file);
+            drop(state);
+            released |= lease.is_some();
         }
         if released {
             self.released.wake_all();
@@ -147,16 +223,5 @@ impl FileLocks {
     /// Whether somebody waits for a lock.
     pub fn has_waiters(&self) -> bool {
         !self.released.is_empty()
-    }
-
-    /// Calls `each` with every record lock (for `/proc/locks`), one hold of the lock for each.
-    pub fn for_each_record(&self, mut each: impl FnMut(RecordDescription)) {
-        let mut last = None;
-        loop {
-            let description = self.state.lock().records.after(last.as_ref()).map(|record| record.describe());
-            let Some(description) = description else { return };
-            each(description);
-            last = Some(description);
-        }
     }
 }

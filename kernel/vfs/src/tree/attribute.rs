@@ -12,10 +12,11 @@ use crate::file::OpenFile;
 use crate::flags::{Access, AllocateMode, LookupFlags};
 use crate::inode::{Identity, Inode};
 use crate::inotify::{self, EventMask};
+use crate::lock::lease;
 use crate::mount::Path;
 use crate::permission::{check_access, check_owner, owns};
 use crate::walk::PathContext;
-use crate::{Error, Result};
+use crate::{Error, Result, watched};
 
 impl PathContext<'_> {
     /// Changes mode, owner or times of the file at a place.
@@ -40,7 +41,8 @@ impl PathContext<'_> {
         place.mount.writable()?;
         check_access(inode, Access::WRITE, self.credentials)?;
         inode.begin_write_access()?;
-        let result = truncate_inode(inode, size);
+        let leases = if watched::anything() { lease::break_leases(inode, true, true) } else { Ok(()) };
+        let result = leases.and_then(|()| truncate_inode(inode, size));
         inode.end_write_access();
         result?;
         inotify::report(&place, EventMask::MODIFY);

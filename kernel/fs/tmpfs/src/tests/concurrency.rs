@@ -186,7 +186,7 @@ fn sleeping_pollers_are_woken() {
 #[test]
 fn two_processes_that_wait_for_each_others_locks_learn_of_it() {
     let _machine = boot(2);
-    let locks = Arc::new(FileLocks::new());
+    let locks = Arc::new(FileLocks::new(vfs::DeviceNumber::default(), 1));
     let request = |id: u64, start: u64, kind| RecordRequest {
         owner: LockOwner::Process { id: id + 1_000_000, pid: id as i32 },
         kind,

@@ -6,7 +6,7 @@ use vfs::epoll::{Epoll, EpollEvent, EpollEvents, create_epoll};
 use vfs::file::{DescriptorFlags, Descriptors};
 use vfs::flags::OpenFlags;
 use vfs::inotify::{EventMask, Inotify, create_inotify};
-use vfs::lock::{FlockKind, LockKind, LockOwner, RecordRequest};
+use vfs::lock::{FlockHolder, FlockKind, LockKind, LockOwner, RecordRequest};
 use vfs::pipe::create_pipe;
 use vfs::poll::{PollEvents, PollRequest, PollWaiter, poll};
 
@@ -287,12 +287,15 @@ fn record_locks_exclude_and_detect_deadlock() {
     assert_eq!((found.start, found.end, found.kind), (0, 9, LockKind::Write));
     locks.release_owner(1);
     locks.set_record(&blocked, false).unwrap();
-    locks.set_flock(10, Some(FlockKind::Shared), false).unwrap();
-    locks.set_flock(11, Some(FlockKind::Shared), false).unwrap();
-    assert_eq!(locks.set_flock(12, Some(FlockKind::Exclusive), false), Err(Error::WouldBlock));
+    locks.set_flock(FlockHolder { file: 10, pid: 1 }, Some(FlockKind::Shared), false).unwrap();
+    locks.set_flock(FlockHolder { file: 11, pid: 1 }, Some(FlockKind::Shared), false).unwrap();
+    assert_eq!(
+        locks.set_flock(FlockHolder { file: 12, pid: 1 }, Some(FlockKind::Exclusive), false),
+        Err(Error::WouldBlock)
+    );
     locks.release_file(10);
     locks.release_file(11);
-    locks.set_flock(12, Some(FlockKind::Exclusive), false).unwrap();
+    locks.set_flock(FlockHolder { file: 12, pid: 1 }, Some(FlockKind::Exclusive), false).unwrap();
 }
 
 #[test]
