@@ -5,6 +5,8 @@
  * abi: cpus 1,2,4,8
  */
 #include "ring.h"
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #define SQE(...) ((struct io_uring_sqe){ __VA_ARGS__ })
@@ -228,6 +230,34 @@ static void nonsense(void)
     ring_close(&r);
 }
 
+/* A poll with several completions is changed, and in the end taken back, right after a completion was seen: whoever tells of events may not have armed it again. */
+static void changed(void)
+{
+    struct ring r = ring_of(8, 0);
+    int counter = eventfd(0, 0), wrong = 0;
+    unsigned long long one = 1;
+    ring_add(&r, SQE(.opcode = IORING_OP_POLL_ADD, .fd = counter, .poll32_events = POLLIN, .len = IORING_POLL_ADD_MULTI, .user_data = 1));
+    ring_submit(&r, 0);
+    for (int round = 1; round <= EACH; round++) {
+        wrong += write(counter, &one, 8) != 8;
+        struct completion told = ring_next(&r);
+        wrong += told.user_data != (unsigned)round || told.res != POLLIN || read(counter, &one, 8) != 8;
+        ring_add(&r, SQE(.opcode = IORING_OP_POLL_REMOVE, .addr = round, .off = round + 1, .len = IORING_POLL_UPDATE_USER_DATA));
+        ring_submit(&r, 1);
+        struct completion change = ring_next(&r);
+        wrong += change.user_data != 0 || change.res != 0;
+    }
+    wrong += write(counter, &one, 8) != 8;
+    struct completion told = ring_next(&r);
+    wrong += told.user_data != EACH + 1;
+    ring_add(&r, SQE(.opcode = IORING_OP_POLL_REMOVE, .addr = EACH + 1));
+    ring_submit(&r, 2);
+    struct completion first = ring_next(&r), second = ring_next(&r);
+    printf("changed: %d wrong, %d and %d\n", wrong, first.res + second.res, first.res * second.res);
+    close(counter);
+    ring_close(&r);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) {
@@ -237,6 +267,7 @@ int main(int argc, char **argv)
     }
     two_threads();
     taken_back();
+    changed();
     limited();
     for (int way = 0; way < WAYS; way++)
         in_flight(way);

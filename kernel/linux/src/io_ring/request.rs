@@ -86,6 +86,8 @@ pub(super) struct Request {
     pub(super) left: AtomicBool,
     /// It was told of while somebody had it.
     pub(super) missed: AtomicBool,
+    /// What it polls for was changed while somebody had it.
+    pub(super) changed: AtomicBool,
     pub(super) changing: SpinLock<Changing>,
 }
 
@@ -129,6 +131,7 @@ impl Request {
             draining: AtomicBool::new(false),
             left: AtomicBool::new(false),
             missed: AtomicBool::new(false),
+            changed: AtomicBool::new(false),
             changing: SpinLock::named("request of a ring", changing),
         });
         ring.fill_place(place, &request);

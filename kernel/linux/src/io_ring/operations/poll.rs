@@ -40,7 +40,7 @@ pub(in super::super) fn events_of(entry: &Entry) -> PollEvents {
 /// Polls a file: ends when it is ready, or with multiple completions says so each time that it becomes so.
 ///
 /// A notification that comes while somebody has the request is noted in it (`missed`); it is armed again before the file is looked at, so what comes
-/// after the look is told of as usual.
+/// after the look is told of as usual. One that is changed meanwhile (`changed`) is armed once more.
 pub(super) fn add(request: &Arc<Request>, file: &Arc<OpenFile>) -> Step {
     let watcher: Arc<dyn PollWatcher> = match request.watch() {
         Ok(watch) => watch,
@@ -56,13 +56,20 @@ pub(super) fn add(request: &Arc<Request>, file: &Arc<OpenFile>) -> Step {
         let ready = file.poll(Some(&mut table)) & events;
         let news = if request.missed.swap(false, Ordering::AcqRel) { ready } else { ready - told };
         let failed = table.failed();
-        if !(failed || request.is_cancelled() || !news.is_empty()) || !request.take(Stage::Armed) {
+        let changed = request.changed.swap(false, Ordering::SeqCst);
+        let stays = !failed && !changed && !request.is_cancelled() && news.is_empty();
+        if stays || !request.take(Stage::Armed) {
             request.left.store(true, Ordering::Relaxed);
             return Step::Kept;
         }
         if request.is_cancelled() || failed {
             let errno = if failed { Errno::ENOMEM } else { Errno::ECANCELED };
             return Step::Done(Err(errno), 0);
+        }
+        if changed {
+            told = PollEvents::empty();
+            request.missed.store(true, Ordering::Relaxed);
+            continue;
         }
         if !multiple {
             return Step::Done(Ok(ready.bits() as usize), 0);
@@ -79,25 +86,31 @@ pub(super) fn add(request: &Arc<Request>, file: &Arc<OpenFile>) -> Step {
     }
 }
 
-/// How many turns a poll that another thread is just looking at is waited for. Looking sleeps nowhere: one is enough unless that thread's processor is taken away.
-const TURNS_MAX: usize = 1000;
-
-/// The request that is meant, when nobody is in the midst of it: a program that has seen a completion of a poll with several finds it armed again.
+/// Owns a poll that has been changed, to arm it anew; false if somebody else does that.
 ///
 /// # Errors
-/// ENOENT; EALREADY when that lasts.
-fn at_rest(request: &Request, meant: impl Fn(&Request) -> bool) -> Result<Arc<Request>, Errno> {
-    for _ in 0..TURNS_MAX {
-        let (found, _) = request.ring.find(0, &meant).ok_or(Errno::ENOENT)?;
-        if !found.is_at(Stage::Running) {
-            return Ok(found);
+/// ENOENT when it has ended meanwhile.
+fn take_changed(request: &Arc<Request>) -> Result<bool, Errno> {
+    // Before the look at where it is: who arms it does so first, and then looks at this.
+    request.changed.store(true, Ordering::SeqCst);
+    loop {
+        if request.take(Stage::Armed) {
+            return Ok(true);
         }
-        sched::yield_now();
+        if request.take(Stage::Ready) {
+            request.submitter.forget(request);
+            return Ok(true);
+        }
+        if request.is_at(Stage::Running) || request.is_at(Stage::Queued) {
+            return Ok(false);
+        }
+        if request.is_at(Stage::Done) {
+            return Err(Errno::ENOENT);
+        }
     }
-    Err(Errno::EALREADY)
 }
 
-/// Ends a poll, or changes it.
+/// Ends a poll, or changes it. One that somebody is in the midst of is not waited for: he arms it, and then looks whether it is still as it was.
 pub(super) fn remove(task: &mut Task, request: &Arc<Request>) -> SysResult {
     let entry = &request.entry;
     let meant = |other: &Request| {
@@ -105,18 +118,14 @@ pub(super) fn remove(task: &mut Task, request: &Arc<Request>) -> SysResult {
             && !other.is_at(Stage::Held)
             && other.user_data() == entry.address
     };
-    let found = at_rest(request, meant)?;
+    let (found, _) = request.ring.find(0, meant).ok_or(Errno::ENOENT)?;
     if entry.length & (UPDATE_EVENTS | UPDATE_USER_DATA) == 0 {
         return match cancel::cancel(&found) {
             Taken::Back => Ok(0),
+            // Who has it may have told of events already, but sees this before he leaves it armed.
+            Taken::Running if found.entry.length & MULTIPLE != 0 => Ok(0),
             Taken::Running | Taken::Held => Err(Errno::EALREADY),
         };
-    }
-    if !found.take(Stage::Armed) {
-        if !found.take(Stage::Ready) {
-            return Err(Errno::EALREADY);
-        }
-        found.submitter.forget(&found);
     }
     let file = {
         let mut changing = found.changing.lock();
@@ -128,6 +137,9 @@ pub(super) fn remove(task: &mut Task, request: &Arc<Request>) -> SysResult {
         }
         changing.file.clone()
     };
+    if !take_changed(&found)? {
+        return Ok(0);
+    }
     let step = file.map_or(Step::Done(Err(Errno::ECANCELED), 0), |file| add(&found, &file));
     if let Step::Done(result, flags) = step
         && let Some(next) = execute::finish(&found, result, flags)
