@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use super::execute::finish_and_hand_over;
+use super::operations;
 use super::request::{Request, Stage};
 use super::ring::Ring;
 use crate::errno::Errno;
@@ -89,7 +90,7 @@ impl Criteria {
     /// Takes back what is meant: how many with `all`, else 0.
     ///
     /// # Errors
-    /// ENOENT; EALREADY when somebody is in the midst of it.
+    /// ENOENT; EALREADY when somebody is in the midst of it, and it may yet complete.
     pub(super) fn apply(&self, ring: &Arc<Ring>, but: Option<&Request>) -> Result<usize, Errno> {
         let mut from = 0;
         let mut count = 0;
@@ -98,6 +99,7 @@ impl Criteria {
             let taken = cancel(&request);
             match taken {
                 Taken::Back if !self.all => return Ok(0),
+                Taken::Running if !self.all && operations::repeats(&request.entry) => return Ok(0),
                 Taken::Running if !self.all => return Err(Errno::EALREADY),
                 Taken::Held => {}
                 _ => count += 1,

@@ -24,6 +24,15 @@ use super::submitter::Class;
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
 
+/// Whether it completes again and again until it is taken back. Who has it looks between two completions whether it was.
+pub(super) fn repeats(entry: &Entry) -> bool {
+    match entry.operation {
+        operation::POLL_ADD => entry.length & poll::MULTIPLE != 0,
+        operation::ACCEPT => entry.priority & socket::ACCEPT_MULTIPLE != 0,
+        _ => false,
+    }
+}
+
 /// What came of an attempt.
 pub(super) enum Step {
     /// It has ended so, with these flags of its completion.

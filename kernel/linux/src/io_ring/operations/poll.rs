@@ -123,7 +123,7 @@ pub(super) fn remove(task: &mut Task, request: &Arc<Request>) -> SysResult {
         return match cancel::cancel(&found) {
             Taken::Back => Ok(0),
             // Who has it may have told of events already, but sees this before he leaves it armed.
-            Taken::Running if found.entry.length & MULTIPLE != 0 => Ok(0),
+            Taken::Running if super::repeats(&found.entry) => Ok(0),
             Taken::Running | Taken::Held => Err(Errno::EALREADY),
         };
     }
