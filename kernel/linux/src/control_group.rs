@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+use ::memory::charge;
 use cgroup::{Group, Joined, Member, Membership, Programs};
 use machine::cpu;
 use vfs::{Credentials, Result};
@@ -114,6 +115,10 @@ impl Programs for Answers {
         calling_thread().map(|thread| thread.credentials().file.clone())
     }
 
+    fn caller_is_wanted(&self) -> bool {
+        sched::current().attention()
+    }
+
     fn processor_time_ns(&self) -> (u64, u64) {
         let times = cpu::online().iter().map(sched::statistics::cpu_time);
         times.fold((0, 0), |sum, time| (sum.0 + time.user_ns, sum.1 + time.system_ns + time.softirq_ns))
@@ -124,6 +129,7 @@ impl Programs for Answers {
 pub(crate) fn register() {
     static ANSWERS: Answers = Answers;
     cgroup::set_programs(&ANSWERS);
+    cgroup::register_accounts();
 }
 
 /// The group that clone3 shall make the child in.
@@ -164,15 +170,40 @@ pub(crate) fn join(
     }
 }
 
-/// A new thread, which others can find by now, competes where its process does: that may have been moved while the thread was made.
+/// A new thread, which others can find by now, competes and pays where its process does: that may have been moved while the thread was made. Before
+/// it starts.
 #[inline]
 pub(crate) fn settle(thread: &Thread) {
     let kernel = thread.kernel_thread();
     let membership = &thread.process().control_group;
     if let Some(kernel) = kernel
-        && (kernel.has_processor_group() || !membership.is_in_root())
+        && (kernel.has_processor_group() || !membership.is_in_root() || machine::preempt::payer() != 0)
     {
         drop(kernel.set_processor_group(membership.processors()));
+        kernel.set_payer(membership.account());
+    }
+}
+
+/// On the way to user mode: the thread pays with its process's account, which may be another one since the process or the account was moved.
+#[inline]
+pub(crate) fn settle_payer(task: &Task) {
+    let membership = &task.process().control_group;
+    if machine::preempt::payer() != 0 || !membership.is_in_root() {
+        let account = membership.account();
+        if !charge::is_of_current(account.as_ref()) {
+            drop(charge::pay_with(account));
+        }
+    }
+}
+
+/// On the way to user mode: makes room in an account that has more than its higher mark, or sleeps for a while.
+#[inline]
+pub(crate) fn pause_beyond_mark() {
+    if machine::preempt::payer() != 0
+        && let Some(pause_ns) = charge::pause_ns()
+    {
+        // Who is wanted for something else goes on: he comes by here again.
+        let _outcome = sched::timer::sleep_until(machine::time::now_ns() + pause_ns);
     }
 }
 

@@ -93,7 +93,7 @@ fn signal_of(error: FaultError, address: u64) -> Result<(), SignalInformation> {
         }
         // The policy may have freed memory, or chosen this process; either way the instruction is tried again.
         FaultError::OutOfMemory => {
-            if crate::oom::relieve() == ::memory::oom::Relief::Retry {
+            if crate::oom::relieve(::memory::charge::shortage()) == ::memory::oom::Relief::Retry {
                 Ok(())
             } else {
                 Err(SignalInformation::from_kernel(Signal::SIGKILL))

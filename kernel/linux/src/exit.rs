@@ -112,6 +112,7 @@ pub(crate) fn end_thread(mut task: Box<Task>) {
     if current().has_processor_group() {
         drop(current().set_processor_group(None));
     }
+    drop(::memory::charge::pay_with(None));
 }
 
 /// The thread is no more: its process goes on without it, or ends with it.

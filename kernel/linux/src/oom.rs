@@ -15,6 +15,9 @@
 //! The biggest job is found without allocating: `Heaviest` keeps a few candidates (Misra and Gries), among which is every
 //! job with more than its share of the sum; a second look over the table gives their true sums.
 //!
+//! When an account of a control group is full, its processes are all that counts: the one with the highest score of them is killed, or with it all that end
+//! together with it. See `in_account`.
+//!
 //! # When
 //! One thread at a time decides (`BUSY`), the others wait for the outcome. It first waits for earlier victims: nobody else is
 //! chosen while these give memory back or at least work on their ends (a thousand of them take their time), and only `PATIENCE_NS`
@@ -22,11 +25,13 @@
 //! fails, and so ends the sooner. Who decides gets most of its CPU meanwhile: a bomb's other processes all want it too.
 
 mod clan;
+mod in_account;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use memory::address_space::AddressSpace;
-use memory::oom::Relief;
+use memory::charge::Event;
+use memory::oom::{Relief, Shortage};
 use sched::{Nice, WaitQueue};
 
 use crate::process::process::Process;
@@ -191,8 +196,8 @@ fn job_of(process: &Process) -> Job {
     Job { group: process.group_id(), user: user.unwrap_or(u32::MAX) }
 }
 
-/// Frees memory by ending those who use most.
-pub fn relieve() -> Relief {
+/// Frees memory by ending those who use most, of all processes or of those that pay with an account that is full.
+pub fn relieve(shortage: Shortage) -> Relief {
     if is_dying() {
         return Relief::UseReserve;
     }
@@ -204,7 +209,7 @@ pub fn relieve() -> Relief {
     };
     let helped = {
         let _hurry = Hurry::begin();
-        wait_for_victims() || is_over() || end_offender()
+        wait_for_victims(shortage) || is_over(shortage) || end_offender(shortage)
     };
     // Release: pairs with the Acquire above, so that the next one sees the victims as they are now.
     BUSY.store(false, Ordering::Release);
@@ -244,7 +249,10 @@ fn is_dying() -> bool {
 }
 
 /// Chooses and kills; waits for the memory. False when nobody is left to choose.
-fn end_offender() -> bool {
+fn end_offender(shortage: Shortage) -> bool {
+    if let Shortage::Of(account) = shortage {
+        return in_account::end_offender(account);
+    }
     let total = crate::memory::totals().total_bytes;
     let Some(offender) = choose(total) else { return false };
     match offender {
@@ -252,7 +260,7 @@ fn end_offender() -> bool {
         Offender::Job { job, members, score } => end_job(job, members, score),
         Offender::Clan(clan) => end_clan(&clan),
     }
-    wait_for_victims();
+    wait_for_victims(shortage);
     true
 }
 
@@ -300,6 +308,9 @@ fn end_process(pid: Pid, score: u64) {
     );
     kill(&victim);
     memory::oom::note_kills(1);
+    if let Some(account) = victim.control_group.account() {
+        account.number().tell();
+    }
 }
 
 /// A child that has just become findable ends with its parent: whoever ended that one may have looked for children before. If
@@ -348,19 +359,33 @@ fn end_job(job: Job, members: u32, score: u64) {
 
 fn kill(victim: &alloc::sync::Arc<Process>) {
     victim.oom_victim.store(true, Ordering::Relaxed);
+    if let Some(account) = victim.control_group.account() {
+        account.number().count(Event::Kill);
+    }
     let _ = send::to_process(victim, SignalInformation::from_kernel(Signal::SIGKILL));
 }
 
 /// Whether there is memory again, given back by those whose end nobody waited for.
-fn is_over() -> bool {
-    free_frames() >= memory::statistics::memory().watermarks.high
+fn is_over(shortage: Shortage) -> bool {
+    match shortage {
+        Shortage::Machine => room(shortage) >= memory::statistics::memory().watermarks.high.cast_signed(),
+        Shortage::Of(_) => room(shortage) > 0,
+    }
+}
+
+/// Whether what a process has is of use.
+fn concerns(shortage: Shortage, process: &Process) -> bool {
+    match shortage {
+        Shortage::Machine => true,
+        Shortage::Of(account) => process.control_group.pays_within(account),
+    }
 }
 
 /// How many victims have not given their memory back, and the CPU time that these have used.
-fn living_victims() -> (u32, u64) {
+fn living_victims(shortage: Shortage) -> (u32, u64) {
     let (mut count, mut used_ns) = (0, 0);
     table::for_each_process(|process| {
-        if is_victim(process) && !process.is_zombie() {
+        if is_victim(process) && !process.is_zombie() && concerns(shortage, process) {
             count += 1;
             if let Some(threads) = process.threads.try_lock() {
                 let kernel_threads = threads.iter().filter_map(|thread| thread.kernel_thread());
@@ -373,30 +398,34 @@ fn living_victims() -> (u32, u64) {
 
 /// Waits until all victims have given their memory back, or there is enough of it, or none came for long. Returns whether any
 /// came. Ends at once when the caller dies too, perhaps as a thread of a victim: it ends sooner if its allocation fails.
-fn wait_for_victims() -> bool {
-    let (mut left, mut used_ns) = living_victims();
-    let mut most_free = free_frames();
+fn wait_for_victims(shortage: Shortage) -> bool {
+    let (mut left, mut used_ns) = living_victims(shortage);
+    let mut most_free = room(shortage);
     let mut since_ns = machine::time::now_ns();
     let mut came = false;
     while left > 0 && !is_dying() && machine::time::now_ns() - since_ns < PATIENCE_NS {
         let poll_ns = POLL_NS * u64::from(1 + left / VICTIMS_PER_POLL);
         sched::timer::sleep_until_uninterruptible(machine::time::now_ns() + poll_ns);
-        let (free, (now_left, now_used_ns)) = (free_frames(), living_victims());
+        let (free, (now_left, now_used_ns)) = (room(shortage), living_victims(shortage));
         if free > most_free || now_left < left {
             (most_free, since_ns, came) = (free.max(most_free), machine::time::now_ns(), true);
         } else if now_used_ns > used_ns {
             since_ns = machine::time::now_ns();
         }
         (left, used_ns) = (now_left, now_used_ns);
-        if came && is_over() {
+        if came && is_over(shortage) {
             break;
         }
     }
     came
 }
 
-fn free_frames() -> u64 {
-    memory::statistics::memory().free_frames
+/// Frames that can be had; negative where more was taken than may be.
+fn room(shortage: Shortage) -> i64 {
+    match shortage {
+        Shortage::Machine => memory::statistics::memory().free_frames.cast_signed(),
+        Shortage::Of(account) => account.room(),
+    }
 }
 
 #[cfg(test)]

@@ -90,13 +90,32 @@ impl Drop for HeldLock {
 /// How many sleeping locks the current thread holds. Always 0 on the hosted machine.
 #[inline(always)]
 pub fn locks_held() -> u32 {
-    backend::preempt::locks_held()
+    backend::preempt::luggage() & u32::from(u16::MAX)
 }
 
-/// Sets the number outright; the scheduler uses it when it switches to a thread that was stopped with another number.
+/// What goes along with the current thread from processor to processor: the number of sleeping locks that it holds, and in the upper
+/// half [`payer`].
 #[inline(always)]
-pub fn set_locks_held(count: u32) {
-    backend::preempt::set_locks_held(count);
+pub fn luggage() -> u32 {
+    backend::preempt::luggage()
+}
+
+/// Sets all of it; the scheduler does so when it switches to a thread that was stopped with that.
+#[inline(always)]
+pub fn set_luggage(word: u32) {
+    backend::preempt::set_luggage(word);
+}
+
+/// The number of who pays for the memory that the current thread makes use of; 0 for nobody. What it means is told in crate `memory`.
+#[inline(always)]
+pub fn payer() -> u16 {
+    backend::preempt::payer()
+}
+
+/// Sets that number.
+#[inline(always)]
+pub fn set_payer(number: u16) {
+    backend::preempt::set_payer(number);
 }
 
 /// Sets what is called when the last guard ends while a switch is wanted and interrupts are enabled, and at the end

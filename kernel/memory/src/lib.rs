@@ -11,6 +11,7 @@
 //! - [`page_index`]: the tree in which file caches find their pages.
 //! - [`file_cache`], [`region`], [`address_space`], [`buffer`]: user memory.
 //! - [`LazyTable`]: objects whose addresses follow from their numbers.
+//! - [`charge`]: who pays for pages, and what happens at the limits of that.
 //! - [`reclaim`], [`oom`], [`statistics`]: what happens when memory runs out, and what can be seen of it.
 //!
 //! Each mechanism states its locks and invariants at the top of its file.
@@ -20,6 +21,7 @@ extern crate alloc;
 
 pub mod address_space;
 pub mod buffer;
+pub mod charge;
 pub mod fallible;
 pub mod file_cache;
 pub mod frame;

@@ -15,6 +15,7 @@ use core::sync::atomic::{
 use machine::cpu::{self, CpuId, MAX_CPUS};
 
 use crate::OutOfMemory;
+use crate::charge::stock::CpuStock;
 use crate::frame::per_cpu::CpuFrames;
 use crate::frame::{Frame, Purpose, Zeroed};
 use crate::heap::CpuHeap;
@@ -26,13 +27,19 @@ pub(crate) struct CpuMemory {
     pub(crate) frames: CpuFrames,
     pub(crate) heap: CpuHeap,
     pub(crate) stacks: CpuStacks,
+    pub(crate) stock: CpuStock,
 }
 
 const _: () = assert!(size_of::<CpuMemory>() <= 4096, "a CPU's part of the memory layer fits a frame");
 
 impl CpuMemory {
     pub(crate) const fn new() -> Self {
-        Self { frames: CpuFrames::new(), heap: CpuHeap::new(), stacks: CpuStacks::new() }
+        Self {
+            frames: CpuFrames::new(),
+            heap: CpuHeap::new(),
+            stacks: CpuStacks::new(),
+            stock: CpuStock::new(),
+        }
     }
 }
 

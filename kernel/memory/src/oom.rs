@@ -1,11 +1,13 @@
 //! What to do when reclaim finds nothing more.
 //!
-//! The policy is the personality's: it knows the processes, and ends the biggest.
+//! The policy is the personality's: it knows the processes, and ends the biggest, or the biggest of those that pay with an account that is full.
 
 use core::sync::atomic::{
     AtomicPtr, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+
+use crate::charge::AccountNumber;
 
 /// What the policy came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,28 +20,37 @@ pub enum Relief {
     Hopeless,
 }
 
-/// A `fn() -> Relief`, or null. Set at start-up.
+/// Where memory ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// The machine has no more.
+    Machine,
+    /// An account has all that it may.
+    Of(AccountNumber),
+}
+
+/// A `fn(Shortage) -> Relief`, or null. Set at start-up.
 static POLICY: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 static INVOCATIONS: AtomicU64 = AtomicU64::new(0);
 static KILLS: AtomicU64 = AtomicU64::new(0);
 
 /// Sets what makes memory free in the end. It is called by any number of threads at once, may sleep until the memory is
 /// free.
-pub fn set_policy(policy: fn() -> Relief) {
+pub fn set_policy(policy: fn(Shortage) -> Relief) {
     // Release: pairs with the Acquire in `invoke`.
     POLICY.store(policy as *mut (), Release);
 }
 
 /// Consults the policy; hopeless when there is none.
-pub(crate) fn invoke() -> Relief {
+pub(crate) fn invoke(shortage: Shortage) -> Relief {
     let pointer = POLICY.load(Acquire);
     if pointer.is_null() {
         return Relief::Hopeless;
     }
     INVOCATIONS.fetch_add(1, Relaxed);
-    // SAFETY: a non-null pointer was made from a `fn() -> Relief` in `set_policy`, the only writer.
-    let policy = unsafe { core::mem::transmute::<*mut (), fn() -> Relief>(pointer) };
-    policy()
+    // SAFETY: a non-null pointer was made from a `fn(Shortage) -> Relief` in `set_policy`, the only writer.
+    let policy = unsafe { core::mem::transmute::<*mut (), fn(Shortage) -> Relief>(pointer) };
+    policy(shortage)
 }
 
 /// A `fn() -> bool`, or null. Set at start-up.

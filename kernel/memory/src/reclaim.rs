@@ -23,6 +23,7 @@ use core::sync::atomic::{
 use machine::address::PAGE_SIZE;
 use sync::SpinLock;
 
+use crate::charge::Whose;
 use crate::frame::{Purpose, Urgency};
 use crate::{address_space, file_cache, frame, heap, kstack, oom, parking, statistics};
 
@@ -33,6 +34,11 @@ pub trait Reclaimer: Sync {
 
     /// Frees about `frames` frames if it can; returns how many it freed.
     fn reclaim(&self, frames: usize) -> usize;
+
+    /// Frees about `frames` of the frames that somebody pays for, if it can tell who pays; returns how many it freed.
+    fn reclaim_from(&self, _whose: Whose, _frames: usize) -> usize {
+        0
+    }
 
     /// Lets go of what is of no use any more, however much memory is free.
     fn tidy(&self) {}
@@ -107,6 +113,34 @@ pub fn reclaim_now(frames: usize) -> usize {
     }
 }
 
+/// Frees about so many of somebody's frames; returns how many. The caller may wait.
+pub(crate) fn reclaim_from(whose: Whose, frames: usize) -> usize {
+    /// Others reclaim for others.
+    const TURNS_MAX: u32 = 8;
+    for _ in 0..TURNS_MAX {
+        let done = alone(|| {
+            let reclaimers = *RECLAIMERS.lock();
+            let mut freed = 0;
+            for reclaimer in reclaimers.into_iter().flatten() {
+                freed += reclaimer.reclaim_from(whose, frames);
+            }
+            // They are free, and paid for by nobody, a grace period after they were given up.
+            if freed > 0 {
+                sync::rcu::relieve();
+            }
+            freed
+        });
+        if let Some(freed) = done {
+            return freed;
+        }
+        if is_own(RECLAIMING.load(Relaxed)) {
+            return 0;
+        }
+        parking::wait_while((&raw const RECLAIMING).addr(), &|| RECLAIMING.load(Relaxed) != 0);
+    }
+    0
+}
+
 /// Does it if nobody else is reclaiming.
 fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
     // Acquire and Release: one thread after the other.
@@ -172,7 +206,7 @@ pub fn reclaim_until_high() -> bool {
         if alone(|| reclaim((high - free) as usize)).unwrap_or(0) == 0 {
             // What waits to be ended has memory, perhaps that of the last victim.
             let ends_some = ENDING_WANTED.load(Relaxed);
-            if free <= floor && !ends_some && oom::invoke() == oom::Relief::Retry {
+            if free <= floor && !ends_some && oom::invoke(oom::Shortage::Machine) == oom::Relief::Retry {
                 continue;
             }
             RESTS_UNTIL_NS.store(machine::time::now_ns() + REST_NS, Relaxed);

@@ -297,8 +297,8 @@ fn switch(
     next.space.activate_after(&previous.space);
     previous.leave_registers();
     next.enter_registers(cpu);
-    previous.locks_held.store(preempt::locks_held(), Ordering::Relaxed);
-    preempt::set_locks_held(next.locks_held.load(Ordering::Relaxed));
+    previous.luggage.store(preempt::luggage(), Ordering::Relaxed);
+    preempt::set_luggage(next.luggage.load(Ordering::Relaxed));
     cpu.previous.store(ptr::from_ref(previous).cast_mut(), Ordering::Relaxed);
     cpu::set_thread_word(ptr::from_ref(next) as usize);
     // SAFETY: interrupts are off; the contexts belong to the thread that runs and to one that runs nowhere (its

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use machine::cpu::{self, CpuSet};
 use machine::time;
-use memory::{OutOfMemory, kstack, parking, reclaim};
+use memory::{OutOfMemory, charge, kstack, parking, reclaim};
 
 use crate::WaitQueue;
 use crate::policy::Nice;
@@ -80,6 +80,7 @@ pub(crate) fn initialize() {
     #[cfg(target_os = "none")]
     kstack::set_park_hooks(crate::dispatch::leave_parked, crate::dispatch::finish_parked_switch);
     reclaim::set_wakeup(|| RECLAIM.ask());
+    charge::set_hold_back(|| crate::thread::current().note_held_back());
 }
 
 /// Writes the running thread's name, if that is the thread with this number and its name is not being changed.

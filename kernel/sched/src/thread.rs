@@ -26,6 +26,7 @@ use machine::user_state::{self, UserState};
 use machine::{interrupt, preempt, time};
 use memory::OutOfMemory;
 use memory::address_space::AddressSpace;
+use memory::charge::Account;
 use memory::kstack::{self, KernelStack, PinReason};
 use sync::classes::ThreadLocks;
 use sync::{Identifiers, Once, SpinLock};
@@ -66,8 +67,9 @@ pub struct Thread {
     pub(crate) stays: SpinLock<()>,
     /// Whether a CPU executes it, until its state is saved. Written by that CPU under its queue's lock.
     pub(crate) on_cpu: AtomicBool,
-    /// Sleeping locks that it holds, while it does not run. Written by its CPU when it switches away.
-    pub(crate) locks_held: AtomicU32,
+    /// Sleeping locks that it holds, and who pays for its memory, while it does not run ([`preempt::luggage`]). Written by its CPU when it
+    /// switches away, and before it starts.
+    pub(crate) luggage: AtomicU32,
     /// What debug builds and those that count locks keep of them. Written by the thread.
     pub(crate) locks: ThreadLocks,
     /// See [`Thread::set_attention`].
@@ -225,13 +227,16 @@ impl Builder {
             // There was none: nothing to drop.
             drop(entity.group.replace(current().entity.group.get(&sync::rcu::read())));
         }
+        // So is who pays for its memory.
+        let payer = if self.user == UserStart::None { None } else { memory::charge::of_current() };
+        let luggage = luggage_with(payer);
         let thread = Thread {
             context: UnsafeCell::new(KernelContext::default()),
             state: StateWord::new(),
             cpu: AtomicU32::new(cpu::current().index() as u32),
             stays: SpinLock::named("thread stays", ()),
             on_cpu: AtomicBool::new(false),
-            locks_held: AtomicU32::new(0),
+            luggage: AtomicU32::new(luggage),
             locks: ThreadLocks::new(),
             attention: AtomicBool::new(false),
             kill: AtomicBool::new(false),
@@ -265,6 +270,11 @@ impl Builder {
         }
         Ok(NewThread(Some(thread)))
     }
+}
+
+/// What a thread without locks takes along.
+fn luggage_with(payer: Option<Account>) -> u32 {
+    u32::from(payer.map_or(0, Account::into_number)) << u16::BITS
 }
 
 /// Makes and starts a thread.
@@ -340,6 +350,12 @@ extern "C" fn thread_main(argument: usize) -> ! {
     crate::exit_current()
 }
 
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.set_payer(None);
+    }
+}
+
 impl Thread {
     /// A thread for the context that the caller is already in: a CPU's boot stack, a test.
     pub(crate) fn adopt_current(name: &str, affinity: CpuSet) -> ThreadRef {
@@ -349,7 +365,7 @@ impl Thread {
             cpu: AtomicU32::new(cpu::current().index() as u32),
             stays: SpinLock::named("thread stays", ()),
             on_cpu: AtomicBool::new(true),
-            locks_held: AtomicU32::new(0),
+            luggage: AtomicU32::new(0),
             locks: ThreadLocks::new(),
             attention: AtomicBool::new(false),
             kill: AtomicBool::new(false),
@@ -459,6 +475,12 @@ impl Thread {
     /// Sets the attention flag of a running thread that its CPU has just interrupted or is switching: nobody is to be woken.
     pub(crate) fn note_held_back(&self) {
         self.attention.store(true, Ordering::SeqCst);
+    }
+
+    /// Sets who pays for the memory of a thread that was not started yet.
+    pub fn set_payer(&self, payer: Option<Account>) {
+        let former = self.luggage.swap(luggage_with(payer), Ordering::Relaxed);
+        drop(Account::from_number((former >> u16::BITS) as u16));
     }
 
     /// Whether the attention flag is set.

@@ -12,7 +12,7 @@ use vfs::text::Text;
 use vfs::{Error, Result};
 
 use crate::group::Group;
-use crate::{processors, tree};
+use crate::{accounts, processors, tree};
 
 bitflags! {
     /// A set of controllers.
@@ -22,11 +22,14 @@ bitflags! {
         const PIDS = 1;
         /// How much of the processors.
         const CPU = 2;
+        /// How much memory.
+        const MEMORY = 4;
     }
 }
 
 /// Their names, in the order in which they are shown.
-const NAMES: [(&str, Controllers); 2] = [("cpu", Controllers::CPU), ("pids", Controllers::PIDS)];
+const NAMES: [(&str, Controllers); 3] =
+    [("cpu", Controllers::CPU), ("memory", Controllers::MEMORY), ("pids", Controllers::PIDS)];
 
 /// The names of all controllers.
 pub fn controller_names() -> impl Iterator<Item = &'static str> {
@@ -99,9 +102,15 @@ pub(crate) fn change(group: &Arc<Group>, line: &[u8]) -> Result<()> {
         if added.contains(Controllers::CPU) {
             processors::begin(child)?;
         }
+        if added.contains(Controllers::MEMORY) {
+            accounts::begin(child)?;
+        }
     }
     if (added | removed).contains(Controllers::CPU) {
         children.iter().try_for_each(processors::settle)?;
+    }
+    if (added | removed).contains(Controllers::MEMORY) {
+        children.iter().try_for_each(accounts::settle)?;
     }
     Ok(())
 }

@@ -53,8 +53,12 @@ pub struct Group {
     pub(crate) pids: Pids,
     /// While the controller `cpu` is handed on to it.
     pub(crate) processors: SpinLock<Option<Arc<sched::control::Group>>>,
+    /// While the controller `memory` is handed on to it.
+    pub(crate) account: SpinLock<Option<memory::charge::Account>>,
     /// Of `cgroup.events`.
     pub(crate) events: Notice,
+    /// Of `memory.events`.
+    pub(crate) memory_events: Notice,
     /// Inodes that somebody has looked up; the directory's is number 0.
     pub(crate) inodes: SpinLock<Vec<(u8, Arc<Inode>)>>,
     counted_dying: AtomicBool,
@@ -112,7 +116,9 @@ impl Group {
             ended: Ended::default(),
             pids: Pids::new(),
             processors: SpinLock::named("processors of a control group", None),
+            account: SpinLock::named("account of a control group", None),
             events: Notice::default(),
+            memory_events: Notice::default(),
             inodes: SpinLock::named("inodes of a control group", Vec::new()),
             counted_dying: AtomicBool::new(false),
         })
@@ -259,6 +265,9 @@ impl Group {
         if controllers.contains(Controllers::CPU) {
             let former = self.processors.lock().take();
             drop(former);
+        }
+        if controllers.contains(Controllers::MEMORY) {
+            crate::accounts::end(self);
         }
     }
 }

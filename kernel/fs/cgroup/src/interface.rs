@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use memory::charge::Limit;
 use vfs::text::Text;
 use vfs::{Error, Result, allocation};
 
@@ -13,7 +14,7 @@ use crate::controllers::{self, Controllers};
 use crate::group::{Group, UNLIMITED};
 use crate::notice::Notice;
 use crate::number::{parse_int, parse_limit};
-use crate::{directory, freezer, kill, pids, processor_time, processors, programs, tree};
+use crate::{accounts, directory, freezer, kill, pids, processor_time, processors, programs, tree};
 
 type Show = fn(&Arc<Group>, &mut Text) -> Result<()>;
 type Store = fn(&Arc<Group>, &Opener, &[u8]) -> Result<()>;
@@ -74,12 +75,29 @@ pub(crate) const PROCESSES: usize = 0;
 pub(crate) const EVENTS: usize = 1;
 /// Place of `pids.events`.
 pub(crate) const PIDS_EVENTS: usize = 2;
+/// Place of `memory.events`.
+pub(crate) const MEMORY_EVENTS: usize = 3;
+
+const MIN: usize = Limit::Min as usize;
+const LOW: usize = Limit::Low as usize;
+const HIGH: usize = Limit::High as usize;
+const MAX: usize = Limit::Max as usize;
+const SWAP_HIGH: usize = Limit::SwapHigh as usize;
+const SWAP_MAX: usize = Limit::SwapMax as usize;
+
+/// A file of the controller `memory` that can be set.
+const fn limit(name: &'static str, show: Show, store: Store) -> Entry {
+    Entry::new(name, Controllers::MEMORY).shows(show).takes(store)
+}
 
 /// All files.
 pub(crate) const ENTRIES: &[Entry] = &[
     Entry::core("cgroup.procs").in_root().shows(processes).takes(attach::move_process),
     Entry::core("cgroup.events").shows(events).tells(|group| &group.events),
     Entry::new("pids.events", Controllers::PIDS).shows(pids_events).tells(|group| &group.pids.events),
+    Entry::new("memory.events", Controllers::MEMORY)
+        .shows(accounts::show_events::<false>)
+        .tells(|group| &group.memory_events),
     Entry::core("cgroup.type").shows(kind).takes(set_kind),
     Entry::core("cgroup.threads").in_root().shows(threads).takes(attach::move_thread),
     Entry::core("cgroup.controllers").in_root().shows(|group, out| {
@@ -113,6 +131,20 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry::new("cpu.weight", Controllers::CPU).shows(processors::show_weight).takes(processors::set_weight),
     Entry::new("cpu.weight.nice", Controllers::CPU).shows(processors::show_nice).takes(processors::set_nice),
     Entry::new("cpu.max", Controllers::CPU).shows(processors::show_quota).takes(processors::set_quota),
+    Entry::new("memory.current", Controllers::MEMORY).shows(accounts::show_current),
+    Entry::new("memory.peak", Controllers::MEMORY).shows(accounts::show_peak),
+    limit("memory.min", accounts::show_limit::<MIN>, accounts::set_limit::<MIN>),
+    limit("memory.low", accounts::show_limit::<LOW>, accounts::set_limit::<LOW>),
+    limit("memory.high", accounts::show_limit::<HIGH>, accounts::set_limit::<HIGH>),
+    limit("memory.max", accounts::show_limit::<MAX>, accounts::set_limit::<MAX>),
+    Entry::new("memory.events.local", Controllers::MEMORY).shows(accounts::show_events::<true>),
+    Entry::new("memory.stat", Controllers::MEMORY).in_root().shows(accounts::show_statistics),
+    limit("memory.oom.group", accounts::show_oom_group, accounts::set_oom_group),
+    Entry::new("memory.reclaim", Controllers::MEMORY).in_root().takes(accounts::reclaim),
+    Entry::new("memory.swap.current", Controllers::MEMORY).shows(accounts::show_nothing),
+    limit("memory.swap.high", accounts::show_limit::<SWAP_HIGH>, accounts::set_limit::<SWAP_HIGH>),
+    limit("memory.swap.max", accounts::show_limit::<SWAP_MAX>, accounts::set_limit::<SWAP_MAX>),
+    Entry::new("memory.swap.events", Controllers::MEMORY).shows(accounts::show_swap_events),
     Entry::new("pids.current", Controllers::PIDS).shows(|group, out| {
         line(out, format_args!("{}", group.pids.current()));
         Ok(())
@@ -269,6 +301,7 @@ mod tests {
         assert_eq!(ENTRIES[PROCESSES].name, "cgroup.procs");
         assert_eq!(ENTRIES[EVENTS].name, "cgroup.events");
         assert_eq!(ENTRIES[PIDS_EVENTS].name, "pids.events");
+        assert_eq!(ENTRIES[MEMORY_EVENTS].name, "memory.events");
         // Their places are a part of inode numbers, with the directory's.
         assert!(ENTRIES.len() < usize::from(u8::MAX));
     }

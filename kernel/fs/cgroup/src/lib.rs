@@ -18,6 +18,7 @@
 
 extern crate alloc;
 
+mod accounts;
 mod attach;
 mod controllers;
 mod directory;
@@ -37,6 +38,7 @@ mod processors;
 mod programs;
 mod tree;
 
+pub use accounts::register_accounts;
 pub use attach::{check_target, group_of_directory};
 pub use controllers::controller_names;
 pub use file_system::{CGROUP2, register};

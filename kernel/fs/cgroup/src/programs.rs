@@ -28,6 +28,9 @@ pub trait Programs: Send + Sync {
     /// The caller's credentials.
     fn credentials(&self) -> Option<Credentials>;
 
+    /// Whether the caller has something else to do, as to end.
+    fn caller_is_wanted(&self) -> bool;
+
     /// Processor time of everything that ran since the start, in user mode and in the kernel.
     fn processor_time_ns(&self) -> (u64, u64);
 }
@@ -42,6 +45,11 @@ pub fn set_programs(programs: &'static dyn Programs) {
 /// The answers; none before the personality has started, when there is nobody who could ask.
 pub(crate) fn get() -> Option<&'static dyn Programs> {
     PROGRAMS.get()
+}
+
+/// Whether the caller has something else to do.
+pub(crate) fn caller_is_wanted() -> bool {
+    get().is_some_and(|programs| programs.caller_is_wanted())
 }
 
 /// Where the caller's tree begins.

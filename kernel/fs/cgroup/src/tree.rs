@@ -8,7 +8,7 @@ use vfs::{Error, Result};
 
 use crate::controllers::Controllers;
 use crate::group::Group;
-use crate::processors;
+use crate::{accounts, processors};
 
 /// Held by who changes the tree, moves processes, or looks whether all of a group is frozen.
 static TREE: sched::Mutex<()> = sched::Mutex::named("tree of control groups", ());
@@ -73,6 +73,9 @@ pub(crate) fn make<R>(
     if group.available().contains(Controllers::CPU) {
         processors::begin(&group)?;
     }
+    if group.available().contains(Controllers::MEMORY) {
+        accounts::begin(&group)?;
+    }
     let shown = prepare(&group)?;
     parent.add_child(&group).inspect_err(|_| forget_inodes(&group))?;
     COUNT.fetch_add(1, Ordering::Relaxed);
@@ -98,6 +101,7 @@ pub(crate) fn remove(group: &Arc<Group>) -> Result<()> {
         }
         members.removed = true;
     }
+    accounts::end(group);
     group.count_dying();
     parent.ended.add_group(&group.ended);
     parent.remove_child(group);

@@ -38,6 +38,7 @@ pub fn before_user_mode(task: &mut Task, mut restart: Option<Errno>) -> Result<(
         if task.thread.is_killed() {
             return Err(MustExit);
         }
+        crate::control_group::settle_payer(task);
         if crate::control_group::park_if_frozen(task) {
             continue;
         }
@@ -50,6 +51,7 @@ pub fn before_user_mode(task: &mut Task, mut restart: Option<Errno>) -> Result<(
             if current().has_processor_group() && !sched::control::wait_for_quota() {
                 continue;
             }
+            crate::control_group::pause_beyond_mark();
             break;
         };
         crate::timer::signal_taken(task.process(), &information);

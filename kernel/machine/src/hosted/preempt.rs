@@ -47,8 +47,18 @@ pub(crate) fn note_lock() {}
 
 pub(crate) fn forget_lock() {}
 
-pub(crate) fn locks_held() -> u32 {
-    0
+pub(crate) fn luggage() -> u32 {
+    processor::this().luggage.load(Ordering::Relaxed)
 }
 
-pub(crate) fn set_locks_held(_count: u32) {}
+pub(crate) fn set_luggage(word: u32) {
+    processor::this().luggage.store(word, Ordering::Relaxed);
+}
+
+pub(crate) fn payer() -> u16 {
+    (luggage() >> u16::BITS) as u16
+}
+
+pub(crate) fn set_payer(number: u16) {
+    set_luggage(u32::from(number) << u16::BITS);
+}

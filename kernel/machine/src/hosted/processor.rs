@@ -25,6 +25,8 @@ pub(super) struct Processor {
     pub(super) deadline_ns: AtomicU64,
     pub(super) root: AtomicU64,
     pub(super) thread_word: AtomicUsize,
+    /// See [`crate::preempt::luggage`]; no locks are counted here.
+    pub(super) luggage: AtomicU32,
     /// The group; changed under `CLAIMS` only.
     pub(super) group: Mutex<Option<Arc<Group>>>,
 }
@@ -38,6 +40,7 @@ pub(super) static PROCESSORS: [Processor; MAX_CPUS] = [const {
         deadline_ns: AtomicU64::new(NEVER),
         root: AtomicU64::new(0),
         thread_word: AtomicUsize::new(0),
+        luggage: AtomicU32::new(0),
         group: Mutex::new(None),
     }
 }; MAX_CPUS];

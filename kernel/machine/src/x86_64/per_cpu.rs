@@ -37,7 +37,7 @@ pub(crate) struct PerCpu {
     pub interrupt_stack_top: u64,
     /// Local APIC id.
     pub apic_id: u32,
-    /// Sleeping locks that the current thread holds: see [`crate::preempt::HeldLock`].
+    /// Sleeping locks that the current thread holds, and above them who pays for its memory: see [`crate::preempt::luggage`].
     pub locks_held: AtomicU32,
     /// Physical address of the top-level page table in use.
     pub page_table_root: AtomicU64,

@@ -78,21 +78,41 @@ pub(crate) fn forget_lock() {
 }
 
 #[inline(always)]
-pub(crate) fn locks_held() -> u32 {
-    let count: u32;
+pub(crate) fn luggage() -> u32 {
+    let word: u32;
     // SAFETY: reads this processor's own word.
     unsafe {
-        asm!("mov {:e}, gs:[{offset}]", out(reg) count, offset = const LOCKS_HELD,
+        asm!("mov {:e}, gs:[{offset}]", out(reg) word, offset = const LOCKS_HELD,
             options(nostack, preserves_flags, readonly));
     }
-    count
+    word
 }
 
 #[inline(always)]
-pub(crate) fn set_locks_held(count: u32) {
+pub(crate) fn set_luggage(word: u32) {
     // SAFETY: writes this processor's own word.
     unsafe {
-        asm!("mov gs:[{offset}], {:e}", in(reg) count, offset = const LOCKS_HELD,
+        asm!("mov gs:[{offset}], {:e}", in(reg) word, offset = const LOCKS_HELD,
+            options(nostack, preserves_flags));
+    }
+}
+
+#[inline(always)]
+pub(crate) fn payer() -> u16 {
+    let number: u32;
+    // SAFETY: reads the upper half of this processor's own word.
+    unsafe {
+        asm!("movzx {:e}, word ptr gs:[{offset}]", out(reg) number, offset = const LOCKS_HELD + 2,
+            options(nostack, preserves_flags, readonly));
+    }
+    number as u16
+}
+
+#[inline(always)]
+pub(crate) fn set_payer(number: u16) {
+    // SAFETY: writes the upper half of this processor's own word, which goes along with the thread.
+    unsafe {
+        asm!("mov gs:[{offset}], {:x}", in(reg) number, offset = const LOCKS_HELD + 2,
             options(nostack, preserves_flags));
     }
 }

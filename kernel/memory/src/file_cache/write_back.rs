@@ -14,6 +14,7 @@ use super::cache::{CacheError, FileCache, borrow_frame, drop_when_unseen, owned_
 use super::device::Event;
 use super::lookup::filling;
 use super::run::{PageRun, Way};
+use crate::charge::Whose;
 use crate::frame::Frame;
 use crate::page_index::Tag;
 use crate::{address_space, parking};
@@ -212,7 +213,7 @@ impl FileCache {
         if !self.has_representative() {
             return 0;
         }
-        self.drop_unused(first, end, most, &|pages| {
+        self.drop_unused(first, end, most, Whose::Anybodys, &|pages| {
             if self.is_mapped() {
                 address_space::forget_file_pages(self, pages);
             }
@@ -221,7 +222,7 @@ impl FileCache {
     }
 
     /// The same for memory reclaim: begins where it ended the last time, and does not sleep.
-    pub fn drop_clean_from_hand(&self, most: usize, mapped: Mapped) -> usize {
+    pub fn drop_clean_from_hand(&self, most: usize, mapped: Mapped, whose: Whose) -> usize {
         let Some(backing) = self.backing() else { return 0 };
         let take = mapped == Mapped::GoIfUnused;
         if take && !self.is_mapped() {
@@ -233,9 +234,9 @@ impl FileCache {
             }
         };
         let hand = backing.hand.load(Ordering::Relaxed);
-        let (mut dropped, mut next) = self.drop_unused(hand, u64::MAX, most, &unmap);
+        let (mut dropped, mut next) = self.drop_unused(hand, u64::MAX, most, whose, &unmap);
         if dropped < most && hand > 0 {
-            let (more, end) = self.drop_unused(0, hand, most - dropped, &unmap);
+            let (more, end) = self.drop_unused(0, hand, most - dropped, whose, &unmap);
             dropped += more;
             next = end;
         }
@@ -244,12 +245,19 @@ impl FileCache {
     }
 
     /// Returns how many were given up, and where it ended.
-    fn drop_unused(&self, first: u64, end: u64, most: usize, unmap: &dyn Fn(Range<u64>)) -> (usize, u64) {
+    fn drop_unused(
+        &self,
+        first: u64,
+        end: u64,
+        most: usize,
+        whose: Whose,
+        unmap: &dyn Fn(Range<u64>),
+    ) -> (usize, u64) {
         let (mut from, mut dropped) = (first, 0);
         while dropped < most {
             let mut pages: ArrayVec<u64, BATCH> = ArrayVec::new();
             let _ = self.index.gang(from, end, None, &rcu::read(), |page, place| {
-                if borrow_frame(place.word()).is_some() {
+                if borrow_frame(place.word()).is_some_and(|frame| whose.admits(&frame)) {
                     pages.push(page);
                 }
                 if pages.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

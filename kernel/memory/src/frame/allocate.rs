@@ -20,8 +20,8 @@ use super::table::metadata;
 use super::watermark::Urgency;
 use super::{Zeroed, poison};
 use crate::local::local;
-use crate::oom::{self, Relief};
-use crate::{OutOfMemory, fallible, reclaim};
+use crate::oom::{self, Relief, Shortage};
+use crate::{OutOfMemory, charge, fallible, reclaim};
 
 /// Rounds of reclaim and out-of-memory policy before an allocation fails.
 const ATTEMPTS_MAX: u32 = 16;
@@ -56,6 +56,19 @@ pub(crate) fn allocate(
     urgency: Urgency,
 ) -> Result<FrameNumber, OutOfMemory> {
     fallible::fail_point()?;
+    if charge::is_charged(purpose) && machine::preempt::payer() != 0 {
+        return charge::allocate_charged(purpose, zeroed, urgency);
+    }
+    allocate_uncharged(purpose, zeroed, urgency)
+}
+
+/// The same for nobody in particular.
+#[inline]
+pub(crate) fn allocate_uncharged(
+    purpose: Purpose,
+    zeroed: Zeroed,
+    urgency: Urgency,
+) -> Result<FrameNumber, OutOfMemory> {
     let (frame, is_zero) = match local(|cpu| take_cached(&cpu.frames, purpose, zeroed)) {
         Some(found) => found,
         None => (allocate_from_pool(purpose, urgency)?, false),
@@ -131,7 +144,7 @@ pub(crate) fn with_reclaim<T>(
         if freed >= BATCH && (round == 0 || round < PATIENCE && reclaim::files_have_more()) {
             continue;
         }
-        match oom::invoke() {
+        match oom::invoke(Shortage::Machine) {
             Relief::Retry => {}
             Relief::UseReserve => return attempt(Urgency::Atomic).ok_or(OutOfMemory),
             Relief::Hopeless => break,
@@ -180,6 +193,9 @@ pub(crate) fn release(frame: FrameNumber) {
         known.references.load(Acquire);
     } else {
         known.references.store(0, Relaxed);
+    }
+    if known.account() != 0 {
+        charge::uncharge(known);
     }
     free(frame, known.purpose());
 }

@@ -85,7 +85,13 @@ impl Frame {
         metadata(self.number()).purpose()
     }
 
-    /// Changes what the frame is counted as. The caller is the only one that does so at this time.
+    /// The number of who pays for it; 0 for nobody.
+    #[inline]
+    pub(crate) fn account(&self) -> u16 {
+        metadata(self.number()).account()
+    }
+
+    /// Changes what the frame, for which nobody pays, is counted as. The caller is the only one that does so at this time.
     pub fn set_purpose(&self, purpose: Purpose) {
         let known = metadata(self.number());
         let former = known.purpose();

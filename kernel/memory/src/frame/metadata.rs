@@ -28,7 +28,7 @@ use super::purpose::Purpose;
 pub(crate) struct Metadata {
     /// Holders of the frame, and [`FOUND_BY_LOOKUP`] where it applies. Changed atomically by holders of [`super::Frame`].
     pub(crate) references: AtomicU32,
-    /// [`State`], packed.
+    /// [`State`], packed: kind, order and purpose in the lower half, and in the upper one who pays ([`crate::charge`]).
     state: AtomicU32,
     /// The next frame of the list that the frame is on.
     pub(crate) next: AtomicU32,
@@ -65,14 +65,28 @@ const KIND_CACHED: u32 = 2;
 const KIND_ALLOCATED: u32 = 3;
 const KIND_INSIDE: u32 = 4;
 
+/// Orders and purposes have half a byte each.
+const HALF_BYTE: u8 = 0xf;
+const ORDER_SHIFT: u32 = 8;
+const PURPOSE_SHIFT: u32 = 12;
+const ACCOUNT_SHIFT: u32 = 16;
+
+const _: () =
+    assert!(Purpose::COUNT <= HALF_BYTE as usize + 1 && super::buddy::ORDERS <= HALF_BYTE as usize + 1);
+
+#[inline]
+fn purpose_in(packed: u32) -> Purpose {
+    Purpose::from_number((packed >> PURPOSE_SHIFT) as u8 & HALF_BYTE)
+}
+
 impl Metadata {
     pub(crate) fn state(&self) -> State {
         let packed = self.state.load(Relaxed);
-        let order = (packed >> 8) as u8;
+        let order = (packed >> ORDER_SHIFT) as u8 & HALF_BYTE;
         match packed & 0xff {
             KIND_FREE => State::Free { order },
             KIND_CACHED => State::Cached,
-            KIND_ALLOCATED => State::Allocated { purpose: Purpose::from_number((packed >> 16) as u8), order },
+            KIND_ALLOCATED => State::Allocated { purpose: purpose_in(packed), order },
             KIND_INSIDE => State::Inside,
             _ => State::Reserved,
         }
@@ -82,10 +96,10 @@ impl Metadata {
         let packed = match state {
             State::Reserved => 0,
             State::Inside => KIND_INSIDE,
-            State::Free { order } => KIND_FREE | u32::from(order) << 8,
+            State::Free { order } => KIND_FREE | u32::from(order) << ORDER_SHIFT,
             State::Cached => KIND_CACHED,
             State::Allocated { purpose, order } => {
-                KIND_ALLOCATED | u32::from(order) << 8 | u32::from(purpose as u8) << 16
+                KIND_ALLOCATED | u32::from(order) << ORDER_SHIFT | u32::from(purpose as u8) << PURPOSE_SHIFT
             }
         };
         self.state.store(packed, Relaxed);
@@ -93,7 +107,7 @@ impl Metadata {
 
     /// Whether the frame is the first of a free block of exactly this order.
     pub(crate) fn is_free_block(&self, order: u8) -> bool {
-        self.state.load(Relaxed) == KIND_FREE | u32::from(order) << 8
+        self.state.load(Relaxed) == KIND_FREE | u32::from(order) << ORDER_SHIFT
     }
 
     /// The frame is allocated: it has one holder.
@@ -111,7 +125,19 @@ impl Metadata {
 
     /// The purpose of an allocated frame.
     pub(crate) fn purpose(&self) -> Purpose {
-        Purpose::from_number((self.state.load(Relaxed) >> 16) as u8)
+        purpose_in(self.state.load(Relaxed))
+    }
+
+    /// The number of who pays for an allocated frame; 0 for nobody.
+    #[inline]
+    pub(crate) fn account(&self) -> u16 {
+        (self.state.load(Relaxed) >> ACCOUNT_SHIFT) as u16
+    }
+
+    /// Notes who pays. Nobody else has the frame yet.
+    pub(crate) fn set_account(&self, account: u16) {
+        let rest = self.state.load(Relaxed) & ((1 << ACCOUNT_SHIFT) - 1);
+        self.state.store(rest | u32::from(account) << ACCOUNT_SHIFT, Relaxed);
     }
 }
 
@@ -142,6 +168,17 @@ mod tests {
         }
         metadata.references.store(FOUND_BY_LOOKUP, Relaxed);
         assert!(!metadata.gain_reference(), "its last holder has just let go");
+    }
+
+    #[test]
+    fn who_pays_is_forgotten_with_the_state() {
+        let metadata = Metadata::default();
+        metadata.set_state(State::Allocated { purpose: Purpose::PerCpu, order: 0 });
+        metadata.set_account(u16::MAX);
+        assert_eq!((metadata.account(), metadata.purpose()), (u16::MAX, Purpose::PerCpu));
+        assert_eq!(metadata.state(), State::Allocated { purpose: Purpose::PerCpu, order: 0 });
+        metadata.set_state(State::Cached);
+        assert_eq!(metadata.account(), 0);
     }
 
     #[test]

@@ -10,6 +10,9 @@
 //! follows what the device has written of late, compared with the others: a slow device's writers wait for it, others' don't. While less than the middle of both limits is dirty or on its way,
 //! nobody waits. A device that takes nothing any more keeps what it has of the limit, so writers of others may have a piece of their own under way at any time.
 //!
+//! A writer also waits, after a piece as well, while the account that pays for its pages has more than its maximum ([`memory::charge`]): until pages of that account were written
+//! and given up. Its device's thread writes what is not old meanwhile, whosever it is.
+//!
 //! Limits are parts of the memory (`dirty_ratio`, `dirty_background_ratio`) or numbers of bytes; setting one way unsets the other, as in Linux.
 //!
 //! The thread takes a device's files oldest first, and some pages of each in turn, so that a large file does not keep others waiting. It does not wait for
@@ -20,6 +23,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use machine::address::PAGE_SIZE;
+use memory::charge;
 use memory::fallible;
 use memory::file_cache::{BackingDevice, Event, FileCache, write_back_counts};
 use sched::WaitQueue;
@@ -32,6 +36,9 @@ const CHUNK_PAGES: u64 = 1024;
 
 /// Pages of a device on their way at most: 8 MiB.
 const IN_FLIGHT_PAGES: u64 = 2048;
+
+/// Pages that are given up beyond what an account has too much, so that the next piece finds room: that of a write.
+const ROOM_PAGES: usize = 64;
 
 /// How long a writer waits before it looks again by itself.
 const PAUSE_NS: u64 = 100_000_000;
@@ -184,8 +191,15 @@ pub fn remove_device(device: &Arc<BackingDevice>) {
     flusher.wait.wake_all();
 }
 
-/// Called by writers after each piece: waits while too much is dirty. False if the writer is wanted for something else.
+/// Called by writers after each piece: waits while too much is dirty, or while who pays for the writer's pages has more than he may. False if the
+/// writer is wanted for something else.
 pub fn pace(device: &Arc<BackingDevice>) -> bool {
+    if charge::excessive().is_some()
+        && let Some(flusher) = find(device)
+        && !flusher.await_account()
+    {
+        return false;
+    }
     // What is on its way counts: a device that is slow to take it would fill the memory with it.
     let counts = write_back_counts();
     if counts.dirty + counts.under_write_back > thresholds().background
@@ -239,8 +253,34 @@ impl Flusher {
             Event::FileDirty => self.ask(),
             Event::PagesWritten => self.wait.wake_all(),
             // Who is wanted for something else goes on: the page is dirty already.
-            Event::PageStored => _ = self.pace(),
+            Event::PageStored => _ = (charge::excessive().is_none() || self.await_account()) && self.pace(),
         }
+    }
+
+    /// Keeps a writer waiting whose account has more than its maximum, until enough of its pages are written and given up, or nothing is left that could
+    /// be written. False if the writer is wanted for something else.
+    fn await_account(&self) -> bool {
+        self.held_back.fetch_add(1, SeqCst);
+        let outcome = loop {
+            let Some(account) = charge::excessive() else { break true };
+            let written = self.device.pages_written();
+            let excess = account.room().min(0).unsigned_abs() as usize;
+            charge::reclaim(account, excess + ROOM_PAGES);
+            let is_clean = || self.device.dirty_pages() + self.device.pages_under_write_back() == 0;
+            if charge::excessive().is_none() || is_clean() {
+                break true;
+            }
+            self.wait.wake_all();
+            let progress = || self.device.pages_written() != written || is_clean();
+            let deadline_ns = machine::time::now_ns() + PAUSE_NS;
+            if self.wait.wait_interruptible_deadline(progress, Some(deadline_ns))
+                == Err(sched::WaitError::Interrupted)
+            {
+                break false;
+            }
+        };
+        self.held_back.fetch_sub(1, SeqCst);
+        outcome
     }
 
     /// Waits while too much is dirty. False if the caller is wanted for something else.

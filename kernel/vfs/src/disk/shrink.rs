@@ -4,12 +4,15 @@
 //! nobody uses. When that does not suffice, pages go that programs map, those first that they have not used for longest: by the clock algorithm, whose
 //! hand marks what it meets and takes what is still marked when it comes again.
 //!
+//! Pages that somebody protects who pays for them stay as long as there are others ([`memory::charge`]), and where somebody has no room for more of his own, only his go.
+//!
 //! Nothing here writes or waits for a device: reclaim is called with locks held, and a device may need memory to get on. Dirty pages are kept few by
 //! [`flusher`](super::flusher) instead.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
+use memory::charge::Whose;
 use memory::fallible;
 use memory::file_cache::{FileCache, Mapped};
 use memory::reclaim::Reclaimer;
@@ -76,20 +79,20 @@ fn next() -> Option<(Arc<FileCache>, usize)> {
 }
 
 /// Gives up clean pages until `wanted` are free or nothing is found; returns how many.
-fn shrink(wanted: usize) -> usize {
-    let freed = round(wanted, Mapped::Stay);
-    freed + round(wanted - freed.min(wanted), Mapped::GoIfUnused)
+fn shrink(wanted: usize, whose: Whose) -> usize {
+    let freed = round(wanted, Mapped::Stay, whose);
+    freed + round(wanted - freed.min(wanted), Mapped::GoIfUnused, whose)
 }
 
 /// A round through the files, until `wanted` pages are free or no file gives more.
-fn round(wanted: usize, mapped: Mapped) -> usize {
+fn round(wanted: usize, mapped: Mapped, whose: Whose) -> usize {
     // What programs map goes when the hand meets it for the second time.
     let turns = if mapped == Mapped::GoIfUnused { 2 } else { 1 };
     let (mut freed, mut idle) = (0, 0);
     while freed < wanted
         && let Some((cache, files)) = next()
     {
-        let found = cache.drop_clean_from_hand((wanted - freed).min(BATCH_PAGES), mapped);
+        let found = cache.drop_clean_from_hand((wanted - freed).min(BATCH_PAGES), mapped, whose);
         freed += found;
         idle = if found > 0 { 0 } else { idle + 1 };
         if idle > files * turns {
@@ -124,7 +127,17 @@ impl Reclaimer for Pages {
     }
 
     fn reclaim(&self, frames: usize) -> usize {
-        shrink(frames)
+        let mut freed = 0;
+        for &whose in Whose::in_turn() {
+            if freed < frames {
+                freed += shrink(frames - freed, whose);
+            }
+        }
+        freed
+    }
+
+    fn reclaim_from(&self, whose: Whose, frames: usize) -> usize {
+        shrink(frames, whose)
     }
 }
 

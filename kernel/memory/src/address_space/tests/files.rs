@@ -3,6 +3,7 @@
 use super::super::window::{self, Window};
 use super::*;
 use crate::buffer::{Sink, Source};
+use crate::charge::Whose;
 use crate::file_cache::{BackingDevice, CacheError, FileRepresentative, Mapped, PageRun};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -230,12 +231,16 @@ fn reclaim_takes_mapped_pages_that_were_not_used_since_it_came_by() {
         put(&two, private + 6 * PAGE, 77).unwrap();
         put(&one, shared + 7 * PAGE, 99).unwrap();
         let most = usize::MAX;
-        assert_eq!(cache.drop_clean_from_hand(most, Mapped::Stay), 0, "they are mapped");
-        assert_eq!(cache.drop_clean_from_hand(most, Mapped::GoIfUnused), 0, "they were used");
+        assert_eq!(cache.drop_clean_from_hand(most, Mapped::Stay, Whose::Anybodys), 0, "they are mapped");
+        assert_eq!(
+            cache.drop_clean_from_hand(most, Mapped::GoIfUnused, Whose::Anybodys),
+            0,
+            "they were used"
+        );
         // One of the two uses a page again.
         one.fault(at(shared + 2 * PAGE), Access::Read).unwrap();
         assert_eq!(
-            cache.drop_clean_from_hand(most, Mapped::GoIfUnused),
+            cache.drop_clean_from_hand(most, Mapped::GoIfUnused, Whose::Anybodys),
             6,
             "all but the used one and the dirty one"
         );
@@ -300,7 +305,7 @@ fn reclaim_passes_over_a_space_that_is_being_changed_and_what_is_locked() {
         let shared = map(&space, &cache, 4, MapFlags::SHARED);
         (0..4).for_each(|page| assert_eq!(get(&space, shared + page * PAGE), Ok(page as u8 + 1)));
         space.lock(at(shared), PAGE, false).unwrap();
-        let dropped = || cache.drop_clean_from_hand(usize::MAX, Mapped::GoIfUnused);
+        let dropped = || cache.drop_clean_from_hand(usize::MAX, Mapped::GoIfUnused, Whose::Anybodys);
         assert_eq!(dropped(), 0);
         {
             let _changing = space.change.lock();
