@@ -52,7 +52,7 @@ pub(super) struct Slot {
 
 static SLOTS: [Once<Vec<Slot>>; BLOCKS] = [const { Once::new() }; BLOCKS];
 
-/// Bit n: the number n is in use; 0 always is.
+/// Bit n: the number n is in use.
 static USED: [AtomicU64; (u16::MAX as usize + 1) / 64] =
     [const { AtomicU64::new(0) }; (u16::MAX as usize + 1) / 64];
 
@@ -100,11 +100,12 @@ impl Slot {
 fn take_number() -> Result<NonZeroU16, OutOfMemory> {
     for (at, word) in USED.iter().enumerate() {
         loop {
-            let before = word.load(Relaxed) | u64::from(at == 0);
-            if before == u64::MAX {
+            let before = word.load(Relaxed);
+            // 0 is nobody's.
+            let bit = (before | u64::from(at == 0)).trailing_ones();
+            if bit == u64::BITS {
                 break;
             }
-            let bit = before.trailing_ones();
             // Acquire: pairs with the release of the number.
             if word.fetch_or(1 << bit, Acquire) & 1 << bit == 0 {
                 return NonZeroU16::new((at * 64) as u16 + bit as u16).ok_or(OutOfMemory);
@@ -239,8 +240,14 @@ impl AccountNumber {
 
     /// Pages of a kind charged to it and those below.
     pub fn of_kind(self, kind: Kind) -> u64 {
-        let in_use = |number: &u16| USED[usize::from(*number) / 64].load(Relaxed) >> (number % 64) & 1 == 1;
-        let all = (1..u16::MAX).filter(in_use).filter_map(AccountNumber::new);
+        let all = USED.iter().enumerate().flat_map(|(at, word)| {
+            let mut rest = word.load(Relaxed);
+            core::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
+                rest &= rest - 1;
+                AccountNumber::new((at * 64) as u16 + bit as u16)
+            })
+        });
         let made = all.filter(|account| SLOTS[usize::from(account.get()) / BLOCK].get().is_some());
         let below = made.filter(|account| account.is_within(self));
         let noted: i64 = below.map(|account| account.slot().kinds[kind as usize].load(Relaxed)).sum();

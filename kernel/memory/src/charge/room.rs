@@ -4,7 +4,7 @@
 //! Who can't wait is refused, as when the machine has no memory; he comes again where he can. Who can does this, up to [`ATTEMPTS_MAX`] times: bring in what other CPUs have in stock; take clean pages of files
 //! from the account whose limit it is; then, if the page is a file's and the account has pages that wait to be written, go beyond the limit by up to
 //! [`EXCESS_MAX`] (writers hold locks here that writing back needs; without them, after each piece of a write, they wait until there is room: `vfs::disk`);
-//! then the out-of-memory policy, among the processes of that account only. Who is about to end is never refused.
+//! then the out-of-memory policy, among the processes of that account only. Who is about to end is refused memory of his program's only.
 //!
 //! # The higher mark
 //! Beyond it nobody is refused. The thread that went beyond it is held back on its way to user mode, where it holds no locks: there pages are reclaimed
@@ -101,8 +101,9 @@ fn make_room(account: AccountNumber, kind: Kind, full: AccountNumber) -> Result<
         full.note(Event::OutOfMemory);
         match oom::invoke(Shortage::Of(full)) {
             Relief::Retry => {}
-            Relief::UseReserve => break,
-            Relief::Hopeless => return Err(OutOfMemory),
+            // What the kernel needs to end the thread, it gets; its program's own memory it needs no more.
+            Relief::UseReserve if !matches!(kind, Kind::Anonymous | Kind::SharedMemory) => break,
+            Relief::UseReserve | Relief::Hopeless => return Err(OutOfMemory),
         }
         if round + 1 == ATTEMPTS_MAX {
             return Err(OutOfMemory);
