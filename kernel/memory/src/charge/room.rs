@@ -157,7 +157,6 @@ pub fn shrink(account: AccountNumber, limit: Limit, goes_on: &dyn Fn() -> bool) 
 pub fn pause_ns() -> Option<u64> {
     let beyond = payer()?.beyond(Limit::High)?;
     beyond.note(Event::High);
-    stock::bring_in(|known| known.is_within(beyond));
     let excess = || beyond.usage().saturating_sub(beyond.limit(Limit::High));
     if excess() > 0 {
         reclaim(beyond, excess() as usize);
