@@ -18,7 +18,7 @@ use vfs::flags::{AllocateMode, LookupFlags, MountFlags, OpenFlags, RenameFlags};
 use vfs::mount::MountSource;
 use vfs::superblock::find_file_system;
 use vfs::{AttributeChange, Error, TimeChange, Timestamp};
-use world::{Device, ONE_AT_A_TIME, judge, read, write};
+use world::{Device, ONE_AT_A_TIME, judge, outcome_of, read, write};
 
 const OPTIONS: [&[&str]; 3] =
     [&["-t", "ext4", "-b", "4096"], &["-t", "ext4", "-b", "1024"], &["-t", "ext2", "-b", "1024"]];
@@ -571,7 +571,7 @@ fn what_memory_has_still_of_a_time_is_not_written_over_a_new_one() {
             (0..1000).for_each(|_| std::thread::yield_now());
             inode.modified().set(time);
             drop(changing);
-            assert_eq!(syncing.join().expect("it does not panic"), Ok(()));
+            assert_eq!(outcome_of(syncing), Ok(()));
         });
         drop(file);
         world.unmount();

@@ -19,7 +19,7 @@ use vfs::disk::DiskFile;
 use vfs::disk::flusher::{SETTINGS, sync_all};
 use vfs::file::{OpenFile, RangeSteps};
 use vfs::flags::{MountFlags, OpenFlags};
-use world::{Device, ONE_AT_A_TIME, judge, read, write};
+use world::{Device, ONE_AT_A_TIME, judge, outcome_of, read, write};
 
 const MIB: usize = 1 << 20;
 
@@ -89,7 +89,7 @@ fn a_device_that_takes_nothing_stops_its_own_writers_and_no_others() {
         std::thread::sleep(A_WHILE);
         assert!(!held_back.is_finished(), "more is on its way to the device than may be");
         slow.faults.let_go();
-        assert_eq!(held_back.join().expect("no panic"), Ok(PAGE_SIZE));
+        assert_eq!(outcome_of(held_back), Ok(PAGE_SIZE));
     });
     file.sync(false).expect("the disk works");
     assert!(read(&file, 0, 2 * MIB).iter().all(|&byte| byte == 1));

@@ -113,6 +113,15 @@ pub(crate) fn read(file: &Arc<OpenFile>, offset: i64, length: usize) -> Vec<u8> 
     bytes
 }
 
+/// What a thread of the host ends with. It is a processor of its own and may wait for threads of the calling one (those that write back), which run meanwhile.
+pub(crate) fn outcome_of<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    while !thread.is_finished() {
+        sched::yield_now();
+        machine::cpu::relax();
+    }
+    thread.join().expect("it does not panic")
+}
+
 pub(crate) fn judge(image: &Image, bytes: &[u8]) {
     image.set_bytes(bytes);
     let (sound, said) = image.run_to_end("e2fsck", &["-fn"]);
