@@ -70,6 +70,7 @@ pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
         tell_owner: crate::file::owner::tell,
     });
     crate::signal::source::register();
+    net::link::register_network(crate::name_space::look_at_callers);
     net::unix::set_identity_source(crate::socket::create::identity_of_caller);
     crate::proc::register()?;
     Ok(())

@@ -158,7 +158,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     38 setitimer(3) = timer::setitimer: "";
     39 getpid(0) = identity::getpid: "";
     40 sendfile(4) = file::splice::sendfile: "";
-    41 socket(3) = socket::create::socket: "only AF_UNIX, AF_NETLINK; only NETLINK_KOBJECT_UEVENT, NETLINK_ROUTE; other families EAFNOSUPPORT; of links there is the loopback, without addresses";
+    41 socket(3) = socket::create::socket: "only AF_UNIX, AF_NETLINK; only NETLINK_KOBJECT_UEVENT, NETLINK_ROUTE; other families EAFNOSUPPORT; of links there is the loopback of each network";
     42 connect(3) = socket::create::connect: "AF_UNIX";
     43 accept(3) = socket::create::accept: "AF_UNIX";
     44 sendto(6) = socket::message::sendto: "no MSG_OOB";

@@ -7,6 +7,6 @@
 
 extern crate alloc;
 
-mod link;
+pub mod link;
 pub mod netlink;
 pub mod unix;

@@ -123,6 +123,8 @@ errors! {
     NotSupported = 95, "EOPNOTSUPP";
     /// Address already in use.
     AddressInUse = 98, "EADDRINUSE";
+    /// There is no such address here.
+    AddressNotAvailable = 99, "EADDRNOTAVAIL";
     /// The other end is gone, with data of ours.
     ConnectionReset = 104, "ECONNRESET";
     /// No buffer space available: messages were lost.

@@ -29,7 +29,8 @@ pub(crate) struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Runs these, and hands each outcome over when its machine has ended; nothing, if the machine stopped or hung while it ran.
+    /// Runs these, and hands each outcome over as soon as it is there, so that what interrupts a long run costs little; nothing, if the machine stopped or
+    /// hung meanwhile.
     pub(crate) fn run(
         &self,
         invocations: &[&Invocation],
@@ -37,20 +38,19 @@ impl Machine<'_> {
     ) -> Result<(), String> {
         let mut waiting = invocations.to_vec();
         while !waiting.is_empty() {
-            let report = self.boot(&waiting)?;
-            let is_over = |one: &&&Invocation| {
-                report.outcomes.contains_key(&one.name) || report.unfinished.as_deref() == Some(&one.name)
-            };
-            let over: Vec<_> = waiting.iter().filter(is_over).copied().collect();
-            if over.len() < waiting.len() || over.iter().any(|one| !report.outcomes.contains_key(&one.name)) {
-                show(&report.log);
+            let before = waiting.len();
+            let report = self.boot(&mut waiting, &mut take)?;
+            if waiting.is_empty() {
+                break;
             }
-            if over.is_empty() {
-                waiting.iter().for_each(|one| take(one, None));
-                return Ok(());
+            show(&report.log);
+            let stopped = waiting.iter().position(|one| report.unfinished.as_deref() == Some(&one.name));
+            match stopped {
+                Some(place) => take(waiting.remove(place), None),
+                // It did not even begin with one.
+                None if waiting.len() == before => waiting.drain(..).for_each(|one| take(one, None)),
+                None => {}
             }
-            over.iter().for_each(|one| take(one, report.outcomes.get(&one.name)));
-            waiting.retain(|one| !over.iter().any(|other| other.name == one.name));
         }
         Ok(())
     }
@@ -68,21 +68,39 @@ impl Machine<'_> {
         command
     }
 
-    fn boot(&self, invocations: &[&Invocation]) -> Result<Report, String> {
-        let mut child = self.command(invocations).spawn().map_err(text)?;
+    /// Runs those that wait in one machine, until it ends: those it has an outcome for wait no more.
+    fn boot(
+        &self,
+        waiting: &mut Vec<&Invocation>,
+        take: &mut impl FnMut(&Invocation, Option<&Outcome>),
+    ) -> Result<Report, String> {
+        let invocations = waiting.clone();
+        let mut child = self.command(&invocations).spawn().map_err(text)?;
         let out = collect(child.stdout.take().ok_or("no standard output")?);
         let log = collect(child.stderr.take().ok_or("no standard error")?);
         let limit = |name: &str| {
             let running = invocations.iter().find(|one| one.name == name);
             GRACE + Duration::from_secs(running.map_or(0, |one| one.limit_seconds().into()))
         };
+        let mut hand_over = |report: &Report| {
+            waiting.retain(|one| {
+                let outcome = report.outcomes.get(&one.name);
+                if outcome.is_some() {
+                    take(one, outcome);
+                }
+                outcome.is_none()
+            });
+        };
         let (mut seen, mut last) = (0, Instant::now());
+        let mut patience = GRACE;
         while child.try_wait().map_err(text)?.is_none() {
-            let count = out.bytes().len();
-            if count != seen {
-                (seen, last) = (count, Instant::now());
+            let bytes = out.bytes();
+            if bytes.len() != seen {
+                (seen, last) = (bytes.len(), Instant::now());
+                let report = stream::read(&bytes);
+                hand_over(&report);
+                patience = report.unfinished.map_or(GRACE, |name| limit(&name));
             }
-            let patience = stream::read(&out.bytes()).unfinished.map_or(GRACE, |name| limit(&name));
             if last.elapsed() > patience {
                 eprintln!("debian-tests: the machine says nothing any more");
                 child.kill().map_err(text)?;
@@ -90,6 +108,7 @@ impl Machine<'_> {
             thread::sleep(PAUSE);
         }
         let mut report = stream::read(&out.finish());
+        hand_over(&report);
         report.log = String::from_utf8_lossy(&log.finish()).into_owned();
         Ok(report)
     }

@@ -19,7 +19,7 @@ pub(crate) use files::{name_of, place_of};
 pub(crate) use groups::GroupSpace;
 pub(crate) use kind::{ENTRIES, Kind};
 pub(crate) use names::{NAME_BYTES, SystemNames};
-pub(crate) use networks::Networks;
+pub(crate) use networks::{Networks, look_at_callers};
 
 use vfs::UserSpace;
 

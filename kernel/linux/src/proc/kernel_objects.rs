@@ -4,14 +4,16 @@ use alloc::format;
 use core::fmt::{self, Write};
 
 use machine::cpu::{self, CpuSet};
+use net::link;
 use vfs::Result;
+use vfs::generated::Node;
 use vfs::text::Text;
 
 use super::memory_numbers;
+use crate::name_space::NameSpaces;
 
 /// Directories without contents so far.
-const DIRECTORIES: [&str; 8] =
-    ["bus", "class", "class/net", "dev", "firmware", "fs/cgroup", "kernel/debug", "module"];
+const DIRECTORIES: [&str; 7] = ["bus", "class", "dev", "firmware", "fs/cgroup", "kernel/debug", "module"];
 
 /// Fills /sys.
 ///
@@ -24,8 +26,34 @@ pub(super) fn register() -> Result<()> {
     fixed("kernel/mm/transparent_hugepage/enabled", "always madvise [never]")?;
     fixed("kernel/address_bits", "64")?;
     fixed("kernel/cpu_byteorder", "little")?;
+    loopback()?;
     processors()?;
     node()
+}
+
+/// The only link of each network: `/sys/class/net/lo`.
+fn loopback() -> Result<()> {
+    const BASE: &str = "devices/virtual/net/lo";
+    let target = || vfs::allocation::arc_bytes(b"../../devices/virtual/net/lo");
+    sysfs::add("class/net/lo", Node::link(vfs::allocation::arc(target)?))?;
+    for (name, value) in [
+        ("ifindex", u64::from(link::INDEX)),
+        ("iflink", link::INDEX.into()),
+        ("mtu", link::MTU.into()),
+        ("tx_queue_len", link::QUEUE_LENGTH.into()),
+        ("type", link::KIND.into()),
+        ("addr_len", 6),
+    ] {
+        line(&format!("{BASE}/{name}"), move |out| write!(out, "{value}"))?;
+    }
+    fixed(&format!("{BASE}/address"), "00:00:00:00:00:00")?;
+    line(&format!("{BASE}/flags"), |out| {
+        write!(out, "{:#x}", NameSpaces::of_reader().networks.loopback.flags() & 0xffff)
+    })?;
+    line(&format!("{BASE}/operstate"), |out| {
+        let is_up = NameSpaces::of_reader().networks.loopback.is_up();
+        out.write_str(if is_up { "unknown" } else { "down" })
+    })
 }
 
 /// A line that never changes.

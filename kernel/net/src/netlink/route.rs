@@ -1,13 +1,13 @@
 //! Questions about links, addresses and routes (rtnetlink(7)), and their answers.
 //!
 //! A program sends a datagram of one or more requests; each is answered with datagrams that wait for it like any other message. Lists end with a
-//! message of their own. There is one link ([`crate::link`]); lists of addresses, routes, neighbours and rules are empty.
+//! message of their own. There is one link ([`crate::link`]), which can be given addresses of the family `AF_INET`; lists of routes, neighbours and rules are empty.
 
 use alloc::vec::Vec;
 
 use vfs::{Error, Result, allocation};
 
-use crate::link;
+use crate::link::{self, Address, Loopback};
 
 /// Kinds of messages.
 mod kind {
@@ -18,6 +18,8 @@ mod kind {
     pub(super) const NEW_LINK: u16 = 16;
     pub(super) const GET_LINK: u16 = 18;
     pub(super) const SET_LINK: u16 = 19;
+    pub(super) const NEW_ADDRESS: u16 = 20;
+    pub(super) const DELETE_ADDRESS: u16 = 21;
     pub(super) const GET_ADDRESS: u16 = 22;
     pub(super) const GET_ROUTE: u16 = 26;
     pub(super) const GET_NEIGHBOUR: u16 = 30;
@@ -32,6 +34,8 @@ mod flag {
     pub(super) const MULTIPLE: u16 = 2;
     pub(super) const ACKNOWLEDGE: u16 = 4;
     pub(super) const LIST: u16 = 0x300;
+    /// Of what makes something that may be there: it is changed then.
+    pub(super) const REPLACE: u16 = 0x100;
 }
 
 /// Attributes of links.
@@ -51,6 +55,27 @@ mod attribute {
     pub(super) const RECEIVE_QUEUES: u16 = 32;
     pub(super) const CARRIER: u16 = 33;
 }
+
+/// Attributes of addresses.
+mod address_attribute {
+    pub(super) const ADDRESS: u16 = 1;
+    pub(super) const LOCAL: u16 = 2;
+    pub(super) const LABEL: u16 = 3;
+    pub(super) const LIFE: u16 = 6;
+    pub(super) const FLAGS: u16 = 8;
+}
+
+/// `AF_INET`; a request for all families names none.
+const INTERNET: u8 = 2;
+const ANY_FAMILY: u8 = 0;
+/// Bytes of an address's header.
+const ADDRESS_HEADER: usize = 8;
+/// Bits of an address.
+const ADDRESS_BITS: u8 = 32;
+/// `IFA_F_PERMANENT`: it has no end.
+const PERMANENT: u8 = 0x80;
+/// For how long it is preferred and valid: for ever. When it was made and changed is not kept.
+const LIFE_WITHOUT_END: [u8; 16] = [255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// Bytes of a message's header, of a link's, and of an attribute's.
 const HEADER: usize = 16;
@@ -111,7 +136,13 @@ fn answer_one(
     send: &mut dyn FnMut(Vec<u8>) -> Result<()>,
 ) -> Result<()> {
     // Messages of the protocol itself ask for nothing.
-    let outcome = if header.kind < kind::FIRST { Ok(Vec::new()) } else { serve(request, header, port) };
+    let outcome = if header.kind < kind::FIRST {
+        Ok(Vec::new())
+    } else {
+        let served =
+            link::with(|loopback, may_administer| serve(request, header, port, loopback, may_administer));
+        served.unwrap_or(Err(Error::NoDevice))
+    };
     match outcome {
         Ok(answer) if !answer.is_empty() => {
             send(answer)?;
@@ -136,9 +167,15 @@ fn is_list(header: Header) -> bool {
 }
 
 /// What is answered, besides an acknowledgement.
-fn serve(request: &[u8], header: Header, port: u32) -> Result<Vec<u8>> {
+fn serve(
+    request: &[u8],
+    header: Header,
+    port: u32,
+    loopback: &Loopback,
+    may_administer: bool,
+) -> Result<Vec<u8>> {
     let asks = header.kind & 3 == kind::ASKS;
-    if !asks && !link::may_administer() {
+    if !asks && !may_administer {
         return Err(Error::NotPermitted);
     }
     match header.kind {
@@ -148,19 +185,37 @@ fn serve(request: &[u8], header: Header, port: u32) -> Result<Vec<u8>> {
                 check_link(request)?;
             }
             let flags = if listed { flag::MULTIPLE } else { 0 };
-            describe(header, port, flags)
+            describe(loopback, header, port, flags)
         }
         kind::NEW_LINK | kind::SET_LINK => {
             check_link(request)?;
             let (flags, changed) = (word(request, HEADER + 8), word(request, HEADER + 12));
             if changed & link::UP != 0 || (changed == 0 && flags != 0) {
-                link::set_up(flags & link::UP != 0);
+                loopback.set_up(flags & link::UP != 0);
             }
             Ok(Vec::new())
         }
-        kind::GET_ADDRESS | kind::GET_ROUTE | kind::GET_NEIGHBOUR | kind::GET_RULE if is_list(header) => {
+        kind::NEW_ADDRESS => {
+            let new = named_address(request)?;
+            match loopback.add(new) {
+                // What could be changed of it is its life, which has no end.
+                Err(Error::Exists) if header.flags & flag::REPLACE != 0 => {}
+                added => added?,
+            }
             Ok(Vec::new())
         }
+        kind::DELETE_ADDRESS => {
+            let Address { bytes, prefix, .. } = named_address(request)?;
+            let names_net =
+                value_of(&request[HEADER + ADDRESS_HEADER..], address_attribute::ADDRESS).is_some();
+            loopback.remove(bytes, names_net.then_some(prefix))?;
+            Ok(Vec::new())
+        }
+        kind::GET_ADDRESS if is_list(header) => match request.get(HEADER) {
+            None | Some(&(ANY_FAMILY | INTERNET)) => list_addresses(loopback, header, port),
+            Some(_) => Ok(Vec::new()),
+        },
+        kind::GET_ROUTE | kind::GET_NEIGHBOUR | kind::GET_RULE if is_list(header) => Ok(Vec::new()),
         _ => Err(Error::NotSupported),
     }
 }
@@ -174,19 +229,65 @@ fn check_link(request: &[u8]) -> Result<()> {
     if index != 0 {
         return if index == link::INDEX { Ok(()) } else { Err(Error::NoDevice) };
     }
-    let mut rest = &request[HEADER + LINK_HEADER..];
+    match value_of(&request[HEADER + LINK_HEADER..], attribute::NAME) {
+        Some(name) if link::is_name(name) => Ok(()),
+        Some(_) => Err(Error::NoDevice),
+        None => Err(Error::Invalid),
+    }
+}
+
+/// The value of the first attribute of a kind.
+fn value_of(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
     while rest.len() >= ATTRIBUTE_HEADER {
         let length = usize::from(half(rest, 0));
         if length < ATTRIBUTE_HEADER || length > rest.len() {
             break;
         }
-        if half(rest, 2) == attribute::NAME {
-            let is_it = link::is_name(&rest[ATTRIBUTE_HEADER..length]);
-            return if is_it { Ok(()) } else { Err(Error::NoDevice) };
+        if half(rest, 2) == wanted {
+            return Some(&rest[ATTRIBUTE_HEADER..length]);
         }
         rest = &rest[length.next_multiple_of(ALIGNMENT).min(rest.len())..];
     }
-    Err(Error::Invalid)
+    None
+}
+
+/// The address that is to be made or taken away.
+///
+/// # Errors
+/// `EOPNOTSUPP` for other families, `EINVAL`, `ENODEV`.
+fn named_address(request: &[u8]) -> Result<Address> {
+    let Some(&[family, prefix, _flags, scope, ..]) = request.get(HEADER..HEADER + ADDRESS_HEADER) else {
+        return Err(Error::Invalid);
+    };
+    if family != INTERNET {
+        return Err(Error::NotSupported);
+    }
+    let local = value_of(&request[HEADER + ADDRESS_HEADER..], address_attribute::LOCAL);
+    let bytes = local.and_then(|local| local.try_into().ok()).ok_or(Error::Invalid)?;
+    if prefix > ADDRESS_BITS {
+        return Err(Error::Invalid);
+    }
+    if word(request, HEADER + 4) != link::INDEX {
+        return Err(Error::NoDevice);
+    }
+    Ok(Address { bytes, prefix, scope })
+}
+
+/// A message for each address, one behind the other.
+fn list_addresses(loopback: &Loopback, header: Header, port: u32) -> Result<Vec<u8>> {
+    let mut all = Vec::new();
+    for Address { bytes, prefix, scope } in loopback.addresses().into_iter().flatten() {
+        let mut message = begin(kind::NEW_ADDRESS, flag::MULTIPLE, header, port)?;
+        allocation::extend(&mut message, &[INTERNET, prefix, PERMANENT, scope])?;
+        allocation::extend(&mut message, &link::INDEX.to_le_bytes())?;
+        add(&mut message, address_attribute::ADDRESS, &bytes)?;
+        add(&mut message, address_attribute::LOCAL, &bytes)?;
+        add(&mut message, address_attribute::LABEL, b"lo\0")?;
+        add(&mut message, address_attribute::FLAGS, &u32::from(PERMANENT).to_le_bytes())?;
+        add(&mut message, address_attribute::LIFE, &LIFE_WITHOUT_END)?;
+        allocation::extend(&mut all, &end(message))?;
+    }
+    Ok(all)
 }
 
 fn begin(kind: u16, flags: u16, header: Header, port: u32) -> Result<Vec<u8>> {
@@ -234,7 +335,7 @@ fn add(message: &mut Vec<u8>, attribute: u16, value: &[u8]) -> Result<()> {
 }
 
 /// The link.
-fn describe(header: Header, port: u32, flags: u16) -> Result<Vec<u8>> {
+fn describe(loopback: &Loopback, header: Header, port: u32, flags: u16) -> Result<Vec<u8>> {
     /// `IF_OPER_UNKNOWN`, `IF_OPER_DOWN`
     const UNKNOWN: u8 = 0;
     const DOWN: u8 = 2;
@@ -242,11 +343,11 @@ fn describe(header: Header, port: u32, flags: u16) -> Result<Vec<u8>> {
     allocation::extend(message, &[0, 0])?;
     allocation::extend(message, &link::KIND.to_le_bytes())?;
     allocation::extend(message, &link::INDEX.to_le_bytes())?;
-    allocation::extend(message, &link::flags().to_le_bytes())?;
+    allocation::extend(message, &loopback.flags().to_le_bytes())?;
     allocation::extend(message, &[0; 4])?;
     add(message, attribute::NAME, b"lo\0")?;
     add(message, attribute::QUEUE_LENGTH, &link::QUEUE_LENGTH.to_le_bytes())?;
-    add(message, attribute::OPERATION, &[if link::is_up() { UNKNOWN } else { DOWN }])?;
+    add(message, attribute::OPERATION, &[if loopback.is_up() { UNKNOWN } else { DOWN }])?;
     add(message, attribute::LINK_MODE, &[0])?;
     add(message, attribute::MTU, &link::MTU.to_le_bytes())?;
     add(message, attribute::GROUP, &[0; 4])?;

@@ -7,6 +7,7 @@ use memory::buffer::{Sink, Source};
 use vfs::{Error, Result};
 
 use super::*;
+use crate::link::{self, Loopback};
 use crate::unix::{Direction, Identity, Receiving};
 
 /// Ports are the machine's, so tests take turns.
@@ -173,8 +174,10 @@ fn programs_send_to_groups_and_to_each_other() {
 
 #[test]
 fn the_kernel_lists_the_loopback_and_says_what_it_does_not_know() {
+    static LOOPBACK: Loopback = Loopback::first();
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     sched::current();
+    link::register_network(|look| look(&LOOPBACK, true));
     let file = create(ROUTES, true, vfs::flags::OpenFlags::NON_BLOCK, 0, 0).unwrap();
     let socket: &NetlinkSocket = file.object().unwrap();
     socket.bind(Address { port: 901, groups: 0 }, 901).unwrap();
@@ -199,12 +202,25 @@ fn the_kernel_lists_the_loopback_and_says_what_it_does_not_know() {
     assert_eq!((link[4], link[6]), (16, 2));
     assert!(link.windows(3).any(|bytes| bytes == b"lo\0"));
     assert_eq!(next().unwrap()[4], 3);
-    // Addresses: none.
     ask(22, 0x301);
+    let address = next().unwrap();
+    assert_eq!((address[4], &address[16..20]), (20, &[2, 8, 0x80, 254][..]));
+    assert!(address.windows(4).any(|bytes| bytes == [127, 0, 0, 1]));
     assert_eq!(next().unwrap()[4], 3);
     // One link without a number or a name.
     ask(18, 1);
     let refused = next().unwrap();
     assert_eq!((refused[4], i32::from_le_bytes(refused[16..20].try_into().unwrap())), (2, -22));
+    // A second address, twice, taken away, and once more.
+    for (kind, outcome) in [(20_u16, 0), (20, -17), (21, 0), (21, -99)] {
+        let mut request = alloc::vec![0_u8; 32];
+        request[0] = 32;
+        request[4..6].copy_from_slice(&kind.to_le_bytes());
+        request[6..12].copy_from_slice(&[5, 0, 77, 0, 0, 0]);
+        request[16..32].copy_from_slice(&[2, 8, 0, 254, 1, 0, 0, 0, 8, 0, 2, 0, 127, 1, 1, 1]);
+        socket.send(&mut Source::kernel(&request), Address::default(), ROOT).unwrap();
+        let answer = next().unwrap();
+        assert_eq!((answer[4], i32::from_le_bytes(answer[16..20].try_into().unwrap())), (2, outcome));
+    }
     assert_eq!(next().err(), Some(Error::WouldBlock));
 }
