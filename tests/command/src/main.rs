@@ -34,6 +34,7 @@
 //! * [`device_events`]: programs that listen to events of devices
 //! * [`kernel_size`]: the size of what QEMU loads
 //! * [`streams`]: what carries the command's streams
+//! * [`thread_traces`]: what the threads of programs do with each other
 //! * [`tracing`]: Debian's programs that watch others
 //! * [`trees`]: a large tree, unpacked, searched and removed
 //! * [`start_up`]: the time until the command's first instruction
@@ -73,6 +74,7 @@ mod schedulers;
 mod small_memory;
 mod start_up;
 mod streams;
+mod thread_traces;
 mod tracing;
 mod trees;
 mod upheaval;
@@ -174,6 +176,9 @@ fn main() -> ExitCode {
     }
     if long && wanted(balloon::NAME) {
         count(balloon::NAME, balloon::check());
+    }
+    if wanted(thread_traces::NAME) {
+        count(thread_traces::NAME, thread_traces::check());
     }
     if wanted(tracing::NAME) {
         count(tracing::NAME, tracing::check());

@@ -10,7 +10,7 @@ use super::quantity;
 use crate::machine::Build;
 
 /// Run a command, or a shell, on the Starling kernel in a virtual machine of its own.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(
     args_override_self = true,
     after_help = "\

@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 pub(crate) use arguments::{AcceleratorChoice, Disk, DiskModel, LinkKind, MachineKind, RunArguments, Volume};
 use hostlink_protocol::ExitKind;
-pub(crate) use quantity::memory as memory_size;
+pub(crate) use quantity::{memory as memory_size, size};
 
 use crate::failure::{
     Context, Failure, Outcome, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_OURS, STATUS_SIGNAL_BASE,

@@ -13,9 +13,9 @@ const MAXIMUM_HOST_NAME: usize = 64;
 /// A year: longer is as good as no timeout, and no arithmetic on the time overflows.
 const MAXIMUM_TIMEOUT_SECONDS: f64 = 366.0 * 86_400.0;
 
-/// A memory size as docker writes it: a number and `b`, `k`, `m`, `g` or `t`, in either case and with an optional
-/// `b` or `ib` after it; bytes without a suffix. Rounded up to whole mebibytes.
-pub(crate) fn memory(text: &str) -> Result<u64, String> {
+/// A size as docker writes it: a number and `b`, `k`, `m`, `g` or `t`, in either case and with an optional
+/// `b` or `ib` after it; bytes without a suffix.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(lower.len());
     let (number, suffix) = lower.split_at(digits);
@@ -29,7 +29,12 @@ pub(crate) fn memory(text: &str) -> Result<u64, String> {
         _ => return Err("not a size such as 512M".into()),
     };
     // The conversion saturates, and sizes in range are far below 2^53, where every whole number is exact.
-    let bytes = (number * factor) as u64;
+    Ok((number * factor) as u64)
+}
+
+/// A size of memory, rounded up to whole mebibytes.
+pub(crate) fn memory(text: &str) -> Result<u64, String> {
+    let bytes = size(text)?;
     match bytes {
         ..MINIMUM_MEMORY => Err(format!("less than the minimum of {}M", MINIMUM_MEMORY / MEBIBYTE)),
         MINIMUM_MEMORY..=MAXIMUM_MEMORY => Ok(bytes.next_multiple_of(MEBIBYTE)),

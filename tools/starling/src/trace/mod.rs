@@ -1,4 +1,4 @@
-//! `starling trace`: what the kernel does inside a call, seen from the emulator.
+//! `starling trace`: what the kernel does inside a call, seen from the emulator, and what the threads of a program do.
 //!
 //! * [`plugin`]: the machine whose accesses are recorded
 //! * [`window`]: what it recorded
@@ -6,6 +6,7 @@
 //! * [`sharing`]: cache lines that calls on two processors share though they commute; [`conflict`] finds them,
 //!   [`expectation`] knows which ones are known; [`comparison`]: how many there are in several kernels
 //! * [`messages`]: what messages on one processor cost because there are others
+//! * [`threads`]: what a program's threads do with each other
 //! * [`locks`]: locks and atomic operations of each system call; [`ceilings`] knows how many are allowed
 
 mod ceilings;
@@ -17,6 +18,7 @@ mod locks;
 mod messages;
 mod plugin;
 mod sharing;
+mod threads;
 mod window;
 
 use clap::{Args, Subcommand};
@@ -35,6 +37,7 @@ enum What {
     Locks(locks::LocksArguments),
     Messages(messages::MessagesArguments),
     Sharing(sharing::SharingArguments),
+    Threads(Box<threads::ThreadsArguments>),
 }
 
 /// Traces what the arguments say and returns the exit status.
@@ -46,5 +49,6 @@ pub(crate) fn trace(arguments: &TraceArguments) -> Outcome<u8> {
         What::Locks(arguments) => locks::trace(arguments),
         What::Messages(arguments) => messages::trace(arguments),
         What::Sharing(arguments) => sharing::trace(arguments),
+        What::Threads(arguments) => threads::threads(arguments),
     }
 }
