@@ -150,8 +150,7 @@ impl Request {
         {
             return Err(Errno::EINVAL);
         }
-        // A program that needs a name space must learn that it did not get it.
-        if flags.contains(F::NEWTIME) { Err(Errno::EINVAL) } else { Ok(()) }
+        Ok(())
     }
 }
 
@@ -399,6 +398,13 @@ fn spaces_of_child(
         // What is for its parent's children is its own.
         spaces = NameSpaces { for_children: None, ..NameSpaces::clone(made) }.into_shared()?;
     }
+    if let Some(made) = spaces.as_ref().filter(|_| !request.flags.contains(CloneFlags::VM)) {
+        // Clocks of one memory are read in one way.
+        if let Some(entered) = name_space::calls::with_times_of_children(made)? {
+            entered.times.freeze();
+            spaces = Some(entered);
+        }
+    }
     Ok(ChildSpaces { names: spaces, processes })
 }
 
@@ -431,6 +437,9 @@ fn construct(
         true => task.address_space.clone(),
         false => task.address_space.fork().map_err(crate::memory::errno_of)?,
     };
+    if let Some(new) = name_spaces.as_ref().filter(|_| !flags.contains(CloneFlags::VM)) {
+        crate::vdso::follow(&address_space, &new.times)?;
+    }
     let (process, credentials) = if flags.contains(CloneFlags::THREAD) {
         (parent, task.credentials.clone())
     } else {

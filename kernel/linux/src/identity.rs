@@ -7,7 +7,7 @@ use vfs::Capabilities;
 use crate::abi::{SystemInformation, UnameNames};
 use crate::errno::{Errno, SysResult};
 use crate::exec::persona::Persona;
-use crate::name_space::{First, NAME_BYTES, SystemNames};
+use crate::name_space::{First, NAME_BYTES, Shifted, SystemNames};
 use crate::process::group::{MOVES, ProcessGroup, Session};
 use crate::process::process::Process;
 use crate::process::table::{self, Pid};
@@ -198,10 +198,11 @@ const SYSINFO_LOAD_SHIFT: u32 = 16;
 
 /// Uptime, load and memory.
 #[inline(never)]
-pub fn sysinfo(_task: &mut Task, out: u64) -> SysResult {
+pub fn sysinfo(task: &mut Task, out: u64) -> SysResult {
     let memory = crate::memory::totals();
+    let up_ns = machine::time::now_ns().wrapping_add_signed(task.clock_offset_ns(Shifted::BootTime));
     let information = SystemInformation {
-        uptime: (machine::time::now_ns() / crate::abi::NANOSECONDS) as i64,
+        uptime: (up_ns / crate::abi::NANOSECONDS) as i64,
         loads: sched::statistics::load_averages()
             .map(|load| load << (SYSINFO_LOAD_SHIFT - sched::statistics::LOAD_SHIFT)),
         total_ram: memory.total_bytes,

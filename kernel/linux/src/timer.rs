@@ -235,7 +235,7 @@ impl ProcessTimer {
     fn look(&self) -> u64 {
         match self.clock {
             Counted::Clock(Clock::Realtime) => crate::time::clock::realtime_ns(),
-            Counted::Clock(Clock::Monotonic) => now_ns(),
+            Counted::Clock(Clock::Monotonic | Clock::BootTime) => now_ns(),
             Counted::Clock(Clock::Thread(tid)) => table::thread(tid)
                 .and_then(|thread| thread.kernel_thread().map(|kernel| kernel.runtime().total_ns))
                 .unwrap_or(0),
@@ -252,7 +252,9 @@ impl ProcessTimer {
     /// The earliest monotonic time at which what it counts, which is `now`, can have reached `expiry`.
     fn earliest(&self, counted: Counted, now: u64, expiry: u64) -> u64 {
         match counted {
-            Counted::Clock(clock @ (Clock::Realtime | Clock::Monotonic)) => clock.to_monotonic(expiry),
+            Counted::Clock(clock @ (Clock::Realtime | Clock::Monotonic | Clock::BootTime)) => {
+                clock.to_monotonic(expiry)
+            }
             _ => {
                 const SOONEST_NS: u64 = 1_000_000;
                 let threads =
@@ -623,7 +625,10 @@ pub fn timer_settime(task: &mut Task, id: i32, flags: u32, new: u64, old: u64) -
     let timer = posix_timer(task, id)?;
     let expiry = match value {
         0 => Expiry::Never,
-        value if flags & ABSOLUTE != 0 => Expiry::At(value),
+        value if flags & ABSOLUTE != 0 => Expiry::At(match timer.clock {
+            Counted::Clock(clock) => task.to_kernel_time(clock, value),
+            Counted::UserTime | Counted::CpuTime => value,
+        }),
         value => Expiry::In(value),
     };
     let before = timer.set(expiry, interval);

@@ -1,6 +1,8 @@
 //! The vDSO: an ELF image around the machine's clock-reading code, mapped into every program after the page of parameters it reads.
 //!
-//! Both frames are made once and shared by all programs. The image has what dynamic loaders and static C libraries look for: one
+//! The frames are made once and shared by all programs: those in later [name spaces of times](crate::name_space) have another page of parameters, which says that
+//! the kernel is to be asked, so that others' clocks need know no offsets. A page for each such name space would be one more that each change of the parameters, which
+//! interrupts make, had to write. The image has what dynamic loaders and static C libraries look for: one
 //! loadable segment, a symbol table with a hash table of one bucket, a name. It is built at the first use.
 
 use alloc::sync::Arc;
@@ -15,6 +17,7 @@ use sync::{IrqSpinLock, Once};
 use zerocopy::IntoBytes;
 
 use crate::errno::Errno;
+use crate::name_space::{Space, TimeSpace};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// Where the code starts in the image's page.
@@ -22,12 +25,15 @@ const CODE_OFFSET: usize = DATA_DISTANCE - PAGE_SIZE;
 const HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: usize = 56;
 const SYMBOL_BYTES: usize = 24;
+const DATA_NAME: &str = "[vvar]";
 const NAME: &str = "linux-vdso.so.1";
 /// The version of its symbols.
 const VERSION: &str = "LINUX_2.6";
 
 struct Mappings {
     data: Arc<SpecialMapping>,
+    /// For programs whose clocks have offsets; all zero.
+    asking: Arc<SpecialMapping>,
     image: Arc<SpecialMapping>,
     /// Taken by the interrupt that trims the clock, too.
     parameters: IrqSpinLock<Frame>,
@@ -42,6 +48,7 @@ static MAPPINGS: Once<Mappings> = Once::new();
 pub fn start() -> Result<(), Errno> {
     let no_memory = |_| Errno::ENOMEM;
     let data = Frame::allocate(Purpose::Kernel, Zeroed::Yes).map_err(no_memory)?;
+    let asking = Frame::allocate(Purpose::Kernel, Zeroed::Yes).map_err(no_memory)?;
     let image = Frame::allocate(Purpose::Kernel, Zeroed::Yes).map_err(no_memory)?;
     image.write(0, &build()?);
     let mapping = |name, frame: &Frame| {
@@ -50,7 +57,8 @@ pub fn start() -> Result<(), Errno> {
         memory::fallible::try_arc(SpecialMapping::new(name, frames)).map_err(no_memory)
     };
     let mappings = Mappings {
-        data: mapping("[vvar]", &data)?,
+        data: mapping(DATA_NAME, &data)?,
+        asking: mapping(DATA_NAME, &asking)?,
         image: mapping("[vdso]", &image)?,
         parameters: IrqSpinLock::named("vdso", data),
     };
@@ -60,23 +68,57 @@ pub fn start() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Maps it into a new program; returns its address, 0 when there is none.
-pub fn map(space: &AddressSpace) -> Result<u64, Errno> {
+impl Mappings {
+    /// The page by which clocks are read in a name space of times.
+    fn data_in(&self, times: &Space<TimeSpace>) -> &Arc<SpecialMapping> {
+        if times.is_first() { &self.data } else { &self.asking }
+    }
+}
+
+fn map_special(
+    space: &AddressSpace,
+    mapping: &Arc<SpecialMapping>,
+    protection: Protection,
+    address: u64,
+) -> Result<(), Errno> {
+    let request = MapRequest {
+        backing: MapBacking::Special(mapping.clone()),
+        maximum: Protection::READ | Protection::EXECUTE,
+        ..MapRequest::anonymous(PAGE, protection)
+    };
+    space.map(request.at(UserAddr::new(address))).map(drop).map_err(crate::memory::errno_of)
+}
+
+/// Has a memory whose only thread is in another name space of times, or not there yet, read its clocks accordingly.
+///
+/// # Errors
+/// ENOMEM.
+pub(crate) fn follow(space: &AddressSpace, times: &Space<TimeSpace>) -> Result<(), Errno> {
+    let Some(mappings) = MAPPINGS.get() else { return Ok(()) };
+    let wanted = mappings.data_in(times);
+    let mut outcome = Ok(());
+    space.for_each_region(|region| {
+        if let MapBacking::Special(found) = region.backing()
+            && found.name() == DATA_NAME
+            && !Arc::ptr_eq(found, wanted)
+        {
+            let moved = map_special(space, wanted, Protection::READ, region.start());
+            outcome = outcome.and(moved);
+        }
+    });
+    outcome
+}
+
+/// Maps it into a new program, which will be in a name space of times, if not in the first; returns its address, 0 when there is none.
+pub(crate) fn map(space: &AddressSpace, times: Option<&Space<TimeSpace>>) -> Result<u64, Errno> {
     let Some(mappings) = MAPPINGS.get() else { return Ok(0) };
     let place = space
         .map(MapRequest::anonymous(2 * PAGE, Protection::empty()))
         .map_err(crate::memory::errno_of)?
         .as_u64();
-    let special = |mapping: &Arc<SpecialMapping>, protection: Protection, address: u64| {
-        let request = MapRequest {
-            backing: MapBacking::Special(mapping.clone()),
-            maximum: Protection::READ | Protection::EXECUTE,
-            ..MapRequest::anonymous(PAGE, protection)
-        };
-        space.map(request.at(UserAddr::new(address))).map(drop).map_err(crate::memory::errno_of)
-    };
-    special(&mappings.data, Protection::READ, place)?;
-    special(&mappings.image, Protection::READ | Protection::EXECUTE, place + PAGE)?;
+    let data = times.map_or(&mappings.data, |times| mappings.data_in(times));
+    map_special(space, data, Protection::READ, place)?;
+    map_special(space, &mappings.image, Protection::READ | Protection::EXECUTE, place + PAGE)?;
     Ok(place + PAGE)
 }
 

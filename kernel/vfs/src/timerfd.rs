@@ -33,8 +33,10 @@ use crate::{Error, Result, allocation, anonymous, wait};
 pub enum TimerClock {
     /// Real time.
     RealTime,
-    /// Time since boot (`CLOCK_MONOTONIC` and `CLOCK_BOOTTIME`; the machine is never suspended).
+    /// Time since boot.
     Monotonic,
+    /// The same: the machine is never suspended.
+    BootTime,
 }
 
 /// How a timer is set.
@@ -185,6 +187,11 @@ impl TimerFile {
         file.object::<Self>().ok_or(Error::Invalid)
     }
 
+    /// Which clock it follows.
+    pub fn clock(&self) -> TimerClock {
+        self.clock
+    }
+
     /// `timerfd_settime`; returns the old setting.
     pub fn set(&self, new: TimerSetting, absolute: bool, cancel_on_set: bool) -> TimerSetting {
         let now = now_ns();
@@ -281,7 +288,11 @@ impl FileOperations for TimerFile {
     }
 
     fn information(&self, _file: &OpenFile, out: &mut dyn fmt::Write) -> fmt::Result {
-        let clock = if self.clock == TimerClock::RealTime { 0 } else { 1 };
+        let clock = match self.clock {
+            TimerClock::RealTime => 0,
+            TimerClock::Monotonic => 1,
+            TimerClock::BootTime => 7,
+        };
         let setting = self.get();
         let ticks = self.shared.state.lock().ticks;
         writeln!(out, "clockid: {clock}\nticks: {ticks}\nsettime flags: 0")?;

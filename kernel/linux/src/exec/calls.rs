@@ -23,6 +23,7 @@ use crate::elf::ExecutableGuard;
 use crate::errno::{Errno, SysResult};
 use crate::file::context::descriptor_number;
 use crate::file::path::UserPath;
+use crate::name_space::{self, NameSpaces};
 use crate::process::limits::Resource;
 use crate::process::process::Executable;
 use crate::process::table::{self, Pid};
@@ -117,6 +118,8 @@ struct Prepared {
     readable: bool,
     comm: Vec<u8>,
     persona: Persona,
+    /// Others than those of the caller.
+    name_spaces: Option<Arc<NameSpaces>>,
     /// The file that the program finds open.
     handed_over: Option<Arc<OpenFile>>,
 }
@@ -217,7 +220,12 @@ fn prepare(
         }
         None => (main.entry, 0),
     };
-    let vdso = crate::vdso::map(&space)?;
+    let name_spaces = match &task.name_spaces {
+        Some(spaces) => name_space::calls::with_times_of_children(spaces)?,
+        None => None,
+    };
+    let times = name_spaces.as_ref().or(task.name_spaces.as_ref()).map(|spaces| &spaces.times);
+    let vdso = crate::vdso::map(&space, times)?;
     let start_break = image::place_heap(&space, &main, placement);
     let mut executable = describe(file, &main, start_break, guard)?;
     executable.space = files::space_of_memory(task, &file.file);
@@ -236,7 +244,19 @@ fn prepare(
     let readable = files::is_readable(task, &file.file);
     let credentials = memory::fallible::try_arc(credentials).map_err(|_| Errno::ENOMEM)?;
     let handed_over = resolved.handed_over;
-    Ok(Prepared { space, entry, sp, executable, credentials, secure, readable, comm, handed_over, persona })
+    Ok(Prepared {
+        space,
+        entry,
+        sp,
+        executable,
+        credentials,
+        secure,
+        readable,
+        comm,
+        persona,
+        name_spaces,
+        handed_over,
+    })
 }
 
 fn describe(
@@ -334,6 +354,10 @@ fn install(task: &mut Task, new: Prepared) {
         (former, credentials, process.replace_address_space(Some(new.space)))
     };
     drop(former);
+    if let Some(spaces) = new.name_spaces {
+        spaces.times.freeze();
+        task.enter_name_spaces(Some(spaces));
+    }
 
     let auxiliary = process.executable.lock().auxiliary;
     unshare(task);

@@ -14,6 +14,7 @@ use super::queue::{self, Waiter, withdraw};
 use crate::abi::Timespec;
 use crate::errno::{Errno, SysResult};
 use crate::task::{Pause, Task};
+use crate::time::Clock;
 use crate::time::wall_clock::{Until, block_interruptible};
 use crate::user_pointer::UserPointer;
 
@@ -56,7 +57,7 @@ pub fn futex(
     let wake_second = timeout as i32 as usize;
     match command {
         WAIT | WAIT_BITSET => {
-            let deadline = deadline(command, realtime, timeout)?;
+            let deadline = deadline(task, command, realtime, timeout)?;
             let bitset = if command == WAIT { MATCH_ANY } else { third };
             wait(task, address, value, shared, bitset, deadline)
         }
@@ -65,11 +66,14 @@ pub fn futex(
         REQUEUE => requeue(task, address, shared, [second, timeout], value, None),
         CMP_REQUEUE => requeue(task, address, shared, [second, timeout], value, Some(third)),
         WAKE_OP => wake_operation(task, address, second, shared, value, wake_second, third),
-        LOCK_PI | LOCK_PI2 => inheritance::lock(task, address, shared, deadline(command, realtime, timeout)?),
+        LOCK_PI | LOCK_PI2 => {
+            let deadline = deadline(task, command, realtime, timeout)?;
+            inheritance::lock(task, address, shared, deadline)
+        }
         TRYLOCK_PI => inheritance::try_lock(task, address, shared),
         UNLOCK_PI => inheritance::unlock(task, address, shared),
         WAIT_REQUEUE_PI => {
-            let deadline = deadline(command, realtime, timeout)?;
+            let deadline = deadline(task, command, realtime, timeout)?;
             inheritance::wait_requeue(task, [address, second], value, shared, deadline)
         }
         CMP_REQUEUE_PI => inheritance::requeue(task, address, shared, (second, timeout as u32), value, third),
@@ -78,13 +82,13 @@ pub fn futex(
 }
 
 /// When a wait ends: relative to now for WAIT, a time of day for LOCK_PI, of the clock that the flag says for all others.
-fn deadline(command: u32, realtime: bool, timeout: u64) -> Result<Option<Until>, Errno> {
+fn deadline(task: &Task, command: u32, realtime: bool, timeout: u64) -> Result<Option<Until>, Errno> {
     let Some(pointer) = UserPointer::<Timespec>::new(timeout).given() else { return Ok(None) };
     let ns = pointer.read()?.to_ns().ok_or(Errno::EINVAL)?;
     Ok(Some(match (command, realtime) {
         (WAIT, _) => Until::Monotonic(now_ns().saturating_add(ns)),
         (LOCK_PI, _) | (_, true) => Until::TimeOfDay(ns),
-        (_, false) => Until::Monotonic(ns),
+        (_, false) => Until::Monotonic(task.to_kernel_time(Clock::Monotonic, ns)),
     }))
 }
 

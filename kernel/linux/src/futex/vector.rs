@@ -10,6 +10,7 @@ use super::queue::{Waiter, withdraw};
 use crate::abi::{FutexWaiter, Timespec};
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
+use crate::time::Clock;
 use crate::time::wall_clock::{Until, block_interruptible};
 use crate::user_pointer::UserPointer;
 
@@ -38,7 +39,7 @@ pub fn futex_waitv(
             let ns = pointer.read()?.to_ns().ok_or(Errno::EINVAL)?;
             Some(match clock {
                 CLOCK_REALTIME => Until::TimeOfDay(ns),
-                CLOCK_MONOTONIC => Until::Monotonic(ns),
+                CLOCK_MONOTONIC => Until::Monotonic(task.to_kernel_time(Clock::Monotonic, ns)),
                 _ => return Err(Errno::EINVAL),
             })
         }

@@ -9,7 +9,7 @@ use vfs::{Capabilities, UserSpace};
 
 use super::files::{NameSpaceFile, Target};
 use super::kind::Kind;
-use super::{GroupSpace, NameSpaces, Networks, Space, next_number};
+use super::{GroupSpace, NameSpaces, Networks, Space, TimeSpace, next_number};
 use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult};
 use crate::fork::CloneFlags;
@@ -27,7 +27,8 @@ const SHARED: CloneFlags = CloneFlags::NEWUTS
     .union(CloneFlags::NEWIPC)
     .union(CloneFlags::NEWCGROUP)
     .union(CloneFlags::NEWPID)
-    .union(CloneFlags::NEWNET);
+    .union(CloneFlags::NEWNET)
+    .union(CloneFlags::NEWTIME);
 
 /// The credentials in a new name space of users if the flags ask for one, which comes before others: those belong to it then. Fails as well if the caller may not
 /// make those others.
@@ -106,6 +107,10 @@ pub(crate) fn make(
         let owner = claim(user_space::Kind::Network, credentials)?;
         spaces.networks = Space::made(Networks::new(next_number(), owner))?;
     }
+    if flags.contains(CloneFlags::NEWTIME) {
+        let owner = claim(user_space::Kind::Time, credentials)?;
+        spaces.times_of_children = Space::made(spaces.times_of_children.copy(next_number(), owner))?;
+    }
     if flags.contains(CloneFlags::NEWPID) {
         if spaces.for_children.is_some() {
             return Err(Errno::EINVAL);
@@ -116,10 +121,23 @@ pub(crate) fn make(
     spaces.into_shared()
 }
 
+/// Those of a thread whose new program, or child, is in the name space of times that its maker has for it; `None`: that is its own.
+///
+/// # Errors
+/// ENOMEM.
+pub(crate) fn with_times_of_children(spaces: &NameSpaces) -> Result<Option<Arc<NameSpaces>>, Errno> {
+    if spaces.times.is_same(&spaces.times_of_children) {
+        return Ok(None);
+    }
+    let times = spaces.times_of_children.clone();
+    NameSpaces { times, ..NameSpaces::clone(spaces) }.into_shared()
+}
+
 /// What a call enters.
 struct Entered {
     spaces: NameSpaces,
     enters_ipc: bool,
+    times: Option<Space<TimeSpace>>,
     file_system: Option<Arc<FileSystemContext>>,
     /// In another name space of users.
     credentials: Option<Credentials>,
@@ -132,6 +150,7 @@ pub fn setns(task: &mut Task, descriptor: i32, kinds: u32) -> SysResult {
     let mut entered = Entered {
         spaces: task.current_name_spaces(),
         enters_ipc: false,
+        times: None,
         file_system: None,
         credentials: None,
     };
@@ -150,12 +169,16 @@ pub fn setns(task: &mut Task, descriptor: i32, kinds: u32) -> SysResult {
             entered.enter(task, &of_process(task, &process, kind)?)?;
         }
     }
-    let Entered { spaces, enters_ipc, file_system, credentials } = entered;
+    let Entered { spaces, enters_ipc, times, file_system, credentials } = entered;
     let spaces = spaces.into_shared()?;
     let credentials = match credentials {
         Some(credentials) => Some(memory::fallible::try_arc(credentials).map_err(|_| Errno::ENOMEM)?),
         None => None,
     };
+    if let Some(times) = times {
+        times.freeze();
+        crate::vdso::follow(&task.address_space, &times)?;
+    }
     if enters_ipc {
         crate::sysv::semaphore::undo::leave(task);
     }
@@ -200,7 +223,7 @@ impl Entered {
             _ => credentials.require_in(&users, Capabilities::SYS_ADMIN)?,
         }
         match target {
-            Target::Only(_) | Target::Users(_) => {}
+            Target::Users(_) => {}
             Target::Processes(space) => {
                 let own = task.process().space();
                 if !PidSpace::encloses(own, space) {
@@ -210,6 +233,14 @@ impl Entered {
                 self.spaces.for_children = space.clone().filter(|_| !is_own);
             }
             Target::Networks(networks) => self.spaces.networks = networks.clone(),
+            Target::Times(times) => {
+                // Others would go on with the page by which this memory's clocks are read.
+                if !task.is_alone_in_memory() {
+                    return Err(Errno::EUSERS);
+                }
+                (self.spaces.times, self.spaces.times_of_children) = (times.clone(), times.clone());
+                self.times = Some(times.clone());
+            }
             Target::SystemNames(names) => self.spaces.names = names.clone(),
             Target::Groups(groups) => self.spaces.groups = groups.clone(),
             Target::Ipc(ipc) => {
@@ -231,6 +262,16 @@ impl Entered {
 }
 
 impl Task {
+    /// Whether no other thread and no other process has its memory.
+    fn is_alone_in_memory(&self) -> bool {
+        let own = self.address_space.id();
+        let mut users = 0;
+        crate::process::table::for_each_process(|process| {
+            users += u32::from(process.look_at_address_space(|space| space.id()) == Some(own));
+        });
+        users <= 1 && self.process().thread_count() == 1
+    }
+
     /// Whether others have its root and working directory, too. It and what it shows of itself have a reference each.
     fn shares_file_system(&self) -> bool {
         const OWN: usize = 2;

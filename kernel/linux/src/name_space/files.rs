@@ -14,7 +14,7 @@ use vfs::{Error, FileOperations, OpenFile, OpenFlags, PathContext, Result, UserS
 
 use super::kind::Kind;
 use super::names::SystemNames;
-use super::{GroupSpace, NameSpaces, Networks, Space};
+use super::{GroupSpace, NameSpaces, Networks, Space, TimeSpace};
 use crate::nowhere::Home;
 use crate::process::pid_space::{self, PidSpace};
 use crate::process::thread::Thread;
@@ -36,8 +36,7 @@ pub(super) enum Target {
     Users(UserSpace),
     Networks(Space<Networks>),
     Processes(pid_space::Space),
-    /// The only one of its kind.
-    Only(Kind),
+    Times(Space<TimeSpace>),
 }
 
 impl Target {
@@ -61,7 +60,8 @@ impl Target {
                 Self::Processes(made.or_else(|| thread.process().space().clone()))
             }
             Kind::User => Self::Users(thread.credentials().space().clone()),
-            kind => Self::Only(kind),
+            Kind::Time => Self::Times(NameSpaces::of(thread).times),
+            Kind::TimeOfChildren => Self::Times(NameSpaces::of(thread).times_of_children),
         })
     }
 
@@ -74,7 +74,7 @@ impl Target {
             Self::Users(_) => Kind::User,
             Self::Networks(_) => Kind::Network,
             Self::Processes(_) => Kind::Process,
-            Self::Only(kind) => *kind,
+            Self::Times(_) => Kind::Time,
         }
     }
 
@@ -88,7 +88,7 @@ impl Target {
             Self::Users(space) => space,
             Self::Networks(networks) => networks.owner(),
             Self::Processes(space) => space.as_ref().map_or(UserSpace::FIRST, |space| space.owner()),
-            Self::Only(_) => UserSpace::FIRST,
+            Self::Times(times) => times.owner(),
         }
     }
 
@@ -103,7 +103,7 @@ impl Target {
             Self::Networks(networks) => networks.number(),
             Self::Processes(None) => pid_space::FIRST_NUMBER,
             Self::Processes(Some(space)) => space.number(),
-            Self::Only(kind) => kind.first_number(),
+            Self::Times(times) => times.number(),
         }
     }
 }
@@ -170,7 +170,7 @@ struct NameSpaceInode(Target);
 impl Drop for NameSpaceInode {
     /// The last user of a mounted file may be a callback, and the end of a name space of mounts sleeps.
     fn drop(&mut self) {
-        if let Target::Mounts(mounts) = core::mem::replace(&mut self.0, Target::Only(Kind::Mount)) {
+        if let Target::Mounts(mounts) = core::mem::replace(&mut self.0, Target::Times(Space::default())) {
             sched::work::queue(alloc::boxed::Box::new(move || drop(mounts)));
         }
     }

@@ -1,6 +1,6 @@
 //! Kinds of name spaces: their names in `/proc/PID/ns`, and what stands for them in flags.
 
-/// A kind. Of those without a type in this kernel there is one name space each.
+/// A kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named as in the manual")]
 pub(crate) enum Kind {
@@ -12,6 +12,8 @@ pub(crate) enum Kind {
     /// That which children will be in.
     ProcessOfChildren,
     Time,
+    /// That which children will be in.
+    TimeOfChildren,
     User,
     SystemNames,
 }
@@ -25,7 +27,7 @@ pub(crate) const ENTRIES: [(&str, Kind); 10] = [
     ("pid", Kind::Process),
     ("pid_for_children", Kind::ProcessOfChildren),
     ("time", Kind::Time),
-    ("time_for_children", Kind::Time),
+    ("time_for_children", Kind::TimeOfChildren),
     ("user", Kind::User),
     ("uts", Kind::SystemNames),
 ];
@@ -51,7 +53,7 @@ impl Kind {
             Self::Mount => "mnt",
             Self::Network => "net",
             Self::Process | Self::ProcessOfChildren => "pid",
-            Self::Time => "time",
+            Self::Time | Self::TimeOfChildren => "time",
             Self::User => "user",
             Self::SystemNames => "uts",
         }
@@ -65,7 +67,7 @@ impl Kind {
             Self::Mount => 4_026_531_841,
             Self::Network => 4_026_531_840,
             Self::Process | Self::ProcessOfChildren => 4_026_531_836,
-            Self::Time => 4_026_531_834,
+            Self::Time | Self::TimeOfChildren => 4_026_531_834,
             Self::User => 4_026_531_837,
             Self::SystemNames => 4_026_531_838,
         }
@@ -74,7 +76,7 @@ impl Kind {
     /// Its flag for clone(2), unshare(2) and setns(2).
     pub(super) const fn flag(self) -> u32 {
         match self {
-            Self::Time => 0x80,
+            Self::Time | Self::TimeOfChildren => 0x80,
             Self::Mount => 0x0002_0000,
             Self::Cgroup => 0x0200_0000,
             Self::SystemNames => 0x0400_0000,

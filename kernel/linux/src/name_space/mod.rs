@@ -1,8 +1,7 @@
 //! Name spaces: which mounts, names of the system and System V objects a thread sees (namespaces(7)).
 //!
 //! A thread that is in the first ones has none of its own, so that a fork counts nothing that other processors write, and calls find the first
-//! ones without a look-up. Name spaces of mounts are a part of where paths begin ([`crate::file::context`]). Of the other kinds there is one
-//! of each, which can be named and entered, and whose making is refused with EINVAL, as by a Linux without them.
+//! ones without a look-up. Name spaces of mounts are a part of where paths begin ([`crate::file::context`]).
 
 pub mod calls;
 mod files;
@@ -10,6 +9,7 @@ mod groups;
 mod kind;
 mod names;
 mod networks;
+mod times;
 
 use alloc::sync::{Arc, Weak};
 use core::ops::Deref;
@@ -20,6 +20,7 @@ pub(crate) use groups::GroupSpace;
 pub(crate) use kind::{ENTRIES, Kind};
 pub(crate) use names::{NAME_BYTES, SystemNames};
 pub(crate) use networks::{Networks, look_at_callers};
+pub(crate) use times::{Shifted, TimeSpace, Wanted};
 
 use vfs::UserSpace;
 
@@ -28,6 +29,7 @@ use crate::process::pid_space::{self, PidSpace, Viewer};
 use crate::process::thread::Thread;
 use crate::sysv::space::IpcSpace;
 use crate::task::Task;
+use crate::time::Clock;
 
 /// Numbers of name spaces made later than the first ones; those of mounts are below.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(4_030_000_000);
@@ -72,6 +74,20 @@ impl<T> Space<T> {
         Ok(Self(Some(memory::fallible::try_arc(space).map_err(|_| Errno::ENOMEM)?)))
     }
 
+    /// Whether both are the same one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    /// Whether it is the first one of its kind.
+    pub(crate) fn is_first(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// A reference that does not keep it.
     pub(crate) fn downgrade(&self) -> WeakSpace<T> {
         WeakSpace(self.0.as_ref().map(Arc::downgrade))
@@ -98,6 +114,9 @@ pub(crate) struct NameSpaces {
     pub(crate) ipc: Space<IpcSpace>,
     pub(crate) groups: Space<GroupSpace>,
     pub(crate) networks: Space<Networks>,
+    pub(crate) times: Space<TimeSpace>,
+    /// That of times for the thread's children, and for the next program that it executes.
+    pub(crate) times_of_children: Space<TimeSpace>,
     /// That of process numbers for the thread's children, if it is not its own.
     pub(crate) for_children: Option<Arc<PidSpace>>,
 }
@@ -119,7 +138,9 @@ impl NameSpaces {
         let is_first = self.names.0.is_none()
             && self.ipc.0.is_none()
             && self.groups.0.is_none()
-            && self.networks.0.is_none();
+            && self.networks.0.is_none()
+            && self.times.0.is_none()
+            && self.times_of_children.0.is_none();
         if is_first && self.for_children.is_none() {
             return Ok(None);
         }
@@ -150,6 +171,13 @@ pub(crate) fn view_of_reader() -> View {
     })
 }
 
+/// What a clock shows the thread that reads a file, less what the kernel's does, in nanoseconds.
+pub(crate) fn clock_offset_of_reader(clock: Shifted) -> i64 {
+    let thread = crate::terminal::calling_thread();
+    let spaces = thread.and_then(|thread| thread.shared.lock().name_spaces.clone());
+    spaces.map_or(0, |spaces| spaces.times.offset_ns(clock))
+}
+
 /// The name space of users of the thread that reads a file; the first one for the kernel.
 pub(crate) fn users_of_reader() -> UserSpace {
     crate::terminal::calling_thread()
@@ -165,6 +193,20 @@ impl Task {
     /// The networks that it sees.
     pub(crate) fn network(&self) -> &Networks {
         self.name_spaces.as_ref().map_or(Networks::first(), |spaces| &spaces.networks)
+    }
+
+    /// What a clock shows it, less what the kernel's does, in nanoseconds.
+    #[inline]
+    pub(crate) fn clock_offset_ns(&self, clock: Shifted) -> i64 {
+        self.name_spaces.as_ref().map_or(0, |spaces| spaces.times.offset_ns(clock))
+    }
+
+    /// A time of a clock, as the kernel counts it.
+    pub(crate) fn to_kernel_time(&self, clock: Clock, ns: u64) -> u64 {
+        match (&self.name_spaces, clock.shifted()) {
+            (Some(spaces), Some(shifted)) => ns.saturating_add_signed(-spaces.times.offset_ns(shifted)),
+            _ => ns,
+        }
     }
 
     /// The System V objects that it sees.

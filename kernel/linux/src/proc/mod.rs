@@ -42,6 +42,7 @@ mod sockets;
 mod stack_test;
 mod stat;
 mod status;
+mod time_offsets;
 mod user_maps;
 
 pub use root::{register, register_devices};

@@ -15,7 +15,9 @@ use vfs::text::Text;
 use vfs::{Error, FileKind, OpenFile, OpenFlags, Path, Result};
 
 use super::places::{self, PlaceLink};
-use super::{activity, descriptors, entries, lists, maps, memory_files, mounts, stat, status, user_maps};
+use super::{
+    activity, descriptors, entries, lists, maps, memory_files, mounts, stat, status, time_offsets, user_maps,
+};
 use crate::credentials::inspection::Inspector;
 use crate::process::pid_space::{self, Space};
 use crate::process::process::{Process, State};
@@ -235,6 +237,7 @@ static ENTRIES: &[Entry] = &[
     text("statm", 0o444, stat::memory_pages),
     text("status", 0o444, status::status),
     text("syscall", 0o400, activity::system_call),
+    own("timens_offsets", time_offsets::open),
     own("uid_map", user_maps::users),
     text("wchan", 0o444, activity::wait_channel),
     text("mountstats", 0o400, mounts::mount_statistics),

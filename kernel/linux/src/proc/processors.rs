@@ -13,6 +13,7 @@ use sync::message_box::{self, Kind};
 use vfs::Result;
 use vfs::text::Text;
 
+use crate::name_space::{self, Shifted};
 use crate::process::table;
 use crate::time::NS_PER_TICK;
 
@@ -26,7 +27,8 @@ const SOFTIRQ_COLUMNS: [&str; 10] =
 /// `uptime`
 pub(super) fn uptime(out: &mut Text) -> Result<()> {
     let idle_ns = cpu::online().iter().map(|cpu| sched::statistics::cpu_time(cpu).idle_ns).sum();
-    write_uptime(machine::time::now_ns(), idle_ns, out);
+    let offset_ns = name_space::clock_offset_of_reader(Shifted::BootTime);
+    write_uptime(machine::time::now_ns().wrapping_add_signed(offset_ns), idle_ns, out);
     Ok(())
 }
 
@@ -96,7 +98,9 @@ pub(super) fn statistics(out: &mut Text) -> Result<()> {
         out,
         "\nctxt {}\nbtime {}\nprocesses {}\nprocs_running {}\nprocs_blocked {}\nsoftirq {}",
         total.switches,
-        crate::time::clock::realtime_offset_ns() / SECOND_NS,
+        crate::time::clock::realtime_offset_ns()
+            .saturating_add_signed(-name_space::clock_offset_of_reader(Shifted::BootTime))
+            / SECOND_NS,
         table::forks(),
         sched::statistics::runnable(),
         sched::statistics::uninterruptible(),

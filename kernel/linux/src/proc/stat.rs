@@ -10,6 +10,7 @@ use vfs::text::Text;
 
 use super::entries::{name_of, state_of, trimmed};
 use super::process::Subject;
+use crate::name_space::{self, Shifted};
 use crate::process::limits::Resource;
 use crate::process::process::{Executable, Process};
 use crate::process::thread::Thread;
@@ -217,6 +218,7 @@ pub(super) fn stat(subject: &Subject, out: &mut Text) -> Result<()> {
     let (terminal, foreground) = crate::terminal::numbers_of(group.session());
     let executable = subject.inspect(|| Ok(process.executable.lock().clone()));
     let name = name_of(subject)?;
+    let offset_ns = name_space::clock_offset_of_reader(Shifted::BootTime);
     let ran_program = process.did_exec.load(Ordering::Relaxed);
     let exit_status = process.exit_status.load(Ordering::Relaxed);
     Line {
@@ -234,7 +236,7 @@ pub(super) fn stat(subject: &Subject, out: &mut Text) -> Result<()> {
         children: children_ticks(&process),
         competition: competition(thread),
         threads: process.visible_threads(),
-        start_ticks: process.start_ns() / NS_PER_TICK,
+        start_ticks: process.start_ns().wrapping_add_signed(offset_ns) / NS_PER_TICK,
         mapped_bytes: usage.mapped_pages * PAGE_SIZE as u64,
         resident_pages: resident(&usage),
         resident_limit: process.limit(Resource::ResidentSet),

@@ -9,6 +9,7 @@ use vfs::Capabilities;
 
 use crate::abi::{Timespec, Timeval, Timezone};
 use crate::errno::{Errno, SysResult};
+use crate::name_space::Shifted;
 use crate::task::Task;
 use crate::user_pointer::UserPointer;
 
@@ -19,6 +20,8 @@ pub enum Clock {
     Realtime,
     /// Since boot.
     Monotonic,
+    /// The same: the machine is never suspended. Its offset in a name space of times is another one.
+    BootTime,
     /// CPU time of a process; 0 for the caller's.
     Process(u32),
     /// CPU time of a thread; 0 for the caller.
@@ -57,7 +60,8 @@ impl Clock {
     pub fn from_number(number: i32) -> Result<Clock, Errno> {
         Ok(match number {
             0 | 5 | 8 => Clock::Realtime,
-            1 | 4 | 6 | 7 | 9 => Clock::Monotonic,
+            1 | 4 | 6 => Clock::Monotonic,
+            7 | 9 => Clock::BootTime,
             // TAI: no leap seconds are known.
             11 => Clock::Realtime,
             2 => Clock::Process(0),
@@ -80,7 +84,8 @@ impl Clock {
     pub fn now(self, task: &Task) -> Result<u64, Errno> {
         Ok(match self {
             Clock::Realtime => realtime_ns(),
-            Clock::Monotonic => now_ns(),
+            Clock::Monotonic => now_ns().wrapping_add_signed(task.clock_offset_ns(Shifted::Monotonic)),
+            Clock::BootTime => now_ns().wrapping_add_signed(task.clock_offset_ns(Shifted::BootTime)),
             Clock::Process(0) => sum(task.process().cpu_time_ns()),
             Clock::Process(pid) => {
                 let process = task.find_process(pid).ok_or(Errno::EINVAL)?;
@@ -122,7 +127,7 @@ fn sum((user, system): (u64, u64)) -> u64 {
 pub fn clock_gettime(task: &mut Task, clock: i32, out: u64) -> SysResult {
     let now = match clock {
         REALTIME_COARSE => realtime_offset_ns() + coarse_now_ns(),
-        MONOTONIC_COARSE => coarse_now_ns(),
+        MONOTONIC_COARSE => coarse_now_ns().wrapping_add_signed(task.clock_offset_ns(Shifted::Monotonic)),
         _ => Clock::from_number(clock)?.now(task)?,
     };
     UserPointer::<Timespec>::new(out).write(&Timespec::from_ns(now))?;

@@ -34,7 +34,10 @@ pub fn clock_nanosleep(task: &mut Task, clock: i32, flags: u32, request: u64, re
     if flags & ABSOLUTE == 0 {
         return resume(task, Clock::Monotonic, now_ns().saturating_add(ns), remaining);
     }
-    let until = if clock == Clock::Realtime { Until::TimeOfDay(ns) } else { Until::Monotonic(ns) };
+    let until = match clock {
+        Clock::Realtime => Until::TimeOfDay(ns),
+        _ => Until::Monotonic(task.to_kernel_time(clock, ns)),
+    };
     match block_interruptible(|| false, Some(until)) {
         Ok(()) | Err(WaitError::TimedOut) => Ok(0),
         Err(WaitError::Interrupted) => Err(Errno::ERESTARTNOHAND),

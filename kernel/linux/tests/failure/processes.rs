@@ -57,6 +57,22 @@ fn a_child_that_is_number_one() {
 }
 
 #[test]
+fn a_child_and_a_program_with_other_clocks() {
+    exhaust("unshare of times", 40, |program| {
+        program.must(abi::__NR_unshare, &[abi::CLONE_NEWTIME.into()]);
+        let path = program.text("/program");
+        let list = program.words(&[path, 0]);
+        program.cast(Part::Execute, [path, list, list]);
+        program.must(abi::__NR_fork, &[]);
+        assert_eq!(reap(program), 0);
+        program.must(abi::__NR_unshare, &[abi::CLONE_NEWTIME.into()]);
+        program.cast(Part::Execute, [path, list, list]);
+        program.must(abi::__NR_vfork, &[]);
+        assert_eq!(reap(program), 0);
+    });
+}
+
+#[test]
 fn borrowing_memory_until_execve() {
     exhaust("vfork and execve", 40, |program| {
         let path = program.text("/program");
