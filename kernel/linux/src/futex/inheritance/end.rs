@@ -2,6 +2,9 @@
 //!
 //! It has marked the words of its robust list before: whoever finds its number in one of those after [`close`] knows that the word has changed
 //! or never will.
+//!
+//! One that is in no graph leaves without its lock: its number, 0 until then, says that it is closed, and [`Graph::wait`](super::graph::Graph::wait) makes
+//! an owner of nobody of whom it says so. Both change it by compare-and-exchange, so one of them is first.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -26,14 +29,9 @@ pub(crate) fn end(thread: &Arc<Thread>) {
 
 /// The thread ends: from now on it owns and waits for nothing. One that overflowed its kernel stack may be waiting still.
 pub(crate) fn close(thread: &Arc<Thread>) {
-    let contender = Contender { thread: thread.clone(), waiter: None };
-    loop {
+    // Release: what it did to the words of its locks is seen by who finds it closed. Pairs with `claim` and `owner_of`.
+    while thread.inheritance.compare_exchange(0, CLOSED, Ordering::Release, Ordering::Relaxed).is_err() {
         end(thread);
-        let mut locked = Locked::take();
-        locked.withdraw(&contender);
-        if thread.inheritance.load(Ordering::Relaxed) == 0 {
-            thread.inheritance.store(CLOSED, Ordering::Relaxed);
-            return;
-        }
+        Locked::take().withdraw(&Contender { thread: thread.clone(), waiter: None });
     }
 }

@@ -35,9 +35,11 @@ pub(super) trait Party: Clone {
     fn own_urgency(&self) -> Urgency;
     /// Is told what it is lent.
     fn lend(&self, urgency: Urgency);
-    /// Remembers its number here; 0 for none.
-    fn set_number(&self, number: u32);
-    /// What it remembers.
+    /// Remembers its number here, unless it has ended: false then.
+    fn claim(&self, number: u32) -> bool;
+    /// Forgets its number.
+    fn release(&self);
+    /// What it remembers; 0 for nothing.
     fn number(&self) -> u32;
     /// Takes over what only one who waits has.
     fn begin_to_wait(&mut self, as_given: &Self);
@@ -58,6 +60,8 @@ pub(super) enum Refusal {
     /// It would wait for itself, or the chain is too long.
     Deadlock,
     Memory,
+    /// The owner has ended.
+    Ended,
 }
 
 impl From<OutOfMemory> for Refusal {
@@ -147,15 +151,19 @@ impl<K: LockKey, P: Party> Graph<K, P> {
         // All that can fail, before anything is changed.
         self.members.reserve(2)?;
         self.locks.reserve(1)?;
+        let mut queue = Vec::new();
+        match found {
+            Some(lock) => try_reserve(&mut self.locks[lock].queue, 1),
+            None => try_reserve(&mut queue, 1),
+        }?;
+        let index = self.enter(waiter).ok_or(Refusal::Ended)?;
         let lock = match found {
-            Some(lock) => {
-                try_reserve(&mut self.locks[lock].queue, 1)?;
-                lock
-            }
+            Some(lock) => lock,
             None => {
-                let mut queue = Vec::new();
-                try_reserve(&mut queue, 1)?;
-                let owner = self.enter(owner);
+                let Some(owner) = self.enter(owner) else {
+                    self.leave_if_unused(index);
+                    return Err(Refusal::Ended);
+                };
                 let bucket = &mut self.buckets[key.spread() % BUCKETS];
                 let next_in_bucket = *bucket;
                 let next_owned = self.members[owner].owned;
@@ -166,7 +174,6 @@ impl<K: LockKey, P: Party> Graph<K, P> {
                 lock
             }
         };
-        let index = self.enter(waiter);
         assert!(self.members[index].waits_for.is_none(), "a thread waits for one lock at a time");
         self.members[index].waits_for = Some(lock);
         self.members[index].party.begin_to_wait(waiter);
@@ -251,21 +258,25 @@ impl<K: LockKey, P: Party> Graph<K, P> {
         party.number().checked_sub(1).map(Index::new)
     }
 
-    fn enter(&mut self, party: &P) -> MemberIndex {
+    /// `None` if it has ended.
+    fn enter(&mut self, party: &P) -> Option<MemberIndex> {
         if let Some(member) = self.member(party) {
-            return member;
+            return Some(member);
         }
         let (party, lent) = (party.clone(), Urgency::LEAST);
         let member = self.members.put(Member { party, waits_for: None, owned: None, lent });
-        self.members[member].party.set_number(member.number() + 1);
-        member
+        if self.members[member].party.claim(member.number() + 1) {
+            return Some(member);
+        }
+        self.members.take(member);
+        None
     }
 
     fn leave_if_unused(&mut self, member: MemberIndex) {
         let Member { waits_for: None, owned: None, .. } = self.members[member] else { return };
         let Member { party, lent, .. } = self.members.take(member);
         debug_assert_eq!(lent, Urgency::LEAST, "who owns nothing is lent nothing");
-        party.set_number(0);
+        party.release();
     }
 
     fn urgency(&self, member: MemberIndex) -> Urgency {

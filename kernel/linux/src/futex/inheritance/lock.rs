@@ -40,6 +40,7 @@ impl From<Refusal> for Obstacle {
         Obstacle::Error(match refusal {
             Refusal::Deadlock => Errno::EDEADLK,
             Refusal::Memory => Errno::ENOMEM,
+            Refusal::Ended => Errno::ESRCH,
         })
     }
 }
@@ -106,10 +107,19 @@ impl Place {
 fn owner_of(place: &Place, contender: &Contender, word: Word) -> Result<Contender, Obstacle> {
     let space = contender.thread.process().space();
     let found = pid_space::kernel(space, word.owner()).and_then(table::thread);
-    match found.filter(|thread| thread.inheritance.load(Ordering::Relaxed) != CLOSED) {
+    // Acquire: pairs with `close`.
+    match found.filter(|thread| thread.inheritance.load(Ordering::Acquire) != CLOSED) {
         Some(thread) => Ok(Contender { thread, waiter: None }),
-        None if place.read()? == word => Err(Errno::ESRCH.into()),
-        None => Err(Obstacle::Changed),
+        None => Err(has_no_owner(place, word)),
+    }
+}
+
+/// Why nobody is where the word says: the owner was just ending and has changed it, or there is none.
+fn has_no_owner(place: &Place, word: Word) -> Obstacle {
+    match place.read() {
+        Ok(now) if now == word => Errno::ESRCH.into(),
+        Ok(_) => Obstacle::Changed,
+        Err(obstacle) => obstacle,
     }
 }
 
@@ -151,8 +161,10 @@ fn take(
     if patience == Patience::None {
         return Err(Errno::EAGAIN.into());
     }
-    locked.wait(key, &owner, contender)?;
-    Ok(Attempt::Waits)
+    match locked.wait(key, &owner, contender) {
+        Err(Refusal::Ended) => Err(has_no_owner(place, word)),
+        waits => waits.map(|()| Attempt::Waits).map_err(Obstacle::from),
+    }
 }
 
 /// [`take`] for one that waits if it must.

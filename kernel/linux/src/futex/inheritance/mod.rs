@@ -74,10 +74,17 @@ impl Party for Contender {
         }
     }
 
-    fn set_number(&self, number: u32) {
-        self.thread.inheritance.store(number, Ordering::Relaxed);
+    fn claim(&self, number: u32) -> bool {
+        // Acquire: pairs with `close`.
+        let claimed =
+            self.thread.inheritance.compare_exchange(0, number, Ordering::Acquire, Ordering::Acquire);
         // Before the look at its urgency; pairs with the fence in `urgency_changed`.
         fence(Ordering::SeqCst);
+        claimed.is_ok()
+    }
+
+    fn release(&self) {
+        self.thread.inheritance.store(0, Ordering::Relaxed);
     }
 
     fn number(&self) -> u32 {

@@ -11,6 +11,9 @@ use super::graph::{CHAIN_MAX, Graph, LockKey, Party, Refusal};
 use super::word::{OWNER_DIED, WAITERS, Word};
 use crate::errno::Errno;
 
+/// The number of one that has ended.
+const ENDED: u32 = u32::MAX;
+
 #[derive(Clone)]
 struct Fake(Rc<FakeState>);
 
@@ -39,11 +42,18 @@ impl Party for Fake {
     fn lend(&self, urgency: Urgency) {
         self.0.lent.set(urgency);
     }
-    fn set_number(&self, number: u32) {
-        self.0.number.set(number);
+    fn claim(&self, number: u32) -> bool {
+        let free = self.0.number.get() == 0;
+        if free {
+            self.0.number.set(number);
+        }
+        free
+    }
+    fn release(&self) {
+        self.0.number.set(0);
     }
     fn number(&self) -> u32 {
-        self.0.number.get()
+        Some(self.0.number.get()).filter(|number| *number != ENDED).unwrap_or(0)
     }
     fn begin_to_wait(&mut self, as_given: &Self) {
         assert!(Rc::ptr_eq(&self.0, &as_given.0));
@@ -97,6 +107,17 @@ fn no_ring_is_closed_whatever_its_length() {
     assert_eq!(graph.wait(9, &threads[3], &threads[0]), Err(Refusal::Deadlock));
     assert!(graph.find(&9).is_none());
     graph.check();
+}
+
+#[test]
+fn nobody_that_has_ended_becomes_an_owner() {
+    let mut graph = Graph::new();
+    let threads = crowd(&[1, 2]);
+    threads[0].0.number.set(ENDED);
+    assert_eq!(graph.wait(9, &threads[0], &threads[1]), Err(Refusal::Ended));
+    graph.check();
+    assert!(graph.is_empty() && graph.find(&9).is_none());
+    assert_eq!(threads[1].number(), 0);
 }
 
 #[test]
