@@ -1,13 +1,38 @@
-//! Leaf tables, and sharing them between trees.
+//! Leaf tables, sharing them between trees, and huge pages in their place.
 //!
 //! Several trees may link to one leaf table. None of the links lets stores through, and nobody changes the table's entries but to
 //! take permissions away; a tree that wants to change something takes a table of its own first. The processor intersects the
 //! permissions of link and entry, so the entries may keep theirs. Who counts the links is the business of the address
 //! space above.
+//!
+//! A link may also map 2 MiB itself. The leaf table that says the same page by page exists all the same, *behind* the huge page: who
+//! walks the tree sees its entries, and the huge page is undone by linking the table in its place, for which no memory is needed. Which table is
+//! behind a huge page the owner of frames knows ([`find_tables_behind`]).
 
 use super::entry::{Entry, EntryCell, EntryFlags};
-use super::table::{ENTRIES, LINK, SHARED, Table};
+use super::table::{CLOSED, ENTRIES, HUGE_LINK, LEAF_TABLE_BYTES, LINK, SHARED_LINK, Table};
 use crate::address::PhysAddr;
+use crate::set_once::SetOnce;
+
+/// Where the table behind a huge page is, by the page's first frame.
+static TABLE_BEHIND: SetOnce<fn(PhysAddr) -> PhysAddr> = SetOnce::new();
+
+/// Registers who knows the frame of the leaf table behind a huge page, by the page's first frame. Once, before there is a huge page.
+pub fn find_tables_behind(find: fn(PhysAddr) -> PhysAddr) {
+    TABLE_BEHIND.set(find);
+}
+
+/// The frame of the table that a link names, or that is behind the huge page that it maps.
+#[inline(always)]
+pub(super) fn table_of(link: Entry) -> PhysAddr {
+    if link.contains(EntryFlags::LARGE) { table_behind(link) } else { link.physical() }
+}
+
+#[inline(never)]
+fn table_behind(link: Entry) -> PhysAddr {
+    let find = TABLE_BEHIND.get().expect("registered before there is a huge page");
+    find(link.physical())
+}
 
 /// Why there is no leaf table to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +41,10 @@ pub enum NoLeaf {
     OutOfMemory,
     /// It is shared with other trees.
     Shared,
+    /// A huge page is mapped in its place, by this link.
+    Huge(Entry),
+    /// There is none yet.
+    Absent,
 }
 
 /// A leaf table in its tree, or a piece of it.
@@ -32,7 +61,20 @@ impl Leaf<'_> {
     /// Whether other trees may link to the table.
     #[inline(always)]
     pub fn is_shared(&self) -> bool {
-        self.link.load().contains(SHARED)
+        let link = self.link.load();
+        link.contains(CLOSED) && !link.contains(EntryFlags::LARGE)
+    }
+
+    /// Whether a huge page is mapped in the table's place. Its entries agree with that page.
+    #[inline(always)]
+    pub fn is_huge(&self) -> bool {
+        self.link.load().contains(EntryFlags::LARGE)
+    }
+
+    /// Whether the table is shared, or behind a huge page: its entries are not to be changed.
+    #[inline(always)]
+    pub fn is_closed(&self) -> bool {
+        self.link.load().contains(CLOSED)
     }
 
     /// Whether these are all entries of the table.
@@ -42,18 +84,28 @@ impl Leaf<'_> {
 
     /// The frame of the table.
     pub fn frame(&self) -> PhysAddr {
-        self.link.load().physical()
+        table_of(self.link.load())
     }
 
-    /// Marks the table as shared; returns whether it was not before. Processors may hold translations that allow stores.
+    /// Marks the table as shared; returns whether it was not before. Processors may hold translations that allow stores. A huge page in its
+    /// place is undone: as for [`Leaf::own`].
     pub fn share(&self) -> bool {
-        let shared = |link: Entry| link.without(EntryFlags::WRITABLE).with(SHARED);
-        self.link.update(|link| (!link.contains(SHARED)).then(|| shared(link))).is_some()
+        let was_shared = self.is_shared();
+        self.link.store(Entry::new(self.frame(), SHARED_LINK));
+        !was_shared
     }
 
-    /// Nobody else links to the table any more: stores go through again.
+    /// Nobody else links to the table any more, or a huge page is undone: the processor walks the table, and stores go through again. Of a
+    /// huge page processors may still hold the translation, which says the same as the entries.
     pub fn own(&self) {
         self.link.store(Entry::new(self.frame(), LINK));
+    }
+
+    /// Maps the huge page that begins at `first` in the table's place. Its entries say the same, with the same permissions, and the table
+    /// is known to be behind the page ([`find_tables_behind`]).
+    pub fn close_behind(&self, first: PhysAddr, permission: EntryFlags) {
+        debug_assert!(first.as_u64().is_multiple_of(LEAF_TABLE_BYTES));
+        self.link.store(Entry::new(first, permission | HUGE_LINK));
     }
 
     /// Links another table in place of this one. Processors may hold translations by the former.
@@ -73,7 +125,7 @@ impl Leaf<'_> {
 /// The entries of the leaf table in a frame.
 ///
 /// # Safety
-/// The frame is a leaf table, or zeroed and about to be one, for `'a`.
+/// The frame is a leaf table for `'a`, or about to be one whose entries nobody else can read before they are written.
 pub unsafe fn leaf_entries<'a>(table: PhysAddr) -> &'a [EntryCell; ENTRIES] {
     // SAFETY: as the caller says.
     &unsafe { Table::at(table) }.0

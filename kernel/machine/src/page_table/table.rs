@@ -29,11 +29,16 @@ pub(super) const ROOT_LEVEL: u32 = 3;
 pub(super) const LINK: EntryFlags =
     EntryFlags::PRESENT.union(EntryFlags::WRITABLE).union(EntryFlags::USER).union(EntryFlags::ACCESSED);
 
-/// In a link to a leaf table: other trees link to the table too. The link does not let stores through.
-pub(super) const SHARED: EntryFlags = EntryFlags::SOFTWARE_0;
+/// In a link to a leaf table: the table's entries are not to be changed by way of it. Other trees link to the table too, or, where the link is
+/// [`EntryFlags::LARGE`], the processor does not look at the table.
+pub(super) const CLOSED: EntryFlags = EntryFlags::SOFTWARE_0;
 
-/// A link to a leaf table that other trees link to.
-pub(super) const SHARED_LINK: EntryFlags = LINK.difference(EntryFlags::WRITABLE).union(SHARED);
+/// A link to a leaf table that other trees link to: it does not let stores through.
+pub(super) const SHARED_LINK: EntryFlags = LINK.difference(EntryFlags::WRITABLE).union(CLOSED);
+
+/// What all links have in common that map a huge page in the place of a leaf table.
+pub(super) const HUGE_LINK: EntryFlags =
+    CLOSED.union(EntryFlags::LARGE).union(EntryFlags::ACCESSED).union(EntryFlags::DIRTY);
 
 /// Which entry of a table at this level covers the address.
 #[inline(always)]
@@ -69,8 +74,8 @@ impl Table {
         if !entry.is_present() {
             return None;
         }
-        debug_assert!(!entry.contains(EntryFlags::LARGE), "2 MiB leaves are not walked as tables");
-        // SAFETY: a present entry above the leaf level names a table; the caller keeps it.
+        debug_assert!(!entry.contains(EntryFlags::LARGE), "huge pages lie in the place of leaf tables only");
+        // SAFETY: a present entry above the directories' names a table; the caller keeps it.
         Some(unsafe { Table::at(entry.physical()) })
     }
 

@@ -209,3 +209,48 @@ fn shared_tables_let_nobody_store_until_they_are_owned_again() {
     }
     assert_eq!(frames.live(), 0);
 }
+
+#[test]
+fn a_huge_page_shows_the_entries_of_the_table_behind_it() {
+    const BASE: u64 = 0x20_0000;
+    const HUGE: u64 = 0x4000_0000;
+    static BEHIND: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    find_tables_behind(|first| {
+        assert_eq!(first, PhysAddr::new(HUGE));
+        PhysAddr::new(BEHIND.load(std::sync::atomic::Ordering::Relaxed))
+    });
+    let frames = BoxedFrames::default();
+    let tree = PageTable::new(&frames).unwrap();
+    let permission = EntryFlags::PRESENT | EntryFlags::USER | EntryFlags::WRITABLE;
+    let table = frames.allocate_zeroed().unwrap();
+    BEHIND.store(table.as_u64(), std::sync::atomic::Ordering::Relaxed);
+    // SAFETY: these tests walk alone.
+    unsafe {
+        for (number, cell) in leaf_entries(table).iter().enumerate() {
+            cell.store(Entry::new(PhysAddr::new(HUGE + ((number as u64) << 12)), permission));
+        }
+        assert_eq!(tree.open_leaf(BASE).err(), Some(NoLeaf::Absent));
+        assert_eq!(tree.link_huge(BASE, PhysAddr::new(HUGE), permission, &frames), Some(true));
+        assert_eq!(tree.link_huge(BASE, PhysAddr::new(HUGE), permission, &frames), Some(false));
+        assert!(matches!(tree.open_leaf(BASE), Err(NoLeaf::Huge(link)) if link.contains(permission)));
+        assert!(matches!(tree.leaf_or_create(BASE + 0x3000, &frames), Err(NoLeaf::Huge(_))));
+        assert_eq!(translate(tree.root(), BASE + 0x5123, true), Some(PhysAddr::new(HUGE + 0x5123)));
+        assert_eq!(tree.entry(BASE + 0x5000).physical(), PhysAddr::new(HUGE + 0x5000));
+        assert_eq!(walk(&tree, BASE + 0x1000..BASE + 0x4000).len(), 3);
+        let leaf = tree.leaf(BASE).unwrap();
+        assert!(leaf.is_huge() && leaf.is_closed() && !leaf.is_shared() && leaf.frame() == table);
+        leaf.own();
+        assert!(!leaf.is_closed());
+        assert_eq!(translate(tree.root(), BASE + 0x5123, true), Some(PhysAddr::new(HUGE + 0x5123)));
+        leaf.close_behind(PhysAddr::new(HUGE), permission);
+        assert!(leaf.is_huge());
+        assert!(leaf.share(), "it was not shared");
+        assert!(leaf.is_shared() && !leaf.is_huge() && leaf.frame() == table);
+        assert_eq!(translate(tree.root(), BASE, true), None);
+        leaf.own();
+    }
+    clear(&tree, &frames, 0..0x8000_0000_0000, 0, 0x8000_0000_0000);
+    // SAFETY: nobody uses the tree.
+    unsafe { tree.destroy(&frames) };
+    assert_eq!(frames.live(), 0);
+}

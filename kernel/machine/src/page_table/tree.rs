@@ -1,9 +1,9 @@
 //! The tree: finding entries, walking ranges, taking tables away.
 
 use super::entry::{Entry, EntryCell, EntryFlags};
-use super::leaf::{Leaf, NoLeaf};
+use super::leaf::{Leaf, NoLeaf, table_of};
 use super::table::{
-    ENTRIES, LEAF_TABLE_BYTES, ROOT_LEVEL, SHARED, SHARED_LINK, Table, TableFrames, index, span,
+    CLOSED, ENTRIES, HUGE_LINK, LEAF_TABLE_BYTES, ROOT_LEVEL, SHARED_LINK, Table, TableFrames, index, span,
 };
 use crate::address::{PAGE_SHIFT, PAGE_SIZE, PhysAddr};
 use crate::mmu;
@@ -44,22 +44,35 @@ impl PageTable {
         self.root
     }
 
-    /// The leaf table that covers an address, if there is one.
+    /// The leaf table that covers an address, if there is one; also one behind a huge page.
     ///
     /// # Safety
-    /// While the result is used, nobody frees the tables that cover the address.
+    /// While the result is used, nobody frees the tables that cover the address, nor the huge page.
     #[inline]
     pub unsafe fn leaf(&self, address: u64) -> Option<Leaf<'_>> {
-        // SAFETY: the root lives as long as the tree; the caller keeps the tables below.
-        unsafe {
-            let directory = Table::at(self.root).child(index(address, 3))?.child(index(address, 2))?;
-            let slot = index(address, 1);
-            let cells = &directory.child(slot)?.0;
-            Some(Leaf { base: address & !(LEAF_TABLE_BYTES - 1), cells, link: &directory.0[slot] })
+        // SAFETY: as the caller's.
+        let link = unsafe { self.link(address) }?;
+        let named = link.load();
+        if !named.is_present() {
+            return None;
         }
+        // SAFETY: a present link names a leaf table, or a huge page that has one behind it; the caller keeps both.
+        let cells = &unsafe { Table::at(table_of(named)) }.0;
+        Some(Leaf { base: address & !(LEAF_TABLE_BYTES - 1), cells, link })
     }
 
-    /// The leaf entry of an address, if there is a table for it, which must not be shared.
+    /// The place for the link to the leaf table of an address, if there is a directory for it.
+    ///
+    /// # Safety
+    /// As [`PageTable::leaf`].
+    #[inline(always)]
+    unsafe fn link(&self, address: u64) -> Option<&EntryCell> {
+        // SAFETY: the root lives as long as the tree; the caller keeps the tables below.
+        let directory = unsafe { Table::at(self.root).child(index(address, 3))?.child(index(address, 2)) };
+        Some(&directory?.0[index(address, 1)])
+    }
+
+    /// The leaf entry of an address, if there is a table for it, which must not be closed.
     ///
     /// # Safety
     /// As [`PageTable::leaf`].
@@ -67,7 +80,7 @@ impl PageTable {
     pub unsafe fn find(&self, address: u64) -> Option<&EntryCell> {
         // SAFETY: as the caller's.
         let leaf = unsafe { self.leaf(address) }?;
-        debug_assert!(!leaf.is_shared(), "the entries of a shared table are not this tree's to change");
+        debug_assert!(!leaf.is_closed(), "the entries of a closed table are not to be changed");
         Some(&leaf.cells[index(address, 0)])
     }
 
@@ -83,10 +96,31 @@ impl PageTable {
         if leaf.is_shared() { entry.without(EntryFlags::WRITABLE) } else { entry }
     }
 
+    /// All entries of the leaf table that covers an address.
+    ///
+    /// # Errors
+    /// There is no table, or none whose entries may be changed.
+    ///
+    /// # Safety
+    /// As [`PageTable::leaf`].
+    #[inline]
+    pub unsafe fn open_leaf(&self, address: u64) -> Result<&[EntryCell; ENTRIES], NoLeaf> {
+        // SAFETY: as the caller's.
+        let link = unsafe { self.link(address) }.ok_or(NoLeaf::Absent)?.load();
+        if link.contains(CLOSED) {
+            return Err(closed(link));
+        }
+        if !link.is_present() {
+            return Err(NoLeaf::Absent);
+        }
+        // SAFETY: a present link that is not closed names a leaf table; the caller keeps it.
+        Ok(&unsafe { Table::at(link.physical()) }.0)
+    }
+
     /// All entries of the leaf table that covers an address, making tables as needed.
     ///
     /// # Errors
-    /// No memory, or the table is shared.
+    /// No memory, or the table is closed.
     ///
     /// # Safety
     /// As [`PageTable::leaf`].
@@ -101,14 +135,34 @@ impl PageTable {
             let directory = self.directory_or_create(address, frames).ok_or(NoLeaf::OutOfMemory)?;
             let slot = index(address, 1);
             let link = directory.0[slot].load();
-            if link.contains(SHARED) {
-                return Err(NoLeaf::Shared);
+            if link.contains(CLOSED) {
+                return Err(closed(link));
             }
             if link.is_present() {
                 return Ok(&Table::at(link.physical()).0);
             }
             Ok(&directory.create_child(slot, frames).ok_or(NoLeaf::OutOfMemory)?.0)
         }
+    }
+
+    /// Maps the huge page that begins at `first`, making the tables above as needed; its leaf table is known to be behind it. False if there
+    /// is something at the address already. None: no memory.
+    ///
+    /// # Safety
+    /// As [`PageTable::leaf`], and nobody but who calls this closes leaf tables or maps huge pages meanwhile.
+    pub unsafe fn link_huge(
+        &self,
+        address: u64,
+        first: PhysAddr,
+        permission: EntryFlags,
+        frames: &impl TableFrames,
+    ) -> Option<bool> {
+        debug_assert!(address.is_multiple_of(LEAF_TABLE_BYTES));
+        debug_assert!(first.as_u64().is_multiple_of(LEAF_TABLE_BYTES));
+        // SAFETY: as the caller's.
+        let directory = unsafe { self.directory_or_create(address, frames) }?;
+        let link = Entry::new(first, permission | HUGE_LINK);
+        Some(directory.0[index(address, 1)].compare_exchange(Entry::EMPTY, link).is_ok())
     }
 
     /// Links a leaf table of another tree, making the tables above as needed. None: no memory.
@@ -163,12 +217,13 @@ impl PageTable {
                 let stop = range.end.min(next_boundary(address, 2));
                 while address < stop {
                     let next = stop.min(next_boundary(address, 1));
-                    let slot = index(address, 1);
-                    if let Some(leaf) = directory.child(slot) {
+                    let link = &directory.0[index(address, 1)];
+                    let named = link.load();
+                    if named.is_present() {
                         let first = index(address, 0);
                         let count = ((next - address) >> PAGE_SHIFT) as usize;
-                        let cells = &leaf.0[first..first + count];
-                        visit(Leaf { base: address, cells, link: &directory.0[slot] })?;
+                        let cells = &Table::at(table_of(named)).0[first..first + count];
+                        visit(Leaf { base: address, cells, link })?;
                     }
                     address = next;
                 }
@@ -208,6 +263,12 @@ impl PageTable {
     }
 }
 
+/// Why a closed link has no table to change.
+#[cold]
+fn closed(link: Entry) -> NoLeaf {
+    if link.contains(EntryFlags::LARGE) { NoLeaf::Huge(link) } else { NoLeaf::Shared }
+}
+
 /// The first address beyond the entry at this level that covers `address`.
 #[inline(always)]
 fn next_boundary(address: u64, level: u32) -> u64 {
@@ -238,7 +299,7 @@ unsafe fn free_below(
                 unsafe { free_below(Table::at(entry.physical()), level - 1, below, floor, ceiling, release) };
             }
             if whole {
-                debug_assert!(level > 1 || !entry.contains(SHARED) && leaf_is_empty(entry));
+                debug_assert!(level > 1 || !entry.contains(CLOSED) && leaf_is_empty(entry));
                 slot.store(Entry::EMPTY);
                 release(entry.physical());
             }
@@ -261,11 +322,15 @@ pub unsafe fn translate(root: PhysAddr, address: u64, write: bool) -> Option<Phy
     // SAFETY: as the caller's.
     let tree = unsafe { PageTable::from_root(root) };
     // SAFETY: as the caller's.
-    let leaf = unsafe { tree.leaf(address) }?;
-    if write && leaf.is_shared() {
+    let link = unsafe { tree.link(address) }?.load();
+    if !link.is_present() || write && !link.contains(EntryFlags::WRITABLE) {
         return None;
     }
-    let cell = &leaf.cells[index(address, 0)];
+    if link.contains(EntryFlags::LARGE) {
+        return link.physical().checked_add(address & (LEAF_TABLE_BYTES - 1));
+    }
+    // SAFETY: a present link names a leaf table or maps a huge page; the caller keeps the table.
+    let cell = &unsafe { Table::at(link.physical()) }.0[index(address, 0)];
     let needed = EntryFlags::PRESENT | EntryFlags::USER;
     let needed = if write { needed | EntryFlags::WRITABLE } else { needed };
     let used = if write { EntryFlags::ACCESSED | EntryFlags::DIRTY } else { EntryFlags::ACCESSED };

@@ -49,6 +49,7 @@ impl AddressSpace {
             Advice::Cold | Advice::PageOut => self.each_piece(range, |_| Ok(())),
             Advice::PopulateRead => self.populate_for(range, Access::Read),
             Advice::PopulateWrite => self.populate_for(range, Access::Write),
+            Advice::Collapse => self.collapse(range),
         }
     }
 

@@ -14,7 +14,7 @@ pub enum MapError {
     Exists,
     /// EACCES: the mapped object does not allow the protection.
     AccessDenied,
-    /// EAGAIN: more memory would be locked than is allowed.
+    /// EAGAIN: more memory would be locked than is allowed, or a page can't be moved just now.
     TooMuchLocked,
     /// EPERM: not allowed to the caller.
     NotPermitted,

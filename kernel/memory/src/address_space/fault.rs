@@ -12,7 +12,8 @@
 //! present with the permission: somebody else was faster
 //! ```
 //!
-//! An entry in a table that other spaces share is not looked at: the space gets a table of its own first (see `shared_tables`).
+//! An entry in a table that other spaces share is not looked at: the space gets a table of its own first (see `shared_tables`). Where there is no
+//! table yet, anonymous memory may get a huge page instead (see `huge`).
 //!
 //! An attempt that needs something it can't have under the lock says what ([`Step`]); it is done with the lock released
 //! and the attempt repeated. Every store into an entry is a compare-and-swap against what the decision was based on.
@@ -29,7 +30,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicI64, Ordering};
 use machine::address::{PAGE_SIZE, UserAddr};
 use machine::fault::{Access, FaultError};
-use machine::page_table::{ENTRIES, Entry, EntryCell, EntryFlags, NoLeaf};
+use machine::page_table::{ENTRIES, Entry, EntryCell, EntryFlags};
 
 /// Attempts before a fault gives up: each one that fails has made progress elsewhere.
 const MAX_ATTEMPTS: usize = 1000;
@@ -54,8 +55,10 @@ pub(super) enum Step {
     Memory,
     /// A fork is under way.
     Copying,
-    /// The table of the entry is shared with other spaces.
+    /// The table of the entry is closed, most likely because other spaces share it.
     Shared,
+    /// There is no table, and the memory gets a huge page.
+    Huge,
     /// A copy has been put in that may not be written yet: the page before it must be forgotten first.
     Forget { copy: Frame, former: Option<Frame> },
     /// Somebody else changed the entry.
@@ -121,20 +124,17 @@ impl AddressSpace {
                         mapping.cache().pace_stores();
                     }
                 }
-                Step::Memory => {
-                    memory_attempts += 1;
-                    if memory_attempts > MAX_MEMORY_ATTEMPTS {
-                        return Err(FaultError::OutOfMemory);
+                Step::Memory => wait_for_memory(&mut memory_attempts)?,
+                Step::Huge => {
+                    if self.fill_huge(address).is_err() {
+                        wait_for_memory(&mut memory_attempts)?;
                     }
-                    // Waits, reclaims and asks the out-of-memory policy; what it got is there for the next attempt.
-                    let spare = Frame::allocate(Purpose::Anonymous, Zeroed::No);
-                    drop(spare.map_err(|_| FaultError::OutOfMemory)?);
                 }
                 // No fork begins before the next attempt.
                 Step::Copying => turn = Some(self.change.lock()),
                 Step::Shared => {
                     turn = Some(self.change.lock());
-                    self.own_table(address).map_err(|_| FaultError::OutOfMemory)?;
+                    self.own_for_fault(address).map_err(|_| FaultError::OutOfMemory)?;
                 }
                 Step::Forget { .. } | Step::Again => {}
             }
@@ -161,10 +161,12 @@ impl AddressSpace {
             return Step::Refused(FaultError::AccessDenied);
         }
         // SAFETY: the region lock is held and the address lies in a region, so the tables stay.
-        let leaf = match unsafe { self.tables.tree().leaf_or_create(address, &*self.tables) } {
+        let leaf = match unsafe { self.tables.tree().open_leaf(address) } {
             Ok(leaf) => leaf,
-            Err(NoLeaf::OutOfMemory) => return Step::Memory,
-            Err(NoLeaf::Shared) => return Step::Shared,
+            Err(why) => match self.leaf_for_attempt(region, address, access, why) {
+                Ok(leaf) => leaf,
+                Err(step) => return step,
+            },
         };
         let cell = &leaf[slot_of(address)];
         let entry = cell.load();
@@ -386,6 +388,18 @@ impl AddressSpace {
             }
         }
     }
+}
+
+/// Waits, reclaims and asks the out-of-memory policy; what that got is there for the next attempt.
+#[inline(never)]
+fn wait_for_memory(attempts: &mut usize) -> Result<(), FaultError> {
+    *attempts += 1;
+    if *attempts > MAX_MEMORY_ATTEMPTS {
+        return Err(FaultError::OutOfMemory);
+    }
+    let spare = Frame::allocate(Purpose::Anonymous, Zeroed::No);
+    drop(spare.map_err(|_| FaultError::OutOfMemory)?);
+    Ok(())
 }
 
 /// No region at the address: an error, unless one above may grow.

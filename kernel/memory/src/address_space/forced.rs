@@ -98,7 +98,7 @@ impl AddressSpace {
         let leaf = match unsafe { self.tables.tree().leaf_or_create(page, &*self.tables) } {
             Ok(leaf) => leaf,
             Err(NoLeaf::OutOfMemory) => return Step::Memory,
-            Err(NoLeaf::Shared) => return Step::Shared,
+            Err(NoLeaf::Shared | NoLeaf::Huge(_) | NoLeaf::Absent) => return Step::Shared,
         };
         let cell = &leaf[slot_of(page)];
         let found = cell.load();

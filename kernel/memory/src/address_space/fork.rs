@@ -45,7 +45,10 @@ impl AddressSpace {
             .sum();
         account::charge(committed)?;
         let child = match AddressSpace::with_regions(tree, child_layout, self.limits()) {
-            Ok(child) => child,
+            Ok(child) => {
+                child.forbid_huge_pages(self.forbids_huge_pages());
+                child
+            }
             Err(error) => {
                 account::release(committed);
                 return Err(error.into());

@@ -39,6 +39,7 @@ mod fork;
 mod futex;
 mod gather;
 mod hold;
+mod huge;
 mod inspect;
 mod lock;
 mod map;
@@ -70,6 +71,7 @@ pub use account::{
 pub use error::MapError;
 pub use futex::FutexKey;
 pub use hold::Hold;
+pub use huge::{HugeCounts, HugeMode, huge_counts, huge_mode, set_huge_mode};
 pub use inspect::PresentPage;
 pub use pager::{PagerId, Provision, TakeBack};
 pub use request::{

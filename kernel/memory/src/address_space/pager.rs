@@ -365,8 +365,8 @@ impl AddressSpace {
         let leaf = match unsafe { self.tables.tree().leaf_or_create(to, &*self.tables) } {
             Ok(leaf) => leaf,
             Err(NoLeaf::OutOfMemory) => return Shown::Memory,
-            // Shared tables lie in regions of private memory, so this is not one for long.
-            Err(NoLeaf::Shared) => return Shown::Again,
+            // Closed tables lie in regions of private memory, so this is not one for long.
+            Err(NoLeaf::Shared | NoLeaf::Huge(_) | NoLeaf::Absent) => return Shown::Again,
         };
         let cell = &leaf[slot_of(to)];
         let found = cell.load();

@@ -178,9 +178,9 @@ pub enum Advice {
     Mergeable,
     /// Undoes MERGEABLE.
     Unmergeable,
-    /// Large pages wanted (accepted, no effect yet).
+    /// Huge pages wanted.
     HugePage,
-    /// No large pages.
+    /// No huge pages.
     NoHugePage,
     /// Not needed soon (a hint without effect as long as there is no swap).
     Cold,
@@ -190,6 +190,8 @@ pub enum Advice {
     PopulateRead,
     /// Make present for writing.
     PopulateWrite,
+    /// Make huge pages of what is there.
+    Collapse,
 }
 
 /// Flags of msync(2) that matter below the personality.

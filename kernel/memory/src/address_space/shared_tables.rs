@@ -20,8 +20,12 @@
 //! - While a table is shared its entries only lose the permission to store: in all spaces at once, which is right, because the
 //!   pages get a second reference then. Nobody may hold a translation that allows stores by then: forks forget those before they return.
 //! - The last one to let go of a table drops what its entries hold.
+//!
+//! A shared table is one kind of *closed* tables, whose entries are not to be changed. Those behind huge pages are the other one (`huge`): what
+//! makes a table the space's own, here, undoes the huge page in its place.
 
 use super::entry::{PRIVATE, UNCOUNTED, borrow_frame};
+use super::huge;
 use super::space::AddressSpace;
 #[cfg(test)]
 use super::window::{self, Window};
@@ -42,7 +46,7 @@ impl AddressSpace {
     pub(super) fn share_table(&self, child: &AddressSpace, leaf: Leaf<'_>) -> Result<i64, OutOfMemory> {
         let table = leaf.frame();
         for space in [self, child] {
-            space.shares_tables.store(true, Ordering::Relaxed);
+            space.closes_tables.store(true, Ordering::Relaxed);
         }
         {
             // No attempt at a fault changes the table any more once this is locked.
@@ -50,6 +54,9 @@ impl AddressSpace {
             // SAFETY: the link holds a reference to its table.
             let linked = ManuallyDrop::new(unsafe { Frame::from_physical(table) });
             let _ = ManuallyDrop::new((*linked).clone());
+            if leaf.is_huge() {
+                huge::leave();
+            }
             leaf.share();
         }
         #[cfg(test)]
@@ -71,7 +78,7 @@ impl AddressSpace {
     /// # Errors
     /// When there is no memory for a table. Some have become the space's own then.
     pub(super) fn own_tables(&self, range: Range<u64>) -> Result<(), OutOfMemory> {
-        if !self.shares_tables.load(Ordering::Relaxed) {
+        if !self.closes_tables.load(Ordering::Relaxed) {
             return Ok(());
         }
         // SAFETY: `change` is held, so nobody else takes tables away, and each is replaced after it was visited.
@@ -93,7 +100,7 @@ impl AddressSpace {
     /// When there is no memory for a table.
     pub(super) fn own_cut(&self, address: u64) -> Result<(), OutOfMemory> {
         let can_lie_on_both_sides =
-            self.shares_tables.load(Ordering::Relaxed) && !address.is_multiple_of(LEAF_TABLE_BYTES);
+            self.closes_tables.load(Ordering::Relaxed) && !address.is_multiple_of(LEAF_TABLE_BYTES);
         if can_lie_on_both_sides { self.own_table(address) } else { Ok(()) }
     }
 
@@ -109,6 +116,19 @@ impl AddressSpace {
         }
     }
 
+    /// Makes the leaf table of an address one by which a fault can be resolved: the space's own, or again behind a huge page. `change` is held.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(super) fn own_for_fault(&self, address: u64) -> Result<(), OutOfMemory> {
+        // SAFETY: `change` is held, so nobody else takes tables away.
+        match unsafe { self.tables.tree().leaf(address) } {
+            Some(leaf) if leaf.is_shared() && links(&leaf) == 1 && self.reunite(leaf) => Ok(()),
+            Some(leaf) => self.own(leaf),
+            None => Ok(()),
+        }
+    }
+
     /// Whether other spaces link to the leaf table of an address.
     pub(super) fn shares_table(&self, address: u64) -> bool {
         let regions = self.regions.read();
@@ -117,7 +137,15 @@ impl AddressSpace {
         leaf.is_some_and(|leaf| links(&leaf) > 1)
     }
 
-    fn own(&self, leaf: Leaf<'_>) -> Result<(), OutOfMemory> {
+    /// Makes a leaf table the space's own. `change` is held.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(super) fn own(&self, leaf: Leaf<'_>) -> Result<(), OutOfMemory> {
+        if leaf.is_huge() {
+            self.undo_huge(leaf);
+            return Ok(());
+        }
         if !leaf.is_shared() {
             return Ok(());
         }

@@ -102,8 +102,10 @@ pub struct AddressSpace {
     pub(super) resident: Resident,
     /// A fork is sharing pages. Set with `regions` held for writing, under `change`.
     pub(super) copying: AtomicBool,
-    /// Other spaces may link to some of the leaf tables. Set under `change`, by a fork, and for good.
-    pub(super) shares_tables: AtomicBool,
+    /// Some of the leaf tables may be closed: other spaces link to them, or huge pages lie in their place. Set under `change`, and for good.
+    pub(super) closes_tables: AtomicBool,
+    /// The program wants no huge pages. Written by its threads.
+    pub(super) no_huge_pages: AtomicBool,
     pub(super) change: SleepLock<Layout>,
     /// Pages in locked regions. Written under `change`.
     pub(super) locked_pages: AtomicU64,
@@ -178,7 +180,8 @@ impl AddressSpace {
             tables,
             resident: Resident::default(),
             copying: AtomicBool::new(false),
-            shares_tables: AtomicBool::new(false),
+            closes_tables: AtomicBool::new(false),
+            no_huge_pages: AtomicBool::new(false),
             change: SleepLock::new(layout),
             locked_pages: AtomicU64::new(0),
             peak_pages,

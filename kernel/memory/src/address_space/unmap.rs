@@ -8,6 +8,7 @@ use super::account;
 use super::entry::{PRIVATE, SHARED_MEMORY, UNCOUNTED};
 use super::error::MapError;
 use super::gather::Gather;
+use super::huge;
 use super::request::MapBacking;
 use super::space::{AddressSpace, Layout, MAX_REGIONS};
 use super::tables::Tables;
@@ -72,6 +73,11 @@ pub(super) fn zap(tables: &Tables, range: Range<u64>, gather: &mut Gather<'_>) -
                 counts += zap_shared(leaf, gather);
                 return ControlFlow::Continue(());
             }
+            if leaf.is_huge() {
+                assert!(leaf.is_whole(), "huge pages that regions are cut in are undone");
+                huge::leave();
+                leaf.own();
+            }
             for cell in leaf.cells {
                 let entry = cell.load();
                 if entry.is_empty() {
@@ -108,7 +114,7 @@ pub(super) enum Among {
     Unused,
 }
 
-/// Clears entries that show pages of a file itself, without touching private copies. Tables that other spaces link to are left alone.
+/// Clears entries that show pages of a file itself, without touching private copies. Closed tables are left alone: private memory has them.
 pub(super) fn zap_own_pages_of_file(
     tables: &Tables,
     range: Range<u64>,
@@ -120,7 +126,7 @@ pub(super) fn zap_own_pages_of_file(
     // SAFETY: the caller holds `change`, so tables are not freed.
     let _ = unsafe {
         tables.tree().for_each_leaf(range, |leaf| {
-            for cell in leaf.cells.iter().filter(|_| !leaf.is_shared()) {
+            for cell in leaf.cells.iter().filter(|_| !leaf.is_closed()) {
                 let used = |entry: Entry| among == Among::Unused && entry.contains(EntryFlags::ACCESSED);
                 let own = |entry: Entry| {
                     let kept = entry.is_empty() || entry.contains(PRIVATE) || entry.contains(UNCOUNTED);

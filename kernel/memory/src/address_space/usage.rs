@@ -56,6 +56,8 @@ pub struct RegionUsage {
     pub referenced: u64,
     /// Anonymous.
     pub anonymous: u64,
+    /// AnonHugePages.
+    pub huge: u64,
     /// Locked.
     pub locked: u64,
 }
@@ -100,6 +102,9 @@ impl AddressSpace {
         let _ = unsafe {
             self.tables.tree().for_each_leaf(region.start()..region.end(), |leaf| {
                 let links = shared_tables::links(&leaf);
+                if leaf.is_huge() {
+                    usage.huge += (leaf.cells.len() * PAGE_SIZE) as u64;
+                }
                 for entry in leaf.cells.iter().map(|cell| cell.load()) {
                     if !entry.is_empty() && !entry.contains(UNCOUNTED) {
                         usage.count(entry, links);

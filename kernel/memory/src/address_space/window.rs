@@ -27,6 +27,10 @@ pub(super) enum Window {
     PageCopied,
     /// The last reference to a table is gone, and its entries hold their pages still.
     TableDead,
+    /// A huge page and its table are ready, and `change` is not held.
+    HugePrepared,
+    /// A table is closed for its pages to become a huge one.
+    CollapseClosed,
     /// Somebody who looks at all spaces has found one, and has a reference to it.
     SpaceFound,
 }

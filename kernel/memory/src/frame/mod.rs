@@ -1,6 +1,6 @@
 //! Page frames: physical memory in units of 4 KiB.
 //!
-//! [`Frame`] is a counted handle of one, [`Block`] owns a contiguous run. The parts, from the bottom up: `metadata`
+//! [`Frame`] is a counted handle of one, [`Block`] owns a contiguous run, `huge` has runs of 512 that are counted one by one. The parts, from the bottom up: `metadata`
 //! (what is known of each), `untouched` (memory that nobody needed yet), `buddy` (free blocks), `pool` (both, with
 //! watermarks), `per_cpu` (what a CPU has at hand), `allocate` (the way through all of them).
 
@@ -13,6 +13,7 @@ mod block;
 mod buddy;
 pub(crate) mod contents;
 mod handle;
+pub(crate) mod huge;
 #[cfg(not(target_os = "none"))]
 mod hosted;
 pub(crate) mod metadata;

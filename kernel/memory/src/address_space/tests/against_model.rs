@@ -5,13 +5,16 @@ use super::*;
 use core::ops::Range;
 use proptest::prelude::*;
 
-/// What a page of the model stands for: so many pages, of which the first is used.
+/// What a page of the model stands for: so many pages, of which the first is used. With `huge`, anonymous memory gets huge pages.
 #[derive(Clone, Copy)]
-struct Scale(u64);
+struct Scale {
+    pages: u64,
+    huge: bool,
+}
 
 impl Scale {
     fn bytes(self, pages: usize) -> u64 {
-        pages as u64 * self.0 * PAGE
+        pages as u64 * self.pages * PAGE
     }
 
     fn address(self, page: usize) -> u64 {
@@ -29,6 +32,7 @@ enum Operation {
     Write { page: usize, value: u8 },
     Read { page: usize },
     Discard { first: usize, count: usize },
+    Collapse { first: usize, count: usize },
     Move { first: usize, count: usize, to: usize },
     Fork,
     Exit,
@@ -49,6 +53,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         8 => (0..PAGES, any::<u8>()).prop_map(|(page, value)| Operation::Write { page, value }),
         4 => (0..PAGES).prop_map(|page| Operation::Read { page }),
         1 => (first.clone(), count.clone()).prop_map(|(first, count)| Operation::Discard { first, count }),
+        1 => (first.clone(), count.clone()).prop_map(|(first, count)| Operation::Collapse { first, count }),
         2 => (first.clone(), count, first).prop_map(|(first, count, to)| Operation::Move { first, count, to }),
         1 => Just(Operation::Fork),
         1 => Just(Operation::Exit),
@@ -84,7 +89,7 @@ fn protection_of(bits: u32) -> Protection {
 
 impl Pair {
     fn new(scale: Scale) -> Pair {
-        let caches: [_; FILES] = core::array::from_fn(|_| file(FILE_PAGES as u64 * scale.0));
+        let caches: [_; FILES] = core::array::from_fn(|_| file(FILE_PAGES as u64 * scale.pages));
         let mappings = core::array::from_fn(|number| mapping(&caches[number]));
         Pair { scale, spaces: vec![(space(), Space::new())], caches, mappings, files: Files::new() }
     }
@@ -108,6 +113,11 @@ impl Pair {
                 request.offset = scale.bytes(file_page);
                 request.flags.set(MapFlags::SHARED, shared);
                 assert_eq!(space.map(request), Ok(at(scale.address(first))));
+                if scale.huge && file.is_none() {
+                    space
+                        .advise(at(scale.address(first)), scale.bytes(count), Advice::HugePage)
+                        .expect("it is mapped");
+                }
                 let was_writable = !shared && protection.contains(Protection::WRITE);
                 for offset in 0..count {
                     let shown =
@@ -135,6 +145,10 @@ impl Pair {
             Operation::Discard { first, count } => {
                 let result = space.advise(at(scale.address(first)), scale.bytes(count), Advice::DontNeed);
                 assert_eq!(result, model.discard(first, count));
+            }
+            Operation::Collapse { first, count } => {
+                // What can be collapsed the model does not know; nothing that it does know changes.
+                let _ = space.advise(at(scale.address(first)), scale.bytes(count), Advice::Collapse);
             }
             Operation::Move { first, count, to } => move_range(scale, space, model, first..first + count, to),
             Operation::Fork => {
@@ -173,7 +187,7 @@ impl Pair {
                     "page {page}"
                 );
             }
-            let mapped = model.0.iter().flatten().count() as u64 * self.scale.0;
+            let mapped = model.0.iter().flatten().count() as u64 * self.scale.pages;
             assert_eq!(space.usage().mapped_pages, mapped);
             let mut usage = [0; 2];
             space.for_each_region(|region| {
@@ -210,13 +224,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
     #[test]
     fn spaces_agree_with_the_model(steps in prop::collection::vec((0..MAX_SPACES, operation()), 1..120)) {
-        check(Scale(1), steps);
+        check(Scale { pages: 1, huge: false }, steps);
     }
 
     /// Regions have whole leaf tables here, which forks share.
     #[test]
     fn large_spaces_agree_with_the_model(steps in prop::collection::vec((0..MAX_SPACES, operation()), 1..120)) {
-        check(Scale(64), steps);
+        check(Scale { pages: 64, huge: false }, steps);
+    }
+
+    #[test]
+    fn huge_pages_agree_with_the_model(steps in prop::collection::vec((0..MAX_SPACES, operation()), 1..120)) {
+        check(Scale { pages: 128, huge: true }, steps);
     }
 }
 

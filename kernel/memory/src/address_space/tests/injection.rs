@@ -114,6 +114,30 @@ fn files() {
 }
 
 #[test]
+fn huge_pages() {
+    exhaust("huge pages", || {
+        const TABLE: u64 = 512 * PAGE;
+        let space = insist(|| Ok(AddressSpace::new()?));
+        insist(|| space.map(MapRequest::anonymous(3 * TABLE, READ_WRITE).at(at(BOUNDARY))));
+        insist(|| space.advise(at(BOUNDARY), 3 * TABLE, Advice::HugePage));
+        let touch = |space: &AddressSpace, page, value| {
+            insist(|| Ok(space.write_remote(at(BOUNDARY + page * PAGE), &[value])?));
+        };
+        (0..3).for_each(|table| touch(&space, table * 512 + 7, 1));
+        let child = insist(|| space.fork());
+        touch(&child, 7, 2);
+        insist(|| space.protect(at(BOUNDARY + TABLE), PAGE, Protection::READ));
+        insist(|| space.protect(at(BOUNDARY + TABLE), PAGE, READ_WRITE));
+        insist(|| space.unmap(at(BOUNDARY + 2 * TABLE + PAGE), PAGE));
+        drop(child);
+        insist(|| space.advise(at(BOUNDARY), TABLE, Advice::Collapse));
+        insist(|| space.advise(at(BOUNDARY + TABLE), TABLE, Advice::Collapse));
+        let see = [0, 1, 2].map(|table| get(&space, BOUNDARY + table * TABLE + 7 * PAGE).unwrap());
+        assert_eq!(see, [1, 1, 1]);
+    });
+}
+
+#[test]
 fn sharing_tables() {
     exhaust("shared tables", || {
         const TABLE: u64 = 512 * PAGE;

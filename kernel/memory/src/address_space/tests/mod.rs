@@ -5,6 +5,7 @@ mod counted;
 mod cow;
 mod files;
 mod fork_windows;
+mod huge;
 mod injection;
 mod limits;
 mod mapping;
