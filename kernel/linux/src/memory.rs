@@ -294,6 +294,7 @@ pub(crate) fn advice(number: i32) -> Option<Advice> {
         22 => Advice::PopulateRead,
         23 => Advice::PopulateWrite,
         24 => Advice::DontNeedLocked,
+        25 => Advice::Collapse,
         _ => return None,
     })
 }

@@ -12,6 +12,7 @@ use crate::user_pointer::UserPointer;
 const WILL_NEED: i32 = 3;
 const COLD: i32 = 20;
 const PAGE_OUT: i32 = 21;
+const COLLAPSE: i32 = 25;
 
 /// Tells what ranges of a process's memory will be used for.
 #[inline(never)]
@@ -29,7 +30,7 @@ pub fn process_madvise(
     }
     let ranges = UserPointer::<IoVector>::new(vector).read_vector(count as usize)?;
     let process = crate::pidfd::process_of(task, descriptor)?;
-    if !matches!(number, WILL_NEED | COLD | PAGE_OUT) {
+    if !matches!(number, WILL_NEED | COLD | PAGE_OUT | COLLAPSE) {
         return Err(Errno::EINVAL);
     }
     let advice = crate::memory::advice(number).ok_or(Errno::EINVAL)?;

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::frame::per_cpu::Counters;
 use crate::frame::{MAX_ORDER, ORDERS, Purpose, Watermarks, pool};
-use crate::{file_cache, heap, kstack, local, oom, reclaim};
+use crate::{address_space, file_cache, heap, kstack, local, oom, reclaim};
 
 /// KiB of a frame.
 const FRAME_KIB: u64 = 4;
@@ -176,7 +176,7 @@ impl fmt::Display for Label {
 /// Those of the writer.
 pub fn write_vmstat(out: &mut dyn fmt::Write) -> fmt::Result {
     let (memory, events, stacks) = (memory(), events(), kstack::statistics());
-    let written = file_cache::write_back_counts();
+    let (written, huge) = (file_cache::write_back_counts(), address_space::huge_counts());
     for (name, value) in [
         ("nr_dirty", written.dirty),
         ("nr_writeback", written.under_write_back),
@@ -206,6 +206,13 @@ pub fn write_vmstat(out: &mut dyn fmt::Write) -> fmt::Result {
         ("zeroed_miss", events.zeroed_misses),
         ("pcp_refill", events.refills),
         ("pcp_drain", events.drains),
+        ("nr_anon_transparent_hugepages", huge.mapped),
+        ("thp_fault_alloc", huge.filled),
+        ("thp_fault_fallback", huge.fallbacks),
+        ("thp_collapse_alloc", huge.collapsed),
+        ("thp_collapse_alloc_failed", huge.not_collapsed),
+        ("thp_split_page", huge.undone),
+        ("thp_split_pmd", huge.undone),
     ] {
         writeln!(out, "{name} {value}")?;
     }

@@ -206,6 +206,7 @@ fn prepare(
     let placement = Placement::of(persona);
 
     let space = AddressSpace::new().map_err(|_| Errno::ENOMEM)?;
+    space.forbid_huge_pages(task.address_space.forbids_huge_pages());
     space.set_limits(crate::memory::limits_of(task.process(), &credentials));
     let top = image::place_stack(&space, task.process().limit(Resource::Stack), placement);
     let main = image::load(&space, file, &program, false, placement).map_err(late)?;

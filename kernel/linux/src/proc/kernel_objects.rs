@@ -4,16 +4,22 @@ use alloc::format;
 use core::fmt::{self, Write};
 
 use machine::cpu::{self, CpuSet};
+use machine::page_table::LEAF_TABLE_BYTES;
+use memory::address_space::{HugeMode, huge_mode, set_huge_mode};
 use net::link;
-use vfs::Result;
-use vfs::generated::Node;
+use vfs::generated::{Node, knob};
 use vfs::text::Text;
+use vfs::{Error, Result};
 
 use super::memory_numbers;
 use crate::name_space::NameSpaces;
 
 /// Directories without contents so far.
 const DIRECTORIES: [&str; 7] = ["bus", "class", "dev", "firmware", "fs/cgroup", "kernel/debug", "module"];
+
+/// The words for which memory gets huge pages.
+const HUGE_MODES: [(&str, HugeMode); 3] =
+    [("always", HugeMode::Always), ("madvise", HugeMode::Advised), ("never", HugeMode::Never)];
 
 /// Fills /sys.
 ///
@@ -23,7 +29,7 @@ pub(super) fn register() -> Result<()> {
     for path in DIRECTORIES {
         sysfs::directory(path)?;
     }
-    fixed("kernel/mm/transparent_hugepage/enabled", "always madvise [never]")?;
+    huge_pages()?;
     fixed("kernel/address_bits", "64")?;
     fixed("kernel/cpu_byteorder", "little")?;
     loopback()?;
@@ -67,6 +73,36 @@ fn line(path: &str, show: impl Fn(&mut Text) -> fmt::Result + Send + Sync + 'sta
         let _ = show(out).and_then(|()| out.write_str("\n"));
         Ok(())
     })
+}
+
+/// Settings of transparent huge pages. None is searched for when none is free, and none is shown for reading in advance.
+fn huge_pages() -> Result<()> {
+    const BASE: &str = "kernel/mm/transparent_hugepage";
+    let enabled = knob(
+        |out| {
+            for (number, (name, mode)) in HUGE_MODES.iter().enumerate() {
+                let blank = if number > 0 { " " } else { "" };
+                // A text remembers when memory ran out.
+                let _ = match *mode == huge_mode() {
+                    true => write!(out, "{blank}[{name}]"),
+                    false => write!(out, "{blank}{name}"),
+                };
+            }
+            let _ = out.write_str("\n");
+            Ok(())
+        },
+        |bytes| {
+            let wanted = bytes.trim_ascii();
+            let (_, mode) = HUGE_MODES.iter().find(|(name, _)| name.as_bytes() == wanted).ok_or(Error::Invalid)?;
+            set_huge_mode(*mode);
+            Ok(())
+        },
+    )?;
+    sysfs::add(&format!("{BASE}/enabled"), Node::file(0o644, enabled))?;
+    fixed(&format!("{BASE}/defrag"), "always defer defer+madvise madvise [never]")?;
+    fixed(&format!("{BASE}/shmem_enabled"), "always within_size advise [never] deny force")?;
+    fixed(&format!("{BASE}/use_zero_page"), "0")?;
+    line(&format!("{BASE}/hpage_pmd_size"), |out| write!(out, "{LEAF_TABLE_BYTES}"))
 }
 
 fn cpu_list(path: &str, cpus: impl Fn() -> CpuSet + Send + Sync + 'static) -> Result<()> {

@@ -131,7 +131,7 @@ fn write_amount(name: &str, bytes: u64, out: &mut dyn Write) {
     let _ = writeln!(out, "{name}:{:padding$}{:>8} kB", "", bytes / 1024);
 }
 
-/// The amounts from `Shared_Clean` on; there are neither large pages nor swap.
+/// The amounts from `Shared_Clean` on; files have no huge pages, and there is no swap.
 fn write_shares(usage: &RegionUsage, out: &mut dyn Write) {
     for (name, bytes) in [
         ("Shared_Clean", usage.shared_clean),
@@ -141,7 +141,7 @@ fn write_shares(usage: &RegionUsage, out: &mut dyn Write) {
         ("Referenced", usage.referenced),
         ("Anonymous", usage.anonymous),
         ("LazyFree", 0),
-        ("AnonHugePages", 0),
+        ("AnonHugePages", usage.huge),
         ("ShmemPmdMapped", 0),
         ("FilePmdMapped", 0),
         ("Shared_Hugetlb", 0),
@@ -197,7 +197,7 @@ pub(super) fn detailed_maps(subject: &Subject, out: &mut Text) -> Result<()> {
         write_amount("Rss", usage.resident, out);
         write_amount("Pss", usage.proportional, out);
         write_shares(&usage, out);
-        let _ = out.write_str("THPeligible:           0\n");
+        let _ = writeln!(out, "THPeligible:    {:>8}", u8::from(space.uses_huge_pages(region)));
         write_flags(region.flags(), out);
     });
     Ok(())
@@ -230,6 +230,7 @@ impl Rollup {
         all.private_dirty += usage.private_dirty;
         all.referenced += usage.referenced;
         all.anonymous += usage.anonymous;
+        all.huge += usage.huge;
         all.locked += usage.locked;
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn memory(out: &mut Text) -> Result<()> {
         ("VmallocUsed", heap::area_bytes() / 1024),
         ("VmallocChunk", 0),
         ("Percpu", memory.used_kib(Purpose::PerCpu)),
-        ("AnonHugePages", 0),
+        ("AnonHugePages", address_space::huge_counts().mapped * LARGE_PAGE_KIB),
         ("ShmemHugePages", 0),
         ("ShmemPmdMapped", 0),
     ] {

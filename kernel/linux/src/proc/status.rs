@@ -118,7 +118,8 @@ fn write_memory(usage: &Usage, code: (u64, u64), is_dumping: bool, out: &mut dyn
     ] {
         let _ = writeln!(out, "{name}:\t{kib:>8} kB");
     }
-    let _ = write!(out, "CoreDumping:\t{}\nTHP_enabled:\t0\n", u8::from(is_dumping));
+    let huge = u8::from(!usage.forbids_huge_pages);
+    let _ = write!(out, "CoreDumping:\t{}\nTHP_enabled:\t{huge}\n", u8::from(is_dumping));
 }
 
 fn write_signals(process: &Process, thread: Option<&Thread>, credentials: &Credentials, out: &mut Text) {
@@ -204,7 +205,7 @@ mod tests {
             "VmPeak:\t    3080 kB\nVmSize:\t    3060 kB\nVmLck:\t       0 kB\nVmPin:\t       0 kB\nVmHWM:\t    1744 kB\n\
              VmRSS:\t    1744 kB\nRssAnon:\t     112 kB\nRssFile:\t    1632 kB\nRssShmem:\t       0 kB\n\
              VmData:\t     360 kB\nVmStk:\t     132 kB\nVmExe:\t      20 kB\nVmLib:\t    1528 kB\n\
-             VmPTE:\t      40 kB\nVmSwap:\t       0 kB\nHugetlbPages:\t       0 kB\nCoreDumping:\t0\nTHP_enabled:\t0\n"
+             VmPTE:\t      40 kB\nVmSwap:\t       0 kB\nHugetlbPages:\t       0 kB\nCoreDumping:\t0\nTHP_enabled:\t1\n"
         );
     }
 

@@ -35,6 +35,8 @@ pub struct Usage {
     pub locked_pages: u64,
     /// Page tables (VmPTE).
     pub table_bytes: u64,
+    /// It wants no huge pages (THP_enabled).
+    pub forbids_huge_pages: bool,
 }
 
 /// What one region has in memory, in bytes, as smaps names it.
@@ -76,6 +78,7 @@ impl AddressSpace {
             peak_mapped_pages: self.peak_pages.load(Ordering::Relaxed),
             locked_pages: self.locked_pages.load(Ordering::Relaxed),
             table_bytes: self.tables.bytes(),
+            forbids_huge_pages: self.forbids_huge_pages(),
             ..Usage::default()
         };
         let regions = self.regions.read();

@@ -31,7 +31,10 @@ impl AddressSpace {
                 return Err(MapError::InvalidArgument);
             }
             let mut base = piece.start().next_multiple_of(LEAF_TABLE_BYTES);
-            while covers_huge_page(&piece, base) {
+            if base > piece.end() {
+                return Err(MapError::InvalidArgument);
+            }
+            while base + LEAF_TABLE_BYTES <= piece.end() {
                 if crate::oom::caller_is_dying() {
                     return Err(MapError::OutOfMemory);
                 }
