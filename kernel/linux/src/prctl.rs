@@ -88,9 +88,7 @@ pub fn prctl(task: &mut Task, option: u32, second: u64, third: u64, fourth: u64,
         GET_TSC => UserPointer::<u32>::new(second).write(&1).map(|()| 0),
         GET_SECCOMP => Ok(task.thread.restriction().mode() as usize),
         SET_SECCOMP => crate::seccomp::prctl_set(task, second, third),
-        GET_THP_DISABLE if second == 0 && rest_is_zero => {
-            Ok(task.address_space.forbids_huge_pages().into())
-        }
+        GET_THP_DISABLE if second == 0 && rest_is_zero => Ok(task.address_space.forbids_huge_pages().into()),
         MCE_KILL_GET if second == 0 && rest_is_zero => Ok(MCE_KILL_DEFAULT),
         SET_THP_DISABLE if rest_is_zero => {
             task.address_space.forbid_huge_pages(second != 0);

@@ -93,7 +93,8 @@ fn huge_pages() -> Result<()> {
         },
         |bytes| {
             let wanted = bytes.trim_ascii();
-            let (_, mode) = HUGE_MODES.iter().find(|(name, _)| name.as_bytes() == wanted).ok_or(Error::Invalid)?;
+            let (_, mode) =
+                HUGE_MODES.iter().find(|(name, _)| name.as_bytes() == wanted).ok_or(Error::Invalid)?;
             set_huge_mode(*mode);
             Ok(())
         },

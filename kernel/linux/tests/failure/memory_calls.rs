@@ -34,6 +34,22 @@ fn splitting_and_merging() {
 }
 
 #[test]
+fn huge_pages() {
+    exhaust("huge pages", 5, |program| {
+        const HUGE: u64 = 512 * PAGE;
+        let start = map(program, 3 * 512, PRIVATE).next_multiple_of(HUGE);
+        program.put_at(start + 3 * PAGE, &[3]);
+        program.must(abi::__NR_madvise, &[start, 2 * HUGE, abi::MADV_HUGEPAGE.into()]);
+        program.put_at(start + HUGE + PAGE, &[4]);
+        program.must(abi::__NR_madvise, &[start, HUGE, abi::MADV_COLLAPSE.into()]);
+        program.must(abi::__NR_mprotect, &[start, PAGE, 1]);
+        program.must(abi::__NR_munmap, &[start + HUGE, PAGE]);
+        assert_eq!(program.get(start + 3 * PAGE), [3]);
+        assert_eq!(program.get(start + HUGE + PAGE), [4]);
+    });
+}
+
+#[test]
 fn moving_and_growing() {
     exhaust("moving mappings", 20, |program| {
         let start = map(program, 20, PRIVATE);

@@ -13,9 +13,9 @@ mod block;
 mod buddy;
 pub(crate) mod contents;
 mod handle;
-pub(crate) mod huge;
 #[cfg(not(target_os = "none"))]
 mod hosted;
+pub(crate) mod huge;
 pub(crate) mod metadata;
 pub(crate) mod number;
 pub(crate) mod per_cpu;

@@ -45,7 +45,11 @@ fn a_first_access_maps_two_mebibytes_of_zeros() {
             put(&space, FIRST + page * PAGE, page as u8).unwrap();
         }
         assert_eq!(get(&space, FIRST + 77 * PAGE), Ok(77));
-        assert_eq!((huge_pages(&space), private_pages(&space)), (2, 2 * HUGE), "nothing has to be undone for it");
+        assert_eq!(
+            (huge_pages(&space), private_pages(&space)),
+            (2, 2 * HUGE),
+            "nothing has to be undone for it"
+        );
         let frame = |page| space.present_page(at(page)).unwrap().frame_number;
         assert_eq!(frame(FIRST + 9 * PAGE), frame(FIRST) + 9);
         assert_eq!(frame(FIRST) % HUGE, 0);
@@ -227,11 +231,7 @@ fn what_comes_before_a_prepared_page_stands() {
         (|space| put(space, FIRST + PAGE, 5).unwrap(), Ok(()), 1),
         (|space| space.unmap(at(FIRST), LEAF_TABLE_BYTES).unwrap(), Err(FaultError::NotMapped), 0),
         (|space| space.unmap(at(FIRST + 3 * PAGE), PAGE).unwrap(), Ok(()), 0),
-        (
-            |space| space.protect(at(FIRST), PAGE, Protection::READ).unwrap(),
-            Err(FaultError::AccessDenied),
-            0,
-        ),
+        (|space| space.protect(at(FIRST), PAGE, Protection::READ).unwrap(), Err(FaultError::AccessDenied), 0),
         (|space| space.advise(at(FIRST), PAGE, Advice::NoHugePage).unwrap(), Ok(()), 0),
         (|space| put(&space.fork().unwrap(), FIRST, 6).unwrap(), Ok(()), 1),
     ];
