@@ -41,7 +41,7 @@ mod whose;
 pub use account::{Account, AccountNumber};
 pub use events::{EVENTS, Event, set_listener};
 pub use limits::{Limit, UNLIMITED};
-pub(crate) use pay::{allocate_charged, is_charged, uncharge};
+pub(crate) use pay::{allocate_charged, charge_at_once, is_charged, uncharge};
 pub use pay::{is_of_current, of_current, pay_with};
 pub use room::{excessive, pause_ns, reclaim, set_hold_back, shortage, shrink};
 pub use stock::Kind;

@@ -66,6 +66,18 @@ pub(crate) fn allocate_charged(
     Ok(frame)
 }
 
+/// Charges so many frames at once to the current thread's account; returns its number, to be noted with each of them, or none if nobody pays.
+///
+/// # Errors
+/// A limit does not permit so many.
+pub(crate) fn charge_at_once(purpose: Purpose, frames: u32) -> Result<Option<AccountNumber>, OutOfMemory> {
+    let account = payer().filter(|_| is_charged(purpose));
+    if let Some(account) = account {
+        room::charge_at_once(account, Kind::of(purpose), frames)?;
+    }
+    Ok(account)
+}
+
 /// A charged frame is free.
 #[cold]
 #[inline(never)]

@@ -77,6 +77,16 @@ fn refill(account: AccountNumber, kind: Kind) -> Result<(), AccountNumber> {
     Ok(())
 }
 
+/// Charges many pages at once, if all limits permit. Nothing is done to make room: who asks can do with fewer.
+pub(super) fn charge_at_once(account: AccountNumber, kind: Kind, pages: u32) -> Result<(), OutOfMemory> {
+    account.take(pages).map_err(|_| OutOfMemory)?;
+    account.add_kind(kind, pages.into());
+    if account.beyond(Limit::High).is_some() {
+        hold_back();
+    }
+    Ok(())
+}
+
 /// See the theory of this file. `full` is whose limit was met first.
 fn make_room(account: AccountNumber, kind: Kind, full: AccountNumber) -> Result<(), OutOfMemory> {
     full.note(Event::Max);

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::account::is_in_use;
 use super::*;
+use crate::frame::huge::HugeFrame;
 use crate::frame::{Frame, Purpose, Zeroed};
 
 /// Tests share processors and their stocks.
@@ -156,4 +157,24 @@ fn a_protection_is_no_more_than_that_of_those_above() {
     assert!(
         Whose::Of(top.number()).admits(&frames[0]) && !Whose::Of(account(None).number()).admits(&frames[0])
     );
+}
+
+#[test]
+fn a_huge_page_is_charged_as_a_whole_or_not_had() {
+    let _alone = alone();
+    let payer = account(None);
+    payer.number().set_limit(Limit::Max, 600);
+    let huge = || {
+        let former = pay_with(Some(payer.clone()));
+        let page = HugeFrame::allocate(Purpose::Anonymous);
+        drop(pay_with(former));
+        page
+    };
+    let charged = || (payer.number().usage(), payer.number().of_kind(Kind::Anonymous));
+    let page = huge().expect("the limit permits it");
+    assert_eq!(charged(), (512, 512));
+    assert!(huge().is_err(), "a second one is beyond the limit");
+    assert_eq!(charged(), (512, 512));
+    drop(page);
+    assert_eq!(charged(), (0, 0));
 }

@@ -17,7 +17,7 @@ use super::table::metadata;
 use super::watermark::Urgency;
 use super::{allocate, contents, poison, pool};
 use crate::local::local;
-use crate::{OutOfMemory, fallible, reclaim};
+use crate::{OutOfMemory, charge, fallible, reclaim};
 
 /// The order of a block of 2 MiB.
 pub(crate) const HUGE_ORDER: u8 = 9;
@@ -33,7 +33,7 @@ pub(crate) struct HugeFrame {
 }
 
 impl HugeFrame {
-    /// Allocates a huge page, if one is free at once: nothing is reclaimed for it.
+    /// Allocates a huge page, if one is free at once and limits permit it: nothing is reclaimed for it. Who pays, pays for each frame.
     pub(crate) fn allocate(purpose: Purpose) -> Result<Self, OutOfMemory> {
         fallible::fail_point()?;
         let (first, low) = {
@@ -51,6 +51,9 @@ impl HugeFrame {
             poison::check(frame);
         }
         local(|cpu| cpu.frames.count(purpose, i64::from(HUGE_FRAMES)));
+        if let Some(account) = charge::charge_at_once(purpose, HUGE_FRAMES)? {
+            page.frames().for_each(|frame| metadata(frame).set_account(account.get()));
+        }
         Ok(page)
     }
 
