@@ -165,8 +165,8 @@ static void *race(void *number)
             bad += *byte != (unsigned char)(round + page);
         }
         if (own == 0) {
-            mprotect(arena + HUGE / 2, 4 * PAGE, PROT_READ);
-            mprotect(arena + HUGE / 2, 4 * PAGE, PROT_READ | PROT_WRITE);
+            mprotect(arena + HUGE / 2, PAGE, PROT_READ);
+            mprotect(arena + HUGE / 2, PAGE, PROT_READ | PROT_WRITE);
         }
         if (own == 1 && round % 4 == 0) {
             pid_t child = fork();
