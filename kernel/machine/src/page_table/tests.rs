@@ -1,6 +1,7 @@
 //! The tree against a set of boxed frames: nothing is freed twice, nothing stays behind.
 
 use super::*;
+use crate::page_table::{find_tables_behind, leaf_entries};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
