@@ -418,5 +418,6 @@ int main(void)
         progress("memory of control groups: part %zu", part);
         parts[part]();
     }
+    WORKS(put("cgroup.subtree_control", "-memory"));
     return verdict_failed;
 }

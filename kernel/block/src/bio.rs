@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bitflags::bitflags;
+use memory::charge::{self, Account, AccountNumber};
 use memory::fallible;
 use memory::frame::Frame;
 use sched::IoPriority;
@@ -173,6 +174,8 @@ pub struct Bio {
     pub(crate) owner: u64,
     /// How urgent; unset until it is submitted, unless its maker has chosen.
     pub(crate) priority: IoPriority,
+    /// Who pays for it: see [`control`](crate::control). None until it is submitted.
+    payer: Option<Account>,
     /// Where it waits for a flush when its data is written.
     pub(crate) flush_after: Option<Arc<Queue>>,
 }
@@ -218,6 +221,7 @@ impl Bio {
             partition: 0,
             owner: 0,
             priority: IoPriority::UNSET,
+            payer: None,
             flush_after: None,
         }
     }
@@ -226,6 +230,11 @@ impl Bio {
     pub(crate) fn attribute(&mut self) {
         let submitter = sched::current();
         self.owner = submitter.io_owner();
+        let of_memory = self.segments.first().and_then(|segment| match &segment.memory {
+            Memory::Frame(frame) => Account::of_frame(frame),
+            _ => None,
+        });
+        self.payer = of_memory.or_else(charge::of_current);
         if !self.priority.is_set() {
             self.priority = submitter.effective_io_priority();
         }
@@ -240,6 +249,11 @@ impl Bio {
     /// Whose it is: see [`sched::io_context`]. 0: it was not submitted yet, or is a flush for many.
     pub fn owner(&self) -> u64 {
         self.owner
+    }
+
+    /// Who pays for it.
+    pub(crate) fn payer(&self) -> Option<AccountNumber> {
+        self.payer.as_ref().map(Account::number)
     }
 
     /// How urgent it is.

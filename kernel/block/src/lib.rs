@@ -7,6 +7,7 @@
 //! - Most users want [`Volume`]: a whole disk or a partition, read and written synchronously or not.
 //! - [`partition`] reads GPT and MBR tables.
 //! - [`disk`] names and numbers disks and finds their partitions.
+//! - [`control`] has accounts transfer no more than they may.
 //! - [`registry`] has all devices by name and number; drivers enter theirs there.
 //! - [`RamDisk`] and [`FaultyDisk`] are devices in memory; the latter fails, forgets and records on demand.
 //!
@@ -25,6 +26,7 @@ extern crate alloc;
 
 mod bio;
 pub mod checksum;
+pub mod control;
 pub mod disk;
 mod driver;
 mod error;

@@ -3,6 +3,7 @@
 //! # The way of a bio
 //! 1. [`Queue::submit`] checks it against the device (size, alignment, read-only, gone), refuses what is too large for it,
 //!    and answers what the device need not be asked (a flush without a write cache).
+//!    What an account may not transfer yet waits, before all that follows, in [`control`](crate::control).
 //! 2. Flushes and durable writes go through [`flush`](crate::flush), which orders them and makes one flush of many.
 //! 3. Everything else becomes a [`Request`] of this CPU's lane: merged with waiting neighbours or put among them.
 //! 4. [`Queue::run`] hands requests to the driver until it has no room; completions run it again.
@@ -30,6 +31,7 @@ use sched::timer::Timer;
 use sync::{CachePadded, Once};
 
 use crate::bio::{Bio, BioFlags, Operation, SECTOR_BYTES};
+use crate::control::Control;
 use crate::driver::{Driver, Limits, TimeoutVerdict};
 use crate::flush::Flushes;
 use crate::lane::Lane;
@@ -68,6 +70,8 @@ pub struct Queue {
     of_partitions: Once<Vec<Once<Statistics>>>,
     pub(crate) flushes: Flushes,
     gone: AtomicBool,
+    /// What accounts may transfer.
+    pub(crate) control: Control,
     /// What the driver has.
     outstanding: Outstanding,
     /// Looks after time-outs, if the driver wants that.
@@ -123,6 +127,7 @@ impl Queue {
             of_partitions: Once::new(),
             flushes: Flushes::new(),
             gone: AtomicBool::new(false),
+            control: Control::new(),
             outstanding: Outstanding::new(),
             watch: Once::new(),
         })?)
@@ -270,6 +275,7 @@ impl Queue {
     pub fn remove(self: &Arc<Self>) {
         // Release: pairs with the load in `check`.
         self.gone.store(true, Ordering::Release);
+        self.release_held(u64::MAX);
         (0..self.lanes.len()).for_each(|lane| self.end_waiting(lane));
     }
 
@@ -319,6 +325,15 @@ impl Queue {
                 return None;
             }
         }
+        if bio.payer().is_some() {
+            let now_ns = bio.submitted_ns;
+            bio = self.control.admit(bio, now_ns)?;
+        }
+        self.place(bio)
+    }
+
+    /// The lane that a bio waits in that its payer may transfer, if it does.
+    fn place(self: &Arc<Self>, bio: Bio) -> Option<usize> {
         let durable = bio.flags.intersects(BioFlags::PREFLUSH)
             || (bio.flags.contains(BioFlags::FORCE_UNIT_ACCESS) && !self.limits.force_unit_access);
         if bio.operation == Operation::Flush || durable {
@@ -326,6 +341,13 @@ impl Queue {
             return None;
         }
         self.insert(bio)
+    }
+
+    /// A bio that was held back may go.
+    pub(crate) fn pass(self: &Arc<Self>, bio: Bio) {
+        if let Some(lane) = self.place(bio) {
+            self.run_lane(lane);
+        }
     }
 
     /// Puts a bio that needs no flush among those that wait.

@@ -1,5 +1,5 @@
-//! The controller `memory`. What an account is, and what happens at its limits, is crate memory's ([`memory::charge`]); here are its
-//! accounts, which exist while the controller is handed on, and the files that show them.
+//! Accounts of groups, and the controller `memory`. What an account is, and what happens at its limits, is crate memory's ([`memory::charge`]); here are its
+//! accounts, which exist while this controller or `io` is handed on, and the files that show them.
 //!
 //! A thread pays with its process's account: it has the same from its parent at first, and looks again on its way to user mode after its process, or the controller, was
 //! moved. What was charged before stays where it is, as on Linux.
@@ -14,12 +14,13 @@ use vfs::text::Text;
 use vfs::{Error, Result};
 
 use crate::attach::Opener;
+use crate::controllers::Controllers;
 use crate::freezer;
 use crate::group::Group;
 use crate::interface::{self, line};
 use crate::membership::Membership;
 use crate::number::parse_int;
-use crate::{programs, tree};
+use crate::{programs, transfers, tree};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -28,8 +29,11 @@ fn of(group: &Group) -> Option<Account> {
     group.limited().find_map(|above| above.account.lock().clone())
 }
 
-/// The controller is handed on to a group.
+/// A controller that needs an account is handed on to a group.
 pub(crate) fn begin(group: &Arc<Group>) -> Result<()> {
+    if group.account.lock().is_some() {
+        return Ok(());
+    }
     let above = group.parent.as_ref().and_then(|parent| of(parent));
     let new = Account::new(above.as_ref()).map_err(|_| Error::OutOfMemory)?;
     let former = group.account.lock().replace(new);
@@ -37,10 +41,26 @@ pub(crate) fn begin(group: &Arc<Group>) -> Result<()> {
     Ok(())
 }
 
-/// The controller is taken from a group, or the group is removed: what is charged stays charged, to those above as well.
+/// Controllers are taken from a group, which has those that are `left`.
+pub(crate) fn forget(group: &Group, removed: Controllers, left: Controllers) {
+    let Some(account) = group.account.lock().clone() else { return };
+    if !left.intersects(Controllers::NEED_ACCOUNT) {
+        return end(group);
+    }
+    if removed.contains(Controllers::MEMORY) {
+        account.number().forget_limits();
+    }
+    if removed.contains(Controllers::IO) {
+        transfers::forget(account.number());
+    }
+}
+
+/// No controller that needs an account is left, or the group is removed: what is charged stays charged, to those above as well.
 pub(crate) fn end(group: &Group) {
     let former = group.account.lock().take();
     if let Some(former) = &former {
+        former.close();
+        transfers::forget(former.number());
         former.bring_in_stocks();
     }
     drop(former);

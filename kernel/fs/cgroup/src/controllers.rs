@@ -24,12 +24,20 @@ bitflags! {
         const CPU = 2;
         /// How much memory.
         const MEMORY = 4;
+        /// What is transferred to and from disks.
+        const IO = 8;
+        /// Those that go by a group's account.
+        const NEED_ACCOUNT = Self::MEMORY.bits() | Self::IO.bits();
     }
 }
 
 /// Their names, in the order in which they are shown.
-const NAMES: [(&str, Controllers); 3] =
-    [("cpu", Controllers::CPU), ("memory", Controllers::MEMORY), ("pids", Controllers::PIDS)];
+const NAMES: [(&str, Controllers); 4] = [
+    ("cpu", Controllers::CPU),
+    ("io", Controllers::IO),
+    ("memory", Controllers::MEMORY),
+    ("pids", Controllers::PIDS),
+];
 
 /// The names of all controllers.
 pub fn controller_names() -> impl Iterator<Item = &'static str> {
@@ -102,14 +110,14 @@ pub(crate) fn change(group: &Arc<Group>, line: &[u8]) -> Result<()> {
         if added.contains(Controllers::CPU) {
             processors::begin(child)?;
         }
-        if added.contains(Controllers::MEMORY) {
+        if added.intersects(Controllers::NEED_ACCOUNT) {
             accounts::begin(child)?;
         }
     }
     if (added | removed).contains(Controllers::CPU) {
         children.iter().try_for_each(processors::settle)?;
     }
-    if (added | removed).contains(Controllers::MEMORY) {
+    if (added | removed).intersects(Controllers::NEED_ACCOUNT) {
         children.iter().try_for_each(accounts::settle)?;
     }
     Ok(())

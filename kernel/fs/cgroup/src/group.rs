@@ -53,7 +53,7 @@ pub struct Group {
     pub(crate) pids: Pids,
     /// While the controller `cpu` is handed on to it.
     pub(crate) processors: SpinLock<Option<Arc<sched::control::Group>>>,
-    /// While the controller `memory` is handed on to it.
+    /// While the controller `memory` or `io` is handed on to it.
     pub(crate) account: SpinLock<Option<memory::charge::Account>>,
     /// Of `cgroup.events`.
     pub(crate) events: Notice,
@@ -266,8 +266,8 @@ impl Group {
             let former = self.processors.lock().take();
             drop(former);
         }
-        if controllers.contains(Controllers::MEMORY) {
-            crate::accounts::end(self);
+        if controllers.intersects(Controllers::NEED_ACCOUNT) {
+            crate::accounts::forget(self, controllers, self.available());
         }
     }
 }

@@ -14,7 +14,9 @@ use crate::controllers::{self, Controllers};
 use crate::group::{Group, UNLIMITED};
 use crate::notice::Notice;
 use crate::number::{parse_int, parse_limit};
-use crate::{accounts, directory, freezer, kill, pids, processor_time, processors, programs, tree};
+use crate::{
+    accounts, directory, freezer, kill, pids, processor_time, processors, programs, transfers, tree,
+};
 
 type Show = fn(&Arc<Group>, &mut Text) -> Result<()>;
 type Store = fn(&Arc<Group>, &Opener, &[u8]) -> Result<()>;
@@ -131,6 +133,8 @@ pub(crate) const ENTRIES: &[Entry] = &[
     Entry::new("cpu.weight", Controllers::CPU).shows(processors::show_weight).takes(processors::set_weight),
     Entry::new("cpu.weight.nice", Controllers::CPU).shows(processors::show_nice).takes(processors::set_nice),
     Entry::new("cpu.max", Controllers::CPU).shows(processors::show_quota).takes(processors::set_quota),
+    Entry::new("io.max", Controllers::IO).shows(transfers::show_maximum).takes(transfers::set_maximum),
+    Entry::new("io.stat", Controllers::IO).in_root().shows(transfers::show_statistics),
     Entry::new("memory.current", Controllers::MEMORY).shows(accounts::show_current),
     Entry::new("memory.peak", Controllers::MEMORY).shows(accounts::show_peak),
     limit("memory.min", accounts::show_limit::<MIN>, accounts::set_limit::<MIN>),

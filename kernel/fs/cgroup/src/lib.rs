@@ -36,6 +36,7 @@ mod pids;
 mod processor_time;
 mod processors;
 mod programs;
+mod transfers;
 mod tree;
 
 pub use accounts::register_accounts;

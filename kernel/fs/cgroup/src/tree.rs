@@ -73,7 +73,7 @@ pub(crate) fn make<R>(
     if group.available().contains(Controllers::CPU) {
         processors::begin(&group)?;
     }
-    if group.available().contains(Controllers::MEMORY) {
+    if group.available().intersects(Controllers::NEED_ACCOUNT) {
         accounts::begin(&group)?;
     }
     let shown = prepare(&group)?;

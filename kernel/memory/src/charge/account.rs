@@ -12,6 +12,7 @@ use sync::Once;
 use super::events::{EVENTS, Event};
 use super::limits::{Limit, UNLIMITED};
 use super::stock::{self, KINDS, Kind};
+use crate::frame::Frame;
 use crate::{OutOfMemory, fallible};
 
 /// Accounts that are made together when one of them is first needed.
@@ -32,6 +33,8 @@ pub(super) struct Slot {
     /// References to it; see the theory of this module.
     holders: AtomicU32,
     is_live: AtomicBool,
+    /// Its group is there, and may set limits elsewhere that go by the number.
+    is_open: AtomicBool,
     /// 0: none. Written before anybody else knows the account.
     parent: AtomicU16,
     /// Pages charged to it and those below, with what CPUs have in stock for them.
@@ -64,6 +67,7 @@ impl Slot {
         Self {
             holders: AtomicU32::new(0),
             is_live: AtomicBool::new(false),
+            is_open: AtomicBool::new(false),
             parent: AtomicU16::new(0),
             usage: AtomicI64::new(0),
             peak: AtomicI64::new(0),
@@ -91,6 +95,7 @@ impl Slot {
         }
         self.ends_together.store(false, Relaxed);
         self.reclaimed.store(0, Relaxed);
+        self.is_open.store(true, Relaxed);
         self.holders.store(1, Relaxed);
         self.is_live.store(true, SeqCst);
     }
@@ -135,10 +140,15 @@ impl AccountNumber {
     }
 
     /// It and those above, the topmost last. Somebody refers to it meanwhile, or what is found means little.
-    pub(super) fn upwards(self) -> impl Iterator<Item = AccountNumber> {
+    pub fn upwards(self) -> impl Iterator<Item = AccountNumber> {
         let above = |below: &AccountNumber| AccountNumber::new(below.slot().parent.load(Relaxed));
         // A chain that is taken apart meanwhile may lead anywhere, but not for ever.
         core::iter::successors(Some(self), above).take(usize::from(u16::MAX))
+    }
+
+    /// Whether its group is still there.
+    pub fn is_open(self) -> bool {
+        self.slot().is_open.load(SeqCst)
     }
 
     /// Whether it is `other` or below.
@@ -259,6 +269,12 @@ impl AccountNumber {
         self.slot().limits[limit as usize].load(Relaxed)
     }
 
+    /// All limits are what a new account has.
+    pub fn forget_limits(self) {
+        Limit::ALL.iter().for_each(|&limit| self.set_limit(limit, limit.initial()));
+        self.set_ends_together(false);
+    }
+
     /// Sets one; nothing is done about what is beyond it.
     pub fn set_limit(self, limit: Limit, pages: u64) {
         self.note_protection(limit, pages);
@@ -353,6 +369,17 @@ impl Account {
     /// Its number.
     pub fn number(&self) -> AccountNumber {
         self.0
+    }
+
+    /// Its group is removed: who knows it by its number shall forget that, and not learn it again.
+    pub fn close(&self) {
+        self.0.slot().is_open.store(false, SeqCst);
+    }
+
+    /// The account of who pays for a frame.
+    pub fn of_frame(frame: &Frame) -> Option<Self> {
+        // The frame is charged to it, so it is there.
+        AccountNumber::new(frame.account()).map(AccountNumber::refer)
     }
 
     /// What CPUs have in stock for it or below is given back: for who removes a group, so that its account ends when nothing is left.
