@@ -1,7 +1,7 @@
 //! `starling trace threads`: what the threads of a program do with each other, as its library's functions say.
 //!
 //! * [`record`]: the command, in the guest or on this machine, under `user/threads/record.c`
-//! * [`file`]: the file that comes of it
+//! * [`mod@file`]: the file that comes of it
 //! * [`filter`]: which of its records are wanted
 //! * [`view`]: they as text, for people and for programs
 //! * [`replay`]: what they make of threads and objects; [`model`]: the states, counts and times that come of it
