@@ -107,6 +107,8 @@ struct ProcessTimer {
     id: u32,
     process: Weak<Process>,
     clock: Counted,
+    /// What the program calls the clock.
+    clock_number: i32,
     notice: Notice,
     setting: SpinLock<Setting>,
     kernel: sync::Once<Arc<Timer>>,
@@ -137,6 +139,20 @@ struct Inner {
     timers: Vec<Place>,
     /// Watches RLIMIT_CPU, once that was set.
     processor_limit: Option<Arc<ProcessTimer>>,
+}
+
+/// What a POSIX timer is, for who looks at it.
+pub(crate) struct Description {
+    pub(crate) id: u32,
+    /// What its maker called the clock.
+    pub(crate) clock: i32,
+    pub(crate) signal: u32,
+    /// What the signal carries.
+    pub(crate) value: u64,
+    /// Which thread gets the signal; `None`: the process.
+    pub(crate) thread: Option<u32>,
+    /// It sends none.
+    pub(crate) is_silent: bool,
 }
 
 /// The timers of a process.
@@ -180,6 +196,24 @@ impl ProcessTimers {
         }
     }
 
+    /// Calls `show` with what each POSIX timer is, the one with the greatest number first. Nothing is locked meanwhile.
+    pub(crate) fn describe(&self, mut show: impl FnMut(&Description)) {
+        let mut index = self.inner.lock().as_ref().map_or(0, |inner| inner.timers.len());
+        while index > 0 {
+            index -= 1;
+            let Some(Place::Timer(timer)) = self.place(index) else { continue };
+            let (signal, value, thread) = match timer.notice {
+                Notice::Process { signal, value } => (signal.number(), value, None),
+                Notice::Thread { signal, value, tid } => (signal.number(), value, Some(tid)),
+                Notice::Plain(signal) => (signal.number(), 0, None),
+                Notice::None | Notice::ProcessorLimit => (0_u8, 0, None),
+            };
+            let is_silent = timer.notice == Notice::None;
+            let (id, clock) = (timer.id, timer.clock_number);
+            show(&Description { id, clock, signal: signal.into(), value, thread, is_silent });
+        }
+    }
+
     fn place(&self, index: usize) -> Option<Place> {
         self.inner.lock().as_ref()?.timers.get(index).cloned()
     }
@@ -206,7 +240,7 @@ impl ProcessTimer {
     fn new(
         id: u32,
         process: &Arc<Process>,
-        clock: Counted,
+        (clock, clock_number): (Counted, i32),
         notice: Notice,
     ) -> Result<Arc<ProcessTimer>, Errno> {
         let setting = Setting { counted: clock, expiry_ns: None, interval_ns: 0, overrun: 0, deleted: false };
@@ -214,6 +248,7 @@ impl ProcessTimer {
             id,
             process: Arc::downgrade(process),
             clock,
+            clock_number,
             notice,
             setting: SpinLock::new(setting),
             kernel: sync::Once::new(),
@@ -409,7 +444,7 @@ pub(crate) fn watch_processor_limit(process: &Arc<Process>) -> Result<(), Errno>
         Some(timer) => timer,
         None if expiry.is_none() => return Ok(()),
         None => {
-            let fresh = ProcessTimer::new(0, process, Counted::CpuTime, Notice::ProcessorLimit)?;
+            let fresh = ProcessTimer::new(0, process, (Counted::CpuTime, 0), Notice::ProcessorLimit)?;
             process.timers.with(|inner| Ok(inner.processor_limit.get_or_insert(fresh).clone()))?
         }
     };
@@ -464,7 +499,7 @@ fn interval_timer(task: &Task, which: u32) -> Result<Arc<ProcessTimer>, Errno> {
     if let Some(timer) = existing {
         return Ok(timer);
     }
-    let timer = ProcessTimer::new(0, process, counted, Notice::Plain(signal))?;
+    let timer = ProcessTimer::new(0, process, (counted, 0), Notice::Plain(signal))?;
     process.timers.with(|inner| Ok(inner.intervals[which as usize].get_or_insert(timer).clone()))
 }
 
@@ -549,16 +584,28 @@ fn notice_of(task: &Task, event: u64, id: u32) -> Result<Notice, Errno> {
     }
 }
 
+/// What a clock is called by who looks at a timer: those of the caller's processor time by the names that those of any process and thread have.
+const fn number_shown(clock: i32) -> i32 {
+    const PROCESS: i32 = 2;
+    const THREAD: i32 = 3;
+    match clock {
+        PROCESS => -6,
+        THREAD => -2,
+        other => other,
+    }
+}
+
 /// Makes a POSIX timer.
 #[inline(never)]
 pub fn timer_create(task: &mut Task, clock: i32, event: u64, out: u64) -> SysResult {
+    let clock_number = number_shown(clock);
     let clock = Clock::to_wait_by(clock)?;
     clock.now(task)?;
     let clock = clock.known_to_kernel(task)?;
     let place = ReservedTimer::reserve(task.process())?;
     let id = place.id as u32;
     let notice = notice_of(task, event, id)?;
-    let timer = ProcessTimer::new(id, task.process(), Counted::Clock(clock), notice)?;
+    let timer = ProcessTimer::new(id, task.process(), (Counted::Clock(clock), clock_number), notice)?;
     UserPointer::<u32>::new(out).write(&id)?;
     place.fill(timer);
     Ok(0)

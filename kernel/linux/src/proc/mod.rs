@@ -8,6 +8,7 @@
 //! | `memory_files` | its memory as files: `mem`, `pagemap` |
 //! | `places` | its links: `cwd`, `exe`, `root`, name spaces |
 //! | `descriptors` | its open files |
+//! | `timers` | its POSIX timers |
 //! | `processors`, `processor_model` | what the processors are and do |
 //! | `memory_numbers` | the state of memory |
 //! | `lists` | drivers, file systems and the like |
@@ -43,6 +44,7 @@ mod stack_test;
 mod stat;
 mod status;
 mod time_offsets;
+mod timers;
 mod user_maps;
 
 pub use root::{register, register_devices};

@@ -16,7 +16,8 @@ use vfs::{Error, FileKind, OpenFile, OpenFlags, Path, Result};
 
 use super::places::{self, PlaceLink};
 use super::{
-    activity, descriptors, entries, lists, maps, memory_files, mounts, stat, status, time_offsets, user_maps,
+    activity, descriptors, entries, lists, maps, memory_files, mounts, stat, status, time_offsets, timers,
+    user_maps,
 };
 use crate::credentials::inspection::Inspector;
 use crate::process::pid_space::{self, Space};
@@ -227,6 +228,7 @@ static ENTRIES: &[Entry] = &[
     guarded("personality", 0o400, entries::personality),
     own("projid_map", user_maps::projects),
     place("root", places::root),
+    guarded("sched", 0o444, stat::scheduler_counts),
     text("schedstat", 0o444, stat::scheduling),
     text("sessionid", 0o444, entries::no_login),
     own("setgroups", user_maps::set_groups),
@@ -242,6 +244,7 @@ static ENTRIES: &[Entry] = &[
     text("wchan", 0o444, activity::wait_channel),
     text("mountstats", 0o400, mounts::mount_statistics),
     directory("task", 0o555, threads),
+    text("timers", 0o444, timers::timers),
     Entry {
         name: "timerslack_ns",
         mode: 0o666,
@@ -253,7 +256,7 @@ static ENTRIES: &[Entry] = &[
 /// Entries at the beginning that only threads have.
 const ONLY_THREADS: usize = 1;
 /// Entries at the end that only processes have.
-const ONLY_PROCESSES: usize = 4;
+const ONLY_PROCESSES: usize = 5;
 
 struct TextFile {
     subject: Subject,

@@ -23,6 +23,9 @@ const FLAG_NO_EXEC: u32 = 0x40;
 /// What is shown of signal sets: the standard signals.
 const STANDARD_SIGNALS: u64 = 0x7fff_ffff;
 
+/// The priority that `stat` shows as 0, in `sched`.
+const PRIORITY_BASE: i32 = 100;
+
 /// CPU time in user mode and in the kernel, in ticks.
 #[derive(Clone, Copy, Default)]
 struct Ticks {
@@ -274,6 +277,31 @@ pub(super) fn scheduling(subject: &Subject, out: &mut Text) -> Result<()> {
     let (runtime_ns, switches) =
         kernel.map_or((0, 0), |kernel| (kernel.runtime().total_ns, kernel.switches()));
     let _ = writeln!(out, "{runtime_ns} 0 {switches}");
+    Ok(())
+}
+
+/// `sched`: what the scheduler has counted of a thread, and by what it chooses it. Averages of its load are not kept.
+pub(super) fn scheduler_counts(subject: &Subject, out: &mut Text) -> Result<()> {
+    let thread = subject.thread()?;
+    let name = thread.name();
+    out.push_bytes(trimmed(&name));
+    let _ = writeln!(out, " ({}, #threads: {})", subject.number()?, subject.process()?.thread_count());
+    let _ = writeln!(out, "{:-<67}", "");
+    let Some(kernel) = thread.kernel_thread() else { return Ok(()) };
+    let runtime_ns = kernel.runtime().total_ns;
+    let (milliseconds, rest_ns) = (runtime_ns / 1_000_000, runtime_ns % 1_000_000);
+    let _ = writeln!(out, "{:<45}:{milliseconds:>14}.{rest_ns:06}", "se.sum_exec_runtime");
+    let (all, voluntary) = (kernel.switches(), kernel.voluntary_switches());
+    let competition = competition(Some(&thread));
+    for (name, value) in [
+        ("nr_switches", all),
+        ("nr_voluntary_switches", voluntary),
+        ("nr_involuntary_switches", all.saturating_sub(voluntary)),
+        ("policy", competition.policy.into()),
+        ("prio", u64::try_from(PRIORITY_BASE + competition.priority).unwrap_or(0)),
+    ] {
+        let _ = writeln!(out, "{name:<45}:{value:>21}");
+    }
     Ok(())
 }
 
