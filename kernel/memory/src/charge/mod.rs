@@ -3,7 +3,7 @@
 //! # What is charged
 //! A frame is charged to the account of the thread that allocates it, if that has one, and stays so until it is free, whoever uses it
 //! and wherever that thread is by then. Charged are private memory, pages of files, shared memory, page tables of programs, and
-//! what is under way in pipes and local sockets ([`pay::is_charged`]). Kernel stacks and objects of the heap are not: both are kept for the next one
+//! what is under way in pipes and local sockets (`pay::is_charged`). Kernel stacks and objects of the heap are not: both are kept for the next one
 //! who needs such a thing, who is anybody.
 //!
 //! # Where it is noted
@@ -13,7 +13,7 @@
 //!
 //! # Counting
 //! Accounts form a tree. One's *usage* is what is charged to it and to those below. A CPU takes pages for an account in batches and keeps the rest as its
-//! *stock*, for one account at a time; frames that are freed refill it. So the counters are touched once in [`stock::BATCH`] pages, and
+//! *stock*, for one account at a time; frames that are freed refill it. So the counters are touched once in `stock::BATCH` pages, and
 //! usage is too high by what is in stock, which who reads it subtracts. What has become of pages by kind is noted in the stock likewise.
 //!
 //! # Life of an account
@@ -23,7 +23,7 @@
 //! a number is brought in before the number is given to another account.
 //!
 //! # Beyond a limit
-//! See [`room`].
+//! See `room.rs`.
 //!
 //! # Locking
 //! None: counters are atomic, stocks belong to their CPUs, with interrupts off.
