@@ -55,6 +55,15 @@ fn file_for(process: &Arc<Process>, flags: OpenFlags) -> Result<Arc<OpenFile>, E
     Ok(OpenFile::anonymous(inode, operations, flags | OpenFlags::READ_WRITE)?)
 }
 
+/// A file for a process that did something to a file which another one watches.
+pub(crate) fn file_of_watched(process: &Arc<dyn core::any::Any + Send + Sync>) -> vfs::Result<Arc<OpenFile>> {
+    let process: Arc<Process> = process.clone().downcast().map_err(|_| vfs::Error::NoProcess)?;
+    if process.is_zombie() || process.state() == crate::process::process::State::Dead {
+        return Err(vfs::Error::NoProcess);
+    }
+    file_for(&process, OpenFlags::empty()).map_err(|_| vfs::Error::OutOfMemory)
+}
+
 /// A pidfd of a child that is being made: nothing can fail once the child runs.
 pub struct PreparedPidfd(Option<(ReservedDescriptor, Arc<OpenFile>)>);
 

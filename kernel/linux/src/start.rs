@@ -16,6 +16,8 @@ use crate::errno::Errno;
 use crate::exec::{self, Arguments};
 use crate::process::group::{ProcessGroup, Session};
 use crate::process::init::{self, EndOfCommand};
+use crate::process::limits::Resource;
+use crate::process::pid_space;
 use crate::process::process::{Inheritance, Process};
 use crate::process::table::{self, ReservedPid};
 use crate::process::thread::{Shared, Thread};
@@ -68,6 +70,25 @@ pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
             Some(context.places().root.clone())
         },
         tell_owner: crate::file::owner::tell,
+        number: |of_thread| {
+            let thread = crate::terminal::calling_thread();
+            thread.map_or(0, |thread| if of_thread { thread.tid() } else { thread.process().pid() } as i32)
+        },
+        shown: |pid| {
+            let thread = crate::terminal::calling_thread();
+            thread.map_or(pid, |thread| pid_space::seen(thread.process().space(), pid as u32) as i32)
+        },
+        process: || {
+            let process: Arc<dyn core::any::Any + Send + Sync> =
+                crate::terminal::calling_thread()?.process().clone();
+            Some(process)
+        },
+        open_process: crate::pidfd::file_of_watched,
+        reserve: || {
+            let thread = crate::terminal::calling_thread().ok_or(vfs::Error::BadDescriptor)?;
+            let files = thread.files().ok_or(vfs::Error::BadDescriptor)?;
+            files.reserve(thread.process().limit(Resource::OpenFiles))
+        },
     });
     crate::signal::source::register();
     net::link::register_network(crate::name_space::look_at_callers);

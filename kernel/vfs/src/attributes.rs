@@ -85,6 +85,11 @@ impl DeviceNumber {
         (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & !0xff) << 12) | ((major & !0xfff) << 32)
     }
 
+    /// As the kernel shows it where it shows the number as it is (`fdinfo`).
+    pub const fn in_kernel(self) -> u64 {
+        (self.major as u64) << 20 | self.minor as u64
+    }
+
     /// The inverse of [`encode`](Self::encode).
     pub const fn decode(number: u64) -> Self {
         Self {

@@ -2,10 +2,11 @@
 //! where its root directory is, and how a file's owner is told that something happened.
 
 use alloc::sync::Arc;
+use core::any::Any;
 
 use machine::set_once::SetOnce;
 
-use crate::file::{FileOwner, OpenFile};
+use crate::file::{FileOwner, OpenFile, ReservedDescriptor};
 use crate::mount::Path;
 use crate::{Error, Result};
 
@@ -18,6 +19,16 @@ pub struct Answers {
     pub root: fn() -> Option<Path>,
     /// Sends the owner of a file the signal he wants, which says the number of a descriptor.
     pub tell_owner: fn(&FileOwner, i32),
+    /// The program's process, or its thread.
+    pub number: fn(bool) -> i32,
+    /// What the program calls a process; 0 if it does not see it.
+    pub shown: fn(i32) -> i32,
+    /// The program's process itself.
+    pub process: fn() -> Option<Arc<dyn Any + Send + Sync>>,
+    /// A file that stands for such a process.
+    pub open_process: fn(&Arc<dyn Any + Send + Sync>) -> Result<Arc<OpenFile>>,
+    /// A descriptor of the program that nobody else gets.
+    pub reserve: fn() -> Result<ReservedDescriptor>,
 }
 
 static ANSWERS: SetOnce<Answers> = SetOnce::new();
@@ -50,4 +61,35 @@ pub fn tell_owner(owner: &FileOwner, descriptor: i32) {
     {
         (answers.tell_owner)(owner, descriptor);
     }
+}
+
+/// The number of the calling program's process, or of its thread; 0 for the kernel's own threads.
+pub(crate) fn number(of_thread: bool) -> i32 {
+    ANSWERS.get().map_or(0, |answers| (answers.number)(of_thread))
+}
+
+/// What the calling program calls a process; 0 if it does not see it.
+pub(crate) fn shown(pid: i32) -> i32 {
+    ANSWERS.get().map_or(pid, |answers| (answers.shown)(pid))
+}
+
+/// The calling program's process.
+pub(crate) fn process() -> Option<Arc<dyn Any + Send + Sync>> {
+    (ANSWERS.get()?.process)()
+}
+
+/// A file that stands for a process.
+///
+/// # Errors
+/// `ESRCH` if it has ended; `ENOMEM`.
+pub(crate) fn open_process(process: &Arc<dyn Any + Send + Sync>) -> Result<Arc<OpenFile>> {
+    ANSWERS.get().map_or(Err(Error::NoProcess), |answers| (answers.open_process)(process))
+}
+
+/// A descriptor of the calling program that nobody else gets.
+///
+/// # Errors
+/// `EMFILE`; `EBADF` for the kernel's own threads.
+pub(crate) fn reserve() -> Result<ReservedDescriptor> {
+    ANSWERS.get().map_or(Err(Error::BadDescriptor), |answers| (answers.reserve)())
 }

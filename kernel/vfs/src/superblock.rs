@@ -16,6 +16,8 @@ use sync::{Once, SpinLock};
 
 use crate::attributes::{DeviceNumber, FileSystemStatus};
 use crate::dentry::Dentry;
+use crate::fanotify::MarkList;
+use crate::handle::Handles;
 use crate::inode::Inode;
 use crate::user_space::UserSpace;
 use crate::walk::PathContext;
@@ -55,7 +57,12 @@ pub trait SuperblockOperations: Send + Sync {
         Ok(())
     }
 
-    /// Supplies an inode number's inode for file handles, or as extension point; rarely needed.
+    /// Handles of its files, if it has any.
+    fn handles(&self) -> Option<&dyn Handles> {
+        None
+    }
+
+    /// An extension point; rarely needed.
     fn as_any(&self) -> &dyn core::any::Any;
 }
 
@@ -171,6 +178,8 @@ pub struct Superblock {
     backing: Once<Arc<BackingDevice>>,
     /// The name space of users that it belongs to; the first one if nothing was said.
     owner: Once<UserSpace>,
+    /// What groups of `fanotify` want to hear of its files.
+    marks: MarkList,
     operations: Box<dyn SuperblockOperations>,
 }
 
@@ -245,6 +254,7 @@ impl Superblock {
             },
             backing: Once::new(),
             owner: Once::new(),
+            marks: MarkList::new(),
             operations,
         })?;
         superblock.link.superblock.call_once(|| Arc::downgrade(&superblock));
@@ -261,6 +271,10 @@ impl Superblock {
     /// What an inode of it holds.
     pub(crate) fn link(&self) -> &Shared<SuperblockLink> {
         &self.link
+    }
+
+    pub(crate) fn marks(&self) -> &MarkList {
+        &self.marks
     }
 
     /// The device number that `stat` shows.

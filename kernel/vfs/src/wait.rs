@@ -16,6 +16,27 @@ pub(crate) fn interruptible_exclusive(queue: &WaitQueue, condition: impl FnMut()
     queue.wait_interruptible_exclusive(condition).map_err(|_| Error::Interrupted)
 }
 
+/// Waits until `condition` holds; `EINTR` when the thread is to end before that. Other signals stay pending, and are seen on the way back to user mode.
+pub(crate) fn killable(queue: &WaitQueue, mut condition: impl FnMut() -> bool) -> Result<()> {
+    let thread = sched::current();
+    let mut put_off = false;
+    let outcome = loop {
+        if queue.wait_interruptible(&mut condition).is_ok() {
+            break Ok(());
+        }
+        put_off = true;
+        thread.set_attention(false);
+        // Looked at behind that: who ends the thread says so first and sets the flag then.
+        if thread.is_killed() {
+            break Err(Error::Interrupted);
+        }
+    };
+    if put_off {
+        thread.set_attention(true);
+    }
+    outcome
+}
+
 /// As [`interruptible`], with a deadline on the monotonic clock: `ETIMEDOUT`.
 pub(crate) fn until(
     queue: &WaitQueue,

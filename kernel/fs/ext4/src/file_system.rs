@@ -145,6 +145,11 @@ impl FileSystem {
         blocks::inode(self, number)
     }
 
+    /// Whether there can be a file's inode of this number, used or not.
+    pub fn may_be_file(&self, number: u32) -> bool {
+        (self.geometry.first_inode()..=self.geometry.inodes).contains(&number)
+    }
+
     /// The root directory.
     pub fn root(&self) -> Result<Inode> {
         let root = self.inode(ROOT_INODE)?;

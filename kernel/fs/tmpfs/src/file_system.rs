@@ -13,10 +13,12 @@ use machine::address::PAGE_SIZE;
 use memory::file_cache::PageBudget;
 use memory::per_cpu::{PerCpuBox, Quota, SharedOwner};
 use vfs::attributes::{DeviceNumber, FileKind, FileSystemStatus};
+use vfs::handle::Handles;
 use vfs::inode::{Inode, InodeAttributes};
 use vfs::superblock::{FileSystemType, MountedBy, Superblock, SuperblockOperations, SuperblockTraits};
 use vfs::{Error, PathContext, Result, UserSpace, allocation};
 
+use crate::handles::Exported;
 use crate::node::TmpNode;
 
 /// `TMPFS_MAGIC`
@@ -148,6 +150,7 @@ fn parse_size(text: &[u8], total_pages: u64) -> Result<u64> {
 /// An instance.
 pub struct TmpFs {
     pub(crate) limits: SharedOwner<Limits>,
+    exported: Exported,
 }
 
 impl SuperblockOperations for TmpFs {
@@ -167,6 +170,10 @@ impl SuperblockOperations for TmpFs {
             name_length: 255,
             id: 0,
         }
+    }
+
+    fn handles(&self) -> Option<&dyn Handles> {
+        Some(&self.exported)
     }
 
     fn show_options(&self, out: &mut dyn fmt::Write) -> fmt::Result {
@@ -255,7 +262,7 @@ pub fn new_instance(name: &'static str, mode: u32) -> Result<Arc<Superblock>> {
 fn make(name: &'static str, options: Options) -> Result<Arc<Superblock>> {
     let owner = SharedOwner::try_new(Limits::new(&options)?)?;
     let limits = owner.clone();
-    let operations = allocation::boxed(TmpFs { limits: owner })?;
+    let operations = allocation::boxed(TmpFs { limits: owner, exported: Exported::new() })?;
     // Linux has no extended attributes in a ramfs.
     let traits = SuperblockTraits { access_lists: name != RAMFS.name, ..SuperblockTraits::default() };
     Superblock::new(name, MAGIC, traits, operations, |superblock| {

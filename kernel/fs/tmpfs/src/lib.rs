@@ -6,6 +6,7 @@
 //! | `directory` | names: a hash table over a list in order of creation |
 //! | `node` | files, directories, links, nodes |
 //! | `extended` | extended attributes |
+//! | `handles` | handles of files |
 //! | [`archive`] | unpacking the boot archive |
 //! | [`memory_file`] | `memfd_create` and seals |
 //!
@@ -19,6 +20,7 @@ pub mod archive;
 mod directory;
 mod extended;
 pub mod file_system;
+mod handles;
 pub mod memory_file;
 mod node;
 #[cfg(test)]

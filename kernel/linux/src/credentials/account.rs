@@ -1,5 +1,5 @@
 //! What all processes of one user hold together: their number (RLIMIT_NPROC), queued signals (RLIMIT_SIGPENDING), files in
-//! messages, shared memory that is kept in memory, and record locks.
+//! messages, shared memory that is kept in memory, record locks, and what is watched.
 //!
 //! One [`UserAccount`] exists for each user id in use. Credentials point to that of their real user id by an [`Account`], a handle that each
 //! process has for itself: what counts on it (a signal that is queued, a thread) refers to the handle, and so writes nothing that other processes
@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hashbrown::HashMap;
 use memory::per_cpu::Counter;
 use sync::SpinLock;
+use vfs::fanotify;
 use vfs::lock::LockAccount;
 
 use crate::errno::Errno;
@@ -30,6 +31,7 @@ pub struct UserAccount {
     // Likewise; bytes.
     queues: AtomicU64,
     locks: Arc<LockAccount>,
+    watching: Arc<fanotify::Account>,
 }
 
 static ACCOUNTS: SpinLock<Option<HashMap<u32, Weak<UserAccount>>>> = SpinLock::new(None);
@@ -39,7 +41,9 @@ impl UserAccount {
     pub fn of(user: u32) -> Result<Arc<UserAccount>, Errno> {
         let locks = LockAccount::new(LockAccount::limit_for(memory::frame::total_frames()));
         let locks = memory::fallible::try_arc(locks).map_err(|_| Errno::ENOMEM)?;
-        let fresh = memory::fallible::try_arc(UserAccount::empty(user, locks)).map_err(|_| Errno::ENOMEM)?;
+        let watching = memory::fallible::try_arc(fanotify::Account::new()).map_err(|_| Errno::ENOMEM)?;
+        let fresh = UserAccount::empty(user, locks, watching);
+        let fresh = memory::fallible::try_arc(fresh).map_err(|_| Errno::ENOMEM)?;
         let mut accounts = ACCOUNTS.lock();
         let table = accounts.get_or_insert_with(HashMap::new);
         if let Some(account) = table.get(&user).and_then(Weak::upgrade) {
@@ -53,7 +57,7 @@ impl UserAccount {
         Ok(fresh)
     }
 
-    fn empty(user: u32, locks: Arc<LockAccount>) -> UserAccount {
+    fn empty(user: u32, locks: Arc<LockAccount>, watching: Arc<fanotify::Account>) -> UserAccount {
         UserAccount {
             user,
             processes: Counter::new(Counter::BATCH),
@@ -62,6 +66,7 @@ impl UserAccount {
             locked_memory: AtomicU64::new(0),
             queues: AtomicU64::new(0),
             locks,
+            watching,
         }
     }
 
@@ -73,6 +78,11 @@ impl UserAccount {
     /// The count of the user's record locks.
     pub fn locks(&self) -> &Arc<LockAccount> {
         &self.locks
+    }
+
+    /// The counts of what the user watches.
+    pub fn watching(&self) -> &Arc<fanotify::Account> {
+        &self.watching
     }
 
     /// Counts one queued signal if that keeps within the limit.
@@ -151,7 +161,7 @@ impl Account {
     /// A handle of an account outside the table.
     #[cfg(test)]
     pub fn unlisted(user: u32) -> Arc<Account> {
-        let account = UserAccount::empty(user, Arc::new(LockAccount::new(u64::MAX)));
+        let account = UserAccount::empty(user, Arc::new(LockAccount::new(u64::MAX)), Arc::default());
         Arc::new(Account(Arc::new(account)))
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use vfs::{Access, FileKind, LookupFlags, MountFlags, OpenFile, OpenFlags, PathContext, UserSpace};
+use vfs::{Access, FileKind, LookupFlags, MountFlags, OpenFile, PathContext, UserSpace};
 
 use crate::errno::Errno;
 use crate::file::context::AT_FDCWD;
@@ -47,7 +47,7 @@ fn open(context: &PathContext<'_>, place: vfs::Path) -> vfs::Result<Arc<OpenFile
     }
     context.check_place(&place, Access::EXECUTE)?;
     // Permission to execute was checked; reading the file is then the kernel's business.
-    vfs::open_place(place, OpenFlags::empty())
+    vfs::tree::open_for_execution(place)
 }
 
 /// Whether the process may read the file it executes: only then may it be dumped and looked into.

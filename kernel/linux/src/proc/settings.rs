@@ -5,6 +5,7 @@
 
 use alloc::string::String;
 use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use device::interrupt_limit;
 use machine::address::PAGE_SIZE;
@@ -13,6 +14,7 @@ use memory::kstack::{self, OverflowPolicy};
 use sched::softirq_budget;
 use sync::Once;
 use vfs::dnotify;
+use vfs::fanotify;
 use vfs::generated::{Node, knob};
 use vfs::lock::lease;
 use vfs::mount::{self, policy};
@@ -494,6 +496,16 @@ fn files() -> Result<()> {
         || lease::enabled().into(),
         |enabled| lease::set_enabled(enabled != 0),
     )?;
+    let most = i32::MAX as u64;
+    let watching: [(&str, &AtomicU32); 3] = [
+        ("fs/fanotify/max_queued_events", &fanotify::settings::EVENTS_MAX),
+        ("fs/fanotify/max_user_groups", &fanotify::settings::GROUPS_MAX),
+        ("fs/fanotify/max_user_marks", &fanotify::settings::MARKS_MAX),
+    ];
+    for (path, limit) in watching {
+        let value = || limit.load(Ordering::Relaxed).into();
+        setting(path, 0..=most, value, |new| limit.store(new as u32, Ordering::Relaxed))?;
+    }
     setting(
         "fs/dir-notify-enable",
         0..=i32::MAX as u64,

@@ -79,6 +79,9 @@ pub struct OpenFile {
     interests: SpinLock<Vec<Weak<EpollItem>>>,
 }
 
+/// Among the flags of an opening: the file gets [`FileFeatures::UNWATCHED`]. No program can say so.
+pub(crate) const UNWATCHED: OpenFlags = OpenFlags::from_bits_retain(1 << 26);
+
 /// The memory of an open file, and the promise that there may be one more.
 pub(crate) struct PreparedFile(EmptyArc<OpenFile>);
 
@@ -159,6 +162,9 @@ impl OpenFile {
         {
             features |= FileFeatures::SYNCHRONOUS;
         }
+        if flags.contains(UNWATCHED) {
+            features |= FileFeatures::UNWATCHED;
+        }
         // No line that other CPUs write: a number that is unique by its CPU, and a counter of its own.
         let cpu = machine::cpu::current();
         let opened = OPENED.of(cpu).fetch_add(1, Ordering::Relaxed);
@@ -169,7 +175,7 @@ impl OpenFile {
             path,
             inode,
             object,
-            flags: AtomicU32::new(flags.difference(OpenFlags::CREATION).bits()),
+            flags: AtomicU32::new(flags.difference(OpenFlags::CREATION).difference(UNWATCHED).bits()),
             features,
             position: AtomicU64::new(0),
             position_lock: sched::Mutex::named("file position", ()),
@@ -270,6 +276,11 @@ impl OpenFile {
     #[inline]
     pub fn features(&self) -> FileFeatures {
         self.features
+    }
+
+    /// Whether those who watch the file are told what happens through it.
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.features.contains(FileFeatures::UNWATCHED)
     }
 
     /// Access mode and status flags.
@@ -428,7 +439,9 @@ impl Drop for OpenFile {
         if !self.flags().contains(OpenFlags::PATH)
             && let Some(path) = &self.path
         {
-            crate::inotify::report(path, event);
+            if self.is_watched() {
+                crate::inotify::report(path, event);
+            }
             if self.inode.remove_opener() {
                 crate::inotify::report_gone(&self.inode);
             }

@@ -31,6 +31,8 @@ bitflags! {
         const SEEK_IGNORED = 8;
         /// What is written lasts when the call returns, whatever the flags say: the mount wants it.
         const SYNCHRONOUS = 16;
+        /// What happens through it is told to nobody: who watches has got it with an event.
+        const UNWATCHED = 32;
     }
 }
 

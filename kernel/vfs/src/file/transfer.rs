@@ -11,6 +11,7 @@ use memory::buffer::{Sink, Source};
 use super::open_file::{OpenFile, SeekFrom};
 use super::operations::FileFeatures;
 use crate::attributes::FileKind;
+use crate::fanotify;
 use crate::flags::OpenFlags;
 use crate::inode::{DirectorySink, FIRST_POSITION};
 use crate::inotify::{self, EventMask};
@@ -34,6 +35,9 @@ impl OpenFile {
         self.check_readable()?;
         if self.inode().kind == FileKind::Directory {
             return Err(Error::IsDirectory);
+        }
+        if inotify::active() {
+            fanotify::ask_access(self)?;
         }
         let result = if self.features().contains(FileFeatures::SEEKABLE) {
             self.with_position(|position| {
@@ -116,6 +120,9 @@ impl OpenFile {
             return Err(Error::IsDirectory);
         }
         check_range(position, sink.remaining())?;
+        if inotify::active() {
+            fanotify::ask_access(self)?;
+        }
         let result = self.operations().read(self, &mut position, sink);
         if inotify::active() && matches!(result, Ok(number) if number > 0) {
             inotify::report_file(self, EventMask::ACCESS);
@@ -211,6 +218,9 @@ impl OpenFile {
             return Err(Error::NotDirectory);
         }
         self.check_readable()?;
+        if inotify::active() {
+            fanotify::ask_access(self)?;
+        }
         let mut counting = Counting { sink, outcome: ReadDirectory { entries: 0, full: false } };
         self.with_position(|position| {
             let _shared = inode.lock().read();
@@ -221,6 +231,9 @@ impl OpenFile {
             Ok(())
         })?;
         crate::time::accessed(self);
+        if inotify::active() {
+            inotify::report_file(self, EventMask::ACCESS);
+        }
         Ok(counting.outcome)
     }
 

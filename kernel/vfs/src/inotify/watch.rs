@@ -9,6 +9,7 @@ use sync::{SpinLock, SpinLockGuard};
 use super::event::EventMask;
 use super::instance::Queue;
 use crate::dnotify::Notice;
+use crate::fanotify::MarkList;
 use crate::inode::Inode;
 use crate::watched::Share;
 use crate::{Result, allocation};
@@ -34,6 +35,8 @@ pub struct WatchList {
     watches: SpinLock<Vec<Weak<Watch>>>,
     /// What open files are told of the directory.
     notices: SpinLock<Vec<Arc<Notice>>>,
+    /// What groups of `fanotify` want to hear of it.
+    marks: MarkList,
 }
 
 impl Default for WatchList {
@@ -45,11 +48,19 @@ impl Default for WatchList {
 impl WatchList {
     /// No watches.
     pub const fn new() -> Self {
-        Self { watches: SpinLock::new(Vec::new()), notices: SpinLock::new(Vec::new()) }
+        Self {
+            watches: SpinLock::new(Vec::new()),
+            notices: SpinLock::new(Vec::new()),
+            marks: MarkList::new(),
+        }
     }
 
     pub(crate) fn notices(&self) -> SpinLockGuard<'_, Vec<Arc<Notice>>> {
         self.notices.lock()
+    }
+
+    pub(crate) fn marks(&self) -> &MarkList {
+        &self.marks
     }
 
     pub(super) fn add(&self, watch: &Arc<Watch>) -> Result<()> {

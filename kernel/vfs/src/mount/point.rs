@@ -31,6 +31,7 @@ use sync::rcu::{self, RcuBox, RcuReadGuard};
 use super::group::Relations;
 use super::namespace::MountNamespace;
 use crate::dentry::Dentry;
+use crate::fanotify::MarkList;
 use crate::flags::MountFlags;
 use crate::superblock::Superblock;
 use crate::{Error, Result, allocation};
@@ -67,6 +68,8 @@ pub struct Mount {
     locked_flags: AtomicU32,
     /// It can't be taken away from where it is but together with its parent.
     locked: AtomicBool,
+    /// What groups of `fanotify` want to hear of its files.
+    marks: MarkList,
 }
 
 /// Mount ids begin at 1: 0 stands for no mount.
@@ -100,6 +103,7 @@ impl Mount {
             mark: AtomicU64::new(0),
             locked_flags: AtomicU32::new(0),
             locked: AtomicBool::new(false),
+            marks: MarkList::new(),
         })?)
     }
 
@@ -107,6 +111,10 @@ impl Mount {
     #[inline]
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    pub(crate) fn marks(&self) -> &MarkList {
+        &self.marks
     }
 
     /// The file system.

@@ -74,7 +74,13 @@ impl PathContext<'_> {
             let new = NewFile { kind, mode, access_lists, user, group, special, target };
             create_entry(parent, name, &new)?
         };
-        inotify::report_child(parent, name.as_bytes(), EventMask::CREATE, kind == FileKind::Directory);
+        inotify::report_child(
+            parent,
+            name.as_bytes(),
+            EventMask::CREATE,
+            kind == FileKind::Directory,
+            dentry.inode(),
+        );
         Ok((dentry, true))
     }
 
@@ -190,7 +196,7 @@ impl PathContext<'_> {
             }
             link_entry(&parent, &name, &inode)?;
         }
-        inotify::report_child(&parent, name.as_bytes(), EventMask::CREATE, false);
+        inotify::report_child(&parent, name.as_bytes(), EventMask::CREATE, false, Some(&inode));
         Ok(())
     }
 

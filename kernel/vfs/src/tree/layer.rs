@@ -45,7 +45,13 @@ fn with_absent(
 /// `EEXIST` if there is one of that name; what the file system says.
 pub fn create(parent: &Path, name: &Name, new: &NewFile<'_>) -> Result<Arc<Dentry>> {
     let made = with_absent(parent, name, || create_entry(parent, name, new))?;
-    inotify::report_child(parent, name.as_bytes(), EventMask::CREATE, new.kind == FileKind::Directory);
+    inotify::report_child(
+        parent,
+        name.as_bytes(),
+        EventMask::CREATE,
+        new.kind == FileKind::Directory,
+        made.inode(),
+    );
     Ok(made)
 }
 
@@ -71,7 +77,7 @@ pub fn link(inode: &Arc<Inode>, parent: &Path, name: &Name) -> Result<Arc<Dentry
         let _linked = inode.lock().write_nested(1);
         link_entry(parent, name, inode)
     })?;
-    inotify::report_child(parent, name.as_bytes(), EventMask::CREATE, false);
+    inotify::report_child(parent, name.as_bytes(), EventMask::CREATE, false, Some(inode));
     Ok(linked)
 }
 
@@ -97,7 +103,7 @@ pub fn remove(parent: &Path, name: &Name) -> Result<()> {
         drop(victim);
         inode
     };
-    inotify::report_child(parent, name, EventMask::DELETE, inode.kind == FileKind::Directory);
+    inotify::report_child(parent, name, EventMask::DELETE, inode.kind == FileKind::Directory, Some(&inode));
     inotify::report_unlinked(&inode);
     Ok(())
 }

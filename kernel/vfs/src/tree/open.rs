@@ -9,7 +9,8 @@ use alloc::sync::Arc;
 
 use crate::attributes::{DeviceNumber, FileKind, MODE_MASK};
 use crate::dentry::Dentry;
-use crate::file::{OpenFile, PreparedFile};
+use crate::fanotify;
+use crate::file::{OpenFile, PreparedFile, UNWATCHED};
 use crate::flags::{Access, LookupFlags, MountFlags, OpenFlags};
 use crate::inode::NewFile;
 use crate::inotify::{self, EventMask};
@@ -190,6 +191,9 @@ impl PathContext<'_> {
         if only_truncates {
             place.mount.writable()?;
         }
+        if inotify::active() {
+            fanotify::ask_open(&place)?;
+        }
         let file = open_prepared(place, flags, prepared)?;
         if inotify::active() {
             inotify::report_file(&file, EventMask::OPEN);
@@ -239,6 +243,24 @@ enum Created {
 /// Opens the file at a place without permission checks: by the kernel, or after them.
 pub fn open_place(place: Path, flags: OpenFlags) -> Result<Arc<OpenFile>> {
     open_prepared(place, flags, None)
+}
+
+/// Opens the file at a place for a program that was allowed to execute it: asks those who want to be asked, and tells those who watch it.
+pub fn open_for_execution(place: Path) -> Result<Arc<OpenFile>> {
+    if !inotify::active() {
+        return open_place(place, OpenFlags::empty());
+    }
+    fanotify::ask_execution(&place)?;
+    let file = open_place(place, OpenFlags::empty())?;
+    if let Some(place) = file.path() {
+        inotify::report_execution(place);
+    }
+    Ok(file)
+}
+
+/// As [`open_place`], and nobody is told what happens through the file.
+pub(crate) fn open_unwatched(place: Path, flags: OpenFlags) -> Result<Arc<OpenFile>> {
+    open_prepared(place, flags | UNWATCHED, None)
 }
 
 fn open_prepared(place: Path, flags: OpenFlags, prepared: Option<PreparedFile>) -> Result<Arc<OpenFile>> {

@@ -51,7 +51,7 @@ impl PathContext<'_> {
             dentry.remove();
             (inode, dentry)
         };
-        inotify::report_child(parent, name.as_bytes(), EventMask::DELETE, false);
+        inotify::report_child(parent, name.as_bytes(), EventMask::DELETE, false, Some(&inode));
         inotify::report_unlinked(&inode);
         // The last reference frees the file's pages: outside of the directory's lock.
         drop((dentry, inode));
@@ -87,7 +87,7 @@ impl PathContext<'_> {
             dentry.remove();
             inode.clone()
         };
-        inotify::report_child(parent, name.as_bytes(), EventMask::DELETE, true);
+        inotify::report_child(parent, name.as_bytes(), EventMask::DELETE, true, Some(&inode));
         inotify::report_unlinked(&inode);
         Ok(())
     }

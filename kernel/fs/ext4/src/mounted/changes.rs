@@ -56,7 +56,7 @@ fn borrowed<'a>(attributes: &'a [(&'static [u8], Vec<u8>)]) -> Result<Vec<(&'a [
     Ok(references)
 }
 
-fn node_of(inode: &Inode) -> Result<&Node> {
+pub(super) fn node_of(inode: &Inode) -> Result<&Node> {
     inode.downcast::<Node>().ok_or(Error::CrossDevice)
 }
 

@@ -366,6 +366,10 @@ pub(super) struct Operations {
 }
 
 impl Operations {
+    pub(super) fn instance(&self) -> &Arc<Instance> {
+        &self.instance
+    }
+
     /// Those of a file system whose device is claimed.
     pub(super) fn new(instance: &Arc<Instance>, claim: Claim) -> Self {
         let holder = Holder(Arc::as_ptr(instance).addr());
@@ -440,6 +444,10 @@ impl SuperblockOperations for Operations {
 
     fn finish(&self) {
         self.instance.end();
+    }
+
+    fn handles(&self) -> Option<&dyn vfs::handle::Handles> {
+        Some(self)
     }
 
     fn change_read_only(&self, read_only: bool) -> Result<()> {

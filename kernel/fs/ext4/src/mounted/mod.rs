@@ -17,6 +17,7 @@ mod access_list;
 mod changes;
 mod commits;
 mod gone;
+mod handles;
 mod instance;
 mod kind;
 mod node;
