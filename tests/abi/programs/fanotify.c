@@ -319,6 +319,7 @@ static void questions(void)
             REAP(child);
     }
     pid_t child = CHILD({
+        close(group);
         int fd = open("d/file", O_RDONLY);
         _exit(fd < 0 ? errno : 0);
     });
