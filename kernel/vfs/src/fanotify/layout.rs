@@ -46,10 +46,15 @@ fn of_directory(directory: &NamedDirectory, with_name: u8) -> Record<'_> {
     Record { kind, handle: &directory.handle, name }
 }
 
-fn records<'a>(mask: FanMask, records: &'a Records) -> [Option<Record<'a>>; 3] {
+fn records<'a>(mask: FanMask, flags: GroupFlags, records: &'a Records) -> [Option<Record<'a>>; 3] {
     let first =
         if mask.contains(FanMask::RENAME) { record::OLD_NAMED_DIRECTORY } else { record::NAMED_DIRECTORY };
-    let object = |handle| Record { kind: record::FILE, handle, name: None };
+    let is_directory = flags.contains(GroupFlags::REPORT_DIRECTORY)
+        && records.directory.is_none()
+        && records.new_directory.is_none()
+        && mask.intersects(FanMask::OF_NAMES | FanMask::ON_DIRECTORY);
+    let kind = if is_directory { record::DIRECTORY } else { record::FILE };
+    let object = |handle| Record { kind, handle, name: None };
     [
         records.directory.as_ref().map(|directory| of_directory(directory, first)),
         records.new_directory.as_ref().map(|directory| of_directory(directory, record::NEW_NAMED_DIRECTORY)),
@@ -61,7 +66,7 @@ fn records<'a>(mask: FanMask, records: &'a Records) -> [Option<Record<'a>>; 3] {
 pub(super) fn event_bytes(event: &Event, flags: GroupFlags) -> usize {
     let handles = match &event.about {
         About::Handles(handles) => {
-            let all = records(event.mask, handles);
+            let all = records(event.mask, flags, handles);
             all.iter().flatten().map(|record| handle_bytes(record.handle, record.name)).sum()
         }
         _ => 0,
@@ -88,7 +93,7 @@ pub(super) fn write(event: &Event, flags: GroupFlags, own: &ForReader, sink: &mu
     metadata[20..].copy_from_slice(&own.pid.to_ne_bytes());
     let mut written = sink.write(&metadata)?;
     if let About::Handles(handles) = &event.about {
-        for record in records(event.mask, handles).iter().flatten() {
+        for record in records(event.mask, flags, handles).iter().flatten() {
             written += write_record(record, handles.file_system, sink)?;
         }
     }

@@ -114,6 +114,9 @@ impl<'a> Happening<'a> {
             records.new_directory = self.new_directory.filter(|_| new).map(named).transpose()?;
         } else if self.is_of_name() {
             records.directory = self.directory.map(named).transpose()?;
+        } else if !flags.contains(GroupFlags::REPORT_NAME) && self.is_of_directory() {
+            // The only handle says by the event what it is of.
+            records.object = Some(handle::encode(subject)?);
         } else if self.is_of_directory() {
             // The directory itself, which programs know by the name `.`.
             records.directory = Some(named((subject, b"."))?);
@@ -125,6 +128,9 @@ impl<'a> Happening<'a> {
         }
         if self.is_of_name() && flags.contains(GroupFlags::REPORT_TARGET) {
             records.object = target()?;
+        }
+        if records.object.is_none() && !flags.contains(GroupFlags::REPORT_NAME) {
+            records.object = records.directory.take().map(|directory| directory.handle);
         }
         Ok(records)
     }

@@ -53,19 +53,27 @@ fn tell(inode: &Inode, mask: EventMask, name: Option<&[u8]>, cookie: u32) {
 #[inline]
 pub fn report(place: &Path, mask: EventMask) {
     if watched::anything() {
-        report_watched(place, mask);
+        report_watched(place, mask, true);
+    }
+}
+
+/// The size or the attributes of the file at a place changed: who gets descriptors of files hears nothing of it.
+#[inline]
+pub fn report_attributes(place: &Path, mask: EventMask) {
+    if watched::anything() {
+        report_watched(place, mask, false);
     }
 }
 
 #[inline(never)]
-fn report_watched(place: &Path, mask: EventMask) {
+fn report_watched(place: &Path, mask: EventMask, is_opened: bool) {
     let Ok(inode) = place.inode() else { return };
     let mask = if inode.kind == FileKind::Directory { mask | EventMask::IS_DIRECTORY } else { mask };
-    tell_place(place, inode, mask, FanMask::empty());
+    tell_place(place, inode, mask, FanMask::empty(), is_opened);
 }
 
 /// Tells all who watch the file at a place or its directory; of some events they hear by `fanotify` only.
-fn tell_place(place: &Path, inode: &Arc<Inode>, mask: EventMask, also: FanMask) {
+fn tell_place(place: &Path, inode: &Arc<Inode>, mask: EventMask, also: FanMask, is_opened: bool) {
     let (parent, name) = (place.dentry.parent(), place.dentry.name());
     let directory = match (parent.as_ref().and_then(|parent| parent.inode()), &name) {
         (Some(directory), Ok(name)) => Some((directory, name.as_bytes())),
@@ -75,9 +83,8 @@ fn tell_place(place: &Path, inode: &Arc<Inode>, mask: EventMask, also: FanMask) 
         tell(directory, mask, Some(name), 0);
     }
     tell(inode, mask, None, 0);
-    let mask = shared_mask(mask) | also;
-    let happening =
-        Happening { mask, inode: Some(inode), place: Some(place), directory, new_directory: None };
+    let (mask, place) = (shared_mask(mask) | also, is_opened.then_some(place));
+    let happening = Happening { mask, inode: Some(inode), place, directory, new_directory: None };
     fanotify::report(&happening);
 }
 
@@ -86,7 +93,7 @@ pub(crate) fn report_execution(place: &Path) {
     if watched::anything()
         && let Ok(inode) = place.inode()
     {
-        tell_place(place, inode, EventMask::OPEN, FanMask::OPEN_EXECUTE);
+        tell_place(place, inode, EventMask::OPEN, FanMask::OPEN_EXECUTE, true);
     }
 }
 

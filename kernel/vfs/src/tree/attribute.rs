@@ -24,7 +24,7 @@ impl PathContext<'_> {
         place.mount.writable()?;
         let inode = place.inode()?;
         change_inode(inode, change, self.credentials)?;
-        inotify::report(place, EventMask::ATTRIBUTE);
+        inotify::report_attributes(place, EventMask::ATTRIBUTE);
         Ok(())
     }
 
@@ -45,7 +45,7 @@ impl PathContext<'_> {
         let result = leases.and_then(|()| truncate_inode(inode, size));
         inode.end_write_access();
         result?;
-        inotify::report(&place, EventMask::MODIFY);
+        inotify::report_attributes(&place, EventMask::MODIFY);
         Ok(())
     }
 }
@@ -181,8 +181,8 @@ impl OpenFile {
             return Err(Error::Invalid);
         }
         truncate_inode(self.inode(), size)?;
-        if inotify::active() {
-            inotify::report_file(self, EventMask::MODIFY);
+        if let Some(path) = self.path() {
+            inotify::report_attributes(path, EventMask::MODIFY);
         }
         Ok(())
     }

@@ -209,8 +209,8 @@ impl PathContext<'_> {
                 inode.end_write_access();
             }
             result?;
-            if inotify::active() {
-                inotify::report_file(&file, EventMask::MODIFY);
+            if let Some(path) = file.path() {
+                inotify::report_attributes(path, EventMask::MODIFY);
             }
         }
         Ok(file)
