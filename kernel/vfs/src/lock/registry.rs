@@ -1,46 +1,48 @@
 //! All files that have or had locks, for `/proc/locks`.
 //!
-//! A file comes in when its first lock is asked for and stays in memory's books until its inode goes. Files that are gone are cleared away when twice as many are
-//! known as were left by the last clearing, so the steps that takes are paid for by those who came in, and a file that goes, wherever that happens,
-//! takes no lock here.
+//! A file comes in when its first lock is asked for, and leaves with its inode, which may be where nothing may sleep.
 
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use sync::SpinLock;
 
+use super::chunks::Chunks;
 use super::state::FileLocks;
-use crate::{Result, allocation};
-
-/// Files below which nothing is cleared away.
-const FILES_MIN: usize = 64;
+use crate::Result;
 
 struct Known {
     number: u64,
     locks: Weak<FileLocks>,
 }
 
-struct Registry {
-    /// By ascending numbers.
-    files: Vec<Known>,
-    next: u64,
-    clear_from: usize,
+/// By ascending numbers.
+static FILES: SpinLock<Chunks<Known>> = SpinLock::named("files with locks", Chunks::new());
+/// 0 is no file's number.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A number for a file that comes in.
+pub(super) fn next_number() -> u64 {
+    // Relaxed: only uniqueness matters.
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-static REGISTRY: SpinLock<Registry> =
-    SpinLock::named("files with locks", Registry { files: Vec::new(), next: 1, clear_from: FILES_MIN });
-
 /// A file's first lock is asked for.
-pub(super) fn add(locks: &Arc<FileLocks>) -> Result<()> {
-    let mut registry = allocation::lock_with_room(|| REGISTRY.lock(), 1, |registry| &mut registry.files)?;
-    if registry.files.len() >= registry.clear_from {
-        registry.files.retain(|known| known.locks.strong_count() > 0);
-        registry.clear_from = FILES_MIN.max(2 * registry.files.len());
-    }
-    let number = registry.next;
-    registry.next += 1;
-    registry.files.push(Known { number, locks: Arc::downgrade(locks) });
+pub(super) fn add(number: u64, locks: &Arc<FileLocks>) -> Result<()> {
+    let mut files = FILES.lock();
+    let place = files.seek(|known| known.number < number);
+    let place = files.make_room(place)?;
+    files.replace(place, 0, core::iter::once(Known { number, locks: Arc::downgrade(locks) }));
     Ok(())
+}
+
+/// The file is gone; it is not known if there was no memory for it.
+pub(super) fn remove(number: u64) {
+    let mut files = FILES.lock();
+    let place = files.seek(|known| known.number < number);
+    if files.get(place).is_some_and(|known| known.number == number) {
+        files.replace(place, 1, core::iter::empty());
+    }
 }
 
 /// Calls `each` with every file that has locks, in the order in which they were first locked.
@@ -48,12 +50,13 @@ pub fn for_each_file(mut each: impl FnMut(&FileLocks)) {
     let mut last = 0;
     loop {
         let next = {
-            let registry = REGISTRY.lock();
-            let index = registry.files.partition_point(|known| known.number <= last);
-            registry.files.get(index).map(|known| (known.number, known.locks.upgrade()))
+            let files = FILES.lock();
+            let place = files.seek(|known| known.number <= last);
+            files.get(place).map(|known| (known.number, known.locks.upgrade()))
         };
         let Some((number, locks)) = next else { return };
         last = number;
+        // Who ends here as the last one takes the list's lock again.
         if let Some(locks) = locks {
             each(&locks);
         }

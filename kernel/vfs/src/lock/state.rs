@@ -13,12 +13,14 @@ use super::account::LockAccount;
 use super::flock::{FlockHolder, FlockKind, Flocks};
 use super::lease::Leases;
 use super::record::{LockOwner, RecordDescription, RecordRequest, Records};
-use super::{deadlock, record::LockKind};
+use super::{deadlock, record::LockKind, registry};
 use crate::attributes::DeviceNumber;
 use crate::{Error, Result, allocation, wait};
 
 /// The locks of one file, and who waits for them.
 pub struct FileLocks {
+    /// Its number among all files with locks; 0 if it is not among them.
+    number: u64,
     device: DeviceNumber,
     inode: u64,
     state: SpinLock<State>,
@@ -50,7 +52,12 @@ pub(super) enum Wanted {
 impl FileLocks {
     /// No locks of a file.
     pub const fn new(device: DeviceNumber, inode: u64) -> Self {
+        Self::with_number(0, device, inode)
+    }
+
+    const fn with_number(number: u64, device: DeviceNumber, inode: u64) -> Self {
         Self {
+            number,
             device,
             inode,
             state: SpinLock::new(State {
@@ -66,8 +73,9 @@ impl FileLocks {
 
     /// No locks of a file, which is known from now on to who shows all locks.
     pub(crate) fn registered(device: DeviceNumber, inode: u64) -> Result<Arc<Self>> {
-        let locks = allocation::arc(Self::new(device, inode))?;
-        super::registry::add(&locks)?;
+        let number = registry::next_number();
+        let locks = allocation::arc(Self::with_number(number, device, inode))?;
+        registry::add(number, &locks)?;
         Ok(locks)
     }
 
@@ -223,5 +231,13 @@ impl FileLocks {
     /// Whether somebody waits for a lock.
     pub fn has_waiters(&self) -> bool {
         !self.released.is_empty()
+    }
+}
+
+impl Drop for FileLocks {
+    fn drop(&mut self) {
+        if self.number != 0 {
+            registry::remove(self.number);
+        }
     }
 }
