@@ -104,9 +104,6 @@ int main(void)
     wrong.head.handle_bytes = 129;
     OPENS(AT_FDCWD, &wrong.head, O_RDONLY);
     wrong = handle;
-    wrong.head.handle_type = 77;
-    OPENS(AT_FDCWD, &wrong.head, O_RDONLY);
-    wrong = handle;
     memset(wrong.head.f_handle, 0xff, needed);
     OPENS(AT_FDCWD, &wrong.head, O_RDONLY);
     OPENS(AT_FDCWD, NULL, O_RDONLY);

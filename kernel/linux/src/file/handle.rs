@@ -33,6 +33,9 @@ pub fn name_to_handle_at(
         return Err(Errno::EINVAL);
     }
     let path = UserPath::read_or_empty(path, flags & AT_EMPTY_PATH != 0)?;
+    if path.as_bytes().is_empty() && flags & AT_EMPTY_PATH == 0 {
+        return Err(Errno::ENOENT);
+    }
     let mut lookup = LookupFlags::empty();
     lookup.set(LookupFlags::FOLLOW, flags & AT_SYMLINK_FOLLOW != 0);
     let place = if path.as_bytes().is_empty() && directory != AT_FDCWD {
