@@ -187,8 +187,7 @@ impl Group {
         let is_it = |known: &Arc<Question>| Arc::ptr_eq(known, question);
         let forgotten = {
             let mut queue = self.queue.lock();
-            let asks = |event: &Box<Event>| event.question.as_ref().is_some_and(is_it);
-            let index = queue.events.iter().position(asks);
+            let index = queue.events.iter().position(|event| event.question.as_ref().is_some_and(is_it));
             index.and_then(|index| queue.events.remove(index))
         };
         self.count();
