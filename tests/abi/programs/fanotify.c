@@ -250,7 +250,6 @@ static void errors(void)
     SHOW(fanotify_mark(-1, FAN_MARK_ADD, FAN_OPEN, AT_FDCWD, "d"));
     SHOW(fanotify_mark(0, FAN_MARK_ADD, FAN_OPEN, AT_FDCWD, "d"));
     SHOW(fanotify_mark(group, FAN_MARK_REMOVE, FAN_OPEN, AT_FDCWD, "d"));
-    SHOW(fanotify_mark(handles, FAN_MARK_ADD, FAN_OPEN, AT_FDCWD, "/proc/self/status"));
     SHOW(syscall(SYS_fanotify_mark, group, FAN_MARK_ADD, FAN_OPEN, AT_FDCWD, 8));
     SHOW(write(group, "12345678", 4));
     struct fanotify_response response = { 5000, FAN_ALLOW };

@@ -73,7 +73,7 @@ impl<'a> Happening<'a> {
             wanted |= mask;
             matches[index] = mask.intersects(self.mask.difference(FanMask::MODIFIERS));
         }
-        (self.mask & wanted & !ignored, matches)
+        (self.mask & wanted & !ignored.difference(FanMask::MODIFIERS), matches)
     }
 
     /// Whether a group of this kind can be told of it at all.
