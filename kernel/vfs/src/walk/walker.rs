@@ -27,7 +27,7 @@ use crate::inode::LinkTarget;
 use crate::mount::Path;
 use crate::name::{NAME_MAX, Name, PATH_MAX};
 use crate::permission::check_access;
-use crate::{Error, Result, allocation};
+use crate::{Error, Result, allocation, sticky};
 
 /// Symbolic links that one walk follows.
 const LINKS_MAX: u32 = 40;
@@ -281,9 +281,12 @@ impl<'a> Walker<'a> {
             return Err(Error::Loop);
         }
         self.links += 1;
+        self.pop_finished();
+        if self.segments.is_empty() {
+            sticky::check_following(self.place.inode()?, inode, self.context.credentials)?;
+        }
         let target = inode.operations().link_target(inode)?;
         crate::time::accessed_at(link, inode);
-        self.pop_finished();
         match target {
             LinkTarget::Jump(place) => {
                 if self.flags.contains(LookupFlags::NO_MAGIC_LINKS) {
