@@ -36,6 +36,8 @@ static const struct call calls[] = {
     { 89, "readlink", "pbn", 1 }, { 90, "chmod", "pm", 1 }, { 91, "fchmod", "fm", 1 }, { 92, "chown", "puu", 1 },
     { 93, "fchown", "fuu", 1 }, { 94, "lchown", "puu", 1 }, { 95, "umask", "m", 1 }, { 96, "gettimeofday", "bb", 1 },
     { 97, "getrlimit", "Ib", 1 }, { 98, "getrusage", "ib", 1 }, { 99, "sysinfo", "b", 1 }, { 100, "times", "b", 1 },
+    { 101, "ptrace", "76GS", 1 }, { 103, "syslog", "<bn", 4 }, { 169, "reboot", "iiib", 20 }, { 272, "unshare", "U", 40 }, { 312, "kcmp", "66xff", 2 },
+    { 440, "process_madvise", "fvVIz", 2 },
     { 102, "getuid", "", 1 }, { 104, "getgid", "", 1 }, { 105, "setuid", "u", 30 }, { 106, "setgid", "u", 10 },
     { 107, "geteuid", "", 1 }, { 108, "getegid", "", 1 }, { 109, "setpgid", "tt", 1 }, { 110, "getppid", "", 1 },
     { 111, "getpgrp", "", 1 }, { 112, "setsid", "", 4 }, { 113, "setreuid", "uu", 20 }, { 114, "setregid", "uu", 10 },
@@ -97,7 +99,7 @@ static const struct call calls[] = {
     { 449, "futex_waitv", "!izkB", 1 }, { 451, "cachestat", "f&bB", 1 }, { 452, "fchmodat2", "dpmE", 1 },
     /* Starling's own. */
     { 4096, "ipc", "`{iii}", 1 }, { 4097, "ipc_self", "'", 1 }, { 4098, "ipc_cancel", "`", 1 }, { 4099, "ipc_cpu", "`", 1 },
-    { 4096, "ipc", "`{aa1}", 1 }, { 4100, "ipc_pager", "al`", 12 }, { 4101, "ipc_unmap", "al1", 1 },
+    { 4108, "get_lcount", "b", 4 }, { 4096, "ipc", "`{aa1}", 1 }, { 4100, "ipc_pager", "al`", 12 }, { 4101, "ipc_unmap", "al1", 1 },
 };
 
 enum { CALLS = sizeof calls / sizeof *calls, LINUX_NUMBERS = 470, FIRST_NATIVE = 4096, NUMBERS = LINUX_NUMBERS + 16 };

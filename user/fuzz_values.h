@@ -213,6 +213,35 @@ static uint64_t child_id(void)
     return below(2) ? ~0ull : (uint64_t)getpid() + below(40);
 }
 
+/* A process that does nothing but stand for what tracers and their like may act on: nobody else must be. */
+static uint64_t own_child(void)
+{
+    static __thread pid_t child;
+    if (child <= 0 || below(100) == 0) {
+        child = (pid_t)syscall(SYS_fork);
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (;;)
+                syscall(SYS_pause);
+        }
+    }
+    return child > 0 ? (uint64_t)child : (uint64_t)getpid();
+}
+
+static uint64_t trace_request(void)
+{
+    static const uint16_t some[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 14, 15, 16, 17, 24, 30, 31, 32, 33, 0x4200, 0x4201, 0x4202, 0x4203, 0x4204,
+        0x4205, 0x4206, 0x4207, 0x4208, 0x4209, 0x420a, 0x420b, 0x420c, 0x420d, 0x420e, 0x420f, 0x4210 };
+    return below(30) ? some[below(sizeof some / sizeof *some)] : anything();
+}
+
+static uint64_t unshared(void)
+{
+    static const uint32_t some[] = { CLONE_FS, CLONE_FILES, CLONE_SYSVSEM, CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER,
+        CLONE_NEWPID, CLONE_NEWNET, 0x80, CLONE_THREAD, CLONE_VM, CLONE_SIGHAND };
+    return some[below(sizeof some / sizeof *some)] | (below(3) ? 0 : some[below(sizeof some / sizeof *some)]);
+}
+
 static uint64_t short_time(void)
 {
     uint64_t words[4] = { 0, below(3000000), 0, below(4) ? below(3000000) : 0x3fffffff - below(2) };
@@ -372,6 +401,11 @@ static uint64_t value(char kind)
     case 't': return own_id();
     case 'T': return own_thread();
     case 'c': return child_id();
+    case '6': return own_child();
+    case '7': return trace_request();
+    case 'U': return unshared();
+    /* Of the log: nothing that clears it or keeps it from the console. */
+    case '<': return below(2) ? 3 : below(2) ? 9 + below(2) : 11 + below(20);
     case 'k': return short_time();
     case 'K': { uint64_t words[4] = { 0, below(3000), 0, below(3000) }; return below(12) ? record(words, 4) : 0; }
     case 'J': return interval(1000);

@@ -40,12 +40,19 @@ static struct seccomp_notif got;
 
 static int receive(int fd)
 {
-    memset(&got, 0, sizeof got);
-    int result;
-    do
-        result = ioctl(fd, SECCOMP_IOCTL_NOTIF_RECV, &got);
-    while (result < 0 && errno == EINTR);
-    return result;
+    for (;;) {
+        memset(&got, 0, sizeof got);
+        int result = ioctl(fd, SECCOMP_IOCTL_NOTIF_RECV, &got);
+        if (result >= 0 || (errno != EINTR && errno != ENOENT))
+            return result;
+        /* A call that has left since it was told of, unless nobody can call any more. */
+        int error = errno;
+        struct pollfd one = { fd, 0, 0 };
+        poll(&one, 1, 0);
+        errno = error;
+        if (one.revents & POLLHUP)
+            return result;
+    }
 }
 
 static int answer(int fd, uint64_t id, long long value, int error, unsigned flags)

@@ -179,8 +179,10 @@ impl Notifier {
             match request.look(waited.is_err(), self.is_killable && !is_killed) {
                 Found::Addition(addition) => {
                     let outcome = addition.perform(task);
+                    let answer = request.after(&addition, outcome);
+                    // Last: who hears of it finds the request as it is now.
                     addition.settle(outcome);
-                    if let Some(answer) = request.after(&addition, outcome) {
+                    if let Some(answer) = answer {
                         return Ok(answer);
                     }
                 }

@@ -261,6 +261,9 @@ impl<'a> Walker<'a> {
             self.place = Cow::Owned(above);
         }
         let Some(parent) = self.place.dentry.parent() else { return Ok(()) };
+        if !self.place.mount.shows(&parent) {
+            return Err(Error::NotFound);
+        }
         let parent = self.cross(Path::new(self.place.mount.clone(), parent))?;
         let scoped = self.flags.intersects(LookupFlags::BENEATH | LookupFlags::IN_ROOT);
         if scoped && Dentry::rename_count() != self.renames {
