@@ -100,6 +100,7 @@ pub(crate) fn end_thread(mut task: Box<Task>) {
         let rest = (shared.file_system.take(), shared.charge.take(), shared.name_spaces.take());
         (shared.undo.take(), shared.files.take(), rest)
     };
+    thread.leave_listeners();
     // What is undone is in the name space.
     drop(undo);
     drop((shared_files, file_system, rest, name_spaces));

@@ -137,6 +137,8 @@ errors! {
     TimedOut = 110, "ETIMEDOUT";
     /// The other end does not take messages.
     ConnectionRefused = 111, "ECONNREFUSED";
+    /// It is being done, or was done.
+    InProgress = 115, "EINPROGRESS";
     /// The file handle is no longer valid.
     Stale = 116, "ESTALE";
     /// A quota is used up.

@@ -50,6 +50,7 @@ pub mod permission;
 pub mod pipe;
 pub mod poll;
 pub mod signalfd;
+pub mod sticky;
 pub mod superblock;
 pub mod text;
 pub mod time;

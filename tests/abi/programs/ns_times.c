@@ -68,7 +68,7 @@ static void texts(void)
     static const char *const all[] = {
         "monotonic 5 0\n", "monotonic 6 0", "1 7 5\n7 8 6\n", "boottime 1 1\nmonotonic 2 2\nmonotonic 3 3\n",
         "monotonic 1 1000000000\n", "monotonic 1 999999999\n", "monotonic 1 -1\n", "monotonic -1000000000 0\n",
-        "monotonic 4611686018 0\n", "monotonic 4500000000 0\n", "monotonic 9223372036854775807 0\n",
+        "monotonic 4611686019 0\n", "monotonic 4500000000 0\n", "monotonic 9223372036854775807 0\n",
         "monotonic 9223372036854775808 0\n", "realtime 1 0\n", "monotonic 1\n", "monotonic 1 0 x\n", "monotonic 1 0x\n",
         "", "\n", " ", "monotonic 1 0\n\n", "\nmonotonic 1 0", "  monotonic   12   13  \n", "4 1 0\n",
         "monotonic_raw 1 1\n", "monotonic 0x3 4\n", "01 3 4\n", "monotonic\t3\t4", "monotonic 5 5\nxyz\n",
@@ -123,7 +123,6 @@ static void inheritance(char *self)
         offsets("monotonic 1 0\n");
         SHOW(unshare(CLONE_NEWTIME));
         printf("%s", get_text("/proc/self/timens_offsets"));
-        offsets("monotonic -20 0\n");
         offsets("monotonic 3000 0\n");
         REAP(CHILD(clocks("its child")));
         clocks("the child");

@@ -15,8 +15,10 @@ use crate::work::set_opaque;
 
 /// A directory's place on the upper layer, where it is copied if need be.
 pub(crate) fn upper_place(directory: &Inode) -> Result<Path> {
+    let upper = node::of(directory)?.overlay.upper()?;
     let dentry = copy_up(directory)?;
-    Ok(node::of(directory)?.overlay.upper()?.layer.place(dentry))
+    upper.check_directory(dentry.existing()?)?;
+    Ok(upper.layer.place(dentry))
 }
 
 /// Makes a file.

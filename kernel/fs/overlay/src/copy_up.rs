@@ -90,6 +90,11 @@ fn copy_one(inode: &Inode, contents: Contents) -> Result<()> {
     let source = node.real_place()?;
     let real = source.inode()?;
     real.operations().refresh(real);
+    upper.check_owners(real.user(), real.group())?;
+    if !node.is_removed() {
+        let directory = node.place()?.directory;
+        upper.check_directory(node::of(&directory)?.upper().ok_or(Error::Io)?.existing()?)?;
+    }
     let target = match real.kind {
         FileKind::SymbolicLink => match real.operations().link_target(real)? {
             LinkTarget::Text(text) => Some(text),

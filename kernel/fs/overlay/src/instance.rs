@@ -17,10 +17,12 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use hashbrown::{DefaultHashBuilder, HashMap};
 use memory::per_cpu::Shared;
 use vfs::dentry::Dentry;
+use vfs::flags::Access;
 use vfs::inode::{Inode, InodeAttributes};
 use vfs::mount::{Mount, Path};
+use vfs::permission::check_access;
 use vfs::superblock::Superblock;
-use vfs::{DeviceNumber, Error, FileKind, Result};
+use vfs::{Credentials, DeviceNumber, Error, FileKind, Result};
 
 use crate::node::{Lower, Node, Place};
 
@@ -57,16 +59,50 @@ impl Layer {
 /// The layer that takes changes.
 pub(crate) struct Upper {
     pub(crate) layer: Layer,
-    /// Where files are made before they are moved to their place.
-    pub(crate) work: Arc<Dentry>,
+    /// Where files are made before they are moved to their place. Without it nothing is changed: whoever mounted it may not write there.
+    pub(crate) work: Option<Arc<Dentry>>,
+    /// Who mounted it, unless he may do everything: what is made on the layer is made with his rights.
+    pub(crate) mounter: Option<Credentials>,
     /// Names used there.
     pub(crate) names: AtomicU64,
     pub(crate) volatile: bool,
 }
 
+/// Whether somebody may change names in a directory; `None` may.
+///
+/// # Errors
+/// `EACCES`.
+pub(crate) fn may_change(directory: &Inode, who: Option<&Credentials>) -> Result<()> {
+    who.map_or(Ok(()), |who| check_access(directory, Access::WRITE | Access::EXECUTE, who))
+}
+
 impl Upper {
-    pub(crate) fn work(&self) -> Path {
-        self.layer.place(&self.work)
+    /// The work directory.
+    ///
+    /// # Errors
+    /// `EROFS` if there is none.
+    pub(crate) fn work(&self) -> Result<Path> {
+        self.work.as_ref().map(|work| self.layer.place(work)).ok_or(Error::ReadOnly)
+    }
+
+    /// Whether whoever mounted it may change names in a directory of the layer. Who uses the overlay is asked for what he sees, which may be a lower directory that is
+    /// copied to where nobody lets him write.
+    ///
+    /// # Errors
+    /// `EACCES`.
+    pub(crate) fn check_directory(&self, directory: &Inode) -> Result<()> {
+        may_change(directory, self.mounter.as_ref())
+    }
+
+    /// Whether whoever mounted it knows the owners of a file, and may make another one that belongs to them.
+    ///
+    /// # Errors
+    /// `EOVERFLOW`.
+    pub(crate) fn check_owners(&self, user: u32, group: u32) -> Result<()> {
+        match &self.mounter {
+            Some(mounter) if !mounter.space.knows(user, group) => Err(Error::Overflow),
+            _ => Ok(()),
+        }
     }
 }
 

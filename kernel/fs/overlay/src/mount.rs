@@ -13,15 +13,16 @@ use vfs::flags::{LookupFlags, MountFlags};
 use vfs::inode::{NewFile, SetAttribute};
 use vfs::mount::{Mount, Path};
 use vfs::name::Name;
+use vfs::permission::check_removal;
 use vfs::superblock::{
     FileSystemType, MountedBy, STACKED_MAX, Superblock, SuperblockOperations, SuperblockTraits,
     anonymous_device,
 };
 use vfs::tree::layer;
-use vfs::{DeviceNumber, Error, FileKind, PathContext, Result, allocation};
+use vfs::{Capabilities, Credentials, DeviceNumber, Error, FileKind, PathContext, Result, allocation};
 
 use crate::attributes::OPAQUE;
-use crate::instance::{Layer, Overlay, Upper};
+use crate::instance::{Layer, Overlay, Upper, may_change};
 use crate::node::find;
 use crate::options::Options;
 use crate::work::clear;
@@ -109,7 +110,7 @@ impl Places {
         if stacked > STACKED_MAX { refuse("too many overlays on each other") } else { Ok(stacked) }
     }
 
-    fn make(&self, options: &Options, stacked: u8) -> Result<Overlay> {
+    fn make(&self, options: &Options, stacked: u8, mounter: Option<&Credentials>) -> Result<Overlay> {
         let mut devices: Vec<(Arc<Superblock>, DeviceNumber)> = Vec::new();
         let mut layer = |place: &Path, flags: MountFlags| -> Result<Layer> {
             let superblock = place.mount.superblock();
@@ -128,8 +129,16 @@ impl Places {
         let upper = match &self.upper {
             Some((upper, work)) => {
                 let layer = layer(upper, MountFlags::RELATIVE_ACCESS_TIME)?;
-                let work = prepare_work(&layer.place(&work.dentry))?;
-                Some(Upper { layer, work, names: AtomicU64::new(0), volatile: options.volatile })
+                let work = match prepare_work(&layer.place(&work.dentry), mounter) {
+                    Ok(work) => Some(work),
+                    Err(Error::AccessDenied | Error::NotPermitted) => {
+                        log::warn!("overlay: the work directory can't be written, so nothing will be");
+                        None
+                    }
+                    Err(error) => return Err(error),
+                };
+                let mounter = mounter.cloned();
+                Some(Upper { layer, work, mounter, names: AtomicU64::new(0), volatile: options.volatile })
             }
             None => None,
         };
@@ -143,8 +152,9 @@ impl Places {
 }
 
 /// Empties `work` in the work directory, or makes it; and sees whether the file system can keep what is needed.
-fn prepare_work(place: &Path) -> Result<Arc<vfs::dentry::Dentry>> {
+fn prepare_work(place: &Path, mounter: Option<&Credentials>) -> Result<Arc<vfs::dentry::Dentry>> {
     let name = Name::new(b"work")?;
+    may_change(place.inode()?, mounter)?;
     let work = match find(&place.dentry, name.as_bytes())? {
         Some(work) => work,
         None => {
@@ -152,8 +162,8 @@ fn prepare_work(place: &Path) -> Result<Arc<vfs::dentry::Dentry>> {
                 kind: FileKind::Directory,
                 mode: 0,
                 access_lists: None,
-                user: 0,
-                group: 0,
+                user: mounter.map_or(0, |mounter| mounter.user),
+                group: mounter.map_or(0, |mounter| mounter.group),
                 special: DeviceNumber::default(),
                 target: &[],
             };
@@ -161,10 +171,13 @@ fn prepare_work(place: &Path) -> Result<Arc<vfs::dentry::Dentry>> {
         }
     };
     let inode = work.existing()?;
+    if let Some(mounter) = mounter {
+        check_removal(place.inode()?, inode, mounter)?;
+    }
     if inode.kind != FileKind::Directory {
         return refuse("the work directory has a file `work`");
     }
-    clear(&Path::new(place.mount.clone(), work.clone()), WORK_DEPTH)?;
+    clear(&Path::new(place.mount.clone(), work.clone()), WORK_DEPTH, mounter)?;
     let kept = inode.operations().set_extended_attribute(inode, OPAQUE, b"0", SetAttribute::Any);
     if kept.is_err() {
         return refuse("the upper layer's file system keeps no extended attributes");
@@ -215,7 +228,7 @@ impl SuperblockOperations for Operations {
     }
 
     fn change_read_only(&self, read_only: bool) -> Result<()> {
-        if read_only { self.sync() } else { self.overlay.upper().map(|_| ()) }
+        if read_only { self.sync() } else { self.overlay.upper()?.work().map(|_| ()) }
     }
 
     /// Everything is written, and the layers' file systems are given back before the call returns.
@@ -242,7 +255,7 @@ impl FileSystemType for OverlayType {
         MountedBy::Users
     }
 
-    /// The directories that it works in are not asked whether the user may write there.
+    /// What it shows of lower layers would be the user's to change by the rights of its own.
     fn is_safe_for_users(&self) -> bool {
         false
     }
@@ -268,8 +281,9 @@ impl FileSystemType for OverlayType {
             access_lists: true,
             ..SuperblockTraits::default()
         };
-        let overlay = allocation::arc(places.make(&options, traits.stacked)?)?;
-        let read_only = overlay.upper.is_none();
+        let mounter = Some(context.credentials).filter(|mounter| !mounter.has(Capabilities::DAC_OVERRIDE));
+        let overlay = allocation::arc(places.make(&options, traits.stacked, mounter)?)?;
+        let read_only = overlay.upper.as_ref().is_none_or(|upper| upper.work.is_none());
         let operations: Box<dyn SuperblockOperations> =
             allocation::boxed(Operations { overlay: overlay.clone(), options })?;
         let superblock =

@@ -10,8 +10,9 @@ use vfs::flags::RenameFlags;
 use vfs::inode::{DirectorySink, FIRST_POSITION, Inode, NewFile, SetAttribute};
 use vfs::mount::Path;
 use vfs::name::Name;
+use vfs::permission::check_removal;
 use vfs::tree::layer;
-use vfs::{DeviceNumber, FileKind, Result, allocation};
+use vfs::{Credentials, DeviceNumber, FileKind, Result, allocation};
 
 use crate::attributes::OPAQUE;
 use crate::instance::Upper;
@@ -67,14 +68,15 @@ fn names_of(directory: &Arc<Dentry>) -> Result<Vec<(Name, FileKind)>> {
     }
 }
 
-/// Removes a directory of which there may be whiteouts, or anything else down to a depth: what a crash left.
-pub(crate) fn clear(place: &Path, depth: u32) -> Result<()> {
+/// Empties a directory of which there may be whiteouts, or anything else down to a depth: what a crash left. `who` must be allowed to; `None` is.
+pub(crate) fn clear(place: &Path, depth: u32, who: Option<&Credentials>) -> Result<()> {
     for (name, kind) in names_of(&place.dentry)? {
-        if kind == FileKind::Directory
-            && depth > 0
-            && let Some(below) = find(&place.dentry, name.as_bytes())?
-        {
-            clear(&Path::new(place.mount.clone(), below), depth - 1)?;
+        let Some(below) = find(&place.dentry, name.as_bytes())? else { continue };
+        if let Some(who) = who {
+            check_removal(place.inode()?, below.existing()?, who)?;
+        }
+        if kind == FileKind::Directory && depth > 0 {
+            clear(&Path::new(place.mount.clone(), below), depth - 1, who)?;
         }
         layer::remove(place, &name)?;
     }
@@ -91,7 +93,7 @@ impl Upper {
     /// Makes a file in the work directory.
     pub(crate) fn temporary(&self, new: &NewFile<'_>) -> Result<Temporary<'_>> {
         let name = self.name()?;
-        let dentry = layer::create(&self.work(), &name, new)?;
+        let dentry = layer::create(&self.work()?, &name, new)?;
         Ok(Temporary { upper: self, name, dentry, moved: false })
     }
 
@@ -103,7 +105,7 @@ impl Upper {
     /// Gives a file a name there.
     pub(crate) fn linked(&self, inode: &Arc<Inode>) -> Result<Temporary<'_>> {
         let name = self.name()?;
-        let dentry = layer::link(inode, &self.work(), &name)?;
+        let dentry = layer::link(inode, &self.work()?, &name)?;
         Ok(Temporary { upper: self, name, dentry, moved: false })
     }
 
@@ -123,7 +125,7 @@ impl Upper {
             }
             (Some(directory), false) => {
                 let hidden = self.name()?;
-                layer::rename((parent, name), (&self.work(), &hidden), RenameFlags::NO_REPLACE)?;
+                layer::rename((parent, name), (&self.work()?, &hidden), RenameFlags::NO_REPLACE)?;
                 let gone = Temporary { upper: self, name: hidden, dentry: directory.clone(), moved: false };
                 gone.discard(&directory);
                 Ok(())
@@ -135,27 +137,27 @@ impl Upper {
 impl Temporary<'_> {
     /// Moves it to its place, and away what is there.
     pub(crate) fn replace(mut self, parent: &Path, name: &Name) -> Result<()> {
-        layer::rename((&self.upper.work(), &self.name), (parent, name), RenameFlags::empty())?;
+        layer::rename((&self.upper.work()?, &self.name), (parent, name), RenameFlags::empty())?;
         self.moved = true;
         Ok(())
     }
 
     /// Moves it to its place, where nothing is.
     pub(crate) fn install(mut self, parent: &Path, name: &Name) -> Result<Arc<Dentry>> {
-        layer::rename((&self.upper.work(), &self.name), (parent, name), RenameFlags::NO_REPLACE)?;
+        layer::rename((&self.upper.work()?, &self.name), (parent, name), RenameFlags::NO_REPLACE)?;
         self.moved = true;
         Ok(self.dentry.clone())
     }
 
     /// Changes places with what is there, which is the temporary file then.
     pub(crate) fn exchange(self, parent: &Path, name: &Name) -> Result<Self> {
-        layer::rename((&self.upper.work(), &self.name), (parent, name), RenameFlags::EXCHANGE)?;
+        layer::rename((&self.upper.work()?, &self.name), (parent, name), RenameFlags::EXCHANGE)?;
         Ok(self)
     }
 
     /// Removes it with the whiteouts in it. What fails is left for the next mount.
     pub(crate) fn discard(self, directory: &Arc<Dentry>) {
-        if let Err(error) = clear(&self.upper.layer.place(directory), 0) {
+        if let Err(error) = clear(&self.upper.layer.place(directory), 0, None) {
             log::warn!("overlay: a directory in the work directory is left: {error}");
         }
     }
@@ -169,7 +171,7 @@ impl Temporary<'_> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.moved
-            && let Err(error) = layer::remove(&self.upper.work(), &self.name)
+            && let Err(error) = self.upper.work().and_then(|work| layer::remove(&work, &self.name))
         {
             log::warn!("overlay: a file in the work directory is left: {error}");
         }

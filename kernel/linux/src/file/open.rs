@@ -208,8 +208,8 @@ pub fn dup(task: &mut Task, descriptor: i32) -> SysResult {
     Ok(task.files.install(file, descriptor_flags(false), 0, task.descriptor_limit())? as usize)
 }
 
-fn dup_to(
-    task: &mut Task,
+pub(crate) fn dup_to(
+    task: &Task,
     file: alloc::sync::Arc<vfs::OpenFile>,
     target: u32,
     close_on_exec: bool,

@@ -18,6 +18,7 @@ use vfs::fanotify;
 use vfs::generated::{Node, knob};
 use vfs::lock::lease;
 use vfs::mount::{self, policy};
+use vfs::sticky;
 use vfs::text::Text;
 use vfs::{Error, OpenFile, Result};
 
@@ -33,7 +34,7 @@ use crate::reboot;
 use crate::{helper, identity};
 
 /// What never changes, by path.
-const FIXED: [(&str, &str); 27] = [
+const FIXED: [(&str, &str); 23] = [
     ("kernel/ostype", "Linux"),
     ("kernel/osrelease", identity::RELEASE),
     ("kernel/cap_last_cap", "40"),
@@ -47,17 +48,13 @@ const FIXED: [(&str, &str); 27] = [
     ("kernel/sched_rr_timeslice_ms", "100"),
     ("kernel/sched_rt_period_us", "1000000"),
     ("kernel/sched_rt_runtime_us", "950000"),
-    ("kernel/seccomp/actions_avail", "kill_process kill_thread trap errno trace log allow"),
+    ("kernel/seccomp/actions_avail", "kill_process kill_thread trap errno user_notif trace log allow"),
     ("kernel/random/poolsize", "256"),
     ("kernel/random/entropy_avail", "256"),
     ("vm/swappiness", "60"),
     ("vm/panic_on_oom", "0"),
     ("vm/oom_kill_allocating_task", "0"),
     ("vm/nr_hugepages", "0"),
-    ("fs/protected_hardlinks", "0"),
-    ("fs/protected_symlinks", "0"),
-    ("fs/protected_fifos", "0"),
-    ("fs/protected_regular", "0"),
     ("fs/pipe-max-size", "1048576"),
     ("fs/inotify/max_queued_events", "16384"),
     ("fs/inotify/max_user_watches", "65536"),
@@ -515,6 +512,15 @@ fn files() -> Result<()> {
     setting("kernel/io_uring_disabled", 0..=2, rings::disabled, rings::set_disabled)?;
     setting("fs/aio-max-nr", 0..=u32::MAX.into(), asynchronous::allowed, asynchronous::set_allowed)?;
     setting("fs/mount-max", 1..=i32::MAX as u64, mount::mount_max, mount::set_mount_max)?;
+    let protections = [
+        ("fs/protected_hardlinks", 1, &sticky::HARD_LINKS),
+        ("fs/protected_symlinks", 1, &sticky::SYMBOLIC_LINKS),
+        ("fs/protected_fifos", 2, &sticky::FIFOS),
+        ("fs/protected_regular", 2, &sticky::REGULAR_FILES),
+    ];
+    for (path, most, protection) in protections {
+        setting(path, 0..=most, move || protection.get().into(), move |level| protection.set(level as u8))?;
+    }
     let switch = 0..=1;
     setting(
         "fs/user_mounts",

@@ -5,6 +5,8 @@ use alloc::sync::Arc;
 use vfs::Capabilities;
 
 use super::filter::{Action, Filter};
+use super::listener::{self, SIZES};
+use super::notifier::Notifier;
 use super::program::{LENGTH_MAX, Program};
 use super::{Mode, Restriction};
 use crate::abi::{FilterInstruction, FilterProgram};
@@ -16,6 +18,7 @@ use crate::user_pointer::UserPointer;
 const SET_MODE_STRICT: u32 = 0;
 const SET_MODE_FILTER: u32 = 1;
 const GET_ACTION_AVAIL: u32 = 2;
+const GET_NOTIF_SIZES: u32 = 3;
 
 bitflags::bitflags! {
     /// Flags of a filter.
@@ -27,8 +30,12 @@ bitflags::bitflags! {
         const LOG = 1 << 1;
         /// Without protection against speculation: there is none that depends on this.
         const SPECULATION = 1 << 2;
+        /// A descriptor by which another process is asked.
+        const NEW_LISTENER = 1 << 3;
         /// Which thread can't get it is not told.
         const NO_THREAD = 1 << 4;
+        /// Who waits for an answer to what was received can only be killed.
+        const WAIT_KILLABLE = 1 << 5;
     }
 }
 
@@ -40,11 +47,9 @@ pub fn seccomp(task: &mut Task, operation: u32, flags: u32, arguments: u64) -> S
         SET_MODE_FILTER => set_filter(task, Flags::from_bits(flags).ok_or(Errno::EINVAL)?, arguments),
         GET_ACTION_AVAIL if flags == 0 => {
             let number = UserPointer::<u32>::new(arguments).read()?;
-            match Action::of(number) {
-                Some(action) if action != Action::Notify => Ok(0),
-                _ => Err(Errno::EOPNOTSUPP),
-            }
+            Action::of(number).map(|_| 0).ok_or(Errno::EOPNOTSUPP)
         }
+        GET_NOTIF_SIZES if flags == 0 => UserPointer::<[u16; 3]>::new(arguments).write(&SIZES).map(|()| 0),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -81,6 +86,12 @@ fn read_program(address: u64) -> Result<(u64, usize), Errno> {
 }
 
 fn set_filter(task: &Task, flags: Flags, address: u64) -> SysResult {
+    let listens = flags.contains(Flags::NEW_LISTENER);
+    let names_thread = flags.contains(Flags::ALL_THREADS) && !flags.contains(Flags::NO_THREAD);
+    if (listens && names_thread) || (flags.contains(Flags::WAIT_KILLABLE) && !listens) {
+        // The number of a thread could not be told from that of a descriptor.
+        return Err(Errno::EINVAL);
+    }
     let (instructions, count) = read_program(address)?;
     if !task.thread.has_no_new_privileges() && !task.credentials.has_here(Capabilities::SYS_ADMIN) {
         return Err(Errno::EACCES);
@@ -90,13 +101,33 @@ fn set_filter(task: &Task, flags: Flags, address: u64) -> SysResult {
     }
     let program = Program::new(UserPointer::<FilterInstruction>::new(instructions).read_vector(count)?)?;
     let program = memory::fallible::try_arc(program).map_err(|_| Errno::ENOMEM)?;
+    if !listens {
+        return set_program(task, flags, &program, None);
+    }
+    let reserved = task.files.reserve(task.descriptor_limit())?;
+    let notifier = Notifier::new(flags.contains(Flags::WAIT_KILLABLE))?;
+    let file = listener::open(notifier.clone())?;
+    set_program(task, flags, &program, Some(notifier))?;
+    Ok(reserved.install(file, vfs::DescriptorFlags::CLOSE_ON_EXEC) as usize)
+}
+
+fn set_program(
+    task: &Task,
+    flags: Flags,
+    program: &Arc<Program>,
+    notifier: Option<Arc<Notifier>>,
+) -> SysResult {
     loop {
         let former = match task.thread.restriction() {
             Restriction::None => None,
             Restriction::Strict => return Err(Errno::EINVAL),
             Restriction::Filters(former) => Some(former),
         };
-        let filter = Filter::new(program.clone(), former.clone(), flags.contains(Flags::LOG))?;
+        if notifier.is_some() && former.as_ref().is_some_and(|former| former.has_listener()) {
+            return Err(Errno::EBUSY);
+        }
+        let filter =
+            Filter::new(program.clone(), former.clone(), flags.contains(Flags::LOG), notifier.clone())?;
         if let Some(result) = install(task, flags, former.as_ref(), filter) {
             return result;
         }

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 
 use memory::fallible;
 
+use super::notifier::{Asked, Notifier};
 use super::program::{DATA_WORDS, Program};
 use crate::errno::Errno;
 use crate::table;
@@ -30,7 +31,7 @@ pub(super) enum Action {
     Trap,
     /// The call fails.
     Error,
-    /// Another process decides: nobody can be asked.
+    /// Another process decides.
     Notify,
     /// A tracer decides.
     Trace,
@@ -80,6 +81,10 @@ pub(crate) struct Filter {
     cost: usize,
     /// What it does is to be told to the log.
     is_logged: bool,
+    /// Who is asked what it leaves open.
+    asked: Option<Asked>,
+    /// Whether it, or one before it, has somebody to be asked.
+    has_listener: bool,
     previous: Option<Arc<Filter>>,
 }
 
@@ -92,6 +97,7 @@ impl Filter {
         program: Arc<Program>,
         previous: Option<Arc<Self>>,
         is_logged: bool,
+        notifier: Option<Arc<Notifier>>,
     ) -> Result<Arc<Self>, Errno> {
         let (count, cost, before) = previous
             .as_ref()
@@ -109,8 +115,17 @@ impl Filter {
                     .is_some_and(|result| Verdict::of(result).action == Action::Allow);
             allowed[word] |= if may { bit } else { 0 };
         }
-        let filter =
-            Self { program, allowed, count: count + 1, cost: cost + FILTER_COST, is_logged, previous };
+        let filter = Self {
+            program,
+            allowed,
+            count: count + 1,
+            cost: cost + FILTER_COST,
+            is_logged,
+            has_listener: notifier.is_some()
+                || previous.as_ref().is_some_and(|previous| previous.has_listener),
+            asked: notifier.map(Asked),
+            previous,
+        };
         fallible::try_arc(filter).map_err(|_| Errno::ENOMEM)
     }
 
@@ -123,6 +138,16 @@ impl Filter {
     /// Whether what it does is to be told to the log.
     pub(super) fn is_logged(&self) -> bool {
         self.is_logged
+    }
+
+    /// Who is asked what it leaves open.
+    pub(super) fn notifier(&self) -> Option<&Arc<Notifier>> {
+        self.asked.as_ref().map(|asked| &asked.0)
+    }
+
+    /// Whether it, or one before it, has somebody to be asked.
+    pub(super) fn has_listener(&self) -> bool {
+        self.has_listener
     }
 
     /// Its program.
@@ -142,16 +167,17 @@ impl Filter {
             .is_some_and(|word| word >> (number as usize % WORD_BITS) & 1 != 0)
     }
 
-    /// What all say of a call.
-    pub(super) fn judge(&self, data: &[u32; DATA_WORDS]) -> Verdict {
+    /// What all say of a call, and which one it was.
+    pub(super) fn judge(&self, data: &[u32; DATA_WORDS]) -> (Verdict, &Self) {
         let mut verdict = Verdict::of(self.program.run(data));
+        let mut judge = self;
         for filter in core::iter::successors(self.previous.as_ref(), |filter| filter.previous.as_ref()) {
             let other = Verdict::of(filter.program.run(data));
             if other.action < verdict.action {
-                verdict = other;
+                (verdict, judge) = (other, filter);
             }
         }
-        verdict
+        (verdict, judge)
     }
 
     /// Whether it is `other`, or one of those before that.
@@ -185,7 +211,7 @@ mod tests {
         let mut last = None;
         for result in results {
             let program = Arc::new(Program::new(vec![returns(*result)]).expect("it is sound"));
-            last = Some(Filter::new(program, last, false).expect("there is memory"));
+            last = Some(Filter::new(program, last, false, None).expect("there is memory"));
         }
         last.expect("there is one")
     }
@@ -193,7 +219,7 @@ mod tests {
     #[test]
     fn the_strictest_counts_and_of_equals_the_last() {
         let data = [0; DATA_WORDS];
-        let judge = |results: &[u32]| chain(results).judge(&data);
+        let judge = |results: &[u32]| chain(results).judge(&data).0;
         assert_eq!(judge(&[0x7fff_0000]), Verdict { action: Action::Allow, data: 0 });
         assert_eq!(judge(&[0x0005_0001, 0x7fff_0000]), Verdict { action: Action::Error, data: 1 });
         assert_eq!(judge(&[0x0005_0001, 0x0005_0002]), Verdict { action: Action::Error, data: 2 });
@@ -215,7 +241,7 @@ mod tests {
         let mut last: Option<Arc<Filter>> = None;
         let made = loop {
             let program = Arc::new(Program::new(vec![returns(0x7fff_0000)]).expect("it is sound"));
-            match Filter::new(program, last.clone(), false) {
+            match Filter::new(program, last.clone(), false, None) {
                 Ok(filter) => last = Some(filter),
                 Err(errno) => break errno,
             }

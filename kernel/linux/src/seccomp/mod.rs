@@ -7,6 +7,8 @@
 mod calls;
 mod filter;
 mod inspection;
+mod listener;
+mod notifier;
 mod program;
 
 use alloc::sync::Arc;
@@ -15,6 +17,7 @@ pub use calls::{prctl_set, seccomp};
 pub(crate) use filter::Filter;
 use filter::{ARCHITECTURE, Action, Verdict};
 pub(crate) use inspection::{show_filter, show_metadata};
+use notifier::Notifier;
 
 use crate::errno::{Errno, SysResult};
 use crate::process::thread::Thread;
@@ -69,6 +72,8 @@ enum Decision {
     Make,
     KillThread,
     Follow(Verdict),
+    /// Somebody else decides, who is told this of the call.
+    Ask(Option<Arc<Notifier>>, [u32; program::DATA_WORDS]),
 }
 
 /// Serves a call of a thread that is restricted.
@@ -84,6 +89,7 @@ pub(crate) fn serve(task: &mut Task, number: u64) -> SysResult {
             Ok(0)
         }
         Decision::Follow(verdict) => follow(task, number, verdict),
+        Decision::Ask(notifier, data) => ask(task, number, notifier, &data),
     }
 }
 
@@ -113,7 +119,11 @@ fn decide(task: &Task, number: u64) -> Decision {
     for (words, argument) in data[4..].chunks_exact_mut(2).zip(arguments) {
         (words[0], words[1]) = (low(argument), high(argument));
     }
-    Decision::Follow(filter.judge(&data))
+    let (verdict, judge) = filter.judge(&data);
+    match verdict.action {
+        Action::Notify => Decision::Ask(judge.notifier().cloned(), data),
+        _ => Decision::Follow(verdict),
+    }
 }
 
 fn follow(task: &mut Task, number: u64, verdict: Verdict) -> SysResult {
@@ -124,7 +134,6 @@ fn follow(task: &mut Task, number: u64, verdict: Verdict) -> SysResult {
             crate::table::dispatch(task, number)
         }
         Action::Error => errno_of(verdict.data),
-        // Nobody can be asked.
         Action::Notify => Err(Errno::ENOSYS),
         Action::Trace => ask_tracer(task, verdict.data),
         Action::Trap => {
@@ -161,7 +170,19 @@ fn ask_tracer(task: &mut Task, data: u16) -> SysResult {
             Ok(0)
         }
         Decision::Follow(verdict) => follow(task, number, verdict),
+        Decision::Ask(notifier, data) => ask(task, number, notifier, &data),
     }
+}
+
+/// A supervisor decides; a filter that has none refuses.
+fn ask(
+    task: &mut Task,
+    number: u64,
+    notifier: Option<Arc<Notifier>>,
+    data: &[u32; program::DATA_WORDS],
+) -> SysResult {
+    let answer = notifier.ok_or(Errno::ENOSYS)?.ask(task, data)?;
+    answer.unwrap_or_else(|| crate::table::dispatch(task, number))
 }
 
 /// An error that a filter chose.
@@ -204,6 +225,22 @@ impl Thread {
             core::mem::replace(&mut shared.restriction, restriction)
         };
         drop(former);
+    }
+
+    /// It has ended: who listens to its filters need not wait until it is reaped.
+    pub(crate) fn leave_listeners(&self) {
+        if self.is_filtered() {
+            let former = {
+                let mut shared = self.shared.lock();
+                match &shared.restriction {
+                    Restriction::Filters(filter) if filter.has_listener() => {
+                        core::mem::take(&mut shared.restriction)
+                    }
+                    _ => return,
+                }
+            };
+            drop(former);
+        }
     }
 
     /// Restricts a thread that was just listed in a process as the one that made it. With the list of threads locked, so that no filter passes between both.

@@ -129,6 +129,17 @@ impl Mount {
         &self.root
     }
 
+    /// Whether its root is that of the file system, so that it shows all of it.
+    pub fn is_whole(&self) -> bool {
+        Arc::ptr_eq(&self.root, self.superblock().root())
+    }
+
+    /// Whether an entry can be come to from its root. A directory that somebody stands in may be moved out of what the mount shows, and no `..` leads from there to the
+    /// rest of the file system: that may be all that is kept from who stands there.
+    pub fn shows(&self, dentry: &Arc<Dentry>) -> bool {
+        self.is_whole() || dentry.is_below(&self.root)
+    }
+
     /// What was given as its source.
     pub fn source(&self) -> Arc<[u8]> {
         self.source.lock().clone()

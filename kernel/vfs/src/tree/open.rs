@@ -18,7 +18,7 @@ use crate::mount::Path;
 use crate::name::Name;
 use crate::permission::{check_access, inherit, owns};
 use crate::walk::{LastName, PathContext, Walker, find_entry};
-use crate::{Error, Result};
+use crate::{Error, Result, sticky};
 
 /// How to open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,6 +108,7 @@ impl PathContext<'_> {
             if inode.kind == FileKind::Directory {
                 return Err(Error::IsDirectory);
             }
+            sticky::check_opening(walker.place().inode()?, inode, self.credentials)?;
             return self.open_existing(place, how.flags);
         }
     }

@@ -131,7 +131,11 @@ fn reach<'guard>(
                 let at_root = Arc::ptr_eq(dentry, &rules.root.dentry) || Arc::ptr_eq(dentry, mount.root());
                 let restricted = rules.flags.intersects(LookupFlags::BENEATH | LookupFlags::IN_ROOT);
                 let Some(parent) = dentry.parent_under(guard) else { break };
-                if at_root || restricted || parent.flags().contains(DentryFlags::MOUNT_POINT) {
+                if at_root
+                    || restricted
+                    || !mount.is_whole()
+                    || parent.flags().contains(DentryFlags::MOUNT_POINT)
+                {
                     break;
                 }
                 dentry = parent;

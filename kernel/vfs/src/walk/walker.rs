@@ -27,7 +27,7 @@ use crate::inode::LinkTarget;
 use crate::mount::Path;
 use crate::name::{NAME_MAX, Name, PATH_MAX};
 use crate::permission::check_access;
-use crate::{Error, Result, allocation};
+use crate::{Error, Result, allocation, sticky};
 
 /// Symbolic links that one walk follows.
 const LINKS_MAX: u32 = 40;
@@ -261,6 +261,9 @@ impl<'a> Walker<'a> {
             self.place = Cow::Owned(above);
         }
         let Some(parent) = self.place.dentry.parent() else { return Ok(()) };
+        if !self.place.mount.shows(&parent) {
+            return Err(Error::NotFound);
+        }
         let parent = self.cross(Path::new(self.place.mount.clone(), parent))?;
         let scoped = self.flags.intersects(LookupFlags::BENEATH | LookupFlags::IN_ROOT);
         if scoped && Dentry::rename_count() != self.renames {
@@ -281,9 +284,12 @@ impl<'a> Walker<'a> {
             return Err(Error::Loop);
         }
         self.links += 1;
+        self.pop_finished();
+        if self.segments.is_empty() {
+            sticky::check_following(self.place.inode()?, inode, self.context.credentials)?;
+        }
         let target = inode.operations().link_target(inode)?;
         crate::time::accessed_at(link, inode);
-        self.pop_finished();
         match target {
             LinkTarget::Jump(place) => {
                 if self.flags.contains(LookupFlags::NO_MAGIC_LINKS) {
