@@ -8,7 +8,7 @@
 //!
 //! # Who sees whom
 //! An opener counts in the inode first and looks for leases then; a lease is only made when the count, read with the leases locked, has nobody in it
-//! whom it would exclude. [`Share::seen_by_all`] says why that is so without a fence in openings of files in a system without leases.
+//! whom it would exclude. `Share::seen_by_all` says why that is so without a fence in openings of files in a system without leases.
 //!
 //! # Locking
 //! The file's leases are under the lock of its other locks. Signals are sent without it.
