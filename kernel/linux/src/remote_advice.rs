@@ -34,8 +34,9 @@ pub fn process_madvise(
         return Err(Errno::EINVAL);
     }
     let advice = crate::memory::advice(number).ok_or(Errno::EINVAL)?;
-    let space =
-        Inspector::calling(task).inspect(&process, || process.address_space())?.ok_or(Errno::ESRCH)?;
+    // EACCES, unlike what the manual says and other calls answer.
+    let inspected = Inspector::calling(task).inspect(&process, || process.address_space());
+    let space = inspected.map_err(|_| Errno::EACCES)?.ok_or(Errno::ESRCH)?;
     task.credentials.require(Capabilities::SYS_NICE)?;
     let mut done = 0;
     for range in ranges {

@@ -41,6 +41,8 @@ impl MountNamespace {
         if !same_owner {
             tree::lock(&copies);
         }
+        // Locked to its place in the name space, as what is mounted below it is.
+        copies[0].set_locked(!same_owner || originals[0].is_locked());
         change.commit()?;
         for place in places {
             let index = originals.iter().position(|mount| Shared::ptr_eq(mount, &place.mount));

@@ -40,6 +40,10 @@ impl MountNamespace {
         let onto = put_old.clone().onto_mounts();
         change.place(&old, &onto.mount, &onto.dentry)?;
         change.set_root(self, &new_root.mount);
-        change.commit()
+        change.commit()?;
+        // What may not be taken from the name space is its root, not what was that.
+        new_root.mount.set_locked(old.is_locked());
+        old.set_locked(false);
+        Ok(())
     }
 }
