@@ -150,7 +150,8 @@ static WATCHED: AtomicU64 = AtomicU64::new(0);
 
 #[inline(never)]
 extern "C" fn landmark() {
-    black_box(());
+    // Of its own: functions with the same code are one in the kernel's file, and others would be stopped here, too.
+    black_box(0x6c61_6e64_6d61_726b_u64);
 }
 
 /// Arms the first hardware breakpoint of every CPU, or disarms it.
