@@ -325,13 +325,18 @@ static void victim(const char *jail, uint64_t seed)
     syscall(SYS_exit_group, 0);
 }
 
-static void copy_file(const char *from, const char *to)
+/* 0, or the error of what failed. */
+static int copy_file(const char *from, const char *to)
 {
-    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0755);
-    while (sendfile(out, in, NULL, 1 << 20) > 0)
-        ;
+    int in = open(from, O_RDONLY), out = in < 0 ? -1 : open(to, O_WRONLY | O_CREAT | O_TRUNC, 0755);
+    int error = out < 0 ? errno : 0;
+    ssize_t moved;
+    while (error == 0 && (moved = sendfile(out, in, NULL, 1 << 20)) != 0)
+        if (moved < 0)
+            error = errno;
     close(in);
     close(out);
+    return error;
 }
 
 static void drop_jail(const char *jail)
@@ -341,37 +346,53 @@ static void drop_jail(const char *jail)
     rmdir(jail);
 }
 
-/* A root directory for victims: a file system of its own, so that all of it can be dropped. 0, or why it is not complete. */
-static int fill_jail(const char *jail)
+/* What a jail has, made in the directory that the worker stands in. Stops at the first step that fails and returns its error: with
+ * memory or files used up, a later step would only say that something is not there. */
+static int furnish_jail(void)
 {
     static const char *const folders[] = { "field", "field/dir", "field/tmpfs", "field/bound", "proc", "dev", "dev/pts" };
     static const struct { const char *name; int major, minor; } devices[] = { { "dev/null", 1, 3 }, { "dev/zero", 1, 5 },
         { "dev/full", 1, 7 }, { "dev/random", 1, 8 }, { "dev/tty", 5, 0 }, { "dev/ptmx", 5, 2 } };
-    char here[128];
-    mkdir(jail, 0755);
-    if (mount("tmpfs", jail, "tmpfs", 0, NULL) < 0 || !getcwd(here, sizeof here) || chdir(jail) < 0)
+    for (unsigned i = 0; i < sizeof folders / sizeof *folders; i++)
+        if (mkdir(folders[i], 0777) < 0 || chmod(folders[i], 0777) < 0)
+            return errno;
+    if (mount("proc", "proc", "proc", 0, NULL) < 0 || mount("devpts", "dev/pts", "devpts", 0, NULL) < 0)
         return errno;
-    for (unsigned i = 0; i < sizeof folders / sizeof *folders; i++) {
-        mkdir(folders[i], 0777);
-        chmod(folders[i], 0777);
-    }
-    mount("proc", "proc", "proc", 0, NULL);
-    mount("devpts", "dev/pts", "devpts", 0, NULL);
-    for (unsigned i = 0; i < sizeof devices / sizeof *devices; i++) {
-        mknod(devices[i].name, S_IFCHR | 0666, makedev((unsigned)devices[i].major, (unsigned)devices[i].minor));
-        chmod(devices[i].name, 0666);
-    }
-    symlink("file", "field/link");
-    symlink("absent", "field/dangling");
-    symlink("loop", "field/loop");
-    mkfifo("field/fifo", 0666);
-    chmod("field/fifo", 0666);
-    copy_file("/abi/tiny", "field/tiny");
-    put_text("field/script", "#!/field/tiny script\n");
-    chmod("field/script", 0755);
-    close(open("field/sparse", O_CREAT | O_WRONLY, 0666));
-    int failed = truncate("field/sparse", 1ll << 40) < 0 ? errno : 0;
-    return chdir(here) < 0 ? errno : failed;
+    for (unsigned i = 0; i < sizeof devices / sizeof *devices; i++)
+        if (mknod(devices[i].name, S_IFCHR | 0666, makedev((unsigned)devices[i].major, (unsigned)devices[i].minor)) < 0 ||
+            chmod(devices[i].name, 0666) < 0)
+            return errno;
+    if (symlink("file", "field/link") < 0 || symlink("absent", "field/dangling") < 0 || symlink("loop", "field/loop") < 0 ||
+        mkfifo("field/fifo", 0666) < 0 || chmod("field/fifo", 0666) < 0)
+        return errno;
+    int error = copy_file("/abi/tiny", "field/tiny");
+    if (error != 0)
+        return error;
+    int script = open("field/script", O_CREAT | O_WRONLY, 0755);
+    if (script < 0)
+        return errno;
+    static const char text[] = "#!/field/tiny script\n";
+    error = write(script, text, sizeof text - 1) < 0 ? errno : 0;
+    close(script);
+    if (error != 0)
+        return error;
+    int sparse = open("field/sparse", O_CREAT | O_WRONLY, 0666);
+    if (sparse < 0)
+        return errno;
+    error = ftruncate(sparse, 1ll << 40) < 0 ? errno : 0;
+    close(sparse);
+    return error;
+}
+
+/* A root directory for victims: a file system of its own, so that all of it can be dropped. 0, or why it is not complete. */
+static int fill_jail(const char *jail)
+{
+    char here[128];
+    if ((mkdir(jail, 0755) < 0 && errno != EEXIST) || mount("tmpfs", jail, "tmpfs", 0, NULL) < 0 || !getcwd(here, sizeof here) ||
+        chdir(jail) < 0)
+        return errno;
+    int error = furnish_jail();
+    return chdir(here) < 0 ? errno : error;
 }
 
 /* Makes a jail. Other workers' victims may have filled memory and all places for open files; that is tried again until they have been
