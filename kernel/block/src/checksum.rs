@@ -1,105 +1,97 @@
-//! Cyclic redundancy checks of on-disk structures: eight bytes a step, by the processor's instruction for one of them if it has that, or by tables made at compile time.
+//! Cyclic redundancy checks of on-disk structures: eight bytes a step, by the processor's instruction for one of them if it has that, or by tables made at their first use (at compile time they would be 33 KB of the kernel's file).
 
-/// Tables for one reflected polynomial.
-struct Tables([[u32; 256]; 8]);
+use core::array;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use sync::Once;
+
+/// Tables for one reflected polynomial. Each value is written once, where it stays: they are too big for a stack.
+struct Tables([[AtomicU32; 256]; 8]);
 
 impl Tables {
-    const fn new(polynomial: u32) -> Self {
-        let mut tables = [[0; 256]; 8];
-        let mut byte = 0;
-        while byte < 256 {
-            let mut value = byte as u32;
-            let mut bit = 0;
-            while bit < 8 {
-                value = if value & 1 == 1 { (value >> 1) ^ polynomial } else { value >> 1 };
-                bit += 1;
-            }
-            tables[0][byte] = value;
-            byte += 1;
+    const fn new() -> Self {
+        Self([const { [const { AtomicU32::new(0) }; 256] }; 8])
+    }
+
+    fn fill(&self, polynomial: u32) {
+        for (value, byte) in self.0[0].iter().zip(0..) {
+            value.store(update_by_bits(polynomial, byte, &[0]), Ordering::Relaxed);
         }
-        let mut table = 1;
-        while table < 8 {
-            let mut byte = 0;
-            while byte < 256 {
-                let before = tables[table - 1][byte];
-                tables[table][byte] = (before >> 8) ^ tables[0][(before & 0xff) as usize];
-                byte += 1;
-            }
-            table += 1;
+        for (table, byte) in (1..8).flat_map(|table| (0..256).map(move |byte| (table, byte))) {
+            let before = self.look(table - 1, byte);
+            self.0[table][byte as usize].store((before >> 8) ^ self.look(0, before), Ordering::Relaxed);
         }
-        Self(tables)
+    }
+
+    /// What a table has for the lowest byte.
+    fn look(&self, table: usize, value: u32) -> u32 {
+        self.0[table][(value & 0xff) as usize].load(Ordering::Relaxed)
     }
 
     fn update(&self, mut crc: u32, bytes: &[u8]) -> u32 {
-        let tables = &self.0;
-        let look = |table: usize, value: u32| tables[table][(value & 0xff) as usize];
         let (chunks, rest) = bytes.as_chunks::<8>();
         for chunk in chunks {
             let [a, b, c, d, e, f, g, h] = *chunk;
             let low = crc ^ u32::from_le_bytes([a, b, c, d]);
             let high = u32::from_le_bytes([e, f, g, h]);
-            crc = look(7, low)
-                ^ look(6, low >> 8)
-                ^ look(5, low >> 16)
-                ^ look(4, low >> 24)
-                ^ look(3, high)
-                ^ look(2, high >> 8)
-                ^ look(1, high >> 16)
-                ^ look(0, high >> 24);
+            crc = self.look(7, low)
+                ^ self.look(6, low >> 8)
+                ^ self.look(5, low >> 16)
+                ^ self.look(4, low >> 24)
+                ^ self.look(3, high)
+                ^ self.look(2, high >> 8)
+                ^ self.look(1, high >> 16)
+                ^ self.look(0, high >> 24);
         }
         for byte in rest {
-            crc = (crc >> 8) ^ look(0, crc ^ u32::from(*byte));
+            crc = (crc >> 8) ^ self.look(0, crc ^ u32::from(*byte));
         }
         crc
     }
 }
 
-/// What zeros behind do to a sum: for 2^n of them, by half a byte of the sum at a time.
-struct Zeros([[[u32; 16]; 8]; ZEROS_MAX_LOG as usize]);
+/// What zeros behind do to a sum: for 2^n of them, by half a byte of the sum at a time. Written once, like [`Tables`].
+struct Zeros([Power; ZEROS_MAX_LOG as usize]);
+
+/// For a number of zeros.
+struct Power([[AtomicU32; 16]; 8]);
 
 /// Fewer than 2^17 zeros are taken at once.
 const ZEROS_MAX_LOG: u32 = 17;
 
-impl Zeros {
-    const fn new(tables: &Tables) -> Self {
-        let mut all = [[[0; 16]; 8]; ZEROS_MAX_LOG as usize];
-        let mut log = 0;
-        while log < ZEROS_MAX_LOG as usize {
-            let mut place = 0;
-            while place < 8 {
-                let mut digit = 0;
-                while digit < 16 {
-                    let value = (digit as u32) << (4 * place);
-                    all[log][place][digit] = if log == 0 {
-                        (value >> 8) ^ tables.0[0][(value & 0xff) as usize]
-                    } else {
-                        let half = Self::apply(&all[log - 1], value);
-                        Self::apply(&all[log - 1], half)
-                    };
-                    digit += 1;
-                }
-                place += 1;
-            }
-            log += 1;
-        }
-        Self(all)
+impl Power {
+    const fn new() -> Self {
+        Self([const { [const { AtomicU32::new(0) }; 16] }; 8])
     }
 
-    const fn apply(table: &[[u32; 16]; 8], value: u32) -> u32 {
-        let mut result = 0;
-        let mut place = 0;
-        while place < 8 {
-            result ^= table[place][(value >> (4 * place) & 15) as usize];
-            place += 1;
+    fn fill(&self, sum_behind: impl Fn(u32) -> u32) {
+        for (place, values) in self.0.iter().enumerate() {
+            for (value, digit) in values.iter().zip(0..) {
+                value.store(sum_behind(digit << (4 * place)), Ordering::Relaxed);
+            }
         }
-        result
+    }
+
+    fn apply(&self, value: u32) -> u32 {
+        let digit = |place: usize| (value >> (4 * place) & 15) as usize;
+        let parts: [u32; 8] = array::from_fn(|place| self.0[place][digit(place)].load(Ordering::Relaxed));
+        parts.iter().fold(0, |sum, part| sum ^ part)
+    }
+}
+
+impl Zeros {
+    fn fill(&self, polynomial: u32) {
+        self.0[0].fill(|sum| update_by_bits(polynomial, sum, &[0]));
+        for [half, whole] in self.0.array_windows() {
+            whole.fill(|sum| half.apply(half.apply(sum)));
+        }
     }
 
     fn append(&self, mut crc: u32, mut count: usize) -> u32 {
         debug_assert!(count >> ZEROS_MAX_LOG == 0, "blocks are smaller");
-        for table in &self.0 {
+        for power in &self.0 {
             if count & 1 != 0 {
-                crc = Self::apply(table, crc);
+                crc = power.apply(crc);
             }
             count >>= 1;
             if count == 0 {
@@ -110,34 +102,51 @@ impl Zeros {
     }
 }
 
-static CASTAGNOLI: Tables = Tables::new(0x82f6_3b78);
-static CASTAGNOLI_ZEROS: Zeros = Zeros::new(&CASTAGNOLI);
-static IEEE: Tables = Tables::new(0xedb8_8320);
-static ARC: Tables = Tables::new(0xa001);
+const CASTAGNOLI: u32 = 0x82f6_3b78;
+const IEEE: u32 = 0xedb8_8320;
+const ARC: u32 = 0xa001;
+
+fn castagnoli() -> &'static Tables {
+    static TABLES: Tables = Tables::new();
+    static FILLED: Once<()> = Once::new();
+    FILLED.call_once(|| TABLES.fill(CASTAGNOLI));
+    &TABLES
+}
+
+fn castagnoli_zeros() -> &'static Zeros {
+    static ZEROS: Zeros = Zeros([const { Power::new() }; ZEROS_MAX_LOG as usize]);
+    static FILLED: Once<()> = Once::new();
+    FILLED.call_once(|| ZEROS.fill(CASTAGNOLI));
+    &ZEROS
+}
+
+/// By bits, for what is seldom added up.
+fn update_by_bits(polynomial: u32, crc: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(crc, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (polynomial & (crc & 1).wrapping_neg()))
+    })
+}
 
 /// CRC-32C (Castagnoli) as ext4 uses it: continues from `seed`, without inversions.
 pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
-    machine::checksum::crc32c(seed, bytes).unwrap_or_else(|| CASTAGNOLI.update(seed, bytes))
+    machine::checksum::crc32c(seed, bytes).unwrap_or_else(|| castagnoli().update(seed, bytes))
 }
 
 /// The [`crc32c`] of bytes of which a part changed: `sum` was that of all of them, `before` and `after` are those of the part alone, from 0 on, and
 /// `behind` is how many bytes follow it, fewer than 128 KiB. So a small change takes time by its own length: sums are linear.
 pub fn crc32c_changed(sum: u32, before: u32, after: u32, behind: usize) -> u32 {
-    sum ^ CASTAGNOLI_ZEROS.append(before ^ after, behind)
+    sum ^ castagnoli_zeros().append(before ^ after, behind)
 }
 
 /// CRC-32 (IEEE 802.3) as GPT uses it.
 pub fn crc32(bytes: &[u8]) -> u32 {
-    !IEEE.update(!0, bytes)
+    !update_by_bits(IEEE, !0, bytes)
 }
 
 /// CRC-16 (polynomial 0x8005, reflected): continues from `seed`.
 pub fn crc16(seed: u16, bytes: &[u8]) -> u16 {
     // The reflected remainder stays within 16 bits when it begins there.
-    bytes.iter().fold(seed, |crc, byte| {
-        let index = (crc ^ u16::from(*byte)) & 0xff;
-        (crc >> 8) ^ ARC.0[0][usize::from(index)] as u16
-    })
+    update_by_bits(ARC, u32::from(seed), bytes) as u16
 }
 
 #[cfg(test)]
@@ -160,7 +169,7 @@ mod tests {
             for from in 0..9 {
                 for to in (from..80).chain([256, 299, 300]) {
                     let part = &bytes[from..to];
-                    let by_tables = CASTAGNOLI.update(seed, part);
+                    let by_tables = castagnoli().update(seed, part);
                     assert_eq!(crc32c(seed, part), by_tables, "{seed}, {from}..{to}");
                     assert_eq!(machine::checksum::crc32c(seed, part).unwrap_or(by_tables), by_tables);
                 }

@@ -78,7 +78,8 @@ struct Actions {
 struct Slot {
     taken: AtomicBool,
     vector: Once<Vector>,
-    actions: IrqSpinLock<Actions>,
+    /// Made by who takes the slot first; so the table is zero until then, and takes no room in the kernel's file.
+    actions: Once<IrqSpinLock<Actions>>,
     unclaimed: AtomicU32,
     /// Line number plus 1 while the slot serves a line.
     line: AtomicU32,
@@ -89,15 +90,7 @@ static SLOT: [Slot; SLOTS] = [const {
     Slot {
         taken: AtomicBool::new(false),
         vector: Once::new(),
-        actions: IrqSpinLock::named(
-            "interrupt handlers",
-            Actions {
-                list: Vec::new(),
-                limit: Limit::new(Gate::None),
-                allowed: CpuSet::ALL,
-                is_placed: false,
-            },
-        ),
+        actions: Once::new(),
         unclaimed: AtomicU32::new(0),
         line: AtomicU32::new(0),
         cpu: AtomicU32::new(0),
@@ -108,6 +101,16 @@ static SLOT: [Slot; SLOTS] = [const {
 static NEXT_ID: AtomicU32 = AtomicU32::new(1);
 
 impl Slot {
+    fn actions(&self) -> &IrqSpinLock<Actions> {
+        let none = || Actions {
+            list: Vec::new(),
+            limit: Limit::new(Gate::None),
+            allowed: CpuSet::ALL,
+            is_placed: false,
+        };
+        self.actions.call_once(|| IrqSpinLock::named("interrupt handlers", none()))
+    }
+
     fn cpu(&self) -> CpuId {
         CpuId::from_index(self.cpu.load(Ordering::Relaxed) as usize)
     }
@@ -122,7 +125,7 @@ impl Slot {
 fn run(index: usize) {
     let slot = &SLOT[index];
     let mut claimed = false;
-    let mut actions = slot.actions.lock();
+    let mut actions = slot.actions().lock();
     for action in &actions.list {
         claimed |= (action.handler)() == Claim::Mine;
     }
@@ -144,7 +147,7 @@ fn run(index: usize) {
 /// Visits the limits of interrupts in use, and whether each was given up.
 fn for_each_limit(visit: &mut Visit<'_>) {
     for slot in SLOT.iter().filter(|slot| slot.taken.load(Ordering::Acquire)) {
-        let mut actions = slot.actions.lock();
+        let mut actions = slot.actions().lock();
         visit(&mut actions.limit, slot.is_given_up());
     }
 }
@@ -177,7 +180,7 @@ impl Interrupt {
             None => match machine::interrupt::allocate_vector(run, index) {
                 Some(vector) => {
                     let room = Vec::with_capacity(HANDLERS_MAX);
-                    slot.actions.lock().list = room;
+                    slot.actions().lock().list = room;
                     interrupt_limit::start(for_each_limit);
                     *slot.vector.call_once(|| vector)
                 }
@@ -195,7 +198,7 @@ impl Interrupt {
             Source::Message => Gate::None,
         };
         {
-            let mut actions = slot.actions.lock();
+            let mut actions = slot.actions().lock();
             (actions.limit, actions.allowed, actions.is_placed) = (Limit::new(gate), allowed, is_placed);
         }
         if let Source::Line(line) = source {
@@ -228,7 +231,7 @@ impl Interrupt {
     /// Has the entry at an offset of a function's table of messages raise it. False if nothing can.
     pub(crate) fn set_entry(&self, table: Window, entry: usize) -> bool {
         // Held, so that the entry has the processor that it is moved to meanwhile.
-        let mut actions = SLOT[self.index].actions.lock();
+        let mut actions = SLOT[self.index].actions().lock();
         let Some(message) = self.message() else { return false };
         table.write_u32(entry, message.address as u32);
         table.write_u32(entry + 4, (message.address >> 32) as u32);
@@ -242,7 +245,7 @@ impl Interrupt {
     pub fn register(self: &Arc<Self>, name: &str, handler: Handler) -> Option<Registration> {
         let (name, handler) = (Arc::from(name), Arc::new(handler));
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let mut actions = SLOT[self.index].actions.lock();
+        let mut actions = SLOT[self.index].actions().lock();
         if actions.list.len() >= HANDLERS_MAX {
             return None;
         }
@@ -260,7 +263,7 @@ impl Interrupt {
 impl Drop for Interrupt {
     fn drop(&mut self) {
         let slot = &SLOT[self.index];
-        let mut actions = slot.actions.lock();
+        let mut actions = slot.actions().lock();
         debug_assert!(actions.list.is_empty(), "registrations keep the interrupt");
         actions.limit = Limit::new(Gate::None);
         drop(actions);
@@ -287,7 +290,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let action = {
-            let mut actions = SLOT[self.interrupt.index].actions.lock();
+            let mut actions = SLOT[self.interrupt.index].actions().lock();
             let list = &mut actions.list;
             list.iter().position(|action| action.id == self.id).map(|index| list.remove(index))
         };
@@ -301,7 +304,7 @@ pub fn for_each(mut visit: impl FnMut(u32, Source, Vector, &str)) {
     for (index, slot) in SLOT.iter().enumerate() {
         let Some(vector) = slot.vector.get().filter(|_| slot.taken.load(Ordering::Acquire)) else { continue };
         let mut names = [const { None }; HANDLERS_MAX];
-        for (name, action) in names.iter_mut().zip(&slot.actions.lock().list) {
+        for (name, action) in names.iter_mut().zip(&slot.actions().lock().list) {
             *name = Some(action.name.clone());
         }
         let mut text = String::new();
@@ -317,7 +320,7 @@ pub fn for_each(mut visit: impl FnMut(u32, Source, Vector, &str)) {
 /// Interrupts in use that were masked because they came too often: number, and how often that was.
 pub fn for_each_limited(mut visit: impl FnMut(u32, u64)) {
     for (index, slot) in SLOT.iter().enumerate().filter(|(_, slot)| slot.taken.load(Ordering::Acquire)) {
-        let strikes = slot.actions.lock().limit.strikes;
+        let strikes = slot.actions().lock().limit.strikes;
         if strikes > 0 {
             visit(number_of(index), strikes);
         }

@@ -5,45 +5,44 @@
 //!
 //! Invariant: `ARMED` ≤ min(first timer, slice end), or the interrupt is being handled.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use machine::cpu::CpuId;
 use machine::{preempt, time};
 use sync::{PerCpu, per_cpu, rcu};
 
 use crate::cpu::Cpu;
+use crate::next_time::{NEVER_NS, NextTime};
 use crate::{balance, dispatch, rcu_driver, starvation, timer};
 
-const NEVER: u64 = u64::MAX;
-
 /// What the hardware is programmed for. Written by the CPU itself with interrupts off.
-static ARMED: PerCpu<AtomicU64> = per_cpu!(AtomicU64::new(NEVER));
+static ARMED: PerCpu<NextTime> = per_cpu!(NextTime::never());
 
 /// Programs the deadline if an earlier one is needed. Interrupts are off.
 #[inline(always)]
 pub(crate) fn arm() {
     let next = Cpu::this().slice_end_ns.load(Ordering::Relaxed).min(timer::first_expiry());
     let armed = ARMED.this();
-    if next < armed.load(Ordering::Relaxed) {
-        armed.store(next, Ordering::Relaxed);
+    if next < armed.get() {
+        armed.set(next);
         time::set_deadline_ns(next);
     }
 }
 
 /// What the hardware of a CPU is programmed for, if for anything.
 pub(crate) fn armed_ns(of: CpuId) -> Option<u64> {
-    Some(ARMED.of(of).load(Ordering::Relaxed)).filter(|&armed| armed != NEVER)
+    Some(ARMED.of(of).get()).filter(|&armed| armed != NEVER_NS)
 }
 
 /// The CPU starts: nothing is programmed.
 pub(crate) fn reset() {
-    ARMED.this().store(NEVER, Ordering::Relaxed);
+    ARMED.this().set(NEVER_NS);
 }
 
 /// The handler of the deadline interrupt.
 pub(crate) fn interrupt() {
     rcu::idle_exit();
-    ARMED.this().store(NEVER, Ordering::Relaxed);
+    ARMED.this().set(NEVER_NS);
     let now_ns = time::now_ns();
     timer::expire(now_ns);
     rcu_driver::look_for_stalls(now_ns);

@@ -39,6 +39,7 @@ pub mod inspection;
 pub mod io_context;
 mod memory_threads;
 mod mutex;
+mod next_time;
 mod placement;
 mod policy;
 mod rcu_driver;

@@ -20,6 +20,7 @@ use machine::{interrupt, preempt, time};
 use memory::OutOfMemory;
 use sync::{IrqSpinLock, PerCpu, per_cpu};
 
+use crate::next_time::{NEVER_NS, NextTime};
 use crate::softirq::{self, Softirq};
 use crate::thread::Thread;
 use crate::wait::{Interrupted, WaitError};
@@ -74,26 +75,26 @@ unsafe impl Send for Trees {}
 struct Base {
     trees: IrqSpinLock<Trees>,
     /// Expiry of the first waiting node. Written under the lock.
-    first_ns: AtomicU64,
+    first: NextTime,
 }
 
 static BASES: PerCpu<Base> = per_cpu!(Base {
     trees: IrqSpinLock::new(Trees { waiting: RBTree::new(ByExpiry::NEW), due: RBTree::new(ByExpiry::NEW) }),
-    first_ns: AtomicU64::new(u64::MAX),
+    first: NextTime::never(),
 });
 
 impl Base {
     fn publish(&self, trees: &Trees) {
         let first =
-            trees.waiting.front().get().map_or(u64::MAX, |node| node.expiry_ns.load(Ordering::Relaxed));
-        self.first_ns.store(first, Ordering::Relaxed);
+            trees.waiting.front().get().map_or(NEVER_NS, |node| node.expiry_ns.load(Ordering::Relaxed));
+        self.first.set(first);
     }
 }
 
 /// Expiry of this CPU's first timer. The caller cannot migrate.
 #[inline(always)]
 pub(crate) fn first_expiry() -> u64 {
-    BASES.this().first_ns.load(Ordering::Relaxed)
+    BASES.this().first.get()
 }
 
 impl Node {
@@ -160,7 +161,7 @@ impl Node {
 /// Handles the timers of this CPU that have expired; in the deadline interrupt.
 pub(crate) fn expire(now_ns: u64) {
     let base = BASES.this();
-    if base.first_ns.load(Ordering::Relaxed) > now_ns {
+    if base.first.get() > now_ns {
         return;
     }
     let mut trees = base.trees.lock();

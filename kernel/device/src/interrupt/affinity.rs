@@ -70,7 +70,7 @@ fn slot_of(number: u32) -> Result<&'static Slot, NotMoved> {
 /// [`NotMoved::Gone`].
 pub fn affinity(number: u32) -> Result<Affinity, NotMoved> {
     let slot = slot_of(number)?;
-    let actions = slot.actions.lock();
+    let actions = slot.actions().lock();
     let allowed = actions.allowed.intersection(CpuSet::first(cpu::count()));
     Ok(Affinity { allowed, effective: slot.cpu() })
 }
@@ -81,7 +81,7 @@ pub fn affinity(number: u32) -> Result<Affinity, NotMoved> {
 /// See [`NotMoved`]; nothing has changed then.
 pub fn set_affinity(number: u32, allowed: CpuSet) -> Result<(), NotMoved> {
     let slot = slot_of(number)?;
-    let mut actions = slot.actions.lock();
+    let mut actions = slot.actions().lock();
     if actions.is_placed {
         return Err(NotMoved::Fixed);
     }

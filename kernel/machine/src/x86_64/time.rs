@@ -41,10 +41,21 @@ static WALL_CLOCK_BOOT_NS: AtomicU64 = AtomicU64::new(0);
 
 /// The deadline of each processor; `u64::MAX` for none. Written by its own processor only.
 static DEADLINES: [Deadline; crate::cpu::MAX_CPUS] =
-    [const { Deadline(AtomicU64::new(u64::MAX)) }; crate::cpu::MAX_CPUS];
+    [const { Deadline(AtomicU64::new(!u64::MAX)) }; crate::cpu::MAX_CPUS];
 
+/// The complement of a time, so that the table is zero at first and takes no room in the kernel's file.
 #[repr(align(64))]
 struct Deadline(AtomicU64);
+
+impl Deadline {
+    fn get(&self) -> u64 {
+        !self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, deadline_ns: u64) {
+        self.0.store(!deadline_ns, Ordering::Relaxed);
+    }
+}
 
 fn scale(value: u64, multiplier: u64) -> u64 {
     ((u128::from(value) * u128::from(multiplier)) >> SHIFT) as u64
@@ -157,13 +168,13 @@ pub(crate) fn initialise_cpu() {
     fence(Ordering::SeqCst);
 }
 
-fn own_deadline() -> &'static AtomicU64 {
-    &DEADLINES[super::cpu::current_index() as usize].0
+fn own_deadline() -> &'static Deadline {
+    &DEADLINES[super::cpu::current_index() as usize]
 }
 
 #[inline]
 pub(crate) fn set_deadline_ns(deadline_ns: u64) {
-    own_deadline().store(deadline_ns, Ordering::Relaxed);
+    own_deadline().set(deadline_ns);
     arm(deadline_ns);
 }
 
@@ -187,7 +198,7 @@ fn arm(deadline_ns: u64) {
 }
 
 pub(crate) fn clear_deadline() {
-    own_deadline().store(u64::MAX, Ordering::Relaxed);
+    own_deadline().set(u64::MAX);
     if crate::profile::counters().is_some() {
         return arm(u64::MAX);
     }
@@ -202,7 +213,7 @@ pub(crate) fn clear_deadline() {
 }
 
 fn timer_interrupt() {
-    let deadline = own_deadline().load(Ordering::Relaxed);
+    let deadline = own_deadline().get();
     let counters = crate::profile::counters();
     if let Some(counters) = counters {
         crate::profile::sample(counters);
@@ -221,7 +232,7 @@ fn timer_interrupt() {
     if super::cpu::current_index() == 0 && now >= REFINE_AFTER_NS && !REFINED.swap(true, Ordering::Relaxed) {
         refine();
     }
-    own_deadline().store(u64::MAX, Ordering::Relaxed);
+    own_deadline().set(u64::MAX);
     crate::time::expired();
 }
 

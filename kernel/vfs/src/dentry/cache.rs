@@ -13,7 +13,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use sync::{Lazy, PerCpu, PerCpuCounter, SpinLock, rcu};
+use sync::{Once, PerCpu, PerCpuCounter, SpinLock, rcu};
 
 use super::entry::{Dentry, DentryFlags};
 use crate::name::hash_name;
@@ -29,8 +29,11 @@ const TURN_PER_INSERT: usize = 2;
 const REFERENCES_WHEN_UNUSED: usize = 2;
 
 static ENTRIES: PerCpuCounter = PerCpuCounter::new();
-static QUEUES: Lazy<PerCpu<SpinLock<VecDeque<Weak<Dentry>>>>> =
-    Lazy::new(|| PerCpu::new(|| SpinLock::new(VecDeque::new())));
+static QUEUES: Once<PerCpu<SpinLock<VecDeque<Weak<Dentry>>>>> = Once::new();
+
+fn queues() -> &'static PerCpu<SpinLock<VecDeque<Weak<Dentry>>>> {
+    QUEUES.call_once(|| PerCpu::new(|| SpinLock::new(VecDeque::new())))
+}
 
 /// The number of entries in memory.
 pub fn cached_entries() -> u64 {
@@ -51,7 +54,7 @@ pub(super) fn added(entry: &Arc<Dentry>) {
         let _pinned = machine::preempt::disable();
         machine::cpu::current()
     };
-    let queue = QUEUES.of(cpu);
+    let queue = queues().of(cpu);
     let mut over;
     // Freed when the lock has been dropped.
     let mut dead: [Option<Weak<Dentry>>; TURN_PER_INSERT] = [const { None }; TURN_PER_INSERT];
@@ -121,7 +124,7 @@ fn examine(queue: &SpinLock<VecDeque<Weak<Dentry>>>) -> Option<bool> {
 /// Lets go of up to `wanted` dead and unused entries; returns how many went. Called when memory runs short.
 pub fn shrink(wanted: usize) -> usize {
     let mut evicted = 0;
-    for queue in QUEUES.iter() {
+    for queue in queues().iter() {
         // Twice around: the first time takes the second chance away.
         let mut remaining = queue.lock().len().saturating_mul(2);
         while remaining > 0 && evicted < wanted {
@@ -187,7 +190,7 @@ impl memory::reclaim::Reclaimer for EntryCache {
     }
 
     fn tidy(&self) {
-        for queue in QUEUES.iter() {
+        for queue in queues().iter() {
             (0..drop_dead(queue)).for_each(|_| ENTRIES.decrement());
         }
     }

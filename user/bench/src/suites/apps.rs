@@ -24,7 +24,7 @@ const fn app(name: &'static str, before: &'static str, script: &'static str) -> 
 
 const APPS: [App; 16] = [
     app("bash_start", "", "for i in 1 2 3 4 5 6 7 8 9 10; do bash -c true; done"),
-    app("bash_loop", "", "s=0; for ((i = 0; i < 20000; i++)); do ((s += i)); done"),
+    app("bash_loop", "", "s=0; for ((i = 1; i <= 20000; i++)); do ((s += i)); done"),
     app(
         "shell_pipelines",
         "seq 2000 > f",
