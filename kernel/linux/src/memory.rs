@@ -8,6 +8,7 @@ use ::memory::address_space::{
 };
 use ::memory::region::FileMapping;
 use machine::address::{PAGE_SIZE, UserAddr};
+use vfs::file_flags::FileFlags;
 use vfs::{Capabilities, FileMappingKind};
 
 use crate::credentials::identity::Credentials;
@@ -180,6 +181,10 @@ fn attach_file(
     let file = task.usable_file(descriptor)?;
     let shared = request.flags.contains(MapFlags::SHARED);
     file.check_readable().map_err(|_| Errno::EACCES)?;
+    // What is mapped can be stored to anywhere.
+    if shared && file.check_writable().is_ok() && file.inode().file_flags().contains(FileFlags::APPEND_ONLY) {
+        return Err(Errno::EACCES);
+    }
     if shared && file.check_writable().is_err() {
         if request.protection.contains(Protection::WRITE) {
             return Err(Errno::EACCES);

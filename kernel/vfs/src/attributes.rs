@@ -239,6 +239,10 @@ pub struct FileStatus {
     pub mount_id: u64,
     /// Whether it is the root of that mount.
     pub mount_root: bool,
+    /// Flags of the file, numbered as in [`FileFlags`](crate::file_flags::FileFlags), as far as `statx` shows them.
+    pub attributes: u32,
+    /// Those that files of the file system may have, and what is told of them besides.
+    pub attributes_known: u32,
 }
 
 /// What a file system says about itself to `statfs`.

@@ -14,7 +14,8 @@
 //!
 //! # Access lists
 //! Few files have one. What everybody may is three bits beside the permission bits, brought up to date when those change, and zeroes for a file with a list:
-//! one comparison tells that everybody may do something and that there is no list to say otherwise.
+//! one comparison tells that everybody may do something and that there is no list to say otherwise. Nobody may write an immutable file: the bit for
+//! writing is no bit of everybody's then.
 //! - `writers` counts open files that write (positive) or programs that run from it (negative): `ETXTBSY`.
 
 use alloc::boxed::Box;
@@ -33,7 +34,8 @@ use crate::attributes::{
     SET_USER_ID, Timestamp,
 };
 use crate::file::FileOperations;
-use crate::flags::{AllocateMode, OpenFlags, RenameFlags};
+use crate::file_flags::{FileFlags, FileSettings};
+use crate::flags::{Access, AllocateMode, OpenFlags, RenameFlags};
 use crate::lock::FileLocks;
 use crate::mount::Path;
 use crate::name::Name;
@@ -165,6 +167,30 @@ pub trait InodeOperations: Any + Send + Sync {
         Ok(())
     }
 
+    /// The file's flags and project; see [`file_flags`](crate::file_flags).
+    ///
+    /// # Errors
+    /// `ENOTTY` where there are none.
+    fn settings(&self, inode: &Inode) -> Result<FileSettings> {
+        Err(Error::NotTerminal)
+    }
+
+    /// Sets them; who may do it is checked. The inode is locked exclusively.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for what such a file can't have.
+    fn change_settings(&self, inode: &Inode, wanted: &FileSettings) -> Result<()> {
+        Err(Error::NotTerminal)
+    }
+
+    /// What tells a file from another one that had its number before (`FS_IOC_GETVERSION`).
+    ///
+    /// # Errors
+    /// `ENOTTY` where there is nothing of that kind.
+    fn generation(&self) -> Result<u32> {
+        Err(Error::NotTerminal)
+    }
+
     /// Sets a regular file's size. The inode is locked exclusively.
     fn truncate(&self, inode: &Inode, size: u64) -> Result<()> {
         Err(Error::Invalid)
@@ -279,9 +305,20 @@ const UNREADABLE: u32 = 1 << 30;
 /// Beside the permission bits of a file that may have [capabilities](crate::file_capabilities).
 const MAY_HAVE_CAPABILITIES: u32 = 1 << 20;
 
+/// Beside the permission bits: the [flags](FileFlags::KNOWN) of a file, so many bits further up than they are numbered.
+const FLAGS_SHIFT: u32 = 19;
+const IMMUTABLE: u32 = FileFlags::IMMUTABLE.bits() << FLAGS_SHIFT;
+const _: () = assert!(
+    FileFlags::KNOWN.bits() << FLAGS_SHIFT >> FLAGS_SHIFT == FileFlags::KNOWN.bits()
+        && FileFlags::KNOWN.bits() << FLAGS_SHIFT
+            & (0xffff | 7 << EVERYBODY_SHIFT | PLAIN | MAY_HAVE_CAPABILITIES | UNREADABLE | HAS_DEFAULT)
+            == 0
+);
+
 /// The mode's word with what everybody may.
 const fn with_everybody(word: u32) -> u32 {
     let everybody = if word & PLAIN == 0 { 0 } else { word & (word >> 3) & (word >> 6) & 7 };
+    let everybody = if word & IMMUTABLE == 0 { everybody } else { everybody & !Access::WRITE.bits() };
     word & !(7 << EVERYBODY_SHIFT) | everybody << EVERYBODY_SHIFT
 }
 
@@ -297,7 +334,9 @@ pub struct InodeHead {
     /// Copied from the superblock: `stat` needs no pointer chase.
     device: DeviceNumber,
     block_bytes: u32,
-    /// Kind and permission bits, and above them what everybody may, [`PLAIN`], [`HAS_DEFAULT`], [`UNREADABLE`] and [`MAY_HAVE_CAPABILITIES`].
+    /// Copied as well: what `statx` may show of the flags.
+    attributes: u32,
+    /// Kind and permission bits, and above them what everybody may, [`PLAIN`], [`HAS_DEFAULT`], [`UNREADABLE`], [`MAY_HAVE_CAPABILITIES`] and flags.
     mode: AtomicU32,
     user: AtomicU32,
     group: AtomicU32,
@@ -401,6 +440,7 @@ impl<O: InodeOperations> Inode<O> {
     ) -> Self {
         let time = Timestamp::coarse();
         let (block_bytes, stacked) = (superblock.block_bytes, superblock.stacked);
+        let attributes_shown = superblock.attributes;
         Self {
             head: InodeHead {
                 number: attributes.number,
@@ -409,6 +449,7 @@ impl<O: InodeOperations> Inode<O> {
                 superblock,
                 device,
                 block_bytes: if block_bytes == 0 { machine::address::PAGE_SIZE as u32 } else { block_bytes },
+                attributes: attributes_shown,
                 mode: AtomicU32::new(with_everybody(
                     attributes.mode & MODE_MASK | attributes.kind.mode_bits() | PLAIN,
                 )),
@@ -504,6 +545,8 @@ impl Inode {
             born: head.born,
             mount_id: 0,
             mount_root: false,
+            attributes: head.file_flags().bits() & head.attributes,
+            attributes_known: head.attributes,
         }
     }
 }
@@ -532,6 +575,24 @@ impl InodeHead {
     pub fn expect_capabilities(&self, may_have: bool) {
         let _one = self.identity.lock();
         self.change_word(MAY_HAVE_CAPABILITIES, if may_have { MAY_HAVE_CAPABILITIES } else { 0 });
+    }
+
+    /// The [flags](FileFlags::KNOWN) of the file that the file layer knows of.
+    #[inline]
+    pub fn file_flags(&self) -> FileFlags {
+        let word = self.mode.load(Ordering::Relaxed);
+        FileFlags::from_bits_retain(word >> FLAGS_SHIFT) & FileFlags::KNOWN
+    }
+
+    /// Whether files of its file system may have any that `statx` shows.
+    pub fn may_have_flags(&self) -> bool {
+        self.attributes != 0
+    }
+
+    /// Shows the flags of the file, which the file system has stored or read.
+    pub fn show_file_flags(&self, flags: FileFlags) {
+        let _one = self.identity.lock();
+        self.change_word(FileFlags::KNOWN.bits() << FLAGS_SHIFT, flags.bits() << FLAGS_SHIFT);
     }
 
     /// Whether everybody may access the file in all of these ways; false if that takes a closer look.

@@ -38,6 +38,7 @@ pub mod eventfd;
 pub mod fanotify;
 pub mod file;
 pub mod file_capabilities;
+pub mod file_flags;
 pub mod flags;
 pub mod generated;
 pub mod handle;

@@ -2,6 +2,7 @@
 
 use crate::attributes::{FileKind, SET_GROUP_ID, STICKY};
 use crate::credentials::{Capabilities, Credentials};
+use crate::file_flags::FileFlags;
 use crate::flags::Access;
 use crate::inode::InodeHead;
 use crate::{Error, Result};
@@ -10,7 +11,7 @@ use crate::{Error, Result};
 ///
 /// The owner's bits count for the owner, the group's for members of the group, the others' for the rest; a file's access list, if it has one, counts
 /// for all but the owner. Without the bits, `CAP_DAC_OVERRIDE` allows everything but executing a file that nobody may execute, and `CAP_DAC_READ_SEARCH`
-/// allows reading files, and reading and searching directories.
+/// allows reading files, and reading and searching directories. Nobody may write an immutable file; `EPERM`.
 #[inline]
 pub fn check_access(inode: &InodeHead, access: Access, credentials: &Credentials) -> Result<()> {
     // What everybody may do needs no look at who asks: true for almost every directory on a path.
@@ -37,6 +38,9 @@ fn check_list(inode: &InodeHead, wanted: u32, credentials: &Credentials) -> Opti
 #[inline(never)]
 fn check_identity(inode: &InodeHead, access: Access, credentials: &Credentials) -> Result<()> {
     let (mode, wanted) = (inode.mode(), access.bits());
+    if access.contains(Access::WRITE) && inode.file_flags().contains(FileFlags::IMMUTABLE) {
+        return Err(Error::NotPermitted);
+    }
     let granted = if credentials.user == inode.user() {
         mode >> 6
     } else if !inode.is_plain()
@@ -78,9 +82,14 @@ pub fn owns(inode: &InodeHead, credentials: &Credentials) -> bool {
 }
 
 /// Whether a name may be removed from a directory: it must be writable and searchable, and if it is sticky, the file
-/// or the directory must belong to the caller.
+/// or the directory must belong to the caller. Neither may refuse it to everybody.
 pub fn check_removal(directory: &InodeHead, victim: &InodeHead, credentials: &Credentials) -> Result<()> {
     check_access(directory, Access::WRITE | Access::EXECUTE, credentials)?;
+    if directory.file_flags().contains(FileFlags::APPEND_ONLY)
+        || victim.file_flags().intersects(FileFlags::APPEND_ONLY | FileFlags::IMMUTABLE)
+    {
+        return Err(Error::NotPermitted);
+    }
     let sticky = directory.mode() & STICKY != 0;
     let mine = credentials.user == victim.user() || credentials.user == directory.user();
     if sticky && !mine && !credentials.has_over(victim, Capabilities::FOWNER) {

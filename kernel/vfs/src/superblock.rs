@@ -144,6 +144,8 @@ pub struct SuperblockTraits {
     pub no_execute: bool,
     /// Its files are in no tree of mounts, but may be bound to places there (`nsfs`).
     pub bound_from_nowhere: bool,
+    /// What `statx` may show of the flags of its files, numbered as in [`FileFlags`](crate::file_flags::FileFlags).
+    pub attributes: u32,
     /// The size that `stat` recommends for transfers; 0: a page. Programs buffer that much.
     pub block_bytes: u32,
     /// How many file systems stand on each other here: 0 for one whose files are its own, at most [`STACKED_MAX`]. The locks of each height
@@ -187,6 +189,7 @@ pub struct Superblock {
 pub(crate) struct SuperblockLink {
     pub(crate) device: DeviceNumber,
     pub(crate) block_bytes: u32,
+    pub(crate) attributes: u32,
     pub(crate) stacked: u8,
     pub(crate) access_lists: AtomicBool,
     /// Set before there are inodes.
@@ -233,6 +236,7 @@ impl Superblock {
         let link = SharedOwner::try_new(SuperblockLink {
             device,
             block_bytes: traits.block_bytes,
+            attributes: traits.attributes,
             stacked: traits.stacked,
             access_lists: AtomicBool::new(traits.access_lists),
             superblock: Once::new(),

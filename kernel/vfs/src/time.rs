@@ -2,6 +2,7 @@
 
 use crate::attributes::{FileKind, Timestamp};
 use crate::file::OpenFile;
+use crate::file_flags::FileFlags;
 use crate::flags::{MountFlags, OpenFlags};
 use crate::inode::InodeHead;
 use crate::mount::Path;
@@ -43,9 +44,16 @@ fn touch(inode: &InodeHead, flags: MountFlags) {
     if !strict && last > inode.modified().get() && last > inode.changed().get() {
         let now = Timestamp::coarse();
         if now.seconds - last.seconds >= DAY_SECONDS {
-            inode.accessed().set(now);
+            update(inode, now);
         }
         return;
     }
-    inode.accessed().set(Timestamp::coarse());
+    update(inode, Timestamp::coarse());
+}
+
+#[inline]
+fn update(inode: &InodeHead, now: Timestamp) {
+    if !inode.file_flags().contains(FileFlags::NO_ACCESS_TIME) {
+        inode.accessed().set(now);
+    }
 }

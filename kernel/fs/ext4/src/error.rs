@@ -39,6 +39,8 @@ pub enum Error {
     NameTooLong,
     /// Mounted for reading, or stopped by an error.
     ReadOnly,
+    /// A name for a file of another project in a directory that has those of its own only.
+    OtherProject,
     /// Not for this file system or file.
     NotSupported,
 }
@@ -68,6 +70,7 @@ impl fmt::Display for Error {
             Self::TooLarge => out.write_str("too large"),
             Self::NameTooLong => out.write_str("the name is too long"),
             Self::ReadOnly => out.write_str("only to be read"),
+            Self::OtherProject => out.write_str("of another project"),
             Self::NotSupported => out.write_str("not supported"),
         }
     }

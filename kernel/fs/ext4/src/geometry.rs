@@ -45,8 +45,11 @@ pub(crate) mod read_only_compatible {
     pub(crate) const CLUSTERS: u32 = 0x200;
     pub(crate) const MANY_SUBDIRECTORIES: u32 = 0x20;
     pub(crate) const METADATA_CHECKSUM: u32 = 0x400;
-    /// Sparse superblocks, large and huge files, group checksums, many subdirectories, large inodes, metadata checksums.
-    pub(crate) const KNOWN: u32 = 0x1 | 0x2 | HUGE_FILE | GROUP_CHECKSUM | 0x20 | 0x40 | METADATA_CHECKSUM;
+    /// Files belong to projects. What those have is not counted: that is what `quota` is for.
+    pub(crate) const PROJECTS: u32 = 0x2000;
+    /// Sparse superblocks, large and huge files, group checksums, many subdirectories, large inodes, metadata checksums, projects.
+    pub(crate) const KNOWN: u32 =
+        0x1 | 0x2 | HUGE_FILE | GROUP_CHECKSUM | 0x20 | 0x40 | METADATA_CHECKSUM | PROJECTS;
 }
 
 /// Compatible features, by bit.

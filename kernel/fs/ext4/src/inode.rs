@@ -6,8 +6,8 @@ use block::checksum::crc32c;
 
 use crate::geometry::{Geometry, read_only_compatible};
 use crate::layout::{
-    CHECKSUM_HIGH_AT, CHECKSUM_LOW_AT, FLAG_ENCRYPTED, FLAG_EXTENTS, FLAG_HUGE_FILE, FLAG_INLINE_DATA,
-    INODE_BYTES_MIN, MAP_BYTES, RawInode, RawInodeExtra, XATTR_MAGIC,
+    CHECKSUM_HIGH_AT, CHECKSUM_LOW_AT, FLAG_ENCRYPTED, FLAG_EXTENTS, FLAG_HUGE_FILE, FLAG_INHERIT_PROJECT,
+    FLAG_INLINE_DATA, INODE_BYTES_MIN, MAP_BYTES, RawInode, RawInodeExtra, XATTR_MAGIC,
 };
 use crate::{Error, Result};
 
@@ -116,6 +116,8 @@ pub struct Inode {
     /// When it was deleted; while it is in the list of orphans, the next one's number.
     pub(crate) deleted: u32,
     pub(crate) flags: u32,
+    /// The project it belongs to; 0 where there are none.
+    pub(crate) project: u32,
     pub(crate) map: [u8; MAP_BYTES],
     /// The block with extended attributes; 0: none.
     pub(crate) attributes: u64,
@@ -183,6 +185,7 @@ impl Inode {
             generation: raw.generation.get(),
             deleted: raw.deleted.get(),
             flags,
+            project: if has(32) { extra.project.get() } else { 0 },
             map: raw.map,
             attributes: u64::from(raw.attributes_high.get()) << 32 | u64::from(raw.attributes_low.get()),
             seed,
@@ -196,6 +199,16 @@ impl Inode {
     /// Whether there were extended attributes when it was read.
     pub fn has_attributes(&self) -> bool {
         self.has_inner_attributes || self.attributes != 0
+    }
+
+    /// Whether its extra fields reach as far as the project.
+    pub(crate) fn has_project_field(&self) -> bool {
+        self.inner_attributes_at >= INODE_BYTES_MIN + size_of::<RawInodeExtra>()
+    }
+
+    /// Whether a directory takes a name for the file.
+    pub(crate) fn takes_project_of(&self, file: &Self) -> bool {
+        self.flags & FLAG_INHERIT_PROJECT == 0 || self.project == file.project
     }
 
     pub(crate) fn has_extents(&self) -> bool {

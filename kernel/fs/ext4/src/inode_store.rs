@@ -9,8 +9,9 @@ use crate::geometry::{Geometry, incompatible, read_only_compatible};
 use crate::handle::Handle;
 use crate::inode::{Inode, Kind, Time, checksum};
 use crate::layout::{
-    CHECKSUM_HIGH_AT, CHECKSUM_LOW_AT, EXTENT_MAGIC, FLAG_EXTENTS, FLAG_HUGE_FILE, INODE_BYTES_MIN,
-    MAP_BYTES, RawExtentHeader, RawInode, RawInodeExtra,
+    CHECKSUM_HIGH_AT, CHECKSUM_LOW_AT, EXTENT_MAGIC, FLAG_EXTENTS, FLAG_HUGE_FILE, FLAG_INHERIT_PROJECT,
+    FLAGS_INHERITED, FLAGS_OF_DIRECTORIES, FLAGS_OF_OTHERS, INODE_BYTES_MIN, MAP_BYTES, RawExtentHeader,
+    RawInode, RawInodeExtra,
 };
 use crate::{Error, Result};
 
@@ -89,11 +90,25 @@ impl Inode {
             generation,
             deleted: 0,
             flags: if extents { FLAG_EXTENTS } else { 0 },
+            project: 0,
             map: if extents { empty_extents() } else { [0; MAP_BYTES] },
             attributes: 0,
             seed: crc32c(crc32c(geometry.seed, &number.to_le_bytes()), &generation.to_le_bytes()),
             inner_attributes_at: INODE_BYTES_MIN + extra,
             has_inner_attributes: false,
+        }
+    }
+
+    /// Takes what a new file has from its directory.
+    pub(crate) fn inherit(&mut self, directory: &Self) {
+        let allowed = match self.kind {
+            Kind::Directory => FLAGS_INHERITED,
+            Kind::Regular => FLAGS_INHERITED & !FLAGS_OF_DIRECTORIES,
+            _ => FLAGS_INHERITED & FLAGS_OF_OTHERS,
+        };
+        self.flags |= directory.flags & allowed;
+        if directory.flags & FLAG_INHERIT_PROJECT != 0 {
+            self.project = directory.project;
         }
     }
 
@@ -150,6 +165,9 @@ impl Inode {
         }
         if has(16) {
             extra.accessed.set(accessed.1);
+        }
+        if has(32) {
+            extra.project.set(self.project);
         }
         if has(24)
             && let Some(born) = self.born

@@ -125,6 +125,7 @@ impl Handle<'_> {
         let mut inode = Inode::new(geometry, number, new.kind, generation, now);
         inode.mode = new.mode & 0o7777;
         (inode.user, inode.group) = (new.user, new.group);
+        inode.inherit(parent);
         match new.kind {
             Kind::CharacterDevice | Kind::BlockDevice => {
                 inode.special = new.special;
@@ -210,6 +211,9 @@ impl Writer {
             let mut inode = handle.inode(number)?;
             if inode.kind == Kind::Directory {
                 return Err(Error::IsDirectory);
+            }
+            if !parent.takes_project_of(&inode) {
+                return Err(Error::OtherProject);
             }
             add_link(handle, &mut inode)?;
             inode.changed = now;
@@ -337,6 +341,9 @@ fn move_name(
     let is_directory = moved.kind == Kind::Directory;
     let entry = NewEntry { name: what.new, inode: number, kind: moved.kind };
     let mut to = handle.inode(what.to)?;
+    if !to.takes_project_of(&moved) {
+        return Err(Error::OtherProject);
+    }
     let mut replaced = None;
     if let Some(other) = existing {
         let other = handle.inode(other)?;
@@ -373,6 +380,10 @@ fn move_name(
 fn exchange(handle: &mut Handle<'_>, what: &Move<'_>, one: u32, other: u32, now: Time) -> Result<()> {
     let (first, second) = (handle.inode(one)?, handle.inode(other)?);
     let to = handle.inode(what.to)?;
+    let from = handle.inode(what.from)?;
+    if !to.takes_project_of(&first) || !from.takes_project_of(&second) {
+        return Err(Error::OtherProject);
+    }
     directory::point(handle, &to, NewEntry { name: what.new, inode: one, kind: first.kind })?;
     let from = handle.inode(what.from)?;
     directory::point(handle, &from, NewEntry { name: what.old, inode: other, kind: second.kind })?;

@@ -13,6 +13,7 @@ use machine::address::PAGE_SIZE;
 use memory::file_cache::PageBudget;
 use memory::per_cpu::{PerCpuBox, Quota, SharedOwner};
 use vfs::attributes::{DeviceNumber, FileKind, FileSystemStatus};
+use vfs::file_flags::FileFlags;
 use vfs::handle::Handles;
 use vfs::inode::{Inode, InodeAttributes};
 use vfs::superblock::{FileSystemType, MountedBy, Superblock, SuperblockOperations, SuperblockTraits};
@@ -263,8 +264,13 @@ fn make(name: &'static str, options: Options) -> Result<Arc<Superblock>> {
     let owner = SharedOwner::try_new(Limits::new(&options)?)?;
     let limits = owner.clone();
     let operations = allocation::boxed(TmpFs { limits: owner, exported: Exported::new() })?;
-    // Linux has no extended attributes in a ramfs.
-    let traits = SuperblockTraits { access_lists: name != RAMFS.name, ..SuperblockTraits::default() };
+    // Linux has no extended attributes in a ramfs, and no flags.
+    let is_ramfs = name == RAMFS.name;
+    let traits = SuperblockTraits {
+        access_lists: !is_ramfs,
+        attributes: if is_ramfs { 0 } else { FileFlags::SHOWN.bits() },
+        ..SuperblockTraits::default()
+    };
     Superblock::new(name, MAGIC, traits, operations, |superblock| {
         let attributes = InodeAttributes {
             number: limits.take_inode()?,

@@ -19,6 +19,7 @@ use vfs::attributes::{DeviceNumber, FileKind};
 use vfs::file::{
     FileFeatures, FileMappingKind, FileOperations, OpenFile, SeekFrom, read_cache, seek_cache, write_cache,
 };
+use vfs::file_flags::{FileFlags, FileSettings};
 use vfs::flags::{AllocateMode, RenameFlags};
 use vfs::inode::{
     DirectorySink, Inode, InodeAttributes, InodeOperations, LinkTarget, NewFile, Rename, SetAttribute,
@@ -33,6 +34,13 @@ use crate::memory_file::{Seal, Seals};
 
 /// What a directory's size grows by with each name.
 const NAME_BYTES: u64 = 20;
+/// Flags that a file may have.
+const FLAGS: FileFlags = FileFlags::IMMUTABLE
+    .union(FileFlags::APPEND_ONLY)
+    .union(FileFlags::NO_DUMP)
+    .union(FileFlags::NO_ACCESS_TIME);
+/// Those that it has from its directory.
+const INHERITED_FLAGS: FileFlags = FileFlags::NO_DUMP.union(FileFlags::NO_ACCESS_TIME);
 /// Most names of a file.
 const LINKS_MAX: u32 = 1 << 31;
 
@@ -125,6 +133,10 @@ impl TmpNode {
             size,
         };
         let inode = Inode::beside(directory, attributes, node)?;
+        let inherited = directory.file_flags() & INHERITED_FLAGS;
+        if !inherited.is_empty() {
+            inode.show_file_flags(inherited);
+        }
         if let Some(lists) = new.access_lists {
             inode.operations().begin_with(lists)?;
         }
@@ -318,6 +330,20 @@ impl InodeOperations for TmpNode {
             Contents::Link(target) => Ok(LinkTarget::Text(target.clone())),
             _ => Err(Error::Invalid),
         }
+    }
+
+    /// They are kept in the inode's head alone.
+    fn settings(&self, inode: &Inode) -> Result<FileSettings> {
+        match self.contents {
+            Contents::Directory(_) | Contents::File { .. } if inode.may_have_flags() => {
+                Ok(FileSettings { flags: inode.file_flags(), project: 0, has_more: false })
+            }
+            _ => Err(Error::NotTerminal),
+        }
+    }
+
+    fn change_settings(&self, _inode: &Inode, wanted: &FileSettings) -> Result<()> {
+        if wanted.has_more || !FLAGS.contains(wanted.flags) { Err(Error::NotSupported) } else { Ok(()) }
     }
 
     fn truncate(&self, _inode: &Inode, size: u64) -> Result<()> {

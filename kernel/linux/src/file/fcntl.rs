@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use vfs::dnotify::{self, NoticeMask};
+use vfs::file_flags::FileFlags;
 use vfs::flags::OpenFlags;
 use vfs::lock::{FlockHolder, FlockKind, LockKind, LockOwner, RecordRequest, lease};
 use vfs::{Capabilities, OpenFile};
@@ -94,6 +95,11 @@ fn set_status(task: &Task, file: &OpenFile, flags: u64) -> SysResult {
     let gains_no_access_time =
         wanted.contains(OpenFlags::NO_ACCESS_TIME) && !file.flags().contains(OpenFlags::NO_ACCESS_TIME);
     let credentials = &task.credentials.file;
+    if (wanted ^ file.flags()).contains(OpenFlags::APPEND)
+        && file.inode().file_flags().contains(FileFlags::APPEND_ONLY)
+    {
+        return Err(Errno::EPERM);
+    }
     if gains_no_access_time
         && credentials.user != file.inode().user()
         && !credentials.has_over(file.inode(), Capabilities::FOWNER)

@@ -151,6 +151,8 @@ const STATX_BTIME: u32 = 0x800;
 const STATX_MNT_ID: u32 = 0x1000;
 const STATX_RESERVED: u32 = 0x8000_0000;
 const STATX_ATTR_MOUNT_ROOT: u64 = 0x2000;
+/// What can be told of any file: whether something would be mounted on it when it is used, it is a mount's root, its pages are those of the device.
+const STATX_ATTR_GENERIC: u64 = 0x1000 | STATX_ATTR_MOUNT_ROOT | 0x20_0000;
 const AT_STATX_SYNC_TYPE: u32 = 0x6000;
 
 /// The extended status of a file. All basic fields, the birth time and the mount are always filled in.
@@ -166,7 +168,7 @@ pub fn statx(task: &mut Task, directory: i32, path: u64, flags: u32, mask: u32, 
     let words = StatxWords {
         mask: STATX_BASIC_STATS | STATX_BTIME | STATX_MNT_ID,
         block_size: status.block_size,
-        attributes: if status.mount_root { STATX_ATTR_MOUNT_ROOT } else { 0 },
+        attributes: u64::from(status.attributes) | if status.mount_root { STATX_ATTR_MOUNT_ROOT } else { 0 },
         links: status.links,
         user: space.shown_user(status.user),
         group: space.shown_group(status.group),
@@ -175,7 +177,7 @@ pub fn statx(task: &mut Task, directory: i32, path: u64, flags: u32, mask: u32, 
         inode: status.inode,
         size: status.size,
         blocks: status.blocks,
-        attributes_mask: STATX_ATTR_MOUNT_ROOT,
+        attributes_mask: STATX_ATTR_GENERIC | u64::from(status.attributes_known),
         accessed: status.accessed.into(),
         born: status.born.into(),
         changed: status.changed.into(),

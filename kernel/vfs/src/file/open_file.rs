@@ -26,6 +26,7 @@ use super::operations::{FileFeatures, FileOperations};
 use crate::attributes::{FileKind, FileStatus};
 use crate::dentry::Dentry;
 use crate::epoll::EpollItem;
+use crate::file_flags::FileFlags;
 use crate::flags::{MountFlags, OpenFlags};
 use crate::inode::Inode;
 use crate::lock::lease;
@@ -158,7 +159,8 @@ impl OpenFile {
             None => inode.operations().file_operations().features(),
         };
         if holds_write_access
-            && path.as_ref().is_some_and(|path| path.mount.flags().contains(MountFlags::SYNCHRONOUS))
+            && (inode.file_flags().contains(FileFlags::SYNCHRONOUS)
+                || path.as_ref().is_some_and(|path| path.mount.flags().contains(MountFlags::SYNCHRONOUS)))
         {
             features |= FileFeatures::SYNCHRONOUS;
         }

@@ -29,7 +29,7 @@ bitflags! {
         const REGULAR = 4;
         /// `lseek` is accepted and has no effect, though there is no position.
         const SEEK_IGNORED = 8;
-        /// What is written lasts when the call returns, whatever the flags say: the mount wants it.
+        /// What is written lasts when the call returns, whatever the flags say: the mount or the file wants it.
         const SYNCHRONOUS = 16;
         /// What happens through it is told to nobody: who watches has got it with an event.
         const UNWATCHED = 32;

@@ -39,6 +39,7 @@ impl SuperblockOperations for Computed {
 
 /// The properties of a computed tree.
 pub const TRAITS: SuperblockTraits = SuperblockTraits {
+    attributes: 0,
     bound_from_nowhere: false,
     access_lists: false,
     one_name: false,

@@ -9,6 +9,7 @@ use crate::attributes::{
 };
 use crate::credentials::{Capabilities, Credentials};
 use crate::file::OpenFile;
+use crate::file_flags::FileFlags;
 use crate::flags::{Access, AllocateMode, LookupFlags};
 use crate::inode::{Identity, Inode};
 use crate::inotify::{self, EventMask};
@@ -16,7 +17,7 @@ use crate::lock::lease;
 use crate::mount::Path;
 use crate::permission::{check_access, check_owner, owns};
 use crate::walk::PathContext;
-use crate::{Error, Result, watched};
+use crate::{Error, Result, file_flags, watched};
 
 impl PathContext<'_> {
     /// Changes mode, owner or times of the file at a place.
@@ -40,6 +41,7 @@ impl PathContext<'_> {
         }
         place.mount.writable()?;
         check_access(inode, Access::WRITE, self.credentials)?;
+        file_flags::check_not_append_only(inode)?;
         inode.begin_write_access()?;
         let leases = if watched::anything() { lease::break_leases(inode, true, true) } else { Ok(()) };
         let result = leases.and_then(|()| truncate_inode(inode, size));
@@ -97,6 +99,7 @@ pub fn change_inode(inode: &Arc<Inode>, change: &AttributeChange, credentials: &
 fn permitted(inode: &Inode, change: &AttributeChange, credentials: &Credentials) -> Result<AttributeChange> {
     let wanted_mode = change.mode;
     let mut change = *change;
+    check_flags(inode, &change)?;
     check_chown(inode, &mut change, credentials)?;
     if let Some(mode) = wanted_mode
         && change.user.is_none()
@@ -118,6 +121,19 @@ fn permitted(inode: &Inode, change: &AttributeChange, credentials: &Credentials)
         check_owner(inode, credentials)?;
     }
     Ok(change)
+}
+
+/// Whether the file's flags refuse the change to everybody: an append-only file's times may still be set to now.
+fn check_flags(inode: &Inode, change: &AttributeChange) -> Result<()> {
+    let only_touches = change.user.is_none()
+        && change.group.is_none()
+        && change.mode.is_none()
+        && (change.accessed, change.modified) == (Some(TimeChange::Now), Some(TimeChange::Now));
+    match *change == AttributeChange::default() {
+        true => Ok(()),
+        false if only_touches && !inode.file_flags().contains(FileFlags::IMMUTABLE) => Ok(()),
+        false => file_flags::check_changeable(inode),
+    }
 }
 
 /// `chown`: who may, and which mode bits it takes away.
@@ -180,6 +196,7 @@ impl OpenFile {
         if self.inode().kind != FileKind::Regular || !self.flags().writable() {
             return Err(Error::Invalid);
         }
+        file_flags::check_not_append_only(self.inode())?;
         truncate_inode(self.inode(), size)?;
         if let Some(path) = self.path() {
             inotify::report_attributes(path, EventMask::MODIFY);
@@ -197,6 +214,12 @@ impl OpenFile {
         }
         check_allocate_mode(mode)?;
         self.check_writable()?;
+        let flags = self.inode().file_flags();
+        // What only adds blocks takes nothing from an append-only file.
+        let takes = !mode.difference(AllocateMode::KEEP_SIZE).is_empty();
+        if flags.contains(FileFlags::IMMUTABLE) || takes && flags.contains(FileFlags::APPEND_ONLY) {
+            return Err(Error::NotPermitted);
+        }
         match self.inode().kind {
             FileKind::Fifo => return Err(Error::IllegalSeek),
             FileKind::Directory => return Err(Error::IsDirectory),

@@ -13,7 +13,7 @@ use crate::mount::Path;
 use crate::name::{Name, PATH_MAX};
 use crate::permission::{check_access, inherit};
 use crate::walk::{LastName, PathContext, Walker, enter_created, find_entry_locked};
-use crate::{Error, Result, sticky};
+use crate::{Error, Result, file_flags, sticky};
 
 impl PathContext<'_> {
     /// The directory and name for something new; `EEXIST` for paths that end in `.`, `..` or are `/`.
@@ -187,6 +187,7 @@ impl PathContext<'_> {
                 return Err(Error::CrossDevice);
             }
             sticky::check_linking(&inode, self.credentials)?;
+            file_flags::check_changeable(&inode)?;
             if inode.kind == FileKind::Directory {
                 return Err(Error::NotPermitted);
             }

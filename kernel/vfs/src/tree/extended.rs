@@ -14,7 +14,7 @@ use crate::credentials::{Capabilities, Credentials};
 use crate::flags::Access;
 use crate::inode::{Inode, SetAttribute};
 use crate::permission::{check_access, owns};
-use crate::{Error, Result, allocation, file_capabilities};
+use crate::{Error, Result, allocation, file_capabilities, file_flags};
 
 /// Longest name of an extended attribute.
 const NAME_MAX: usize = 255;
@@ -83,6 +83,7 @@ pub fn set_attribute(
     how: SetAttribute,
     credentials: &Credentials,
 ) -> Result<()> {
+    file_flags::check_changeable(inode)?;
     if let Some(kind) = ListKind::of_attribute(name) {
         return access_list::set(inode, kind, (!value.is_empty()).then_some(value), credentials);
     }
@@ -105,6 +106,7 @@ pub fn set_attribute(
 
 /// Removes an attribute. The caller has checked that the mount is writable.
 pub fn remove_attribute(inode: &Arc<Inode>, name: &[u8], credentials: &Credentials) -> Result<()> {
+    file_flags::check_changeable(inode)?;
     if let Some(kind) = ListKind::of_attribute(name) {
         return access_list::set(inode, kind, None, credentials);
     }

@@ -2,7 +2,7 @@
 //!
 //! # Order of checks (as Linux makes them)
 //! Walk; `O_EXCL`; symbolic link (`ELOOP`); directory (`EISDIR`, `ENOTDIR`); device on a `nodev` mount (`EACCES`);
-//! permissions; `O_NOATIME` ownership; read-only mount; program text busy; then the object is opened, and last the file
+//! permissions; append-only; `O_NOATIME` ownership; read-only mount; program text busy; then the object is opened, and last the file
 //! is truncated. A file that was just created is opened without a permission check.
 
 use alloc::sync::Arc;
@@ -18,7 +18,7 @@ use crate::mount::Path;
 use crate::name::Name;
 use crate::permission::{check_access, inherit, owns};
 use crate::walk::{LastName, PathContext, Walker, find_entry};
-use crate::{Error, Result, sticky};
+use crate::{Error, Result, file_flags, sticky};
 
 /// How to open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -228,6 +228,9 @@ impl PathContext<'_> {
             place.mount.writable()?;
         }
         check_access(inode, wanted, self.credentials)?;
+        if truncates || access_mode != 0 && !flags.contains(OpenFlags::APPEND) {
+            file_flags::check_not_append_only(inode)?;
+        }
         if flags.contains(OpenFlags::NO_ACCESS_TIME) && !owns(inode, self.credentials) {
             return Err(Error::NotPermitted);
         }

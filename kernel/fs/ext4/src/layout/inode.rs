@@ -56,6 +56,31 @@ pub(crate) struct RawInodeExtra {
 
 const _: () = assert!(size_of::<RawInode>() == 128 && size_of::<RawInodeExtra>() == 32);
 
+pub(crate) const FLAG_SYNC: u32 = 0x8;
+pub(crate) const FLAG_IMMUTABLE: u32 = 0x10;
+pub(crate) const FLAG_JOURNAL_DATA: u32 = 0x4000;
+/// Changes of the directory last when they return.
+pub(crate) const FLAG_SYNC_DIRECTORY: u32 = 0x1_0000;
+/// Its subdirectories are spread as those of the root are.
+pub(crate) const FLAG_TOP_DIRECTORY: u32 = 0x2_0000;
+/// What is made in the directory belongs to its project, and nothing of another one is given a name there.
+pub(crate) const FLAG_INHERIT_PROJECT: u32 = 0x2000_0000;
+/// What a new file has from its directory: secure deletion, undeletion, compression or none, synchronous, no dump, no access time, journaled
+/// contents, whole tails, a synchronous directory, direct access, the project.
+pub(crate) const FLAGS_INHERITED: u32 = 0x7
+    | FLAG_SYNC
+    | 0x40
+    | 0x80
+    | 0x400
+    | FLAG_JOURNAL_DATA
+    | 0x8000
+    | FLAG_SYNC_DIRECTORY
+    | 0x200_0000
+    | FLAG_INHERIT_PROJECT;
+/// Of those, what regular files don't have.
+pub(crate) const FLAGS_OF_DIRECTORIES: u32 = FLAG_SYNC_DIRECTORY | FLAG_TOP_DIRECTORY | FLAG_INHERIT_PROJECT;
+/// And all that other files have: no dump, no access time.
+pub(crate) const FLAGS_OF_OTHERS: u32 = 0x40 | 0x80;
 pub(crate) const FLAG_INDEX: u32 = 0x1000;
 pub(crate) const FLAG_HUGE_FILE: u32 = 0x4_0000;
 pub(crate) const FLAG_EXTENTS: u32 = 0x8_0000;

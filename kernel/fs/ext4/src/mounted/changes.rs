@@ -16,6 +16,7 @@ use vfs::{AttributeChange, Error, FileKind, Result};
 use super::access_list;
 use super::instance::{error_of, now, show, time_of};
 use super::node::Node;
+use crate::layout::{FLAG_SYNC, FLAG_SYNC_DIRECTORY};
 use crate::{Kind, Move};
 
 fn kind_of(kind: FileKind) -> Kind {
@@ -60,14 +61,20 @@ pub(super) fn node_of(inode: &Inode) -> Result<&Node> {
     inode.downcast::<Node>().ok_or(Error::CrossDevice)
 }
 
-/// Shows what the disk says of an inode now.
-fn refresh(inode: &Inode) -> Result<()> {
+/// Shows what the disk says of an inode now, which is returned.
+fn refresh(inode: &Inode) -> Result<crate::Inode> {
     let node = node_of(inode)?;
     let stored = node.stored()?;
     node.nameless.store(stored.links == 0, Relaxed);
     show(inode, &stored);
     node.file.show_written(inode);
-    Ok(())
+    Ok(stored)
+}
+
+/// The same for a directory that was changed. If its flags say so, the change lasts when this returns.
+fn refresh_changed(directory: &Inode) -> Result<()> {
+    let stored = refresh(directory)?;
+    node_of(directory)?.make_last(&stored)
 }
 
 impl Node {
@@ -100,7 +107,7 @@ impl Node {
             if inode.kind == FileKind::Directory {
                 self.adopt(&inode)?;
             }
-            refresh(directory).map(|()| inode)
+            refresh(directory).map(|directory| (inode, directory))
         });
         if entered.is_err() {
             let writer = self.instance.writer()?;
@@ -110,7 +117,17 @@ impl Node {
             };
             self.undone(created, removed.and_then(|_| writer.delete(created, now())));
         }
-        entered
+        let (inode, directory) = entered?;
+        self.make_last(&directory)?;
+        Ok(inode)
+    }
+
+    /// A change of this directory lasts when this returns, if its flags say so.
+    fn make_last(&self, directory: &crate::Inode) -> Result<()> {
+        if directory.flags & (FLAG_SYNC | FLAG_SYNC_DIRECTORY) == 0 {
+            return Ok(());
+        }
+        self.instance.writer()?.commit().map_err(error_of)
     }
 
     /// Memory did not suffice for what was made on the disk, so that was taken back.
@@ -130,7 +147,7 @@ impl Node {
         let made = self.instance.with_space(|writer| writer.create_unnamed(self.file.number, &new, now()))?;
         let created = made.number;
         let entered = self.instance.inode(directory, made, self.instance.cleanings());
-        let entered = entered.and_then(|inode| refresh(&inode).map(|()| inode));
+        let entered = entered.and_then(|inode| refresh(&inode).map(|_| inode));
         if entered.is_err() {
             self.undone(created, self.instance.writer()?.delete(created, now()));
         }
@@ -142,8 +159,8 @@ impl Node {
         let privileged = self.instance.is_privileged();
         self.instance
             .with_space(|writer| writer.link(self.file.number, name.as_bytes(), linked, privileged, now()))?;
-        refresh(directory)?;
-        refresh(inode)
+        refresh(inode)?;
+        refresh_changed(directory)
     }
 
     pub(super) fn remove_name(&self, directory: &Arc<Inode>, name: &[u8], inode: &Arc<Inode>) -> Result<()> {
@@ -157,7 +174,7 @@ impl Node {
         removed.map_err(error_of)?;
         // As it is now: another name may have come or gone since.
         refresh(inode)?;
-        refresh(directory)
+        refresh_changed(directory)
     }
 
     pub(super) fn move_name(&self, rename: &Rename<'_>) -> Result<()> {
@@ -178,10 +195,12 @@ impl Node {
         {
             node_of(replaced)?.parent.store(what.from, Relaxed);
         }
-        refresh(rename.old_directory)?;
-        refresh(rename.new_directory)?;
         refresh(rename.inode)?;
-        rename.replaced.map_or(Ok(()), |replaced| refresh(replaced))
+        if let Some(replaced) = rename.replaced {
+            refresh(replaced)?;
+        }
+        refresh_changed(rename.old_directory)?;
+        refresh_changed(rename.new_directory)
     }
 
     /// What `chmod`, `chown` and `utimensat` are about to set in memory.

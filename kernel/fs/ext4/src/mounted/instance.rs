@@ -19,6 +19,7 @@ use sync::{Once, SpinLock};
 use vfs::attributes::FileSystemStatus;
 use vfs::credentials::{Capabilities, caller_is};
 use vfs::disk::DeviceFiles;
+use vfs::file_flags::FileFlags;
 use vfs::inode::{Inode, InodeAttributes};
 use vfs::superblock::{Superblock, SuperblockOperations};
 use vfs::{DeviceNumber, Error, FileKind, Result, Timestamp, allocation};
@@ -101,6 +102,7 @@ pub(super) fn error_of(error: crate::Error) -> Error {
         crate::Error::TooLarge => Error::FileTooLarge,
         crate::Error::NameTooLong => Error::NameTooLong,
         crate::Error::ReadOnly => Error::ReadOnly,
+        crate::Error::OtherProject => Error::CrossDevice,
         crate::Error::NotSupported => Error::NotSupported,
     }
 }
@@ -331,6 +333,7 @@ impl Instance {
             size,
         };
         let (accessed, modified, changed) = (found.accessed, found.modified, found.changed);
+        let flags = found.flags;
         let may_have_capabilities = kind == FileKind::Regular && found.has_attributes();
         let node = Node::new(self.clone(), &found, pages)?;
         let pages = node.cache.as_ref().map(|cache| (Arc::downgrade(&node.file), Arc::downgrade(cache)));
@@ -338,6 +341,9 @@ impl Instance {
         lists.show(&inode);
         if may_have_capabilities {
             inode.expect_capabilities(true);
+        }
+        if flags & FileFlags::KNOWN.bits() != 0 {
+            show_flags(&inode, flags);
         }
         inode.accessed().set(stamp(accessed));
         inode.modified().set(stamp(modified));
@@ -356,6 +362,11 @@ pub(super) fn show(inode: &Inode, stored: &crate::Inode) {
     }
     inode.modified().set(stamp(stored.modified));
     inode.changed().set(stamp(stored.changed));
+}
+
+/// Brings what an inode in memory says of the file's flags up to date.
+pub(super) fn show_flags(inode: &Inode, flags: u32) {
+    inode.show_file_flags(FileFlags::from_bits_retain(flags));
 }
 
 /// What the file layer asks of the file system as a whole. The device is claimed as long as this is there: inodes that wait to be freed do not

@@ -50,6 +50,7 @@ impl FileSystemType for Kind {
         let instance = Instance::open(device, read_only, options)?;
         let traits = SuperblockTraits {
             one_name: true,
+            attributes: super::flags::ATTRIBUTES,
             access_lists: instance.options().access_lists,
             block_bytes: instance.system().block_bytes().min(machine::address::PAGE_SIZE) as u32,
             ..SuperblockTraits::default()

@@ -7,6 +7,7 @@
 //! | `node` | an inode's operations |
 //! | `changes` | those that change names and attributes |
 //! | `access_list` | access lists, from the disk's form and into it |
+//! | `flags` | flags of files, and projects |
 //! | `options` | mount options |
 //! | `gone` | files that nobody can reach any more, and deleting them |
 //! | `pages` | a file's pages, to and from the device |
@@ -16,6 +17,7 @@
 mod access_list;
 mod changes;
 mod commits;
+mod flags;
 mod gone;
 mod handles;
 mod instance;

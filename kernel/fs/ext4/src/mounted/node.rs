@@ -10,6 +10,7 @@ use memory::file_cache::FileCache;
 use vfs::access_list::{AccessList, ListKind};
 use vfs::disk::{DiskFile, Home, shrink};
 use vfs::file::{FileOperations, NoOperations, OpenFile};
+use vfs::file_flags::FileSettings;
 use vfs::flags::{AllocateMode, OpenFlags};
 use vfs::inode::{
     DirectorySink, FIRST_POSITION, Inode, InodeOperations, LinkTarget, NewFile, Rename, SetAttribute,
@@ -148,7 +149,20 @@ impl InodeOperations for Node {
         self.store_attributes(inode, change)
     }
 
-    fn truncate(&self, _inode: &Inode, size: u64) -> Result<()> {
+    fn settings(&self, inode: &Inode) -> Result<FileSettings> {
+        self.flags_and_project(inode.kind)
+    }
+
+    fn change_settings(&self, inode: &Inode, wanted: &FileSettings) -> Result<()> {
+        self.set_flags_and_project(inode, wanted)
+    }
+
+    fn generation(&self) -> Result<u32> {
+        Ok(self.stored()?.generation)
+    }
+
+    fn truncate(&self, inode: &Inode, size: u64) -> Result<()> {
+        Self::check_writable(inode)?;
         self.set_size(size)
     }
 
@@ -252,6 +266,10 @@ impl InodeOperations for Node {
 }
 
 impl Home for Node {
+    fn before_write(&self, file: &OpenFile, _position: u64, _bytes: u64) -> Result<()> {
+        Self::check_writable(file.inode())
+    }
+
     /// The time is the same in both places, so that nobody sees another one when the inode comes back to memory.
     fn after_write(&self, file: &OpenFile) {
         let now = self.file.note_written();

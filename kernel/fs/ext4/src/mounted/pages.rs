@@ -23,6 +23,7 @@ use vfs::inode::Inode;
 use super::instance::{Instance, time_of};
 use super::transfers::Part;
 use crate::contents::times_with;
+use crate::layout::FLAG_IMMUTABLE;
 use crate::map_change::size_max;
 use crate::{Error, Time, Writer};
 
@@ -258,6 +259,9 @@ impl Pages {
         }
         let system = writer.system();
         let inode = system.inode(self.file.number)?;
+        if inode.flags & FLAG_IMMUTABLE != 0 {
+            return Err(Error::ReadOnly);
+        }
         let count = self.blocks_per_page();
         let first = page * PAGE_SIZE as u64 / system.block_bytes() as u64;
         let run = system.map(&inode, first, count)?;
