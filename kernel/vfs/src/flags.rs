@@ -193,6 +193,11 @@ bitflags! {
     }
 }
 
+impl AllocateMode {
+    /// Modes by which what is behind the range gets another place: the file system sets the size.
+    pub const MOVES: Self = Self::COLLAPSE_RANGE.union(Self::INSERT_RANGE);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@ use memory::fallible;
 
 use crate::bitmap::{self, find, is_set};
 use crate::blocks::Blocks;
+use crate::cache::BlockBytes;
 use crate::group::Group;
 use crate::handle::Handle;
 use crate::inode::{Inode, Kind};
@@ -52,6 +53,12 @@ impl Handle<'_> {
     }
 
     fn choose_in(&self, number: u32, from: u32, wanted: u32) -> Result<Option<(u32, u32)>> {
+        let bits = self.free_bits(number)?;
+        Ok(search(&bits, from, self.geometry().group_blocks(number), wanted))
+    }
+
+    /// A group's bitmap, in which all that can't be chosen now is in use.
+    pub(crate) fn free_bits(&self, number: u32) -> Result<BlockBytes> {
         let geometry = self.geometry();
         let group = Group::read(self, number)?;
         let shared = bitmap::of_blocks(self, number, &group)?;
@@ -61,7 +68,7 @@ impl Handle<'_> {
         let busy = held.iter().any(|ranges| !ranges.of(number).is_empty())
             || self.freed.iter().any(|range| mine(&range));
         if !busy {
-            return Ok(search(&shared, from, geometry.group_blocks(number), wanted));
+            return Ok(shared);
         }
         let mut bits = fallible::try_copy(&shared)?;
         for (start, count) in held.iter().flat_map(|ranges| ranges.of(number)) {
@@ -70,7 +77,7 @@ impl Handle<'_> {
         for (start, count) in self.freed.iter().filter(mine) {
             bitmap::set_range(&mut bits, (start - geometry.group_start(number)) as u32, *count);
         }
-        Ok(search(&bits, from, geometry.group_blocks(number), wanted))
+        Ok(fallible::try_arc(bits)?)
     }
 
     /// Marks chosen blocks as used.

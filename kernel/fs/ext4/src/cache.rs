@@ -133,6 +133,25 @@ impl Cache {
         Ok(batch.wait()?)
     }
 
+    /// Whether the device can be told that nobody needs what blocks have.
+    pub(crate) fn can_discard(&self) -> bool {
+        self.volume.queue().limits().discard_sectors_max > 0
+    }
+
+    /// Tells the device that nobody needs what blocks have.
+    pub(crate) fn discard(&self, first: u64, count: u32) -> Result<()> {
+        let sectors_per_block = (self.block_bytes / SECTOR_BYTES) as u64;
+        let most = u64::from(self.volume.queue().limits().discard_sectors_max.max(1));
+        let (mut sector, mut left) = (first * sectors_per_block, u64::from(count) * sectors_per_block);
+        while left > 0 {
+            let part = most.min(left);
+            let bio = Bio::without_data(Operation::Discard, sector, part, BioFlags::empty())?;
+            self.volume.transfer(bio)?;
+            (sector, left) = (sector + part, left - part);
+        }
+        Ok(())
+    }
+
     /// Makes what was written durable.
     pub(crate) fn flush(&self) -> Result<()> {
         Ok(self.volume.flush()?)

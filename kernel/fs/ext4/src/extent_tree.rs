@@ -177,6 +177,25 @@ impl ExtentPath {
         Ok(extents)
     }
 
+    /// Takes one of the leaf's extents out of the tree, as far as it is from a block on.
+    fn take(
+        mut self,
+        handle: &mut Handle<'_>,
+        inode: &mut Inode,
+        extents: &[Extent],
+        index: usize,
+        from: u64,
+    ) -> Result<Extent> {
+        let extent = extents[index];
+        let taken = extent.part(from, 1 << 32).ok_or(Error::Corrupted("an extent", inode.number.into()))?;
+        let mut list = fallible::try_vec(extents.len())?;
+        list.extend_from_slice(&extents[..index]);
+        list.extend(extent.part(0, from));
+        list.extend_from_slice(&extents[index + 1..]);
+        self.set_extents(handle, inode, &list, index)?;
+        Ok(taken)
+    }
+
     /// The first block of the file that is not in this leaf.
     fn bound(&self) -> u64 {
         let above = &self.levels[..self.leaf()];
@@ -350,6 +369,39 @@ pub(crate) fn insert(handle: &mut Handle<'_>, inode: &mut Inode, new: Extent) ->
         if index == 0 { extent.push_merged(&mut list)? } else { fallible::try_push(&mut list, *extent)? }
     }
     path.set_extents(handle, inode, &list, changed)
+}
+
+/// Takes the first extent that reaches behind a block out of the tree, as far as it does. Its blocks stay the file's.
+pub(crate) fn take_first(handle: &mut Handle<'_>, inode: &mut Inode, from: u64) -> Result<Option<Extent>> {
+    let mut at = from;
+    while let Ok(logical) = u32::try_from(at) {
+        let path = ExtentPath::find(handle, inode, logical)?;
+        let extents = path.extents()?;
+        if let Some(index) = extents.iter().position(|extent| extent.end() > from) {
+            return path.take(handle, inode, &extents, index, from).map(Some);
+        }
+        at = path.bound();
+    }
+    Ok(None)
+}
+
+/// The same for the last extent that begins before `limit`, if it reaches behind `from`.
+pub(crate) fn take_last(
+    handle: &mut Handle<'_>,
+    inode: &mut Inode,
+    from: u64,
+    limit: u64,
+) -> Result<Option<Extent>> {
+    let Some(last) = limit.checked_sub(1).and_then(|last| u32::try_from(last).ok()) else { return Ok(None) };
+    let path = ExtentPath::find(handle, inode, last)?;
+    let extents = path.extents()?;
+    let behind = extents.partition_point(|extent| u64::from(extent.logical) < limit);
+    match behind.checked_sub(1) {
+        Some(index) if extents[index].end() > from => {
+            path.take(handle, inode, &extents, index, from).map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Blocks of an unwritten extent have been written.

@@ -354,6 +354,9 @@ impl InodeOperations for TmpNode {
 
     fn allocate(&self, inode: &Inode, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
         let (cache, seals) = self.file_cache()?;
+        if mode.intersects(AllocateMode::MOVES) {
+            return Err(Error::NotSupported);
+        }
         let end = offset + length;
         if mode.intersects(AllocateMode::PUNCH_HOLE | AllocateMode::ZERO_RANGE) {
             seals.check(Seal::WRITE | Seal::FUTURE_WRITE)?;

@@ -365,6 +365,28 @@ impl FileCache {
         census
     }
 
+    /// The first page in a range that has what its home has not: that awaits being written back, or is just being written. With `any` all
+    /// pages in memory count.
+    #[must_use]
+    pub fn next_kept(&self, first: u64, end: u64, any: bool) -> Option<u64> {
+        let guard = rcu::read();
+        let find = |tag| match self.index.gang(first, end, tag, &guard, |page, place| {
+            if place.word().get() & FILLING == 0 {
+                ControlFlow::Break(page)
+            } else {
+                ControlFlow::Continue(())
+            }
+        }) {
+            ControlFlow::Break(page) => Some(page),
+            ControlFlow::Continue(()) => None,
+        };
+        if any {
+            return find(None);
+        }
+        let (dirty, written) = (find(Some(Tag::Dirty)), find(Some(Tag::Writeback)));
+        dirty.into_iter().chain(written).min()
+    }
+
     /// Whether a page awaits being written back.
     #[must_use]
     pub fn is_dirty(&self, page: u64) -> bool {

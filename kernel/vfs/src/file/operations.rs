@@ -176,6 +176,14 @@ impl FileOperations for NoOperations {
         FileFeatures::SEEKABLE
     }
 
+    /// What concerns the file system as a whole can be asked of any of its directories.
+    fn ioctl(&self, file: &OpenFile, command: u32, argument: UserAddr) -> Result<usize> {
+        match file.inode().operations().home() {
+            Some(home) if file.flags().readable() => home.ioctl(file, command, argument),
+            _ => Err(Error::NotTerminal),
+        }
+    }
+
     /// A directory on a disk: its entries last afterwards.
     fn sync(&self, file: &OpenFile, data_only: bool) -> Result<()> {
         let inode = file.inode();

@@ -245,7 +245,7 @@ pub(crate) fn allocate_inode(
     let _exclusive = inode.lock().write();
     crate::file::take_privileges(inode)?;
     inode.operations().allocate(inode, mode, offset, length)?;
-    let grows = !mode.intersects(AllocateMode::KEEP_SIZE);
+    let grows = !mode.intersects(AllocateMode::KEEP_SIZE | AllocateMode::MOVES);
     if grows && end > inode.size() {
         inode.operations().truncate(inode, end)?;
         inode.set_size(end);
@@ -264,8 +264,12 @@ fn check_allocate_mode(mode: AllocateMode) -> Result<()> {
     if mode.contains(AllocateMode::PUNCH_HOLE | AllocateMode::ZERO_RANGE) {
         return Err(Error::NotSupported);
     }
-    if mode.intersects(AllocateMode::COLLAPSE_RANGE | AllocateMode::INSERT_RANGE) {
-        return Err(Error::NotSupported);
+    // Moving the rest goes with nothing else.
+    if mode.intersects(AllocateMode::MOVES)
+        && mode != AllocateMode::COLLAPSE_RANGE
+        && mode != AllocateMode::INSERT_RANGE
+    {
+        return Err(Error::Invalid);
     }
     Ok(())
 }

@@ -11,6 +11,8 @@
 //! | `options` | mount options |
 //! | `gone` | files that nobody can reach any more, and deleting them |
 //! | `pages` | a file's pages, to and from the device |
+//! | `holes` | where a file has data and holes, taking ranges out and putting them in |
+//! | `trim` | telling the device what is free |
 //! | `transfers` | pages that are being written, and entering them when they are |
 //! | `commits` | the thread that commits, and unmounting |
 
@@ -20,11 +22,13 @@ mod commits;
 mod flags;
 mod gone;
 mod handles;
+mod holes;
 mod instance;
 mod kind;
 mod node;
 mod options;
 mod pages;
 mod transfers;
+mod trim;
 
 pub use kind::register;

@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use block::SECTOR_BYTES;
+use machine::address::UserAddr;
 use memory::file_cache::FileCache;
 use vfs::access_list::{AccessList, ListKind};
 use vfs::disk::{DiskFile, Home, shrink};
@@ -16,10 +17,11 @@ use vfs::inode::{
     DirectorySink, FIRST_POSITION, Inode, InodeOperations, LinkTarget, NewFile, Rename, SetAttribute,
 };
 use vfs::name::Name;
-use vfs::{AttributeChange, Error, FileKind, Result, allocation};
+use vfs::{AttributeChange, Error, FileKind, Result, SeekFrom, allocation};
 
 use super::instance::{Instance, error_of};
 use super::pages::{File, Pages};
+use super::trim::FITRIM;
 use crate::Kind;
 
 /// See the theory of this file.
@@ -166,7 +168,10 @@ impl InodeOperations for Node {
         self.set_size(size)
     }
 
-    fn allocate(&self, _inode: &Inode, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+    fn allocate(&self, inode: &Inode, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        if mode.intersects(AllocateMode::MOVES) {
+            return self.move_blocks(inode, mode, offset, length);
+        }
         self.change_blocks(mode, offset, length)
     }
 
@@ -275,6 +280,18 @@ impl Home for Node {
         let now = self.file.note_written();
         file.inode().modified().set(now);
         file.inode().changed().set(now);
+    }
+
+    fn seek(&self, _file: &OpenFile, _current: u64, target: SeekFrom) -> Option<Result<u64>> {
+        match target {
+            SeekFrom::Data(offset) => Some(self.find_data(offset, true)),
+            SeekFrom::Hole(offset) => Some(self.find_data(offset, false)),
+            _ => None,
+        }
+    }
+
+    fn ioctl(&self, _file: &OpenFile, command: u32, argument: UserAddr) -> Result<usize> {
+        if command == FITRIM { self.instance.trim(argument) } else { Err(Error::NotTerminal) }
     }
 
     fn commit(&self, inode: &Inode, data_only: bool) -> Result<()> {
