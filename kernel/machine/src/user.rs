@@ -138,6 +138,18 @@ pub enum UserEvent {
     Interrupted,
 }
 
+/// Counts the time that a thread spends in user mode. Interrupts are off in both functions, and between them no other thread has run.
+pub trait Meter {
+    /// What is known when a stay begins, to be told at its end.
+    type Begun;
+
+    /// User mode is about to be entered.
+    fn begin(&self) -> Self::Begun;
+
+    /// It was left, when [`crate::time::cycles`] was that: for an interrupt, before its handler ran.
+    fn end(&self, begun: Self::Begun, cycles: u64);
+}
+
 /// RFLAGS bits that a user program may have set: CF PF AF ZF SF TF DF OF NT RF AC ID.
 pub const USER_RFLAGS: u64 = 0x0025_4dd5;
 const RFLAGS_FIXED: u64 = (1 << 1) | (1 << 9);
@@ -168,14 +180,19 @@ impl UserContext {
     /// `attention` is checked with interrupts off right before user mode is entered: whoever sets it
     /// and then interrupts this CPU is sure to be noticed.
     #[inline]
-    pub fn run(&mut self, attention: &AtomicBool) -> UserEvent {
-        self.run_by(attention, enter)
+    pub fn run(&mut self, attention: &AtomicBool, meter: &impl Meter) -> UserEvent {
+        self.run_by(attention, meter, enter)
     }
 
     /// As [`UserContext::run`], with debug registers of the program's own while it is in user mode. The debugger of the kernel lends them; of
     /// what the kernel does for the program they see nothing.
-    pub fn run_watched(&mut self, attention: &AtomicBool, registers: &mut DebugRegisters) -> UserEvent {
-        self.run_by(attention, |context| {
+    pub fn run_watched(
+        &mut self,
+        attention: &AtomicBool,
+        meter: &impl Meter,
+        registers: &mut DebugRegisters,
+    ) -> UserEvent {
+        self.run_by(attention, meter, |context| {
             let lent = backend::debugger::lend(registers);
             let event = enter(context);
             backend::debugger::take_back(lent);
@@ -187,7 +204,12 @@ impl UserContext {
     }
 
     #[inline(always)]
-    fn run_by(&mut self, attention: &AtomicBool, mut enter: impl FnMut(&mut Self) -> u64) -> UserEvent {
+    fn run_by(
+        &mut self,
+        attention: &AtomicBool,
+        meter: &impl Meter,
+        mut enter: impl FnMut(&mut Self) -> u64,
+    ) -> UserEvent {
         self.registers.rflags = (self.registers.rflags & USER_RFLAGS) | RFLAGS_FIXED;
         loop {
             crate::interrupt::disable_unguarded();
@@ -197,17 +219,22 @@ impl UserContext {
                 crate::interrupt::enable();
                 return UserEvent::Interrupted;
             }
+            let begun = meter.begin();
             let event = enter(self);
-            crate::interrupt::enable();
+            // However it was left: an interrupt that has waited comes after that is counted, and may switch threads.
             match event {
-                EVENT_SYSTEM_CALL => return UserEvent::SystemCall,
+                EVENT_SYSTEM_CALL => {
+                    left(meter, begun, crate::time::cycles());
+                    return UserEvent::SystemCall;
+                }
                 EVENT_EXCEPTION => {
+                    left(meter, begun, crate::time::cycles());
                     let exception = self.exception();
                     if !handled_below(&exception) {
                         return UserEvent::Exception(exception);
                     }
                 }
-                _ => {}
+                _ => left(meter, begun, backend::interrupt::began()),
             }
         }
     }
@@ -219,6 +246,13 @@ impl UserContext {
             fault_address: self.fault_address,
         }
     }
+}
+
+/// User mode was left at that time, and interrupts are off; afterwards they are on.
+#[inline(always)]
+fn left<M: Meter>(meter: &M, begun: M::Begun, cycles: u64) {
+    meter.end(begun, cycles);
+    crate::interrupt::enable();
 }
 
 /// Exceptions that are the machine's own business even in user mode: machine checks and NMIs have

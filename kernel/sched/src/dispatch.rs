@@ -281,6 +281,7 @@ fn switch(
     now_ns: u64,
     slice_end_ns: u64,
 ) {
+    debug_assert!(!previous.counts_user_time(), "others' time is not the program's");
     let was_idle = queue.is_idle();
     balance::let_go(queue, previous, next);
     queue.set_current(next, now_ns);

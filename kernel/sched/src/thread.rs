@@ -21,7 +21,7 @@ use machine::backtrace::Backtrace;
 use machine::context::KernelContext;
 use machine::cpu::{self, AtomicCpuSet, CpuId, CpuSet};
 use machine::fault::Fault;
-use machine::user::{DebugRegisters, UserContext, UserEvent, UserRegisters};
+use machine::user::{DebugRegisters, Meter, UserContext, UserEvent, UserRegisters};
 use machine::user_state::{self, UserState};
 use machine::{interrupt, preempt, time};
 use memory::OutOfMemory;
@@ -93,7 +93,8 @@ pub struct Thread {
     registers_cpu: AtomicU32,
     pub(crate) space: SpaceSlot,
     /// Cycles spent in user mode; while it is there [`IN_USER`], and the cycle count at which it would have entered, had it been
-    /// there without a break. One word, so that a reader sees each cycle once. Written by the thread.
+    /// there without a break. One word, so that a reader sees each cycle once. Written by the thread with interrupts off, so that it is never
+    /// switched away from while it counts: what others run meanwhile would be counted as its own.
     user_cycles: AtomicU64,
     id: u64,
     io: IoSlot,
@@ -633,6 +634,11 @@ impl Thread {
         Observation { calls, program }
     }
 
+    /// Whether its time counts as time in user mode.
+    pub(crate) fn counts_user_time(&self) -> bool {
+        self.user_cycles.load(Ordering::Relaxed) & IN_USER != 0
+    }
+
     fn user_cycles(&self) -> u64 {
         let word = self.user_cycles.load(Ordering::Relaxed);
         if word & IN_USER == 0 {
@@ -852,6 +858,27 @@ impl Deref for Current {
     }
 }
 
+impl Meter for Current {
+    /// What the thread had spent in user mode, and when this stay began.
+    type Begun = (u64, u64);
+
+    #[inline(always)]
+    fn begin(&self) -> (u64, u64) {
+        let before = self.user_cycles.load(Ordering::Relaxed);
+        let start = time::cycles();
+        self.user_cycles.store(start.wrapping_sub(before) | IN_USER, Ordering::Relaxed);
+        (before, start)
+    }
+
+    #[inline(always)]
+    fn end(&self, (before, start): (u64, u64), cycles: u64) {
+        let spent = cycles.wrapping_sub(start);
+        self.user_cycles.store(before.wrapping_add(spent) & !IN_USER, Ordering::Relaxed);
+        let cpu = Cpu::of(cpu::current());
+        cpu.user_cycles.store(cpu.user_cycles.load(Ordering::Relaxed) + spent, Ordering::Relaxed);
+    }
+}
+
 impl Current {
     /// A counted reference to the running thread.
     pub fn to_ref(&self) -> ThreadRef {
@@ -866,7 +893,7 @@ impl Current {
     /// threads have run, or the attention flag is set: user mode was left for the kernel's reasons.
     #[inline]
     pub fn run_user(&self, context: &mut UserContext) -> UserEvent {
-        let event = self.run_accounted(|attention| context.run(attention));
+        let event = context.run(&self.attention, self);
         if event == UserEvent::Interrupted && preempt::need_resched() {
             crate::dispatch::preempt_hook();
         }
@@ -876,24 +903,10 @@ impl Current {
     /// As [`Current::run_user`], with debug registers of the program's own.
     #[inline(never)]
     pub fn run_user_watched(&self, context: &mut UserContext, registers: &mut DebugRegisters) -> UserEvent {
-        let event = self.run_accounted(|attention| context.run_watched(attention, registers));
+        let event = context.run_watched(&self.attention, self, registers);
         if event == UserEvent::Interrupted && preempt::need_resched() {
             crate::dispatch::preempt_hook();
         }
-        event
-    }
-
-    #[inline(always)]
-    fn run_accounted(&self, run: impl FnOnce(&AtomicBool) -> UserEvent) -> UserEvent {
-        let before = self.user_cycles.load(Ordering::Relaxed);
-        let start = time::cycles();
-        self.user_cycles.store(start.wrapping_sub(before) | IN_USER, Ordering::Relaxed);
-        let event = run(&self.attention);
-        let spent = time::cycles().wrapping_sub(start);
-        self.user_cycles.store(before.wrapping_add(spent) & !IN_USER, Ordering::Relaxed);
-        // Should the thread migrate in between, the other CPU gets the time, or two additions become one.
-        let cpu = Cpu::of(cpu::current());
-        cpu.user_cycles.store(cpu.user_cycles.load(Ordering::Relaxed) + spent, Ordering::Relaxed);
         event
     }
 

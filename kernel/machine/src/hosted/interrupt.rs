@@ -36,6 +36,11 @@ pub(crate) fn enter(_vector: u8) {
     processor::this().nesting.fetch_add(1, Ordering::SeqCst);
 }
 
+/// An interrupt takes no time.
+pub(crate) fn began() -> u64 {
+    super::time::cycles()
+}
+
 pub(crate) fn end(_vector: u8, _handled: bool) {}
 
 pub(crate) fn leave() {

@@ -75,6 +75,12 @@ pub(crate) fn enter(vector: u8) {
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
+/// When the last interrupt began that was none in the midst of another one, on this processor; interrupts are off.
+#[inline(always)]
+pub(crate) fn began() -> u64 {
+    PerCpu::current().interrupt_began.load(Ordering::Relaxed)
+}
+
 pub(crate) fn end(vector: u8, handled: bool) {
     if vector != apic::VECTOR_SPURIOUS {
         apic::end_of_interrupt();

@@ -7,6 +7,7 @@ mod basic;
 mod locks;
 mod placement;
 mod time;
+mod user_time;
 mod waiting;
 
 use machine::cpu::CpuId;

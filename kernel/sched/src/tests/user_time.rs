@@ -1,0 +1,70 @@
+//! Time in user mode is the program's own, whenever it is preempted.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex as HostMutex};
+
+use machine::hosted::advance;
+use machine::hosted_user::set_script;
+use machine::user::{UserContext, UserEvent};
+
+use super::{eventually, spawn};
+use crate::{RunState, current};
+
+/// What the main thread saw of one that was on its way into user mode, through it or out of it.
+#[derive(Default)]
+struct Seen {
+    inside: u32,
+    counting: u32,
+}
+
+/// Runs a program of ten stays in user mode that end like this, with an interrupt each that has another thread run.
+fn others_see(end: UserEvent) -> Seen {
+    const STAYS: u32 = 10;
+    /// Longer than any slice.
+    const STAY_NS: u64 = 100_000_000;
+    current();
+    let seen = Arc::new(HostMutex::new(Seen::default()));
+    // Odd while it runs its program.
+    let stage = Arc::new(AtomicU32::new(0));
+    let thread = {
+        let stage = stage.clone();
+        spawn("program", move || {
+            let thread = current();
+            set_script(Box::new(move |_| {
+                assert!(thread.counts_user_time());
+                // Interrupts are off: what is due now comes when they are not any more.
+                advance(STAY_NS);
+                end
+            }));
+            let mut context = UserContext::new(0, 0);
+            for _ in 0..STAYS {
+                stage.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(thread.run_user(&mut context), end);
+                stage.fetch_add(1, Ordering::SeqCst);
+                assert!(!thread.counts_user_time());
+            }
+        })
+    };
+    eventually(|| {
+        let mut seen = seen.lock().unwrap();
+        seen.inside += u32::from(stage.load(Ordering::SeqCst) % 2 == 1);
+        seen.counting += u32::from(thread.counts_user_time());
+        thread.state() == RunState::Dead
+    });
+    assert_eq!(stage.load(Ordering::SeqCst), 2 * STAYS);
+    Arc::try_unwrap(seen).unwrap_or_else(|_| panic!("nobody else has it")).into_inner().unwrap()
+}
+
+#[test]
+fn what_others_run_at_the_end_of_a_stay_is_not_counted_as_user_time() {
+    let seen = others_see(UserEvent::SystemCall);
+    assert!(seen.inside >= 5, "the interrupt that waited for the end has another thread run");
+    assert_eq!(seen.counting, 0);
+}
+
+#[test]
+fn what_others_run_in_the_midst_of_user_mode_is_not_counted_as_user_time() {
+    let seen = others_see(UserEvent::Interrupted);
+    assert!(seen.inside >= 5, "user mode was interrupted, and it was another thread's turn");
+    assert_eq!(seen.counting, 0);
+}
