@@ -555,7 +555,7 @@ fn construct_process(
     process.maker.store(maker, relaxed);
     process.core_filter.store(me.core_filter.load(relaxed), relaxed);
     let process = memory::fallible::try_arc(process).map_err(|_| Errno::ENOMEM)?;
-    crate::timer::watch_processor_limit(&process)?;
+    crate::timer::watch_limits(&process)?;
     Ok(process)
 }
 

@@ -138,6 +138,9 @@ fn set_policy(task: &Task, target: &Target, wanted: Policy, reset_on_fork: bool)
     thread.resets_on_fork.store(reset_on_fork, Ordering::Relaxed);
     if let Some(kernel) = thread.kernel_thread() {
         kernel.set_policy(wanted);
+        if wanted.is_realtime() {
+            crate::timer::watch_limits(thread.process())?;
+        }
         crate::futex::inheritance::urgency_changed(thread);
     }
     Ok(())

@@ -9,6 +9,8 @@
 //! knows that the old setting arms nothing and sends nothing any more, and may change what the signal does. Order: `setting`, then a process's
 //! locks.
 
+mod limits;
+
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -17,11 +19,8 @@ use machine::time::now_ns;
 use sched::timer::Timer;
 use sync::SpinLock;
 
-use crate::abi::{
-    IntervalTimerSpec, IntervalTimerValue, NANOSECONDS, ResourceLimit, SignalEvent, Timespec, Timeval,
-};
+use crate::abi::{IntervalTimerSpec, IntervalTimerValue, SignalEvent, Timespec, Timeval};
 use crate::errno::{Errno, SysResult};
-use crate::process::limits::{INFINITY, Resource};
 use crate::process::process::Process;
 use crate::process::table;
 use crate::process::thread::Thread;
@@ -31,6 +30,9 @@ use crate::signal::set::Signal;
 use crate::task::Task;
 use crate::time::Clock;
 use crate::user_pointer::UserPointer;
+
+pub(crate) use limits::watch_limits;
+use limits::{TimeLimit, enforce, longest_realtime_ns};
 
 /// POSIX timers a process may have.
 const TIMERS_MAX: usize = 4096;
@@ -46,6 +48,8 @@ enum Counted {
     Clock(Clock),
     UserTime,
     CpuTime,
+    /// What the real-time thread that has not slept for longest has run since.
+    RealTime,
 }
 
 /// What happens at an expiry.
@@ -63,8 +67,8 @@ enum Notice {
     },
     /// The interval timers' signal, which says nothing of the timer.
     Plain(Signal),
-    /// The process has used the processor time that RLIMIT_CPU grants.
-    ProcessorLimit,
+    /// The process has used the time that a limit grants.
+    Limit(TimeLimit),
 }
 
 struct Setting {
@@ -137,8 +141,8 @@ impl Place {
 struct Inner {
     intervals: [Option<Arc<ProcessTimer>>; INTERVAL_TIMERS],
     timers: Vec<Place>,
-    /// Watches RLIMIT_CPU, once that was set.
-    processor_limit: Option<Arc<ProcessTimer>>,
+    /// Those that watch limits, once these were set.
+    limits: [Option<Arc<ProcessTimer>>; TimeLimit::ALL.len()],
 }
 
 /// What a POSIX timer is, for who looks at it.
@@ -171,7 +175,7 @@ impl ProcessTimers {
         let inner = self.inner.lock().take();
         if let Some(inner) = inner {
             let posix = inner.timers.iter().filter_map(Place::timer);
-            for timer in inner.intervals.iter().flatten().chain(posix).chain(&inner.processor_limit) {
+            for timer in inner.intervals.iter().flatten().chain(posix).chain(inner.limits.iter().flatten()) {
                 timer.delete();
             }
         }
@@ -206,7 +210,7 @@ impl ProcessTimers {
                 Notice::Process { signal, value } => (signal.number(), value, None),
                 Notice::Thread { signal, value, tid } => (signal.number(), value, Some(tid)),
                 Notice::Plain(signal) => (signal.number(), 0, None),
-                Notice::None | Notice::ProcessorLimit => (0_u8, 0, None),
+                Notice::None | Notice::Limit(_) => (0_u8, 0, None),
             };
             let is_silent = timer.notice == Notice::None;
             let (id, clock) = (timer.id, timer.clock_number);
@@ -280,6 +284,9 @@ impl ProcessTimer {
             Counted::Clock(Clock::Process(_)) | Counted::CpuTime => {
                 self.process.upgrade().map_or(0, |process| sum(process.cpu_time_ns()))
             }
+            Counted::RealTime => {
+                self.process.upgrade().map_or(0, |process| longest_realtime_ns(&process).unwrap_or(0))
+            }
             Counted::UserTime => self.process.upgrade().map_or(0, |process| process.cpu_time_ns().0),
         }
     }
@@ -294,7 +301,10 @@ impl ProcessTimer {
                 const SOONEST_NS: u64 = 1_000_000;
                 let threads =
                     self.process.upgrade().map_or(1, |process| process.thread_count().max(1)) as u64;
-                let cpus = threads.min(machine::cpu::count() as u64);
+                let cpus = match counted {
+                    Counted::RealTime => 1,
+                    _ => threads.min(machine::cpu::count() as u64),
+                };
                 now_ns() + (expiry.saturating_sub(now) / cpus).max(SOONEST_NS)
             }
         }
@@ -324,11 +334,16 @@ impl ProcessTimer {
         let mut setting = self.setting.lock();
         let Some(expiry) = setting.expiry_ns.filter(|_| !setting.deleted) else { return };
         let now = setting.now(self.clock, look);
+        if self.notice == Notice::Limit(TimeLimit::RealTime) && longest_realtime_ns(&process).is_none() {
+            // Whoever becomes a real-time thread has it watched again.
+            setting.expiry_ns = None;
+            return;
+        }
         if now < expiry {
             return self.arm(&setting, now);
         }
-        if self.notice == Notice::ProcessorLimit {
-            setting.expiry_ns = self.enforce_processor_limit(&process, now);
+        if let Notice::Limit(limit) = self.notice {
+            setting.expiry_ns = enforce(limit, &process, now);
             return self.arm(&setting, now);
         }
         let missed = advance(&mut setting, expiry, now);
@@ -336,33 +351,10 @@ impl ProcessTimer {
         self.notify(&process, missed.min(i32::MAX as u64) as u32);
     }
 
-    /// At the hard limit the process is killed; at the soft one, and every second after, it is told. Returns when it is looked at next.
-    fn enforce_processor_limit(&self, process: &Arc<Process>, used_ns: u64) -> Option<u64> {
-        let limit = process.limit_pair(Resource::Cpu as usize);
-        let reached = |seconds: u64| seconds != INFINITY && used_ns >= seconds.saturating_mul(NANOSECONDS);
-        if reached(limit.maximum) {
-            let _ = send::to_process(process, SignalInformation::from_kernel(Signal::SIGKILL));
-            return None;
-        }
-        if reached(limit.current) {
-            let _ = send::to_process(process, SignalInformation::from_kernel(Signal::SIGXCPU));
-            // Unless somebody has set another one meanwhile.
-            let _ = process.change_limit(Resource::Cpu as usize, |now| {
-                let unchanged = (now.current, now.maximum) == (limit.current, limit.maximum);
-                Ok::<_, ()>(if unchanged {
-                    ResourceLimit { current: limit.current + 1, ..limit }
-                } else {
-                    now
-                })
-            });
-        }
-        processor_expiry(process)
-    }
-
     /// Sends the timer's signal; one that is still pending stands for this expiry too.
     fn notify(&self, process: &Arc<Process>, overrun: u32) {
         match self.notice {
-            Notice::None | Notice::ProcessorLimit => {}
+            Notice::None | Notice::Limit(_) => {}
             Notice::Plain(signal) => {
                 let _ = send::to_process(process, SignalInformation::from_kernel(signal));
             }
@@ -421,35 +413,6 @@ impl ProcessTimer {
             self.arm(&setting, crate::time::clock::realtime_ns());
         }
     }
-}
-
-/// When RLIMIT_CPU is reached next, in processor time; `None`: never.
-fn processor_expiry(process: &Process) -> Option<u64> {
-    let limit = process.limit_pair(Resource::Cpu as usize);
-    let seconds = limit.current.min(limit.maximum);
-    (seconds != INFINITY).then(|| seconds.saturating_mul(NANOSECONDS))
-}
-
-/// Watches the limit on processor time: it was set, or came with the fork.
-///
-/// # Errors
-/// ENOMEM.
-pub(crate) fn watch_processor_limit(process: &Arc<Process>) -> Result<(), Errno> {
-    let expiry = processor_expiry(process);
-    if expiry.is_none() && process.timers.inner.lock().is_none() {
-        return Ok(());
-    }
-    let existing = process.timers.with(|inner| Ok(inner.processor_limit.clone()))?;
-    let timer = match existing {
-        Some(timer) => timer,
-        None if expiry.is_none() => return Ok(()),
-        None => {
-            let fresh = ProcessTimer::new(0, process, (Counted::CpuTime, 0), Notice::ProcessorLimit)?;
-            process.timers.with(|inner| Ok(inner.processor_limit.get_or_insert(fresh).clone()))?
-        }
-    };
-    timer.set(expiry.map_or(Expiry::Never, Expiry::At), 0);
-    Ok(())
 }
 
 /// A signal was taken: if a timer sent it, its overrun is now what timer_getoverrun tells.
@@ -674,7 +637,7 @@ pub fn timer_settime(task: &mut Task, id: i32, flags: u32, new: u64, old: u64) -
         0 => Expiry::Never,
         value if flags & ABSOLUTE != 0 => Expiry::At(match timer.clock {
             Counted::Clock(clock) => task.to_kernel_time(clock, value),
-            Counted::UserTime | Counted::CpuTime => value,
+            Counted::UserTime | Counted::CpuTime | Counted::RealTime => value,
         }),
         value => Expiry::In(value),
     };

@@ -603,6 +603,12 @@ impl Thread {
         Runtime { total_ns, user_ns: user_ns.min(total_ns) }
     }
 
+    /// How long a real-time thread has run since it slept last; `None` for others.
+    pub fn realtime_since_sleep_ns(&self) -> Option<u64> {
+        let ran_ns = self.policy().is_realtime().then(|| crate::balance::runtime_ns(self))?;
+        Some(ran_ns.saturating_sub(self.entity.slept_at_ns()))
+    }
+
     /// What the thread does in the kernel: where it sleeps, or, if it is the calling one, where it is. `None` while it runs or wants
     /// to.
     #[inline(never)]

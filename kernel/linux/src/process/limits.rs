@@ -76,8 +76,8 @@ fn check(resource: usize, old: ResourceLimit, new: ResourceLimit, privileged: bo
 
 /// Tells those that keep a limit that it changed.
 fn apply(process: &Arc<Process>, resource: usize) -> Result<(), Errno> {
-    if resource == Resource::Cpu as usize {
-        return crate::timer::watch_processor_limit(process);
+    if resource == Resource::Cpu as usize || resource == Resource::RealTimeTime as usize {
+        return crate::timer::watch_limits(process);
     }
     if let Some(space) = process.address_space() {
         space.set_limits(crate::memory::limits_of(process, &process.credentials()));

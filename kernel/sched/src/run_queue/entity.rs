@@ -18,9 +18,9 @@ use crate::urgency::Urgency;
 /// same time, would gain less than waking a halted CPU takes.
 const HANDOVER_NS: u64 = 100_000;
 /// So often in a row, and it will probably do so again.
-const HANDOVER_LIKELY: u32 = 2;
+const HANDOVER_LIKELY: u8 = 2;
 /// A habit that is older than this is not stronger.
-const HANDOVER_MAX: u32 = 8;
+const HANDOVER_MAX: u8 = 8;
 
 /// The scheduling entity of a thread.
 pub(crate) struct Entity {
@@ -45,12 +45,14 @@ pub(crate) struct Entity {
     /// When the running thread's account was last brought up to date.
     started_ns: AtomicU64,
     runtime_ns: AtomicU64,
-    /// How much of its turn a round-robin thread has used.
-    turn_used_ns: AtomicU64,
+    /// What a real-time thread had run when it slept last, or became one.
+    slept_at_ns: AtomicU64,
+    /// How much of its turn a round-robin thread has used: all of it, when it is more than fits.
+    turn_used_ns: AtomicU32,
     /// When the thread woke another one, if it has not slept since; else 0. Written by the CPU that runs it.
     woke_ns: AtomicU64,
     /// How much its past says that it sleeps soon after it has woken another one. Written likewise.
-    handover: AtomicU32,
+    handover: AtomicU8,
     /// How often it was switched to.
     pub(crate) switches: AtomicU64,
     /// The group that it shares a weight and a quota with; see [`control`].
@@ -74,9 +76,10 @@ impl Entity {
             queued: AtomicBool::new(false),
             started_ns: AtomicU64::new(0),
             runtime_ns: AtomicU64::new(0),
-            turn_used_ns: AtomicU64::new(0),
+            slept_at_ns: AtomicU64::new(0),
+            turn_used_ns: AtomicU32::new(0),
             woke_ns: AtomicU64::new(0),
-            handover: AtomicU32::new(0),
+            handover: AtomicU8::new(0),
             switches: AtomicU64::new(0),
             group: control::Slot::empty(),
             preemptions: AtomicU64::new(0),
@@ -182,13 +185,23 @@ impl Entity {
         }
     }
 
+    /// A real-time thread comes from a sleep, or a thread becomes one.
+    pub(super) fn begin_realtime(&self) {
+        self.slept_at_ns.store(self.runtime_ns(), Ordering::Relaxed);
+    }
+
+    /// What a real-time thread had run when it slept last.
+    pub(crate) fn slept_at_ns(&self) -> u64 {
+        self.slept_at_ns.load(Ordering::Relaxed)
+    }
+
     /// How much of its turn a round-robin thread has used.
     pub(super) fn turn_used_ns(&self) -> u64 {
-        self.turn_used_ns.load(Ordering::Relaxed)
+        self.turn_used_ns.load(Ordering::Relaxed).into()
     }
 
     pub(super) fn set_turn_used_ns(&self, nanoseconds: u64) {
-        self.turn_used_ns.store(nanoseconds, Ordering::Relaxed);
+        self.turn_used_ns.store(u32::try_from(nanoseconds).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
     #[inline(always)]

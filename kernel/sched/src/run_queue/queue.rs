@@ -299,6 +299,9 @@ impl RunQueue {
         let entity = &thread.entity;
         debug_assert!(!entity.is_queued(), "a thread is in one queue at a time");
         if entity.is_realtime() {
+            if reason != Activation::Moved {
+                entity.begin_realtime();
+            }
             self.place_last(thread);
         } else {
             let lag = match reason {
@@ -374,6 +377,9 @@ impl RunQueue {
     /// priority rises behind them (sched(7)).
     fn place_changed(&mut self, thread: &Thread, before: Policy) {
         let policy = thread.entity.policy();
+        if policy.is_realtime() && !before.is_realtime() {
+            thread.entity.begin_realtime();
+        }
         if !policy.is_realtime() {
             let lag = if before.is_realtime() { 0 } else { thread.entity.lag() };
             thread.entity.set_key(self.min_virtual_ns.saturating_add_signed(lag));

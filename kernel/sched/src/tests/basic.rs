@@ -150,6 +150,35 @@ fn thread_that_is_lent_urgency_competes_with_it_and_keeps_its_own() {
 }
 
 #[test]
+fn real_time_since_the_last_sleep_is_what_ran_since() {
+    let done = Arc::new(Completion::new());
+    let seen = Arc::new(HostMutex::new(Vec::new()));
+    let thread = {
+        let (done, seen) = (done.clone(), seen.clone());
+        spawn("real time", move || {
+            let look = |seen: &HostMutex<Vec<_>>| {
+                seen.lock().unwrap().push(crate::current().realtime_since_sleep_ns())
+            };
+            look(&seen);
+            crate::current().set_policy(Policy::Fifo(3));
+            for _ in 0..2 {
+                machine::hosted::advance(5_000_000);
+                look(&seen);
+            }
+            crate::timer::sleep_until(machine::time::now_ns() + 1_000_000).unwrap();
+            look(&seen);
+            done.complete();
+        })
+    };
+    done.wait();
+    eventually(|| thread.state() == RunState::Dead);
+    let seen = seen.lock().unwrap().clone();
+    assert_eq!(seen[0], None, "it is a fair thread");
+    assert!(seen[1] >= Some(5_000_000) && seen[2] >= Some(10_000_000), "{seen:?}");
+    assert!(seen[3] < Some(5_000_000), "{seen:?}");
+}
+
+#[test]
 fn weights_divide_virtual_time() {
     use crate::Nice;
     let stop = Arc::new(AtomicU32::new(0));

@@ -17,9 +17,10 @@ struct Seen {
     counting: u32,
 }
 
-/// Runs a program of ten stays in user mode that end like this, with an interrupt each that has another thread run.
-fn others_see(end: UserEvent) -> Seen {
-    const STAYS: u32 = 10;
+/// Runs a program that makes ten calls, each after so many interrupts in user mode. Whenever it leaves user mode, for one or the other, it is another
+/// thread's turn.
+fn others_see(interrupts: u32) -> Seen {
+    const CALLS: u32 = 10;
     /// Longer than any slice.
     const STAY_NS: u64 = 100_000_000;
     current();
@@ -30,16 +31,20 @@ fn others_see(end: UserEvent) -> Seen {
         let stage = stage.clone();
         spawn("program", move || {
             let thread = current();
+            let mut stays = 0;
             set_script(Box::new(move |_| {
                 assert!(thread.counts_user_time());
                 // Interrupts are off: what is due now comes when they are not any more.
                 advance(STAY_NS);
-                end
+                stays += 1;
+                if stays % (interrupts + 1) == 0 { UserEvent::SystemCall } else { UserEvent::Interrupted }
             }));
             let mut context = UserContext::new(0, 0);
-            for _ in 0..STAYS {
+            for _ in 0..CALLS {
                 stage.fetch_add(1, Ordering::SeqCst);
-                assert_eq!(thread.run_user(&mut context), end);
+                while thread.run_user(&mut context) == UserEvent::Interrupted {
+                    assert!(!thread.counts_user_time());
+                }
                 stage.fetch_add(1, Ordering::SeqCst);
                 assert!(!thread.counts_user_time());
             }
@@ -51,20 +56,20 @@ fn others_see(end: UserEvent) -> Seen {
         seen.counting += u32::from(thread.counts_user_time());
         thread.state() == RunState::Dead
     });
-    assert_eq!(stage.load(Ordering::SeqCst), 2 * STAYS);
+    assert_eq!(stage.load(Ordering::SeqCst), 2 * CALLS);
     Arc::try_unwrap(seen).unwrap_or_else(|_| panic!("nobody else has it")).into_inner().unwrap()
 }
 
 #[test]
 fn what_others_run_at_the_end_of_a_stay_is_not_counted_as_user_time() {
-    let seen = others_see(UserEvent::SystemCall);
+    let seen = others_see(0);
     assert!(seen.inside >= 5, "the interrupt that waited for the end has another thread run");
     assert_eq!(seen.counting, 0);
 }
 
 #[test]
 fn what_others_run_in_the_midst_of_user_mode_is_not_counted_as_user_time() {
-    let seen = others_see(UserEvent::Interrupted);
-    assert!(seen.inside >= 5, "user mode was interrupted, and it was another thread's turn");
+    let seen = others_see(3);
+    assert!(seen.inside >= 15, "user mode was interrupted, and it was another thread's turn");
     assert_eq!(seen.counting, 0);
 }
