@@ -1,6 +1,9 @@
 /* POSIX message queues: names, modes, sizes, order, waiting, notices, limits, and name spaces. */
 #include "abi.h"
+#include <linux/netlink.h>
 #include <mqueue.h>
+#include <semaphore.h>
+#include <sys/socket.h>
 
 #define MQ_PRIO_MAX_TEST 32768
 
@@ -285,6 +288,154 @@ static void notices(void)
     mq_close(queue);
 }
 
+static sem_t started;
+static int thread_is_own, thread_value;
+
+static void on_message(union sigval value)
+{
+    thread_is_own = gettid() != getpid();
+    thread_value = value.sival_int;
+    sem_post(&started);
+}
+
+static void wait_for_thread(void)
+{
+    sem_wait(&started);
+    printf("a thread of its own: %d, value %d\n", thread_is_own, thread_value);
+}
+
+/* As the C library has it: a thread for each notice. */
+static void thread_notices(void)
+{
+    mqd_t queue = make("/threads", 4, 32, 0);
+    sem_init(&started, 0, 0);
+    struct sigevent event = { .sigev_notify = SIGEV_THREAD, .sigev_notify_function = on_message };
+    for (int round = 0; round < 3; round++) {
+        event.sigev_value.sival_int = 100 + round;
+        SHOW(mq_notify(queue, &event));
+        SHOW(mq_notify(queue, &event));
+        put(queue, "something", 1);
+        wait_for_thread();
+        take(queue);
+    }
+    SHOW(mq_notify(queue, &event));
+    SHOW(mq_notify(queue, NULL));
+    put(queue, "for nobody", 1);
+    take(queue);
+    /* From another process. */
+    SHOW(mq_notify(queue, &event));
+    REAP(CHILD(put(queue, "from a child", 1)));
+    wait_for_thread();
+    take(queue);
+    mq_unlink("/threads");
+    mq_close(queue);
+}
+
+static void hear_from(int socket)
+{
+    char text[64];
+    struct sockaddr_nl from;
+    socklen_t length = sizeof from;
+    memset(text, '-', sizeof text);
+    ssize_t bytes = recvfrom(socket, text, sizeof text, MSG_DONTWAIT, (struct sockaddr *)&from, &length);
+    if (bytes < 0)
+        printf("nothing: %s\n", ERRNO_NAME(errno));
+    else
+        printf("%zd bytes: %.31s, then %d; from %u, groups %u\n", bytes, text, text[31], from.nl_pid, from.nl_groups);
+}
+
+/* As the kernel has it: a message on a socket. */
+static void socket_notices(void)
+{
+    mqd_t queue = make("/socket", 4, 32, 0);
+    int netlink = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE), other = socket(AF_UNIX, SOCK_STREAM, 0);
+    char cookie[32] = "this is what the program gave!!";
+    struct sigevent event = { .sigev_notify = SIGEV_THREAD, .sigev_signo = netlink, .sigev_value.sival_ptr = cookie };
+    SHOW(syscall(SYS_mq_notify, queue, &event));
+    char text[128] = "";
+    pread(queue, text, sizeof text, 0);
+    printf("%.38s\n", text);
+    SHOW(syscall(SYS_mq_notify, queue, &event));
+    hear_from(netlink);
+    put(queue, "one", 0);
+    hear_from(netlink);
+    hear_from(netlink);
+    put(queue, "two", 0);
+    hear_from(netlink);
+    take(queue);
+    take(queue);
+    /* It is told that it will not be told. */
+    SHOW(syscall(SYS_mq_notify, queue, &event));
+    SHOW(syscall(SYS_mq_notify, queue, NULL));
+    hear_from(netlink);
+    SHOW(syscall(SYS_mq_notify, queue, &event));
+    mq_close(dup(queue));
+    hear_from(netlink);
+    REAP(CHILD(SHOW(syscall(SYS_mq_notify, queue, &event))));
+    hear_from(netlink);
+    REAP(CHILD(SHOW(syscall(SYS_mq_notify, queue, &event)); kill(getpid(), SIGKILL)));
+    hear_from(netlink);
+    REAP(CHILD(SHOW(syscall(SYS_mq_notify, queue, &event)); fflush(stdout); execl("/bin/true", "true", NULL);
+               execl("/abi/bin/true", "true", NULL)));
+    hear_from(netlink);
+    /* Another process's descriptor is its own business. */
+    SHOW(syscall(SYS_mq_notify, queue, &event));
+    REAP(CHILD(mq_close(queue)));
+    hear_from(netlink);
+    put(queue, "three", 0);
+    hear_from(netlink);
+    take(queue);
+    /* Who listens has gone. */
+    int gone = socket(AF_NETLINK, SOCK_DGRAM, NETLINK_ROUTE);
+    event.sigev_signo = gone;
+    SHOW(syscall(SYS_mq_notify, queue, &event));
+    close(gone);
+    put(queue, "four", 0);
+    take(queue);
+    event.sigev_signo = gone;
+    SHOW(syscall(SYS_mq_notify, queue, &event));
+    event.sigev_signo = other;
+    SHOW(syscall(SYS_mq_notify, queue, &event));
+    event.sigev_signo = queue;
+    SHOW(syscall(SYS_mq_notify, queue, &event));
+    event.sigev_signo = -1;
+    SHOW(syscall(SYS_mq_notify, queue, &event));
+    event.sigev_signo = netlink;
+    SHOW(syscall(SYS_mq_notify, -1, &event));
+    SHOW(syscall(SYS_mq_notify, other, &event));
+    event.sigev_value.sival_ptr = (void *)8;
+    SHOW(syscall(SYS_mq_notify, queue, &event));
+    event.sigev_signo = other;
+    SHOW(syscall(SYS_mq_notify, -1, &event));
+    close(netlink);
+    close(other);
+    mq_unlink("/socket");
+    mq_close(queue);
+}
+
+/* Who sent it is in the signal. */
+static void senders_of_notices(void)
+{
+    mqd_t queue = make("/senders", 4, 32, 0);
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN, .sigev_value.sival_int = -7 };
+    SHOW(mq_notify(queue, &event));
+    pid_t child = CHILD({
+        setresuid(1000, 1001, 1002);
+        put(queue, "from somebody else", 0);
+    });
+    REAP(child);
+    siginfo_t information;
+    SHOW(sigwaitinfo(&set, &information) == SIGRTMIN);
+    TRUE(information.si_pid == child);
+    printf("%d %d %d\n", information.si_code == SI_MESGQ, information.si_value.sival_int, information.si_uid);
+    mq_unlink("/senders");
+    mq_close(queue);
+}
+
 static void setting(const char *path, const char *value)
 {
     char text[32] = "";
@@ -331,6 +482,9 @@ int main(void)
     order();
     waiting();
     notices();
+    thread_notices();
+    socket_notices();
+    senders_of_notices();
     spaces();
     return 0;
 }

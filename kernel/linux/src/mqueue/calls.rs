@@ -8,12 +8,13 @@ use vfs::{Capabilities, DescriptorFlags, OpenFile, OpenFlags};
 use super::file::QueueFile;
 use super::limits::Size;
 use super::names::{Found, place_of};
-use super::notice::{Notice, Sender};
+use super::notice::{self, How, Notice, Sender};
 use super::queue::{Message, Patience, Queue};
 use crate::abi::{QueueAttributes, SignalEvent, Timespec};
 use crate::errno::{Errno, SysResult};
 use crate::file::path::UserPath;
 use crate::signal::set::Signal;
+use crate::socket::create::netlink_of;
 use crate::task::Task;
 use crate::user_pointer::{UserPointer, read_bytes, write_bytes};
 
@@ -161,33 +162,37 @@ pub fn mq_timedreceive(
 /// Has the caller told of a message in an empty queue, or no longer.
 #[inline(never)]
 pub fn mq_notify(task: &mut Task, descriptor: i32, event: u64) -> SysResult {
-    const SIGNAL: i32 = 0;
-    const NONE: i32 = 1;
     let event = UserPointer::<SignalEvent>::new(event).given().map(UserPointer::read).transpose()?;
-    let signal = match &event {
-        None => None,
-        Some(event) if event.notify == NONE || event.notify == SIGNAL && event.signal == 0 => None,
-        Some(event) if event.notify == SIGNAL => {
-            let number = u64::try_from(event.signal).map_err(|_| Errno::EINVAL)?;
-            Some((Signal::new(number).ok_or(Errno::EINVAL)?, event.value))
-        }
-        Some(_) => return Err(Errno::EINVAL),
-    };
+    let how = event.map(|event| how_to_tell(task, &event)).transpose()?;
     let file = task.usable_file(descriptor)?;
     let queue = queue_of(&file)?;
-    match event {
-        None => queue.forget_notice(task.process()),
-        Some(event) => {
-            let process = task.process();
-            queue.set_notice(Notice {
-                process: Arc::downgrade(process),
-                pid: process.pid(),
-                signal,
-                how: event.notify,
-            })?;
+    let process = task.process();
+    match how {
+        None => queue.forget_notice(process),
+        Some(how) => {
+            queue.set_notice(Notice { process: Arc::downgrade(process), pid: process.pid(), how })?;
         }
     }
     Ok(0)
+}
+
+/// What an event asks for. With `SIGEV_THREAD` its value points to the message and its signal is the socket.
+fn how_to_tell(task: &Task, event: &SignalEvent) -> Result<How, Errno> {
+    match event.notify {
+        notice::NONE => Ok(How::Silently),
+        notice::SIGNAL if event.signal == 0 => Ok(How::Signal(None, 0)),
+        notice::SIGNAL => {
+            let number = u64::try_from(event.signal).map_err(|_| Errno::EINVAL)?;
+            Ok(How::Signal(Some(Signal::new(number).ok_or(Errno::EINVAL)?), event.value))
+        }
+        notice::THREAD => {
+            let mut cookie = [0; notice::COOKIE_BYTES];
+            read_bytes(event.value, &mut cookie)?;
+            let socket = task.usable_file(event.signal)?;
+            Ok(How::Socket(netlink_of(&socket)?.reserve(&cookie)?))
+        }
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// Says how a queue is, and changes whether calls with this descriptor wait.

@@ -204,6 +204,8 @@ impl Queue {
     pub(super) fn set_notice(&self, notice: Notice) -> Result<(), Errno> {
         let mut state = self.state.lock();
         if state.notice.is_some() {
+            // It was never there: nobody is told that it is gone.
+            drop(state);
             return Err(Errno::EBUSY);
         }
         state.notice = Some(notice);
@@ -212,16 +214,21 @@ impl Queue {
 
     /// The process is not told any more.
     pub(super) fn forget_notice(&self, process: &Arc<Process>) {
-        self.state.lock().notice.take_if(|notice| notice.is_of(process));
+        let notice = self.state.lock().notice.take_if(|notice| notice.is_of(process));
+        if let Some(notice) = notice {
+            notice.remove();
+        }
     }
 
     pub(super) fn status(&self) -> Status {
         let state = self.state.lock();
-        let signal = |notice: &Notice| notice.signal.map_or(0, |(signal, _)| signal.number().into());
         Status {
             messages: state.messages.len(),
             bytes: state.bytes,
-            notice: state.notice.as_ref().map(|notice| (notice.how, signal(notice), notice.pid)),
+            notice: state.notice.as_ref().map(|notice| {
+                let (how, signal) = notice.how.numbers();
+                (how, signal, notice.pid)
+            }),
         }
     }
 }

@@ -181,6 +181,15 @@ impl Socket {
     }
 }
 
+/// The netlink socket that an open file is.
+///
+/// # Errors
+/// ENOTSOCK; EINVAL for other sockets.
+pub(crate) fn netlink_of(file: &OpenFile) -> Result<&NetlinkSocket, Errno> {
+    let other = || if file.object::<UnixSocket>().is_some() { Errno::EINVAL } else { Errno::ENOTSOCK };
+    file.object().ok_or_else(other)
+}
+
 /// Whether it is a socket that sends messages, not a stream.
 pub(crate) fn takes_messages(file: &OpenFile) -> bool {
     file.object::<UnixSocket>().is_some_and(|socket| socket.kind() != Kind::Stream)

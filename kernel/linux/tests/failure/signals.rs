@@ -8,6 +8,8 @@ use crate::program::{ARENA, PAGE, Program};
 
 const BLOCK: u64 = 0;
 const REAL_TIME: u64 = 40;
+const NETLINK: u64 = 16;
+const RAW: u64 = 3;
 
 /// Blocks all signals that can be blocked; the address of the mask.
 fn block_all(program: &mut Program<'_>) -> u64 {
@@ -60,6 +62,29 @@ fn timers_of_a_process() {
         let alarm = program.words(&[0, 0, 0, 1000]);
         program.must(abi::__NR_setitimer, &[0, alarm, 0]);
         program.must(abi::__NR_timer_getoverrun, &[timers[0]]);
+    });
+}
+
+#[test]
+fn notices_of_message_queues() {
+    const THREAD: u64 = 2 << 32;
+    exhaust("notices of message queues", 10, |program| {
+        let name = program.text("told");
+        let flags = u64::from(abi::O_RDWR | abi::O_CREAT);
+        let queue = program.must(abi::__NR_mq_open, &[name, flags, 0o600, 0]);
+        let socket = program.must(abi::__NR_socket, &[NETLINK, RAW, 0]);
+        let cookie = program.room(32);
+        let event = program.words(&[cookie, THREAD | socket, 0, 0, 0, 0, 0, 0]);
+        program.must(abi::__NR_mq_notify, &[queue, event]);
+        program.must(abi::__NR_mq_timedsend, &[queue, ARENA, 5, 0, 0]);
+        let told = program.must(abi::__NR_recvfrom, &[socket, cookie, 32, 0, 0, 0]);
+        assert_eq!(told, 32, "what has its place is not lost");
+        program.must(abi::__NR_mq_notify, &[queue, event]);
+        program.must(abi::__NR_mq_notify, &[queue, 0]);
+        program.must(abi::__NR_mq_notify, &[queue, event]);
+        program.must(abi::__NR_close, &[socket]);
+        program.must(abi::__NR_close, &[queue]);
+        program.must(abi::__NR_mq_unlink, &[name]);
     });
 }
 

@@ -18,7 +18,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
-pub use port::{Address, Message, has_members, publish};
+pub use port::{Address, Message, Reserved, has_members, publish};
 pub use socket::{NetlinkSocket, Received, create};
 
 /// Links, addresses and routes.

@@ -41,14 +41,46 @@ pub struct Message {
 /// What waits to be received.
 struct Inbox {
     messages: VecDeque<Arc<Message>>,
-    /// What they count.
+    /// What they count, and those that have a place reserved.
     charged: usize,
+    /// Messages that have a place reserved.
+    reserved: usize,
     /// Something was lost, and nothing is put in until there is no message.
     congested: bool,
 }
 
 fn charge_of(message: &Message) -> usize {
     message.bytes.len() + OVERHEAD_BYTES
+}
+
+/// A message that is sent later: it has its place in the inbox already, so that nothing can come in between. If it is dropped, the place is free again.
+pub struct Reserved {
+    port: Arc<Port>,
+    /// Until it is sent; nobody else has it.
+    message: Option<Arc<Message>>,
+}
+
+impl Reserved {
+    /// Sends it, after a last change.
+    pub fn send(mut self, change: impl FnOnce(&mut [u8])) {
+        let Some(mut message) = self.message.take() else { return };
+        if let Some(message) = Arc::get_mut(&mut message) {
+            change(&mut message.bytes);
+        }
+        let mut inbox = self.port.inbox.lock();
+        inbox.reserved -= 1;
+        self.port.finish_put(inbox, message);
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(message) = &self.message {
+            let mut inbox = self.port.inbox.lock();
+            inbox.reserved -= 1;
+            inbox.charged -= charge_of(message);
+        }
+    }
 }
 
 /// See the theory of this module.
@@ -144,7 +176,12 @@ impl Port {
             protocol,
             number: AtomicU32::new(0),
             groups: AtomicU32::new(0),
-            inbox: sched::Mutex::new(Inbox { messages: VecDeque::new(), charged: 0, congested: false }),
+            inbox: sched::Mutex::new(Inbox {
+                messages: VecDeque::new(),
+                charged: 0,
+                reserved: 0,
+                congested: false,
+            }),
             queued: AtomicUsize::new(0),
             overrun: AtomicBool::new(false),
             quiet: AtomicBool::new(false),
@@ -261,15 +298,39 @@ impl Port {
         if inbox.congested || inbox.charged > self.options.buffer(Direction::Receive) {
             return Err(Error::WouldBlock);
         }
-        allocation::fail_point()?;
-        inbox.messages.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
-        inbox.messages.push_back(message.clone());
+        self.make_place(&mut inbox)?;
         inbox.charged += charge_of(message);
+        self.finish_put(inbox, message.clone());
+        Ok(())
+    }
+
+    /// Makes a place for one message more than there are, and have places reserved.
+    fn make_place(&self, inbox: &mut Inbox) -> Result<()> {
+        allocation::fail_point()?;
+        let places = inbox.reserved + 1;
+        inbox.messages.try_reserve(places).map_err(|_| Error::OutOfMemory)
+    }
+
+    /// Puts in a message that has a place and is charged.
+    fn finish_put(&self, mut inbox: sched::MutexGuard<'_, Inbox>, message: Arc<Message>) {
+        inbox.messages.push_back(message);
         self.publish_length(&inbox);
         drop(inbox);
         self.readers.wake_one();
         self.pollers.notify(PollEvents::INPUT);
-        Ok(())
+    }
+
+    /// Reserves a place. Fails as [`put`](Self::put) does.
+    pub(super) fn reserve(self: &Arc<Self>, message: Arc<Message>) -> Result<Reserved> {
+        let mut inbox = self.inbox.lock();
+        if inbox.congested || inbox.charged > self.options.buffer(Direction::Receive) {
+            return Err(Error::WouldBlock);
+        }
+        self.make_place(&mut inbox)?;
+        inbox.charged += charge_of(&message);
+        inbox.reserved += 1;
+        drop(inbox);
+        Ok(Reserved { port: self.clone(), message: Some(message) })
     }
 
     /// A message found no room.

@@ -13,7 +13,7 @@ use vfs::flags::OpenFlags;
 use vfs::poll::{PollEvents, PollTable};
 use vfs::{Error, Result, allocation, anonymous};
 
-use super::port::{self, Address, Message, Port};
+use super::port::{self, Address, Message, Port, Reserved};
 use super::{ROUTES, route};
 use crate::unix::{Direction, Identity, Options, Receiving, identity_of_caller};
 
@@ -136,6 +136,18 @@ impl NetlinkSocket {
             from: message.from,
             identity: self.port.options.passes_identity().then_some(message.identity),
         })
+    }
+
+    /// Reserves a place for a message of the kernel's to it, of these bytes unless they are changed when it is sent. Does not wait for room.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there is no room, `ENOMEM`.
+    pub fn reserve(&self, bytes: &[u8]) -> Result<Reserved> {
+        let mut copy = Vec::new();
+        allocation::extend(&mut copy, bytes)?;
+        let identity = Identity { process: 0, user: 0, group: 0 };
+        let message = allocation::arc(Message { bytes: copy, from: Address::default(), identity })?;
+        self.port.reserve(message)
     }
 
     /// Sends to a group's members, if one is named (the lowest of them), and to a port. The kernel, port 0, answers questions about links.

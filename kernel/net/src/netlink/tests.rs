@@ -49,6 +49,34 @@ fn tell(text: &str) {
 }
 
 #[test]
+fn message_with_a_place_comes_though_the_inbox_is_full() {
+    let _turn = TURN.lock().unwrap();
+    let listener = Listener::new(1);
+    let reserved = listener.socket().reserve(b"kept?").unwrap();
+    let given_back = listener.socket().reserve(b"never sent").unwrap();
+    let mut sent = 0;
+    while listener.socket().take_error().is_none() {
+        tell("many");
+        sent += 1;
+    }
+    assert_eq!(listener.socket().reserve(b"late").err(), Some(Error::WouldBlock));
+    reserved.send(|bytes| bytes[4] = b'!');
+    for _ in 1..sent {
+        assert_eq!(listener.receive(), Ok("many".into()));
+    }
+    assert_eq!(listener.receive(), Ok("kept!".into()));
+    assert_eq!(listener.receive(), Err(Error::WouldBlock));
+    drop(given_back);
+    // What was dropped leaves nothing behind: as many fit as before, and two more.
+    let mut again = 0;
+    while listener.socket().take_error().is_none() {
+        tell("many");
+        again += 1;
+    }
+    assert!(again >= sent, "{again} and {sent}");
+}
+
+#[test]
 fn members_get_what_is_sent_to_their_group() {
     let _turn = TURN.lock().unwrap();
     let (first, second, other) = (Listener::new(1), Listener::new(3), Listener::new(2));
