@@ -93,6 +93,7 @@ pub(crate) fn end_thread(mut task: Box<Task>) {
     crate::ptrace::end::tracer_ends(&task.thread);
     release_user_memory(&mut task);
     crate::futex::inheritance::close(&task.thread);
+    crate::scheduling::end_reservation();
     let Task { thread, address_space, files, file_system, name_spaces, exit_code, .. } = *task;
     let process = thread.process().clone();
     let (undo, shared_files, rest) = {

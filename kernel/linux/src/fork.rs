@@ -612,7 +612,7 @@ fn prepare_kernel_thread(
     let me = current();
     let mut builder = sched::Builder::new("");
     builder.affinity = me.affinity();
-    (builder.policy, builder.nice) = crate::scheduling::inherited(task, me.policy(), me.nice());
+    (builder.policy, builder.nice) = crate::scheduling::inherited(task, me.policy(), me.nice())?;
     let shares = request.flags.contains(CloneFlags::IO);
     builder.io = if shares { sched::IoStart::Shared } else { sched::IoStart::Priority };
     builder.locked_stack = request.flags.contains(CloneFlags::THREAD) && me.stack_is_locked();

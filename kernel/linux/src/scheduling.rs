@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use machine::cpu::{self, CpuId, CpuSet};
-use sched::{Nice, Policy};
+use sched::{Nice, Policy, Reservation};
 use vfs::Capabilities;
 
 use crate::abi::{SchedulingAttributes, Timespec};
@@ -24,6 +24,7 @@ const FIFO: u32 = 1;
 const RR: u32 = 2;
 const BATCH: u32 = 3;
 const IDLE: u32 = 5;
+const DEADLINE: u32 = 6;
 const PRIORITY_MAX: u32 = 99;
 /// Time slice of SCHED_RR.
 const RR_SLICE_NS: u64 = 100_000_000;
@@ -109,6 +110,7 @@ pub fn number_of(policy: Policy) -> u32 {
         Policy::RoundRobin(_) => RR,
         Policy::Batch => BATCH,
         Policy::Idle => IDLE,
+        Policy::Deadline => DEADLINE,
     }
 }
 
@@ -130,7 +132,7 @@ fn set_policy(task: &Task, target: &Target, wanted: Policy, reset_on_fork: bool)
     let Some(thread) = target.thread() else { return Ok(()) };
     let priority = u64::from(wanted.priority());
     let limit = thread.process().limit(Resource::RealTimePriority);
-    let raises = wanted.is_realtime() && priority > u64::from(policy_of(thread).priority()).max(limit);
+    let raises = wanted.is_realtime() && priority > u64::from(priority_of(policy_of(thread))).max(limit);
     let frees = target.resets_on_fork() && !reset_on_fork;
     if (raises || frees) && !task.credentials.has(Capabilities::SYS_NICE) {
         return Err(Errno::EPERM);
@@ -146,15 +148,54 @@ fn set_policy(task: &Task, target: &Target, wanted: Policy, reset_on_fork: bool)
     Ok(())
 }
 
+/// Gives a thread a reservation, whoever may do so.
+#[inline(never)]
+fn set_reservation(task: &Task, target: &Target, wanted: &SchedulingAttributes) -> Result<(), Errno> {
+    let terms = Reservation::new(wanted.runtime, wanted.deadline, wanted.period).ok_or(Errno::EINVAL)?;
+    if wanted.priority != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if !task.credentials.has(Capabilities::SYS_NICE) {
+        return Err(Errno::EPERM);
+    }
+    may_change(task, target)?;
+    let Some(thread) = target.thread() else { return Ok(()) };
+    let Some(kernel) = thread.kernel_thread() else { return Ok(()) };
+    // Who must stay on some processors can't be sure of the time of all.
+    if !is_everywhere(kernel.affinity()) || kernel.is_bound_for_good() {
+        return Err(Errno::EPERM);
+    }
+    kernel.reserve(terms).map_err(|_| Errno::EBUSY)?;
+    thread.resets_on_fork.store(wanted.flags & FLAG_RESET_ON_FORK != 0, Ordering::Relaxed);
+    crate::futex::inheritance::urgency_changed(thread);
+    Ok(())
+}
+
+/// The calling thread ends: what it has reserved is others' from here on.
+pub(crate) fn end_reservation() {
+    let me = sched::current();
+    if me.policy() == Policy::Deadline {
+        me.set_policy(Policy::Normal);
+    }
+}
+
+fn is_everywhere(affinity: CpuSet) -> bool {
+    let online = cpu::online();
+    affinity.intersection(online) == online
+}
+
 /// Policy and nice value of a child: with SCHED_RESET_ON_FORK it starts as an ordinary thread.
-pub(crate) fn inherited(task: &Task, policy: Policy, nice: Nice) -> (Policy, Nice) {
+///
+/// # Errors
+/// EAGAIN for a thread with a reservation, which it can't share.
+pub(crate) fn inherited(task: &Task, policy: Policy, nice: Nice) -> Result<(Policy, Nice), Errno> {
     if !task.thread.resets_on_fork.load(Ordering::Relaxed) {
-        return (policy, nice);
+        return if policy == Policy::Deadline { Err(Errno::EAGAIN) } else { Ok((policy, nice)) };
     }
     if policy.is_realtime() {
-        (Policy::Normal, Nice::clamped(0))
+        Ok((Policy::Normal, Nice::clamped(0)))
     } else {
-        (policy, Nice::clamped(nice.value().max(0)))
+        Ok((policy, Nice::clamped(nice.value().max(0))))
     }
 }
 
@@ -181,15 +222,18 @@ pub fn sched_getparam(task: &mut Task, pid: i32, parameters: u64) -> SysResult {
     Ok(0)
 }
 
-fn priority_of(policy: Policy) -> u32 {
-    if policy.is_realtime() { policy.priority().into() } else { 0 }
+pub(crate) fn priority_of(policy: Policy) -> u32 {
+    match policy {
+        Policy::Fifo(priority) | Policy::RoundRobin(priority) => priority.into(),
+        _ => 0,
+    }
 }
 
 /// Greatest priority of a policy.
 pub fn sched_get_priority_max(_task: &mut Task, number: u32) -> SysResult {
     match number {
         FIFO | RR => Ok(PRIORITY_MAX as usize),
-        NORMAL | BATCH | IDLE => Ok(0),
+        NORMAL | BATCH | IDLE | DEADLINE => Ok(0),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -198,7 +242,7 @@ pub fn sched_get_priority_max(_task: &mut Task, number: u32) -> SysResult {
 pub fn sched_get_priority_min(_task: &mut Task, number: u32) -> SysResult {
     match number {
         FIFO | RR => Ok(1),
-        NORMAL | BATCH | IDLE => Ok(0),
+        NORMAL | BATCH | IDLE | DEADLINE => Ok(0),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -208,7 +252,7 @@ pub fn sched_rr_get_interval(task: &mut Task, pid: i32, out: u64) -> SysResult {
     const FAIR_SLICE_NS: u64 = 4_000_000;
     let slice = match target(task, pid)?.policy() {
         Policy::RoundRobin(_) => RR_SLICE_NS,
-        Policy::Fifo(_) => 0,
+        Policy::Fifo(_) | Policy::Deadline => 0,
         _ => FAIR_SLICE_NS,
     };
     UserPointer::<Timespec>::new(out).write(&Timespec::from_ns(slice))?;
@@ -230,6 +274,9 @@ pub fn sched_setaffinity(task: &mut Task, pid: i32, bytes: u32, mask: u64) -> Sy
         // A partitioned thread stays where it is for good.
         if kernel.is_bound_for_good() && !wanted.contains(kernel.cpu()) {
             return Err(Errno::EXDEV);
+        }
+        if kernel.policy() == Policy::Deadline && !is_everywhere(wanted) {
+            return Err(Errno::EBUSY);
         }
         kernel.set_affinity(wanted);
     }
@@ -262,6 +309,9 @@ pub fn sched_setattr(task: &mut Task, pid: i32, attributes: u64, flags: u32) -> 
         return Err(Errno::EINVAL);
     }
     let thread = target(task, pid)?;
+    if wanted.policy == DEADLINE {
+        return set_reservation(task, &thread, &wanted).map(|()| 0);
+    }
     let policy = policy(wanted.policy, wanted.priority)?;
     if !policy.is_realtime() {
         set_nice(task, &thread, wanted.nice)?;
@@ -277,13 +327,16 @@ pub fn sched_getattr(task: &mut Task, pid: i32, attributes: u64, size: u32, flag
     }
     let thread = target(task, pid)?;
     let policy = thread.policy();
+    let terms = thread.kernel_thread().and_then(|kernel| kernel.reservation());
     let found = SchedulingAttributes {
         size: full as u32,
         flags: if thread.resets_on_fork() { FLAG_RESET_ON_FORK } else { 0 },
         policy: number_of(policy),
         nice: nice_of(&thread),
         priority: priority_of(policy),
-        ..Default::default()
+        runtime: terms.map_or(0, Reservation::runtime_ns),
+        deadline: terms.map_or(0, Reservation::deadline_ns),
+        period: terms.map_or(0, Reservation::period_ns),
     };
     UserPointer::<SchedulingAttributes>::new(attributes).write(&found)?;
     Ok(0)

@@ -25,6 +25,7 @@
 
 extern crate alloc;
 
+mod admission;
 mod balance;
 mod bound;
 mod clustered_sweep;
@@ -62,6 +63,7 @@ mod wait;
 mod wait_queue;
 pub mod work;
 
+pub use admission::{NoTimeLeft, wait_for_period};
 pub use bound::Bound;
 pub use completion::Completion;
 pub use cpu::WakeBatch;
@@ -70,6 +72,7 @@ pub use hand_over::HandOver;
 pub use io_context::{IoClass, IoPriority};
 pub use mutex::{Mutex, MutexGuard};
 pub use policy::{Nice, Policy};
+pub use run_queue::Reservation;
 pub use rw_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use start::{enter_application_processor, initialize};
 pub use state::RunState;

@@ -41,14 +41,20 @@ pub enum Policy {
     Fifo(u8),
     /// Real time, priority 1 to 99, takes turns with its equals (SCHED_RR).
     RoundRobin(u8),
+    /// Before all others, for the time that it has reserved (SCHED_DEADLINE); see `run_queue/reservation.rs`.
+    Deadline,
 }
 
 impl Policy {
+    /// Above all real-time priorities.
+    pub const PRIORITY_DEADLINE: u8 = 100;
+
     /// The real-time priority, 0 for the fair policies.
     #[inline]
     pub const fn priority(self) -> u8 {
         match self {
             Policy::Fifo(priority) | Policy::RoundRobin(priority) => priority,
+            Policy::Deadline => Self::PRIORITY_DEADLINE,
             Policy::Normal | Policy::Batch | Policy::Idle => 0,
         }
     }
@@ -66,7 +72,7 @@ pub(crate) const fn crowd(policy: Policy) -> u32 {
     match policy {
         Policy::Normal | Policy::Batch => 1,
         Policy::Idle => 0,
-        Policy::Fifo(_) | Policy::RoundRobin(_) => 4,
+        Policy::Fifo(_) | Policy::RoundRobin(_) | Policy::Deadline => 4,
     }
 }
 
@@ -78,7 +84,7 @@ pub(crate) const fn rank(policy: Policy) -> u32 {
     match policy {
         Policy::Idle => 1,
         Policy::Normal | Policy::Batch => 2,
-        Policy::Fifo(priority) | Policy::RoundRobin(priority) => 2 + priority as u32,
+        Policy::Fifo(_) | Policy::RoundRobin(_) | Policy::Deadline => 2 + policy.priority() as u32,
     }
 }
 

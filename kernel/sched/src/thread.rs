@@ -35,7 +35,7 @@ use crate::cpu::{Cpu, REQUEST_RESCHEDULE, request};
 use crate::io_context::{IoPriority, IoSlot};
 use crate::placement::{self, WakeMode};
 use crate::policy::{Nice, Policy};
-use crate::run_queue::{Activation, Entity};
+use crate::run_queue::{Activation, Entity, Reservation};
 use crate::space::SpaceSlot;
 use crate::stack::Stack;
 use crate::state::{RunState, StateWord};
@@ -551,17 +551,32 @@ impl Thread {
         self.entity.own_policy()
     }
 
-    /// Changes how it competes. The stack of a real-time thread has all its pages: page faults would delay it.
+    /// Changes how it competes, but not to a reservation. The stack of a real-time thread has all its pages: page faults would delay it.
     pub fn set_policy(&self, policy: Policy) {
+        debug_assert_ne!(policy, Policy::Deadline, "see `reserve`");
+        if let Some(former) = self.apply_policy(policy, None) {
+            crate::admission::give_back(former);
+        }
+    }
+
+    /// Changes how it competes, with the terms of a reservation or without. Returns the reservation that it had.
+    pub(crate) fn apply_policy(&self, policy: Policy, terms: Option<Reservation>) -> Option<Reservation> {
         let mut pinned = false;
+        let mut former = None;
         crate::balance::change_entity(self, |entity| {
-            entity.set_policy(policy, entity.own_nice());
+            former = (entity.own_policy() == Policy::Deadline).then(|| entity.reservation());
+            if former.is_some() || terms.is_some() {
+                entity.set_terms(policy, entity.own_nice(), terms);
+            } else {
+                entity.set_policy(policy, entity.own_nice());
+            }
             pinned =
                 self.pin_stack_locked(PinReason::Realtime, policy.is_realtime() && kstack::pin_realtime());
         });
         if pinned {
             kstack::settle_pins();
         }
+        former
     }
 
     /// Has all pages of its stack mapped and kept (its process has locked its memory), or no longer.
@@ -603,9 +618,10 @@ impl Thread {
         Runtime { total_ns, user_ns: user_ns.min(total_ns) }
     }
 
-    /// How long a real-time thread has run since it slept last; `None` for others.
+    /// How long a real-time thread without a reservation has run since it slept last; `None` for others.
     pub fn realtime_since_sleep_ns(&self) -> Option<u64> {
-        let ran_ns = self.policy().is_realtime().then(|| crate::balance::runtime_ns(self))?;
+        let is_it = matches!(self.policy(), Policy::Fifo(_) | Policy::RoundRobin(_));
+        let ran_ns = is_it.then(|| crate::balance::runtime_ns(self))?;
         Some(ran_ns.saturating_sub(self.entity.slept_at_ns()))
     }
 

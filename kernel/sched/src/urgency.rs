@@ -6,7 +6,8 @@
 //! business of the layer that knows the locks (futexes with priority inheritance); [`Thread::lend`] is told the result.
 //!
 //! Urgency is a total order: `SCHED_IDLE` is below the fair threads, which are ordered by nice value, and these are below the real-time ones, which are
-//! ordered by priority. A fair thread that is lent real-time urgency runs as `SCHED_FIFO` does: it has no turns. One that takes turns goes on
+//! ordered by priority, and below those with a reservation, which are equal. Nobody is lent a reservation: who is lent the urgency of one runs before all
+//! other real-time threads, and after those that have one. A fair thread that is lent real-time urgency runs as `SCHED_FIFO` does: it has no turns. One that takes turns goes on
 //! taking turns, among its new equals. A fair thread that is lent fair urgency gets the weight of the lender's nice value.
 //!
 //! Both are written with the thread's run queue locked ([`crate::balance::change_entity`]).
@@ -30,7 +31,9 @@ impl Urgency {
         match policy {
             Policy::Idle => Urgency(0),
             Policy::Normal | Policy::Batch => Urgency((20 - nice.value()) as u8),
-            Policy::Fifo(priority) | Policy::RoundRobin(priority) => Urgency(NICE_LEVELS + priority),
+            Policy::Fifo(_) | Policy::RoundRobin(_) | Policy::Deadline => {
+                Urgency(NICE_LEVELS + policy.priority())
+            }
         }
     }
 
@@ -95,6 +98,7 @@ mod tests {
             (Policy::Normal, Nice::MIN),
             (Policy::Fifo(1), Nice::MAX),
             (Policy::RoundRobin(99), Nice::default()),
+            (Policy::Deadline, Nice::MAX),
         ];
         assert!(
             ordered
@@ -105,11 +109,18 @@ mod tests {
 
     #[test]
     fn what_is_lent_never_makes_a_thread_less_urgent() {
-        let policies = [Policy::Normal, Policy::Batch, Policy::Idle, Policy::Fifo(7), Policy::RoundRobin(50)];
+        let policies = [
+            Policy::Normal,
+            Policy::Batch,
+            Policy::Idle,
+            Policy::Fifo(7),
+            Policy::RoundRobin(50),
+            Policy::Deadline,
+        ];
         for policy in policies {
             for nice in [-20, -3, 0, 19] {
                 let nice = Nice::clamped(nice);
-                for bits in 0..=NICE_LEVELS + 99 {
+                for bits in 0..=NICE_LEVELS + Policy::PRIORITY_DEADLINE {
                     let (lent_policy, lent_nice) = Urgency(bits).lent_to(policy, nice);
                     let own = Urgency::of(policy, nice);
                     assert_eq!(Urgency::of(lent_policy, lent_nice), own.max(Urgency(bits)));

@@ -188,7 +188,7 @@ fn competition(thread: Option<&Thread>) -> Competition {
     let policy = kernel.policy();
     Competition {
         nice: kernel.nice().value(),
-        real_time: policy.priority(),
+        real_time: crate::scheduling::priority_of(policy) as u8,
         priority: match kernel.effective_policy().priority() {
             0 => 20 + kernel.effective_nice().value(),
             real_time => -1 - i32::from(real_time),
@@ -298,9 +298,13 @@ pub(super) fn scheduler_counts(subject: &Subject, out: &mut Text) -> Result<()> 
         ("nr_voluntary_switches", voluntary),
         ("nr_involuntary_switches", all.saturating_sub(voluntary)),
         ("policy", competition.policy.into()),
-        ("prio", u64::try_from(PRIORITY_BASE + competition.priority).unwrap_or(0)),
     ] {
         let _ = writeln!(out, "{name:<45}:{value:>21}");
+    }
+    let _ = writeln!(out, "{:<45}:{:>21}", "prio", PRIORITY_BASE + competition.priority);
+    if let Some((budget_ns, deadline_ns)) = kernel.budget_and_deadline_ns() {
+        let _ = writeln!(out, "{:<45}:{budget_ns:>21}", "dl.runtime");
+        let _ = writeln!(out, "{:<45}:{deadline_ns:>21}", "dl.deadline");
     }
     Ok(())
 }

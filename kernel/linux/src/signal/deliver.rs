@@ -47,8 +47,10 @@ pub fn before_user_mode(task: &mut Task, mut restart: Option<Errno>) -> Result<(
             continue;
         }
         let Some((mut information, round)) = take(task) else {
-            // In a group that has used up its processor time it waits until there is some again, or a signal.
-            if current().has_processor_group() && !sched::control::wait_for_quota() {
+            // In a group that has used up its processor time it waits until there is some again, or a signal; so it does with its own reservation.
+            if current().has_processor_group() && !sched::control::wait_for_quota()
+                || !sched::wait_for_period()
+            {
                 continue;
             }
             crate::control_group::pause_beyond_mark();

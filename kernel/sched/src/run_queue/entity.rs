@@ -10,6 +10,7 @@ use core::sync::atomic::{
 
 use intrusive_collections::RBTreeAtomicLink;
 
+use super::Reservation;
 use crate::control;
 use crate::policy::{self, Nice, Policy, WEIGHT_NORMAL};
 use crate::urgency::Urgency;
@@ -28,7 +29,8 @@ pub(crate) struct Entity {
     pub(super) link: RBTreeAtomicLink,
     /// Order in the tree: virtual runtime (ns at weight 1024), or real-time rank.
     key: AtomicU64,
-    /// Virtual runtime relative to its queue's, while it belongs to none.
+    /// Virtual runtime relative to its queue's, while it belongs to none. This and the next two are others' for threads with a
+    /// reservation, see `reservation`.
     lag: AtomicI64,
     /// The queue that it left last, by its address, and that one's virtual time then.
     left_queue: AtomicUsize,
@@ -84,12 +86,28 @@ impl Entity {
             group: control::Slot::empty(),
             preemptions: AtomicU64::new(0),
         };
-        entity.set_policy(policy, nice);
+        entity.own_policy.store(encoded(policy, nice), Ordering::Relaxed);
+        entity.compete();
         entity
     }
 
     /// Changes its own policy; the thread must not be counted in a queue's load meanwhile.
     pub(crate) fn set_policy(&self, policy: Policy, nice: Nice) {
+        debug_assert!(
+            (policy == Policy::Deadline) == (self.own_policy() == Policy::Deadline),
+            "see `set_terms`"
+        );
+        self.own_policy.store(encoded(policy, nice), Ordering::Relaxed);
+        self.compete();
+    }
+
+    /// As [`Entity::set_policy`], with the terms of a reservation or without: to one, from one, or to another one.
+    pub(crate) fn set_terms(&self, policy: Policy, nice: Nice, terms: Option<Reservation>) {
+        debug_assert_eq!(policy == Policy::Deadline, terms.is_some());
+        match terms {
+            Some(terms) => self.set_reservation(terms),
+            None => self.end_reservation(),
+        }
         self.own_policy.store(encoded(policy, nice), Ordering::Relaxed);
         self.compete();
     }
@@ -270,6 +288,7 @@ fn encoded(policy: Policy, nice: Nice) -> u16 {
         Policy::Idle => 2,
         Policy::Fifo(_) => 3,
         Policy::RoundRobin(_) => 4,
+        Policy::Deadline => 5,
     };
     kind | u16::from(policy.priority() & 0x7f) << 3 | ((nice.value() + 20) as u16) << 10
 }
@@ -282,7 +301,8 @@ fn policy_of(encoded: u16) -> Policy {
         1 => Policy::Batch,
         2 => Policy::Idle,
         3 => Policy::Fifo(priority),
-        _ => Policy::RoundRobin(priority),
+        4 => Policy::RoundRobin(priority),
+        _ => Policy::Deadline,
     }
 }
 
@@ -317,7 +337,14 @@ mod tests {
 
     #[test]
     fn policy_survives_its_encoding() {
-        for policy in [Policy::Normal, Policy::Batch, Policy::Idle, Policy::Fifo(99), Policy::RoundRobin(1)] {
+        for policy in [
+            Policy::Normal,
+            Policy::Batch,
+            Policy::Idle,
+            Policy::Fifo(99),
+            Policy::RoundRobin(1),
+            Policy::Deadline,
+        ] {
             for nice in [Nice::MIN, Nice::default(), Nice::MAX] {
                 let entity = Entity::new(policy, nice);
                 assert_eq!((entity.policy(), entity.nice()), (policy, nice));

@@ -2,7 +2,7 @@
 //!
 //! Two trees hold the threads that are runnable and not running; the running thread is in none. Real-time
 //! threads are ordered by priority, then by when they came; fair threads by virtual runtime: real runtime divided by
-//! weight. The next thread is the first real-time one, else the fair one that has had least, else the idle thread.
+//! weight. Those with a reservation come before all other real-time ones (`reservation`). The next thread is the first real-time one, else the fair one that has had least, else the idle thread.
 //! Insertion and removal cost O(log n) and allocate nothing: the links are in the threads.
 //!
 //! Fairness: `min_virtual_ns` is the virtual time of the queue; it follows the least runtime of all fair threads and
@@ -23,6 +23,7 @@
 use intrusive_collections::{KeyAdapter, RBTree, UnsafeRef, intrusive_adapter};
 
 use machine::cpu::CpuId;
+use machine::time;
 
 use super::Entity;
 use crate::control;
@@ -238,33 +239,44 @@ impl RunQueue {
         // SAFETY: as in `running`; the borrow is independent of the queue's books.
         let Some(thread) = (unsafe { self.current.as_ref() }) else { return };
         let entity = &thread.entity;
+        let is_realtime = entity.is_realtime();
         let ran_ns = now_ns.saturating_sub(entity.started_ns());
         entity.add_runtime(ran_ns);
         entity.set_started_ns(now_ns);
         if now_ns.saturating_sub(self.period_start_ns) >= REALTIME_PERIOD_NS {
             self.period_start_ns = now_ns;
             self.realtime_used_ns = 0;
-        } else if entity.is_realtime() {
+        } else if is_realtime && entity.policy() != Policy::Deadline {
             self.realtime_used_ns += ran_ns;
         }
-        if entity.is_realtime()
-            && let Policy::RoundRobin(_) = entity.policy()
-        {
-            let used_ns = entity.turn_used_ns().saturating_add(ran_ns);
-            // Who has no equals begins one turn after the other.
-            let alone = self.realtime_count <= 1;
-            entity.set_turn_used_ns(if alone { used_ns % ROUND_ROBIN_SLICE_NS } else { used_ns });
+        if is_realtime {
+            self.use_turn(thread, ran_ns, now_ns);
         }
         if !entity.group.is_empty() {
             control::charge(thread, ran_ns, now_ns);
         }
-        if self.is_idle() || entity.is_realtime() {
+        if self.is_idle() || is_realtime {
             return;
         }
         entity.set_key(entity.key() + self.virtual_ns(entity, ran_ns));
         let key = entity.key();
         let least = self.fair.front().get().map_or(key, |first| first.entity.key().min(key));
         self.min_virtual_ns = self.min_virtual_ns.max(least);
+    }
+
+    /// What the running real-time thread ran is taken off its budget, or its turn.
+    fn use_turn(&self, thread: &Thread, ran_ns: u64, now_ns: u64) {
+        let entity = &thread.entity;
+        if entity.policy() == Policy::Deadline {
+            if entity.spend(ran_ns, now_ns) {
+                thread.note_held_back();
+            }
+        } else if let Policy::RoundRobin(_) = entity.policy() {
+            let used_ns = entity.turn_used_ns().saturating_add(ran_ns);
+            // Who has no equals begins one turn after the other.
+            let alone = self.realtime_count <= 1;
+            entity.set_turn_used_ns(if alone { used_ns % ROUND_ROBIN_SLICE_NS } else { used_ns });
+        }
     }
 
     /// Adds a thread that belongs to no queue. Returns whether it should run instead of the running one.
@@ -301,6 +313,12 @@ impl RunQueue {
         if entity.is_realtime() {
             if reason != Activation::Moved {
                 entity.begin_realtime();
+            }
+            if entity.policy() == Policy::Deadline {
+                if reason != Activation::Moved {
+                    entity.begin_activation(time::now_ns());
+                }
+                return;
             }
             self.place_last(thread);
         } else {
@@ -341,7 +359,7 @@ impl RunQueue {
     }
 
     fn place(thread: &Thread, place: u64) {
-        const HIGHEST: u64 = 99;
+        const HIGHEST: u64 = Policy::PRIORITY_DEADLINE as u64;
         debug_assert!(place < 1 << PLACE_BITS, "the places of a priority are not used up in centuries");
         let priority = u64::from(thread.entity.policy().priority());
         thread.entity.set_key(HIGHEST.saturating_sub(priority) << PLACE_BITS | place);
@@ -380,7 +398,11 @@ impl RunQueue {
         if policy.is_realtime() && !before.is_realtime() {
             thread.entity.begin_realtime();
         }
-        if !policy.is_realtime() {
+        if policy == Policy::Deadline {
+            if thread.entity.is_fresh() {
+                thread.entity.begin_activation(time::now_ns());
+            }
+        } else if !policy.is_realtime() {
             let lag = if before.is_realtime() { 0 } else { thread.entity.lag() };
             thread.entity.set_key(self.min_virtual_ns.saturating_add_signed(lag));
         } else if policy.priority() < before.priority() {
@@ -436,7 +458,7 @@ impl RunQueue {
     pub(crate) fn pick(&mut self, current_runs_on: bool) -> Option<*const Thread> {
         let current = self.current;
         let competitor = if current_runs_on && !self.is_idle() { self.running() } else { None };
-        let throttled = self.realtime_is_throttled();
+        let throttled = self.realtime_is_throttled() && !self.has_reservation_waiting(competitor);
         let first = match throttled {
             true => self.fair.front().clone_pointer().or_else(|| self.realtime.front().clone_pointer()),
             false => self.realtime.front().clone_pointer().or_else(|| self.fair.front().clone_pointer()),
@@ -461,6 +483,13 @@ impl RunQueue {
         Some(first)
     }
 
+    /// Whether a thread that competes has reserved its time: that is not limited once more.
+    #[cold]
+    fn has_reservation_waiting(&self, competitor: Option<&Thread>) -> bool {
+        let has_one = |thread: &Thread| thread.entity.policy() == Policy::Deadline;
+        competitor.is_some_and(has_one) || self.realtime.front().get().is_some_and(has_one)
+    }
+
     /// Whether the running thread lost the last pick and waits in a tree.
     pub(crate) fn current_is_queued(&self) -> bool {
         self.running().is_some_and(|thread| thread.entity.is_queued())
@@ -471,6 +500,7 @@ impl RunQueue {
     pub(crate) fn put_back(&mut self, thread: &Thread, turn_ns: u64) {
         let entity = &thread.entity;
         match entity.is_realtime() {
+            true if entity.policy() == Policy::Deadline => {}
             true => self.place_last(thread),
             false => entity.set_key(entity.key() + self.virtual_ns(entity, turn_ns)),
         }
@@ -503,7 +533,8 @@ impl RunQueue {
             (true, already_set) => already_set,
         };
         self.slice_end_ns = match self.running() {
-            Some(thread) if !self.is_idle() && self.count > 1 => {
+            // Of a thread that is alone only what it has reserved is looked at.
+            Some(thread) if !self.is_idle() && (self.count > 1 || self.realtime_count > 0) => {
                 self.slice_ns(thread).map_or(NO_SLICE_END, |slice| now_ns + slice).min(self.balance_ns)
             }
             _ => NO_SLICE_END,
@@ -524,6 +555,7 @@ impl RunQueue {
         let budget = fair_wait
             .then(|| (REALTIME_LIMIT_NS.saturating_sub(self.realtime_used_ns)).max(MINIMUM_SLICE_NS));
         match thread.entity.policy() {
+            Policy::Deadline => Some(thread.entity.budget_ns()),
             Policy::Fifo(_) => budget,
             Policy::RoundRobin(_) => {
                 let left_ns = ROUND_ROBIN_SLICE_NS.saturating_sub(thread.entity.turn_used_ns());
@@ -564,7 +596,11 @@ impl RunQueue {
         // SAFETY: the running thread is alive, see `running`.
         let Some(thread) = (unsafe { self.current.as_ref() }) else { return };
         if thread.entity.is_realtime() {
-            self.place_last(thread);
+            if thread.entity.policy() != Policy::Deadline {
+                self.place_last(thread);
+            } else if thread.entity.give_up_budget(time::now_ns()) {
+                thread.note_held_back();
+            }
         } else if let Some(first) = self.fair.front().get() {
             let key = thread.entity.key().max(first.entity.key() + 1);
             thread.entity.set_key(key);
@@ -579,10 +615,13 @@ impl RunQueue {
         }
         let (new, old) = (thread.entity.policy(), running.entity.policy());
         if new.is_realtime() {
+            if new == Policy::Deadline {
+                return old != new || thread.entity.key() < running.entity.key();
+            }
             return new.priority() > old.priority() && (old.is_realtime() || !self.realtime_is_throttled());
         }
         match (old, new) {
-            (Policy::Fifo(_) | Policy::RoundRobin(_), _) | (_, Policy::Idle) => false,
+            (Policy::Fifo(_) | Policy::RoundRobin(_) | Policy::Deadline, _) | (_, Policy::Idle) => false,
             (Policy::Idle, _) => true,
             (_, Policy::Batch) => false,
             _ => thread.entity.key() + thread.entity.virtual_ns(WAKEUP_GRANULARITY_NS) < running.entity.key(),
