@@ -127,6 +127,7 @@ __attribute__((constructor)) static void begin(void)
     if (!found)
         return;
     ring = found;
+    atomic_fetch_add(&ring->programs, 1);
     pthread_atfork(NULL, NULL, process_began);
     process_began();
 }

@@ -425,5 +425,10 @@ int main(int count, char **words)
     atomic_store(&application_ended, true);
     ring_the_bell(ring);
     pthread_join(writer, NULL);
+    bool was_executed = !WIFEXITED(status) || (WEXITSTATUS(status) != NOT_FOUND && WEXITSTATUS(status) != NOT_EXECUTABLE);
+    if (was_executed && !atomic_load(&ring->programs))
+        fprintf(stderr,
+                "record: nothing was recorded: no program of this command has loaded the library that tells what its threads do. "
+                "Those that are linked statically, or have privileges of their own, do not\n");
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }

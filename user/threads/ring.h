@@ -35,6 +35,8 @@ struct ring {
     /* Who finds no room sleeps until this changes. */
     _Atomic uint32_t room;
     _Atomic uint32_t waiting;
+    /* How many programs have mapped it. */
+    _Atomic uint32_t programs;
 };
 
 _Static_assert(sizeof(struct ring) <= RING_PAGE, "the words before the buffer have a page");

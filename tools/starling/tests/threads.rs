@@ -16,11 +16,16 @@ struct Place {
 
 impl Place {
     fn with(example: &str) -> Self {
+        Self::compiled(example, &[])
+    }
+
+    fn compiled(example: &str, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("there is room");
         let program = folder.path().join(example);
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../user/threads/examples").join(example);
         let mut compiler = Command::new("cc");
-        compiler.args(["-O1", "-std=gnu11", "-pthread", "-o"]).arg(&program).arg(source.with_extension("c"));
+        compiler.args(["-O1", "-std=gnu11", "-pthread"]).args(options);
+        compiler.arg("-o").arg(&program).arg(source.with_extension("c"));
         assert!(compiler.status().expect("there is a compiler").success());
         Self { folder, program }
     }
@@ -200,6 +205,24 @@ fn a_program_that_is_killed_or_crashes_leaves_all_that_it_had_told() {
         let statistics = place.report(&["stat"]);
         assert!(statistics.contains(&format!("signal {}", status - 128)), "{statistics}");
     }
+}
+
+#[test]
+fn a_program_that_is_linked_statically_runs_and_is_said_not_to_be_recorded() {
+    const MESSAGE: &str = "nothing was recorded";
+    let place = Place::compiled("barrier", &["-static"]);
+    let output = place.record(&[], &[]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains(MESSAGE), "{output:?}");
+    assert!(!place.report(&["view", "--raw"]).contains("START_USER_FUNC"));
+    let output = Place::with("barrier").record(&[], &[]);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains(MESSAGE), "{output:?}");
+    // What can't be executed is another matter.
+    let place = Place::with("barrier");
+    fs::remove_file(&place.program).expect("it is there");
+    let output = place.record(&[], &[]);
+    assert_eq!(output.status.code(), Some(127), "{output:?}");
+    assert!(!String::from_utf8_lossy(&output.stderr).contains(MESSAGE), "{output:?}");
 }
 
 #[test]
