@@ -55,8 +55,10 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// Bound to this process, as QEMU is to the command: when it is killed, no virtual machine stays behind.
     fn command(&self, invocations: &[&Invocation]) -> Command {
-        let mut command = Command::new(self.starling);
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(self.starling);
         if self.linux {
             command.arg("linux");
         } else {

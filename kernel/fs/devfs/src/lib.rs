@@ -21,7 +21,7 @@ pub mod nodes;
 
 pub use file_system::DeviceTree;
 pub use memory_devices::RandomSource;
-pub use messages::{poll_message, wait_for_message};
+pub use messages::{administers_log, is_log_restricted, poll_message, restrict_log, wait_for_message};
 
 /// Registers the memory devices, their nodes and the file system type. Once, at start-up.
 pub fn register(random: RandomSource) {

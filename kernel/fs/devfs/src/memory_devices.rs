@@ -13,7 +13,7 @@ use vfs::inode::Inode;
 use vfs::{Error, Result, allocation};
 
 use crate::file_system::character;
-use crate::messages::Messages;
+use crate::messages::{Messages, administers_log, is_log_restricted};
 use crate::nodes;
 
 const MAJOR: u32 = 1;
@@ -55,14 +55,20 @@ impl DeviceDriver for MemoryDriver {
         &self,
         number: DeviceNumber,
         _inode: &Arc<Inode>,
-        _flags: OpenFlags,
+        flags: OpenFlags,
     ) -> Result<Arc<dyn FileOperations>> {
         let operations: Arc<dyn FileOperations> = match number.minor {
             NULL => allocation::arc(Null)?,
             ZERO => allocation::arc(Zero)?,
             FULL => allocation::arc(Full)?,
             RANDOM | URANDOM => allocation::arc(Random)?,
-            KMSG => allocation::arc(Messages::new())?,
+            KMSG => {
+                let only_writes = flags.writable() && !flags.readable();
+                if !only_writes && is_log_restricted() && !administers_log() {
+                    return Err(Error::NotPermitted);
+                }
+                allocation::arc(Messages::new())?
+            }
             _ => return Err(Error::NoDeviceAddress),
         };
         Ok(operations)

@@ -3,6 +3,10 @@
 //! Each open file has its own place in the log. A read gives one record, `priority,number,microseconds,-;text`, and waits for
 //! the next one at the end.
 //!
+//! # Who may read
+//! The log tells of addresses and devices what nobody else needs to know: while it is restricted (`kernel.dmesg_restrict`), as it is at first and on Debian's
+//! kernel, only who may administer it reads it. This is asked when the device is opened for more than writing, and by syslog(2).
+//!
 //! # Waking up
 //! Lines may be logged where nobody can be woken: with interrupts off, under any lock. So the log only raises a softirq, which
 //! wakes who waits, and does that only when somebody has said since the last time that he looks (`AWAITED`). Who waits says so
@@ -17,6 +21,7 @@ use memory::buffer::{Sink, Source};
 use sched::WaitQueue;
 use sched::softirq::{self, Softirq};
 use sync::SpinLock;
+use vfs::credentials::{Capabilities, caller_has};
 use vfs::file::{FileFeatures, FileOperations, OpenFile, SeekFrom};
 use vfs::{Error, PollEvents, PollList, PollTable, Result, allocation};
 
@@ -25,6 +30,8 @@ const DEFAULT_PRIORITY: u8 = 1 << 3 | 4;
 
 /// Whether somebody waits for the next record.
 static AWAITED: AtomicBool = AtomicBool::new(false);
+/// Whether only who may administer the log may read it.
+static RESTRICTED: AtomicBool = AtomicBool::new(true);
 static READERS: WaitQueue = WaitQueue::new();
 static POLLERS: PollList = PollList::new();
 
@@ -41,6 +48,22 @@ pub(crate) fn listen() {
             softirq::raise(Softirq::High);
         }
     });
+}
+
+/// Whether only who may administer the log may read it.
+pub fn is_log_restricted() -> bool {
+    // Relaxed: a setting.
+    RESTRICTED.load(Ordering::Relaxed)
+}
+
+/// Sets that.
+pub fn restrict_log(restricted: bool) {
+    RESTRICTED.store(restricted, Ordering::Relaxed);
+}
+
+/// Whether the program that the kernel works for may administer the log.
+pub fn administers_log() -> bool {
+    caller_has(Capabilities::SYSLOG) || caller_has(Capabilities::SYS_ADMIN)
 }
 
 /// Whether there is a record at or after the cursor; if not, the next one wakes those who wait.

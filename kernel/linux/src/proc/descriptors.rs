@@ -138,18 +138,22 @@ impl Link for DescriptorLink {
     }
 
     fn text(&self) -> Result<Arc<[u8]>> {
-        let file = self.file()?;
-        let mut name = Vec::new();
-        match file.path() {
-            Some(path) => {
-                let mut text = Text::new();
-                places::write_path(path, &mut text)?;
-                name = text.finish()?;
-            }
-            None => file.write_name(&mut name)?,
-        }
-        vfs::allocation::arc_bytes(&name)
+        name_of(&*self.file()?)
     }
+}
+
+/// What a link to an open file reads.
+pub(super) fn name_of(file: &OpenFile) -> Result<Arc<[u8]>> {
+    let mut name = Vec::new();
+    match file.path() {
+        Some(path) => {
+            let mut text = Text::new();
+            places::write_path(path, &mut text)?;
+            name = text.finish()?;
+        }
+        None => file.write_name(&mut name)?,
+    }
+    vfs::allocation::arc_bytes(&name)
 }
 
 struct Information {

@@ -7,7 +7,7 @@
 //! | `stat`, `status`, `maps`, `mounts`, `entries` | its files |
 //! | `memory_files` | its memory as files: `mem`, `pagemap` |
 //! | `places` | its links: `cwd`, `exe`, `root`, name spaces |
-//! | `descriptors` | its open files |
+//! | `descriptors`, `map_files` | its open files, and those that it has mapped |
 //! | `timers` | its POSIX timers |
 //! | `processors`, `processor_model` | what the processors are and do |
 //! | `memory_numbers` | the state of memory |
@@ -26,6 +26,7 @@ pub(crate) use entries::trimmed;
 mod kernel_objects;
 mod lists;
 mod locks;
+mod map_files;
 mod maps;
 mod memory_files;
 mod memory_numbers;

@@ -16,8 +16,8 @@ use vfs::{Error, FileKind, OpenFile, OpenFlags, Path, Result};
 
 use super::places::{self, PlaceLink};
 use super::{
-    activity, descriptors, entries, lists, maps, memory_files, mounts, stat, status, time_offsets, timers,
-    user_maps,
+    activity, descriptors, entries, lists, map_files, maps, memory_files, mounts, stat, status, time_offsets,
+    timers, user_maps,
 };
 use crate::credentials::inspection::Inspector;
 use crate::process::pid_space::{self, Space};
@@ -243,6 +243,7 @@ static ENTRIES: &[Entry] = &[
     own("uid_map", user_maps::users),
     text("wchan", 0o444, activity::wait_channel),
     text("mountstats", 0o400, mounts::mount_statistics),
+    directory("map_files", 0o500, map_files::links),
     directory("task", 0o555, threads),
     text("timers", 0o444, timers::timers),
     Entry {
@@ -256,7 +257,7 @@ static ENTRIES: &[Entry] = &[
 /// Entries at the beginning that only threads have.
 const ONLY_THREADS: usize = 1;
 /// Entries at the end that only processes have.
-const ONLY_PROCESSES: usize = 5;
+const ONLY_PROCESSES: usize = 6;
 
 struct TextFile {
     subject: Subject,

@@ -13,6 +13,7 @@ use memory::address_space::{self, CommitMode};
 use memory::kstack::{self, OverflowPolicy};
 use sched::softirq_budget;
 use sync::Once;
+use vfs::credentials::{Capabilities, caller_has};
 use vfs::dnotify;
 use vfs::fanotify;
 use vfs::generated::{Node, knob};
@@ -34,7 +35,7 @@ use crate::reboot;
 use crate::{helper, identity};
 
 /// What never changes, by path.
-const FIXED: [(&str, &str); 23] = [
+const FIXED: [(&str, &str); 22] = [
     ("kernel/ostype", "Linux"),
     ("kernel/osrelease", identity::RELEASE),
     ("kernel/cap_last_cap", "40"),
@@ -43,7 +44,6 @@ const FIXED: [(&str, &str); 23] = [
     ("kernel/panic", "0"),
     ("kernel/panic_on_oops", "1"),
     ("kernel/tainted", "0"),
-    ("kernel/dmesg_restrict", "0"),
     ("kernel/shm_rmid_forced", "0"),
     ("kernel/sched_rr_timeslice_ms", "100"),
     ("kernel/sched_rt_period_us", "1000000"),
@@ -185,6 +185,18 @@ fn kernel() -> Result<()> {
         0..=2,
         || persona::randomized().into(),
         |level| persona::set_randomized(level as u32),
+    )?;
+    add(
+        "kernel/dmesg_restrict",
+        0o644,
+        |out| writeln!(out, "{}", u8::from(devfs::is_log_restricted())),
+        |bytes| {
+            if !caller_has(Capabilities::SYS_ADMIN) {
+                return Err(Error::NotPermitted);
+            }
+            devfs::restrict_log(parse(bytes, &(0..=1))? == 1);
+            Ok(())
+        },
     )?;
     number("kernel/threads-max", || init::process().limit(Resource::Processes).saturating_mul(2))?;
     core_dumps()?;
