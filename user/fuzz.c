@@ -1,12 +1,12 @@
 /* A fuzzer of system calls, from several processes of several threads, as root and as nobody.
  *
- * Each worker starts one victim after another in a root directory of its own. Two threads of a victim make calls from the
- * table in fuzz_calls.h with arguments that are mostly plausible (fuzz_values.h); a third takes pages of the arguments
- * away, sends signals and closes descriptors. Now and then a call is any number with any arguments. Victims fork, clone
- * with all combinations of flags, and execute programs; their handlers break the signal frames they return through.
+ * Each worker starts one victim after another in a jail (fuzz_jail.h) that root can't leave, either. Two threads of a victim make calls from the
+ * table in fuzz_calls.h with arguments that are mostly plausible (fuzz_values.h) and often fit together (fuzz_depth.h); a third takes pages of the
+ * arguments away, sends signals, closes descriptors, and answers what others wait for. Now and then a call is any number with any arguments. Victims fork,
+ * clone with all combinations of flags, trace their children, and execute programs; their handlers break the signal frames they return through.
  *
- * What would end the machine or the harness on purpose is left out or turned on the victim itself: reboot, signals to
- * others, kill(-1). A worker adopts what its victims leave behind, and kills it.
+ * Half of the victims are the first process of their name space, half are the second. All of a batch ends with the first, which its worker kills; then its
+ * control group can be taken away, or something leaked.
  *
  * Each batch has a seed that is printed on the progress channel before it starts; an even seed is root's, an odd one
  * nobody's. `fuzz replay SEED` runs that batch again and prints its calls; threads may meet in another order.
@@ -23,7 +23,8 @@
  * abi: long-limit 1500
  */
 #include "fuzz_calls.h"
-#include "fuzz_values.h"
+#include "fuzz_depth.h"
+#include "fuzz_jail.h"
 #include <sys/shm.h>
 
 enum { WORKERS_MAX = 6, BATCH = 400, VICTIM_MS = 1500, BATCHES_A_JAIL = 24, UNKILLABLE_MS = 20000,
@@ -75,7 +76,7 @@ static uint64_t clone_flags(void)
 {
     static const uint32_t some[] = { CLONE_VM, CLONE_FS, CLONE_FILES, CLONE_SIGHAND, CLONE_PTRACE, CLONE_VFORK, CLONE_PARENT, CLONE_THREAD,
         CLONE_NEWNS, CLONE_SYSVSEM, CLONE_SETTLS, CLONE_PARENT_SETTID, CLONE_CHILD_CLEARTID, CLONE_UNTRACED, CLONE_CHILD_SETTID,
-        CLONE_NEWUTS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_IO, CLONE_PIDFD };
+        CLONE_NEWUTS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_IO, CLONE_PIDFD, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWCGROUP, 0x80 /* CLONE_NEWTIME */ };
     uint64_t value = 0;
     for (uint64_t count = below(7); count > 0; count--)
         value |= some[below(sizeof some / sizeof *some)];
@@ -144,6 +145,7 @@ static void one_call(int may_fork)
         a[i] = value(call->kinds[i]);
     if (call->number == SYS_fcntl && (a[1] == F_SETOWN || a[1] == F_SETOWN_EX))
         a[1] = F_GETOWN;
+    deepen(call->number, a);
     if (tracing)
         fprintf(stderr, "%d %s(%#lx, %#lx, %#lx, %#lx, %#lx, %#lx)\n", (int)syscall(SYS_gettid), call->name, a[0], a[1], a[2], a[3],
                 a[4], a[5]);
@@ -247,7 +249,7 @@ static void set_limits(void)
     }
 }
 
-static void prepare(const char *jail, int nobody)
+static void prepare(int nobody)
 {
     /* Far from everything else, so that calls that change mappings next to it hit nothing. */
     char *reserved = mmap(NULL, (2 * GAP_PAGES + ARENA_PAGES) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -262,13 +264,19 @@ static void prepare(const char *jail, int nobody)
     for (int fd = 0; fd < (tracing ? 2 : 3); fd++)
         if (dup2(null, fd) < 0)
             _exit(1);
-    if (chroot(jail) < 0 || chdir("/field") < 0)
-        _exit(1);
+    /* What a batch may find mounted. */
+    if (below(2))
+        mount("tmpfs", "tmpfs", "tmpfs", 0, NULL);
+    if (below(2))
+        mount("dir", "bound", NULL, MS_BIND, NULL);
+    if (below(3) == 0)
+        mount(NULL, "/", NULL, MS_REC | (below(2) ? MS_SHARED : MS_SLAVE), NULL);
     if (nobody) {
         setresgid(65534, 65534, 65534);
         setresuid(65534, 65534, 65534);
     }
     open_descriptors();
+    open_known();
     set_handlers();
     struct itimerval often = { { 0, 5000 }, { 0, 5000 } };
     setitimer(ITIMER_REAL, &often, NULL);
@@ -290,7 +298,8 @@ static void *saboteur(void *seed)
     thread_ids[2] = (int)syscall(SYS_gettid);
     for (int i = 0; i < BATCH; i++) {
         char *page = arena + below(ARENA_PAGES) * PAGE;
-        switch (below(10)) {
+        answer_questions();
+        switch (below(11)) {
         case 0: munmap(page, PAGE * (1 + below(3))); break;
         case 1: mprotect(page, PAGE, (int)below(8)); break;
         case 2: madvise(page, PAGE * 2, MADV_DONTNEED); break;
@@ -299,6 +308,7 @@ static void *saboteur(void *seed)
         case 5: syscall(SYS_dup2, 3 + below(24), 3 + below(40)); break;
         case 6: case 7: syscall(SYS_tgkill, getpid(), thread_ids[below(2)], below(8) ? 34 + below(20) : 10); break;
         case 8: syscall(SYS_futex, arena + below(64) * 4, below(2) ? 129 : 1, 1 + below(3), 0, 0, 0); break;
+        case 9: syscall(SYS_fcntl, 3 + below(FILES_MAX), F_SETLEASE, F_UNLCK); break;
         default: mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); break;
         }
         struct timespec moment = { 0, (long)below(200000) };
@@ -307,11 +317,9 @@ static void *saboteur(void *seed)
     return NULL;
 }
 
-static void victim(const char *jail, uint64_t seed)
+static void victim(uint64_t seed)
 {
-    setpgid(0, 0);
-    random_state = seed;
-    prepare(jail, (int)(seed & 1));
+    prepare((int)(seed & 1));
     thread_ids[0] = thread_ids[1] = thread_ids[2] = (int)syscall(SYS_gettid);
     syscall(SYS_io_setup, 8, &transfer_context);
     pthread_attr_t attributes;
@@ -325,93 +333,31 @@ static void victim(const char *jail, uint64_t seed)
     syscall(SYS_exit_group, 0);
 }
 
-/* 0, or the error of what failed. */
-static int copy_file(const char *from, const char *to)
+/* The first process of a batch: a victim, or what waits for one. */
+static void __attribute__((noreturn)) run_batch(const char *jail, const char *group, uint64_t seed)
 {
-    int in = open(from, O_RDONLY), out = in < 0 ? -1 : open(to, O_WRONLY | O_CREAT | O_TRUNC, 0755);
-    int error = out < 0 ? errno : 0;
-    ssize_t moved;
-    while (error == 0 && (moved = sendfile(out, in, NULL, 1 << 20)) != 0)
-        if (moved < 0)
-            error = errno;
-    close(in);
-    close(out);
-    return error;
-}
-
-static void drop_jail(const char *jail)
-{
-    for (int layer = 0; layer < 16 && umount2(jail, MNT_DETACH) == 0; layer++)
+    setpgid(0, 0);
+    random_state = seed;
+    enter_jail(jail, group);
+    pid_t second = seed & 2 ? (pid_t)syscall(SYS_fork) : 0;
+    if (second == 0)
+        victim(seed);
+    while (waitpid(second, NULL, 0) < 0 && errno == EINTR)
         ;
-    rmdir(jail);
+    _exit(0);
 }
 
-/* What a jail has, made in the directory that the worker stands in. Stops at the first step that fails and returns its error: with
- * memory or files used up, a later step would only say that something is not there. */
-static int furnish_jail(void)
+/* Starts a batch in a control group and name spaces of its own. */
+static pid_t start_batch(const char *jail, const char *group, uint64_t seed)
 {
-    static const char *const folders[] = { "field", "field/dir", "field/tmpfs", "field/bound", "proc", "dev", "dev/pts" };
-    static const struct { const char *name; int major, minor; } devices[] = { { "dev/null", 1, 3 }, { "dev/zero", 1, 5 },
-        { "dev/full", 1, 7 }, { "dev/random", 1, 8 }, { "dev/tty", 5, 0 }, { "dev/ptmx", 5, 2 } };
-    for (unsigned i = 0; i < sizeof folders / sizeof *folders; i++)
-        if (mkdir(folders[i], 0777) < 0 || chmod(folders[i], 0777) < 0)
-            return errno;
-    if (mount("proc", "proc", "proc", 0, NULL) < 0 || mount("devpts", "dev/pts", "devpts", 0, NULL) < 0)
-        return errno;
-    for (unsigned i = 0; i < sizeof devices / sizeof *devices; i++)
-        if (mknod(devices[i].name, S_IFCHR | 0666, makedev((unsigned)devices[i].major, (unsigned)devices[i].minor)) < 0 ||
-            chmod(devices[i].name, 0666) < 0)
-            return errno;
-    if (symlink("file", "field/link") < 0 || symlink("absent", "field/dangling") < 0 || symlink("loop", "field/loop") < 0 ||
-        mkfifo("field/fifo", 0666) < 0 || chmod("field/fifo", 0666) < 0)
-        return errno;
-    int error = copy_file("/abi/tiny", "field/tiny");
-    if (error != 0)
-        return error;
-    int script = open("field/script", O_CREAT | O_WRONLY, 0755);
-    if (script < 0)
-        return errno;
-    static const char text[] = "#!/field/tiny script\n";
-    error = write(script, text, sizeof text - 1) < 0 ? errno : 0;
-    close(script);
-    if (error != 0)
-        return error;
-    int sparse = open("field/sparse", O_CREAT | O_WRONLY, 0666);
-    if (sparse < 0)
-        return errno;
-    error = ftruncate(sparse, 1ll << 40) < 0 ? errno : 0;
-    close(sparse);
-    return error;
-}
-
-/* A root directory for victims: a file system of its own, so that all of it can be dropped. 0, or why it is not complete. */
-static int fill_jail(const char *jail)
-{
-    char here[128];
-    if ((mkdir(jail, 0755) < 0 && errno != EEXIST) || mount("tmpfs", jail, "tmpfs", 0, NULL) < 0 || !getcwd(here, sizeof here) ||
-        chdir(jail) < 0)
-        return errno;
-    int error = furnish_jail();
-    return chdir(here) < 0 ? errno : error;
-}
-
-/* Makes a jail. Other workers' victims may have filled memory and all places for open files; that is tried again until they have been
- * killed. False when it can't be made. */
-static int make_jail(int me, const char *jail)
-{
-    long long limit = now_ms() + UNKILLABLE_MS;
-    for (;;) {
-        int error = fill_jail(jail);
-        if (error == 0)
-            return 1;
-        progress("fuzz worker %d: no jail: %s", me, ERRNO_NAME(error));
-        drop_jail(jail);
-        if ((error != ENOMEM && error != ENOSPC && error != ENFILE) || now_ms() > limit) {
-            printf("FAILED: worker %d: no jail: %s\n", me, ERRNO_NAME(error));
-            return 0;
-        }
-        pause_ms(10);
+    static const struct sched_param usual = { 0 };
+    fflush(stdout);
+    pid_t first = (pid_t)syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0);
+    if (first == 0) {
+        sched_setscheduler(0, SCHED_OTHER, &usual);
+        run_batch(jail, group, seed);
     }
+    return first;
 }
 
 /* Segments of shared memory and named queues outlive their makers: removes all. */
@@ -451,23 +397,26 @@ static void kill_children(void)
         closedir(folder);
 }
 
-/* Who does not die: number, name, state, what it waits in. */
-static void show_children(void)
+/* Who does not die, of all workers' batches, which have name spaces of their own: number, name, state, what it waits in. */
+static void show_batches(void)
 {
     DIR *folder = opendir("/proc");
     struct dirent *entry;
+    char own[64] = "", name[300], space[64];
+    if (readlink("/proc/self/ns/pid", own, sizeof own - 1) < 0)
+        printf("no link\n");
     while (folder && (entry = readdir(folder))) {
-        char name[300];
-        snprintf(name, sizeof name, "/proc/%d/stat", atoi(entry->d_name));
-        const char *text = atoi(entry->d_name) > 1 ? get_text(name) : "";
-        const char *end = strrchr(text, ')');
-        if (!end || atoi(end + 4) != getpid())
+        if (atoi(entry->d_name) <= 1)
             continue;
-        printf("%s", text);
-        snprintf(name, sizeof name, "/proc/%d/syscall", atoi(entry->d_name));
-        printf("%s", get_text(name));
-        snprintf(name, sizeof name, "/proc/%d/status", atoi(entry->d_name));
-        printf("%s", get_text(name));
+        memset(space, 0, sizeof space);
+        snprintf(name, sizeof name, "/proc/%s/ns/pid", entry->d_name);
+        if (readlink(name, space, sizeof space - 1) > 0 && !strcmp(own, space))
+            continue;
+        static const char *const files[] = { "stat", "syscall", "status" };
+        for (unsigned i = 0; i < sizeof files / sizeof *files; i++) {
+            snprintf(name, sizeof name, "/proc/%s/%s", entry->d_name, files[i]);
+            printf("%s", get_text(name));
+        }
     }
     if (folder)
         closedir(folder);
@@ -495,15 +444,16 @@ static int clear_away(pid_t child)
 static int worker(int me, uint64_t seed, int nobody, long long until_ms)
 {
     uint64_t own = seed + (uint64_t)me * 1000003;
-    long batches = 0, stopped = 0, signalled = 0;
-    char jail[64];
+    long batches = 0, stopped = 0, signalled = 0, outside = 0;
+    char jail[64], group[64];
     snprintf(jail, sizeof jail, "/tmp/fuzz/%d", me);
+    snprintf(group, sizeof group, "fuzz-%d", me);
     setsid();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     /* Above whatever the victims make of themselves, so that they can be ended. */
-    struct sched_param above = { .sched_priority = 99 }, usual = { 0 };
+    struct sched_param above = { .sched_priority = 99 };
     sched_setscheduler(0, SCHED_FIFO, &above);
-    if (!make_jail(me, jail))
+    if (!make_jail(me, jail, UNKILLABLE_MS))
         return 1;
     while (now_ms() < until_ms) {
         uint64_t batch_seed = (next_random(&own) & ~1ull) | (uint64_t)nobody;
@@ -511,16 +461,19 @@ static int worker(int me, uint64_t seed, int nobody, long long until_ms)
             progress("fuzz worker %d batch %ld seed %llu", me, batches, (unsigned long long)batch_seed);
         if (++batches % BATCHES_A_JAIL == 0) {
             drop_jail(jail);
-            if (!make_jail(me, jail))
+            if (!make_jail(me, jail, UNKILLABLE_MS))
                 return 1;
             remove_segments();
         }
-        pid_t child = fork();
-        if (child == 0) {
-            sched_setscheduler(0, SCHED_OTHER, &usual);
-            victim(jail, batch_seed);
-        }
+        int error = make_group(group, batch_seed);
+        pid_t child = error ? -1 : start_batch(jail, group, batch_seed);
         if (child < 0) {
+            outside++;
+            if (error && error != ENOMEM && error != ENFILE && error != EEXIST) {
+                printf("FAILED: worker %d: no group: %s\n", me, ERRNO_NAME(error));
+                return 1;
+            }
+            drop_group(group);
             pause_ms(10);
             continue;
         }
@@ -533,17 +486,22 @@ static int worker(int me, uint64_t seed, int nobody, long long until_ms)
         }
         stopped += found == 0;
         signalled += WIFSIGNALED(status) && found != 0;
+        outside += WIFEXITED(status) && WEXITSTATUS(status) == NO_JAIL;
         if (!clear_away(child)) {
             printf("FAILED: worker %d: what batch %llu left does not die\n", me, (unsigned long long)batch_seed);
-            show_children();
+            show_batches();
             progress("fuzz worker %d: what batch %llu left does not die", me, (unsigned long long)batch_seed);
+            return 1;
+        }
+        if (!drop_group(group)) {
+            printf("FAILED: worker %d: the group of batch %llu is not empty: %s\n", me, (unsigned long long)batch_seed, get("cgroup.stat"));
             return 1;
         }
     }
     drop_jail(jail);
-    printf("worker %d as %s: %ld batches, %ld stopped after %d ms, %ld ended by a signal\n", me, nobody ? "nobody" : "root", batches,
-           stopped, VICTIM_MS, signalled);
-    return 0;
+    printf("worker %d as %s: %ld batches, %ld stopped after %d ms, %ld ended by a signal, %ld not in a jail\n", me, nobody ? "nobody" : "root",
+           batches, stopped, VICTIM_MS, signalled, outside);
+    return outside == batches && batches > 4;
 }
 
 /* Runs the workers for a while: all as root, all as nobody, or half and half. Afterwards the memory is back. */
@@ -608,16 +566,24 @@ int main(int count, char **words)
     mkdir("/tmp/fuzz", 0755);
     /* 16 MiB at most in segments, which nobody frees when memory is short. */
     put_text("/proc/sys/kernel/shmall", "4096");
+    /* Nor does a lease hold who opens the file for longer than a batch lasts. */
+    put_text("/proc/sys/fs/lease-break-time", "1");
+    mount_groups();
+    static const char *const controllers[] = { "+memory", "+io", "+pids", "+cpu" };
+    for (unsigned i = 0; i < sizeof controllers / sizeof *controllers; i++)
+        WORKS(put("cgroup.subtree_control", controllers[i]));
     if (count > 2 && !strcmp(words[1], "replay")) {
         uint64_t seed = strtoull(words[2], NULL, 0);
         tracing = 1;
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         for (long times = count > 3 ? atol(words[3]) : 1; times > 0; times--) {
-            if (!make_jail(0, "/tmp/fuzz/replay"))
+            if (!make_jail(0, "/tmp/fuzz/replay", UNKILLABLE_MS))
                 return 1;
-            pid_t child = CHILD(victim("/tmp/fuzz/replay", seed));
+            EXPECT(make_group("fuzz-replay", seed) == 0, "no group");
+            pid_t child = start_batch("/tmp/fuzz/replay", "fuzz-replay", seed);
             pause_ms(VICTIM_MS);
             clear_away(child);
+            EXPECT(drop_group("fuzz-replay"), "the group is not empty");
             drop_jail("/tmp/fuzz/replay");
         }
         return 0;

@@ -81,7 +81,7 @@ static const struct call calls[] = {
     { 299, "recvmmsg", "f:1Bk", 1 }, { 302, "prlimit64", "tIyb", 8 }, { 306, "syncfs", "f", 1 }, { 307, "sendmmsg", "f:1B", 1 },
     { 309, "getcpu", "bb", 1 }, { 310, "process_vm_readv", "tvVvVz", 1 }, { 311, "process_vm_writev", "tvVvVz", 1 },
     { 314, "sched_setattr", "T%z", 1 }, { 315, "sched_getattr", "Tbnz", 1 }, { 316, "renameat2", "dpdpi", 1 },
-    { 308, "setns", "fB", 2 }, { 317, "seccomp", "1Bb", 20 }, { 318, "getrandom", "bni", 1 }, { 319, "memfd_create", "pB", 1 }, { 322, "execveat", "dPAAE", 60 }, { 324, "membarrier", "BzI", 1 },
+    { 308, "setns", "fB", 2 }, { 317, "seccomp", "1Bb", 10 }, { 318, "getrandom", "bni", 1 }, { 319, "memfd_create", "pB", 1 }, { 322, "execveat", "dPAAE", 60 }, { 324, "membarrier", "BzI", 1 },
     { 325, "mlock2", "ali", 1 }, { 326, "copy_file_range", "fHfHnz", 1 }, { 327, "preadv2", "fvVhzB", 1 },
     { 328, "pwritev2", "fvVhzB", 1 }, { 329, "pkey_mprotect", "alrx", 1 }, { 332, "statx", "dpEIb", 1 }, { 333, "io_pgetevents", "2iibk~", 2 },
     { 334, "rseq", "S(B\\", 2 },
@@ -95,9 +95,12 @@ static const struct call calls[] = {
     { 437, "openat2", "dp=L", 1 }, { 438, "pidfd_getfd", "ffz", 1 }, { 439, "faccessat2", "dpiE", 1 }, { 441, "epoll_pwait2", "fbikq8", 1 },
     { 442, "mount_setattr", "dpEbn", 1 },
     { 449, "futex_waitv", "!izkB", 1 }, { 451, "cachestat", "f&bB", 1 }, { 452, "fchmodat2", "dpmE", 1 },
+    { 101, "ptrace", "76GS", 1 }, { 103, "syslog", "<bn", 4 }, { 169, "reboot", "09;b", 200 }, { 272, "unshare", "U", 20 },
+    { 300, "fanotify_init", "]B", 4 }, { 301, "fanotify_mark", "f]_dp", 1 }, { 303, "name_to_handle_at", "dp[bE", 1 },
+    { 304, "open_by_handle_at", "d[o", 1 }, { 312, "kcmp", "66xff", 1 }, { 440, "process_madvise", "fvVIz", 1 },
     /* Starling's own. */
     { 4096, "ipc", "`{iii}", 1 }, { 4097, "ipc_self", "'", 1 }, { 4098, "ipc_cancel", "`", 1 }, { 4099, "ipc_cpu", "`", 1 },
-    { 4096, "ipc", "`{aa1}", 1 }, { 4100, "ipc_pager", "al`", 12 }, { 4101, "ipc_unmap", "al1", 1 },
+    { 4108, "get_lcount", "b", 8 }, { 4096, "ipc", "`{aa1}", 1 }, { 4100, "ipc_pager", "al`", 12 }, { 4101, "ipc_unmap", "al1", 1 },
 };
 
 enum { CALLS = sizeof calls / sizeof *calls, LINUX_NUMBERS = 470, FIRST_NATIVE = 4096, NUMBERS = LINUX_NUMBERS + 16 };

@@ -22,8 +22,9 @@ static const char *const paths[] = { "", ".", "..", "/", "file", "dir", "dir/x",
     "/proc/1/status", "/proc/1/fd", "/proc/meminfo", "/proc/stat", "/proc/interrupts", "/proc/slabinfo", "/proc/locks", "/proc/kmsg",
     "/proc/mounts", "/proc/starling", "/proc/starling/missing_syscalls", "/proc/sys/kernel/hostname", "/proc/sys/kernel/domainname",
     "/proc/sys/fs/file-nr", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/ptmx", "/dev/tty", "/dev/pts/0", "/dev/pts/1",
-    "/dev/pts", "tiny", "script", "sparse" };
-static const char *const types[] = { "tmpfs", "proc", "devpts", "devtmpfs", "sysfs", "none", "ramfs" };
+    "/dev/pts", "tiny", "script", "sparse", "door", "/group", "/group/a", "/group/cgroup.procs", "/group/memory.current", "/group/memory.stat",
+    "/group/a/memory.events", "/group/a/io.stat", "/proc/self/ns/uts", "/proc/self/timens_offsets", "/proc/self/cgroup" };
+static const char *const types[] = { "tmpfs", "proc", "devpts", "devtmpfs", "sysfs", "none", "ramfs", "cgroup2", "overlay" };
 static const char *const attribute_names[] = { "user.a", "user.b", "trusted.x", "security.capability", "system.posix_acl_access",
     "user.", "user", "", "user.a-rather-long-name-that-goes-on-for-a-while-until-it-is-long" };
 
@@ -213,6 +214,21 @@ static uint64_t child_id(void)
     return below(2) ? ~0ull : (uint64_t)getpid() + below(40);
 }
 
+/* A process that does nothing but stand for what tracers and their like may act on: nobody else must be. */
+static uint64_t own_child(void);
+
+static uint64_t trace_request(void)
+{
+    return below(30) ? below(2) ? below(34) : 0x4200 + below(0x12) : anything();
+}
+
+static uint64_t unshared(void)
+{
+    static const uint32_t some[] = { CLONE_FS, CLONE_FILES, CLONE_SYSVSEM, CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER,
+        CLONE_NEWPID, CLONE_NEWNET, 0x80 /* CLONE_NEWTIME */, CLONE_THREAD, CLONE_VM, CLONE_SIGHAND };
+    return some[below(sizeof some / sizeof *some)] | (below(3) ? 0 : some[below(sizeof some / sizeof *some)]);
+}
+
 static uint64_t short_time(void)
 {
     uint64_t words[4] = { 0, below(3000000), 0, below(4) ? below(3000000) : 0x3fffffff - below(2) };
@@ -372,6 +388,18 @@ static uint64_t value(char kind)
     case 't': return own_id();
     case 'T': return own_thread();
     case 'c': return child_id();
+    case '6': return own_child();
+    case '7': return trace_request();
+    case 'U': return unshared();
+    /* Of the log: nothing that clears it. */
+    case '<': return below(2) ? 3 : below(2) ? 9 + below(2) : 11 + below(20);
+    case '0': return 0xfee1dead;
+    case '9': return below(8) ? 672274793 : 85072278;
+    /* Ctrl-Alt-Del's effect; nothing; restart and power off, of the batch's name space. */
+    case ';': { static const uint32_t ends[] = { 0x89abcdef, 0, 1, 0x01234567, 0x4321fedc }; return ends[below(5)]; }
+    case '[': { uint64_t words[18] = { below(8) ? 128 : below(200) }; return record(words, 18); }
+    case ']': return draw() & draw() & 0xff7;
+    case '_': return draw() & draw() & 0x4007ffff;
     case 'k': return short_time();
     case 'K': { uint64_t words[4] = { 0, below(3000), 0, below(3000) }; return below(12) ? record(words, 4) : 0; }
     case 'J': return interval(1000);

@@ -521,6 +521,26 @@ mod tests {
     }
 
     #[test]
+    fn the_fuzzer_makes_all_calls() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../user/fuzz_calls.h");
+        let text = std::fs::read_to_string(path).expect("the fuzzer's table is in the tree");
+        // Entries are `{ NUMBER, "NAME", ...`.
+        let made: alloc::collections::BTreeSet<_> = text
+            .split("{ ")
+            .filter_map(|entry| {
+                let (number, rest) = entry.split_once(", \"")?;
+                Some((number.parse::<usize>().ok()?, rest.split('"').next()?))
+            })
+            .collect();
+        let served: alloc::collections::BTreeSet<_> =
+            descriptions().map(|call| (call.number, call.name)).collect();
+        let lacking: alloc::vec::Vec<_> = served.difference(&made).collect();
+        assert!(lacking.is_empty(), "describe them in user/fuzz_calls.h: {lacking:?}");
+        let unknown: alloc::vec::Vec<_> = made.difference(&served).collect();
+        assert!(unknown.is_empty(), "calls that there are none of: {unknown:?}");
+    }
+
+    #[test]
     fn numbers_are_those_of_the_abi() {
         let number =
             |name: &str| descriptions().find(|call| call.name == name).map(|call| call.number as u32);
