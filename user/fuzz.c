@@ -338,7 +338,9 @@ static void __attribute__((noreturn)) run_batch(const char *jail, const char *gr
 {
     setpgid(0, 0);
     random_state = seed;
-    enter_jail(jail, group);
+    int failed = enter_jail(jail, group);
+    if (failed)
+        _exit(NO_JAIL + failed);
     pid_t second = seed & 2 ? (pid_t)syscall(SYS_fork) : 0;
     if (second == 0)
         victim(seed);
@@ -486,7 +488,8 @@ static int worker(int me, uint64_t seed, int nobody, long long until_ms)
         }
         stopped += found == 0;
         signalled += WIFSIGNALED(status) && found != 0;
-        outside += WIFEXITED(status) && WEXITSTATUS(status) == NO_JAIL;
+        if (WIFEXITED(status) && WEXITSTATUS(status) > NO_JAIL && WEXITSTATUS(status) < NO_JAIL + JAIL_STEPS && outside++ == 0)
+            progress("fuzz worker %d batch %ld: no jail: step %d", me, batches, WEXITSTATUS(status) - NO_JAIL);
         if (!clear_away(child)) {
             printf("FAILED: worker %d: what batch %llu left does not die\n", me, (unsigned long long)batch_seed);
             show_batches();

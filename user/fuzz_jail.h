@@ -17,7 +17,8 @@
 #define FUZZ_JAIL_H
 #include "control_groups.h"
 
-enum { NO_JAIL = 77 };
+/* How a batch ends whose first process did not get there; the step that failed is added. */
+enum { NO_JAIL = 70, JAIL_STEPS = 10 };
 
 /* 0, or the error of what failed. */
 static int copy_file(const char *from, const char *to)
@@ -145,14 +146,21 @@ static int drop_group(const char *group)
     return is_taken_away(group);
 }
 
-/* What the first process of a batch does, in its own name space of processes. Ends it unless it is where nothing leads out. */
-static void enter_jail(const char *jail, const char *group)
+/* What the first process of a batch does, in its own name space of processes. 0, or the number of the step that failed: then it is not where nothing leads
+ * out. */
+static int enter_jail(const char *jail, const char *group)
 {
     char procs[128];
     snprintf(procs, sizeof procs, "%s/cgroup.procs", group);
-    if (put(procs, "0") != 0 || unshare(CLONE_NEWNS | CLONE_NEWCGROUP) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        chdir(jail) < 0 || mount("proc", "proc", "proc", 0, NULL) < 0 || mount("cgroup2", "group", "cgroup2", 0, "") < 0 ||
-        syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/field") < 0)
-        _exit(NO_JAIL);
+    return put(procs, "0") != 0                                  ? 1
+           : unshare(CLONE_NEWNS | CLONE_NEWCGROUP) < 0            ? 2
+           : mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? 3
+           : chdir(jail) < 0                                       ? 4
+           : mount("proc", "proc", "proc", 0, NULL) < 0            ? 5
+           : mount("cgroup2", "group", "cgroup2", 0, "") < 0       ? 6
+           : syscall(SYS_pivot_root, ".", ".") < 0                 ? 7
+           : umount2(".", MNT_DETACH) < 0                          ? 8
+           : chdir("/field") < 0                                   ? 9
+                                                                   : 0;
 }
 #endif
