@@ -138,6 +138,28 @@ static void calls(void)
     show("unlink", 0);
     close(open("d/file", O_PATH));
     show("O_PATH", 0);
+    int from = open("d/second", O_RDWR | O_CREAT | O_TRUNC, 0644), to = open("e/copy", O_RDWR | O_CREAT, 0644), ends[2];
+    write(from, "contents", 8);
+    show("what is copied from", 0);
+    pipe(ends);
+    lseek(from, 0, SEEK_SET);
+    SHOW(sendfile(to, from, NULL, 8));
+    show("sendfile", 0);
+    SHOW(splice(from, &(loff_t){ 0 }, ends[1], NULL, 4, 0));
+    show("splice from a file", 0);
+    SHOW(splice(ends[0], NULL, from, &(loff_t){ 0 }, 4, 0));
+    show("splice to a file", 0);
+    SHOW(copy_file_range(from, &(loff_t){ 0 }, to, &(loff_t){ 0 }, 4, 0));
+    show("copy_file_range", 0);
+    SHOW(copy_file_range(to, &(loff_t){ 0 }, from, &(loff_t){ 0 }, 4, 0));
+    show("copy_file_range back", 0);
+    close(from);
+    close(to);
+    close(ends[0]);
+    close(ends[1]);
+    unlink("e/copy");
+    unlink("d/second");
+    show("the end of copies", 0);
 }
 
 #define EVERYTHING (FAN_ACCESS | FAN_MODIFY | FAN_CLOSE | FAN_OPEN)
@@ -289,6 +311,30 @@ static void questions(void)
     SHOW((group = fanotify_init(FAN_CLASS_CONTENT, O_RDONLY)) >= 0);
     SHOW(fanotify_mark(group, FAN_MARK_ADD, FAN_OPEN_PERM | FAN_ACCESS_PERM, AT_FDCWD, "d/file"));
     char buffer[4096] __attribute__((aligned(8)));
+    /* Also who reads without a buffer is asked: opening is allowed, reading is not. */
+    for (int way = 0; way < 3; way++) {
+        pid_t reader = CHILD({
+            int fd = open("d/file", O_RDONLY);
+            int out = open("d/copy", O_RDWR | O_CREAT, 0600);
+            int ends[2];
+            pipe(ends);
+            ssize_t moved = way == 0 ? sendfile(out, fd, NULL, 4)
+                            : way == 1 ? splice(fd, NULL, ends[1], NULL, 4, 0)
+                                       : copy_file_range(fd, NULL, out, NULL, 4, 0);
+            _exit(moved < 0 ? 100 + errno : moved);
+        });
+        for (int question = 0; question < 2; question++) {
+            SHOW(read(group, buffer, sizeof buffer));
+            struct fanotify_event_metadata *event = (void *)buffer;
+            print_mask(event->mask);
+            printf("\n");
+            struct fanotify_response response = { event->fd, question ? FAN_DENY : FAN_ALLOW };
+            SHOW(write(group, &response, sizeof response));
+            close(event->fd);
+        }
+        REAP(reader);
+    }
+    unlink("d/copy");
     for (int round = 0; round < 4; round++) {
         pid_t child = CHILD({
             int fd = open("d/file", O_RDONLY);

@@ -16,13 +16,29 @@ use memory::frame::{Frame, Purpose, Zeroed};
 use super::end::Pipe;
 use super::ring::{BUFFER_BYTES, Buffer};
 use crate::attributes::FileKind;
+use crate::fanotify;
 use crate::file::{FileFeatures, OpenFile, TRANSFER_MAX};
 use crate::flags::OpenFlags;
+use crate::inotify::{self, EventMask};
 use crate::{Error, Result, allocation};
 
 fn check_ends(input: &OpenFile, output: &OpenFile) -> Result<()> {
     input.check_readable()?;
     output.check_writable()
+}
+
+/// Asks who wants to be asked before a file is read.
+fn ask(input: &OpenFile) -> Result<()> {
+    if inotify::active() { fanotify::ask_access(input) } else { Ok(()) }
+}
+
+/// Tells who watches the files that something was moved from one to the other.
+fn report(input: &OpenFile, output: &OpenFile, moved: Result<usize>) -> Result<usize> {
+    if inotify::active() && matches!(moved, Ok(number) if number > 0) {
+        inotify::report_file(input, EventMask::ACCESS);
+        inotify::report_file(output, EventMask::MODIFY);
+    }
+    moved
 }
 
 fn check_offset(file: &OpenFile, offset: Option<u64>) -> Result<()> {
@@ -48,7 +64,8 @@ pub fn splice(
     if length == 0 {
         return Ok(0);
     }
-    match (input.operations().pipe(), output.operations().pipe()) {
+    ask(input)?;
+    let moved = match (input.operations().pipe(), output.operations().pipe()) {
         (Some(from), Some(to)) => {
             if input_offset.is_some() || output_offset.is_some() {
                 return Err(Error::IllegalSeek);
@@ -77,7 +94,8 @@ pub fn splice(
             file_to_pipe(input, input_offset, to, length, non_block || output.non_block())
         }
         (None, None) => Err(Error::Invalid),
-    }
+    };
+    report(input, output, moved)
 }
 
 /// Copies what is in one pipe to another without taking it out.
@@ -337,11 +355,17 @@ pub fn sendfile(
     if !input.features().contains(FileFeatures::SEEKABLE) {
         return Err(Error::Invalid);
     }
+    ask(input)?;
     let length = length.min(TRANSFER_MAX);
-    if let Some(pipe) = output.operations().pipe() {
-        return file_to_pipe(input, offset, pipe, length, output.non_block());
-    }
-    at_position(input, offset, |from| at_position(output, None, |to| copy(input, from, output, to, length)))
+    let moved = match output.operations().pipe() {
+        Some(pipe) => file_to_pipe(input, offset, pipe, length, output.non_block()),
+        None => {
+            let copied =
+                |from: &mut u64| at_position(output, None, |to| copy(input, from, output, to, length));
+            at_position(input, offset, copied)
+        }
+    };
+    report(input, output, moved)
 }
 
 /// `copy_file_range`: between two regular files.
@@ -380,9 +404,11 @@ pub fn copy_file_range(
     if same_position {
         return Err(Error::Invalid);
     }
-    at_position(input, input_offset, |from| {
+    ask(input)?;
+    let copied = at_position(input, input_offset, |from| {
         at_position(output, output_offset, |to| copy(input, from, output, to, length))
-    })
+    });
+    report(input, output, copied)
 }
 
 /// Copies through a page of kernel memory.
