@@ -361,6 +361,29 @@ static void kept(void)
     end();
 }
 
+/* What is mounted on the directory that somebody stands in. */
+static void underfoot(void)
+{
+    begin();
+    make("a", PRIVATE);
+    SHOW(chdir("a"));
+    SHOW(mount("upon", ".", "tmpfs", 0, NULL));
+    SHOW(access("at", F_OK));
+    SHOW(umount2(".", 0));
+    SHOW(access("../a/at", F_OK));
+    REAP(CHILD({
+        SHOW(unshare(CLONE_NEWNS));
+        SHOW(syscall(SYS_pivot_root, ".", "."));
+        SHOW(umount2(".", MNT_DETACH));
+        SHOW(umount2(".", MNT_DETACH));
+        SHOW(chdir("/"));
+        SHOW(access("at", F_OK));
+        SHOW(access("../../w", F_OK));
+    }));
+    SHOW(chdir(".."));
+    end();
+}
+
 int main(void)
 {
     /* Which of two name spaces is older, Linux knows for those made on one processor only. */
@@ -382,5 +405,6 @@ int main(void)
     knots();
     spaces();
     kept();
+    underfoot();
     return 0;
 }

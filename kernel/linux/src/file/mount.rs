@@ -226,7 +226,8 @@ pub fn umount2(task: &mut Task, target: u64, flags: u32) -> SysResult {
     let place = place_of(task, &target, follow)?;
     acts_as_user(task)?;
     let places = task.file_system.places();
-    places.namespace.unmount(place, flags, &places.root)?;
+    // What is mounted on a directory that somebody stands in is meant, though `.` does not lead there (pivot_root(2) takes the old root away so).
+    places.namespace.unmount(place.onto_mounts(), flags, &places.root)?;
     Ok(0)
 }
 
