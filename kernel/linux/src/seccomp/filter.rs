@@ -123,7 +123,7 @@ impl Filter {
             is_logged,
             has_listener: notifier.is_some()
                 || previous.as_ref().is_some_and(|previous| previous.has_listener),
-            asked: notifier.map(Asked),
+            asked: notifier.map(Asked::new),
             previous,
         };
         fallible::try_arc(filter).map_err(|_| Errno::ENOMEM)

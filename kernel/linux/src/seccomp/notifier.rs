@@ -99,6 +99,15 @@ pub(crate) struct Notifier {
 /// What a filter has of its notifier.
 pub(super) struct Asked(pub(super) Arc<Notifier>);
 
+impl Asked {
+    /// For a filter that is made. One that was made before and could not be installed, since another thread was faster, is gone by now.
+    pub(super) fn new(notifier: Arc<Notifier>) -> Self {
+        // Release: as in `drop`.
+        notifier.has_filter.store(true, Ordering::Release);
+        Self(notifier)
+    }
+}
+
 impl Drop for Asked {
     fn drop(&mut self) {
         let notifier = &self.0;
@@ -127,7 +136,7 @@ impl Notifier {
         let list = List { next_id: u64::from_ne_bytes(id), has_listener: true, requests: Vec::new() };
         let notifier = Self {
             list: SpinLock::named("calls that wait for an answer", list),
-            has_filter: AtomicBool::new(true),
+            has_filter: AtomicBool::new(false),
             is_killable,
             supervisors: WaitQueue::new(),
             watchers: PollList::new(),
@@ -405,5 +414,21 @@ impl Addition {
     fn settle(&self, outcome: Result<u32, Errno>) {
         *self.outcome.lock() = Some(outcome);
         self.supervisor.wake_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_is_made_once_more_has_threads_again() {
+        let notifier = Notifier::new(false).expect("memory");
+        drop(Asked::new(notifier.clone()));
+        assert!(!notifier.has_filter() && notifier.events().contains(PollEvents::HANG_UP));
+        let asked = Asked::new(notifier.clone());
+        assert!(notifier.has_filter() && notifier.events().is_empty());
+        drop(asked);
+        assert!(!notifier.has_filter());
     }
 }
