@@ -95,22 +95,13 @@ impl Fanotify {
 
     /// `FAN_MARK_FLUSH`: takes all marks of a kind back.
     pub fn flush(&self, kind: MarkedKind) {
-        let ended = {
-            let mut marks = self.marks.lock();
-            let mut ended = Vec::new();
-            core::mem::swap(&mut *marks, &mut ended);
-            // What stays has room where it was.
-            let mut index = 0;
-            while index < ended.len() {
-                if ended[index].marked.kind() == kind || allocation::reserve(&mut marks, 1).is_err() {
-                    index += 1;
-                } else {
-                    marks.push(ended.swap_remove(index));
-                }
+        self.marks.lock().retain(|mark| {
+            let stays = mark.marked.kind() != kind;
+            if !stays {
+                mark.end();
             }
-            ended
-        };
-        ended.iter().for_each(|mark| mark.end());
+            stays
+        });
     }
 
     /// `fanotify_mark` for a place that was walked to; the request was checked as far as that is possible without it.
