@@ -247,6 +247,12 @@ impl Control {
         }
     }
 
+    /// Nothing is held any more because of an account.
+    fn unlimit(&self, node: &Node, now_ns: u64) {
+        node.rates.iter().for_each(|rate| rate.store(UNLIMITED, Relaxed));
+        self.change_pace(node, now_ns);
+    }
+
     /// A limit of the account has changed: what it holds is held as the new one says.
     fn change_pace(&self, node: &Node, now_ns: u64) {
         *node.moments_ns.lock() = [now_ns; 4];
@@ -299,8 +305,13 @@ impl Queue {
         }
         let now_ns = machine::time::now_ns();
         self.control.change_pace(&node, now_ns);
+        // Who removes the group closes the account first: either it is seen here, or he has yet to look for the node.
+        let is_open = account.is_open();
+        if !is_open {
+            self.control.unlimit(&node, now_ns);
+        }
         self.release_held(now_ns);
-        Ok(())
+        if is_open { Ok(()) } else { Err(Error::NoDevice) }
     }
 
     /// What an account and those below have transferred; none if nothing.
@@ -318,9 +329,8 @@ impl Queue {
             place.map(|place| nodes.swap_remove(place))
         };
         if let Some(node) = node {
-            node.rates.iter().for_each(|rate| rate.store(UNLIMITED, Relaxed));
             let now_ns = machine::time::now_ns();
-            self.control.change_pace(&node, now_ns);
+            self.control.unlimit(&node, now_ns);
             self.release_held(now_ns);
         }
     }
@@ -435,6 +445,18 @@ mod tests {
             Err(Error::NoDevice),
             "its number may soon be another group's"
         );
+    }
+
+    #[test]
+    fn a_limit_that_is_set_while_its_group_is_removed_holds_nothing_for_good() {
+        let (scene, payer) = (Scene::new(), account(None));
+        scene.queue.set_rates(payer.number(), [UNLIMITED; 4]).expect("memory");
+        // Who sets the limit has found the account before it was closed, and goes on afterwards.
+        payer.close();
+        assert_eq!(scene.queue.set_rates(payer.number(), [1; 4]), Err(Error::NoDevice));
+        assert!(scene.read(&payer, START_NS) && scene.read(&payer, START_NS), "nobody could take it back");
+        scene.queue.forget_account(payer.number());
+        assert_eq!(scene.queue.held(), 0);
     }
 
     #[test]
