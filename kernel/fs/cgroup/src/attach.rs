@@ -109,7 +109,8 @@ type Former = (Option<Replaced<Group>>, Option<Arc<dyn Member>>);
 /// Moves a process; under the lock of the tree, which keeps both groups and the process's place.
 fn migrate(member: &Arc<dyn Member>, from: &Arc<Group>, to: &Arc<Group>) -> Result<()> {
     if Arc::ptr_eq(from, to) {
-        return Ok(());
+        // Who moved it here may have had no memory to bring all of its threads along.
+        return member.set_processors(processors::of(to).as_ref());
     }
     let used = member.processor_time_ns();
     let mut outcome: Result<Option<Former>> = Ok(None);
@@ -134,12 +135,12 @@ fn migrate(member: &Arc<dyn Member>, from: &Arc<Group>, to: &Arc<Group>) -> Resu
     if was_last {
         from.depopulate();
     }
-    member.set_processors(processors::of(to).as_ref())?;
+    let brought_along = member.set_processors(processors::of(to).as_ref());
     // It stands still in one group and goes on in the other.
     member.interrupt();
     freezer::look_again(from);
     freezer::look_again(to);
-    Ok(())
+    brought_along
 }
 
 /// Puts it into the list of its new group. Whether it is the first there.

@@ -97,16 +97,19 @@ pub(crate) fn change(group: &Arc<Group>, line: &[u8]) -> Result<()> {
     if children.iter().any(|child| child.enabled().intersects(removed)) {
         return Err(Error::Busy);
     }
-    {
-        // With the list locked: who joins sees that controllers are handed on, or is found here.
-        let members = group.members.lock();
-        if !added.is_empty() && !group.is_root() && !members.list.is_empty() {
-            return Err(Error::Busy);
-        }
-        group.enabled.store((before.union(added) - removed).bits(), Ordering::Relaxed);
+    let after = before.union(added) - removed;
+    let handed_on = begin(&children, added).and_then(|()| hand_on(group, added, after));
+    if let Err(error) = handed_on {
+        take_back(group, &children, added, before);
+        return Err(error);
     }
-    for child in &children {
-        child.forget_settings(removed);
+    children.iter().for_each(|child| child.forget_settings(removed));
+    settle(&children, added | removed).inspect_err(|_| take_back(group, &children, added, after - added))
+}
+
+/// Gives children what controllers need, before those are handed on to them.
+fn begin(children: &[Arc<Group>], added: Controllers) -> Result<()> {
+    for child in children {
         if added.contains(Controllers::CPU) {
             processors::begin(child)?;
         }
@@ -114,10 +117,31 @@ pub(crate) fn change(group: &Arc<Group>, line: &[u8]) -> Result<()> {
             accounts::begin(child)?;
         }
     }
-    if (added | removed).contains(Controllers::CPU) {
+    Ok(())
+}
+
+/// With the list of members locked: who joins sees that controllers are handed on, or is found here.
+fn hand_on(group: &Group, added: Controllers, after: Controllers) -> Result<()> {
+    let members = group.members.lock();
+    if !added.is_empty() && !group.is_root() && !members.list.is_empty() {
+        return Err(Error::Busy);
+    }
+    group.enabled.store(after.bits(), Ordering::Relaxed);
+    Ok(())
+}
+
+/// Not all could be done: the group hands on what it is to without the controllers that were to be added, which may be asked for once more.
+fn take_back(group: &Group, children: &[Arc<Group>], added: Controllers, without: Controllers) {
+    group.enabled.store(without.bits(), Ordering::Relaxed);
+    children.iter().for_each(|child| child.forget_settings(added));
+}
+
+/// Brings threads to where they compete and pay now.
+fn settle(children: &[Arc<Group>], changed: Controllers) -> Result<()> {
+    if changed.contains(Controllers::CPU) {
         children.iter().try_for_each(processors::settle)?;
     }
-    if (added | removed).intersects(Controllers::NEED_ACCOUNT) {
+    if changed.intersects(Controllers::NEED_ACCOUNT) {
         children.iter().try_for_each(accounts::settle)?;
     }
     Ok(())
