@@ -49,6 +49,24 @@ pub struct Fanotify {
     group: Arc<Group>,
     marks: sched::Mutex<Vec<Arc<Mark>>>,
     _charge: Charge,
+    _counted: Counted,
+}
+
+/// One of [`INSTANCES`], from before it can have marks until it is gone, also if it is never opened for want of memory.
+struct Counted;
+
+impl Counted {
+    fn new() -> Self {
+        INSTANCES.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let before = INSTANCES.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "more descriptors have gone than came");
+    }
 }
 
 /// `fanotify_init`, its flags checked. `file_flags` are those of descriptors in events.
@@ -66,8 +84,8 @@ pub fn create_fanotify(
         group,
         marks: sched::Mutex::named("marks of a group", Vec::new()),
         _charge: charge,
+        _counted: Counted::new(),
     })?;
-    INSTANCES.fetch_add(1, Ordering::Relaxed);
     let status =
         if flags.contains(GroupFlags::NON_BLOCK) { OpenFlags::NON_BLOCK } else { OpenFlags::empty() };
     OpenFile::anonymous(anonymous::shared_inode()?, instance, status | OpenFlags::READ_WRITE)
@@ -357,11 +375,5 @@ impl FileOperations for Fanotify {
             writeln!(out, " mflags:{:x} mask:{mask:x} ignored_mask:{ignored:x} ", mark.flags().bits())?;
         }
         Ok(())
-    }
-}
-
-impl Drop for Fanotify {
-    fn drop(&mut self) {
-        INSTANCES.fetch_sub(1, Ordering::Relaxed);
     }
 }
