@@ -375,7 +375,6 @@ static void underfoot(void)
         SHOW(unshare(CLONE_NEWNS));
         SHOW(syscall(SYS_pivot_root, ".", "."));
         SHOW(umount2(".", MNT_DETACH));
-        SHOW(umount2(".", MNT_DETACH));
         SHOW(chdir("/"));
         SHOW(access("at", F_OK));
         SHOW(access("../../w", F_OK));
