@@ -34,10 +34,14 @@ pub(crate) enum Part {
     Stop,
     /// Writes r14 bytes at r13 to descriptor r12, then ends.
     Write,
+    /// Opens the file whose name is at r12, once, then ends.
+    Open,
+    /// Makes a call that others may decide about until it has been decided twice, then ends. r12 counts, from 0.
+    Ask,
 }
 
 impl Part {
-    const ALL: [Part; 8] = [
+    const ALL: [Part; 10] = [
         Part::End,
         Part::EndThread,
         Part::Execute,
@@ -46,6 +50,8 @@ impl Part {
         Part::Pause,
         Part::Stop,
         Part::Write,
+        Part::Open,
+        Part::Ask,
     ];
 }
 
@@ -77,15 +83,26 @@ pub(crate) fn play(registers: &mut UserRegisters) -> UserEvent {
         Part::Write if step == 0 || repeats(registers) => {
             call(registers, numbers::WRITE, [one, two, three, 0])
         }
-        Part::Stop | Part::Write => call(registers, numbers::EXIT_GROUP, [0; 4]),
+        Part::Open if step == 0 => call(registers, numbers::OPEN, [one, 0, 0, 0]),
+        Part::Ask => {
+            registers.r12 += u64::from(step > 0 && !has_failed(registers));
+            let number = if registers.r12 < 2 { numbers::ASKED } else { numbers::EXIT_GROUP };
+            call(registers, number, [0; 4])
+        }
+        Part::Stop | Part::Write | Part::Open => call(registers, numbers::EXIT_GROUP, [0; 4]),
         Part::Execute => call(registers, numbers::EXIT_GROUP, [FAILED, 0, 0, 0]),
     }
 }
 
 /// Whether the last call failed because of the injected failure and has not been repeated yet.
 fn repeats(registers: &UserRegisters) -> bool {
+    registers.rbx == 2 && has_failed(registers)
+}
+
+/// Whether the last call failed because of the injected failure.
+fn has_failed(registers: &UserRegisters) -> bool {
     const NO_MEMORY: i64 = -12;
-    registers.rbx == 2 && registers.rax as i64 == NO_MEMORY && fallible::failed_at().is_some()
+    registers.rax as i64 == NO_MEMORY && fallible::failed_at().is_some()
 }
 
 fn call(registers: &mut UserRegisters, number: u64, [one, two, three, four]: [u64; 4]) -> UserEvent {

@@ -133,7 +133,8 @@ static PANIC: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(None);
 /// Waits for the end of all that is under way and empties all caches.
 fn settle() {
     sched::timer::sleep_until_uninterruptible(machine::time::now_ns() + SETTLE_NS);
-    assert!(table::process(init::COMMAND).is_none(), "process 2 has not ended");
+    let failed_at = fallible::failed_at();
+    assert!(table::process(init::COMMAND).is_none(), "process 2 has not ended; {failed_at:?} failed");
     vfs::dentry::shrink(usize::MAX);
     for _ in 0..100 {
         {
@@ -204,6 +205,7 @@ fn start() {
     vfs::superblock::register_file_system(&procfs::PROCFS);
     vfs::superblock::register_file_system(&sysfs::SYSFS);
     devpts::register();
+    cgroup::register();
     console::nodes::register(devpts::find);
     linux::proc::register_devices();
     linux::start::initialize(&Ended).expect("memory");

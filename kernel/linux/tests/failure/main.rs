@@ -13,6 +13,7 @@
 mod children;
 mod descriptors;
 mod files;
+mod groups;
 mod machine_under_test;
 mod memory_calls;
 mod mounts;
@@ -21,8 +22,10 @@ mod program;
 mod rings;
 mod signals;
 mod sockets;
+mod supervisors;
 mod terminals;
 mod views;
+mod watching;
 
 #[global_allocator]
 static HEAP: memory::fallible::CountingHeap = memory::fallible::CountingHeap;

@@ -21,6 +21,9 @@ pub(crate) mod numbers {
     pub(crate) const PAUSE: u64 = abi::__NR_pause as u64;
     pub(crate) const GETPID: u64 = abi::__NR_getpid as u64;
     pub(crate) const KILL: u64 = abi::__NR_kill as u64;
+    pub(crate) const OPEN: u64 = abi::__NR_open as u64;
+    /// What scenarios have others decide about.
+    pub(crate) const ASKED: u64 = abi::__NR_getpriority as u64;
     pub(crate) const WRITE: u64 = abi::__NR_write as u64;
     pub(crate) const SIGSTOP: u64 = abi::SIGSTOP as u64;
 }
