@@ -10,6 +10,7 @@
 //! - [`kstack`]: kernel stacks of which only the used pages exist.
 //! - [`page_index`]: the tree in which file caches find their pages.
 //! - [`file_cache`], [`region`], [`address_space`], [`buffer`]: user memory.
+//! - [`huge_pool`]: pages of 2 MiB that are kept for programs that ask for them.
 //! - [`LazyTable`]: objects whose addresses follow from their numbers.
 //! - [`charge`]: who pays for pages, and what happens at the limits of that.
 //! - [`reclaim`], [`oom`], [`statistics`]: what happens when memory runs out, and what can be seen of it.
@@ -26,6 +27,7 @@ pub mod fallible;
 pub mod file_cache;
 pub mod frame;
 pub mod heap;
+pub mod huge_pool;
 #[cfg(target_os = "none")]
 mod kernel_map;
 pub mod kstack;

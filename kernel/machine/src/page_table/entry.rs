@@ -87,6 +87,12 @@ impl Entry {
         self.0 & EntryFlags::PRESENT.bits() != 0
     }
 
+    /// Whether a link leads to a leaf table: it is present, or maps a huge page, which may be hidden.
+    #[inline(always)]
+    pub(super) const fn leads_on(self) -> bool {
+        self.0 & (EntryFlags::PRESENT.bits() | EntryFlags::LARGE.bits()) != 0
+    }
+
     /// The physical address.
     #[inline(always)]
     pub const fn physical(self) -> PhysAddr {

@@ -8,9 +8,12 @@
 //! A link may also map 2 MiB itself. The leaf table that says the same page by page exists all the same, *behind* the huge page: who
 //! walks the tree sees its entries, and the huge page is undone by linking the table in its place, for which no memory is needed. Which table is
 //! behind a huge page the owner of frames knows ([`find_tables_behind`]).
+//!
+//! *Pooled* huge pages are mapped as a whole or not at all: several trees may map one, each with permissions of its own, and nothing is ever linked in their place.
+//! Their places have one more state than others: *marked*, without a page, which means to the address space what it likes.
 
 use super::entry::{Entry, EntryCell, EntryFlags};
-use super::table::{CLOSED, ENTRIES, HUGE_LINK, LEAF_TABLE_BYTES, LINK, SHARED_LINK, Table};
+use super::table::{CLOSED, ENTRIES, HUGE_LINK, LEAF_TABLE_BYTES, LINK, POOLED, SHARED_LINK, Table};
 use crate::address::PhysAddr;
 use crate::set_once::SetOnce;
 
@@ -71,6 +74,29 @@ impl Leaf<'_> {
         self.link.load().contains(EntryFlags::LARGE)
     }
 
+    /// Whether a pooled huge page is mapped, or hidden, here.
+    #[inline(always)]
+    pub fn is_pooled(&self) -> bool {
+        self.link.load().contains(POOLED)
+    }
+
+    /// The link itself.
+    pub fn link(&self) -> Entry {
+        self.link.load()
+    }
+
+    /// Maps a pooled huge page here, that or another one, with these permissions. Processors may hold translations by the former link.
+    pub fn set_pooled(&self, first: PhysAddr, permission: EntryFlags) {
+        debug_assert!(self.is_pooled());
+        self.link.store(pooled_link(first, permission));
+    }
+
+    /// Takes a pooled huge page out of the tree, and marks its place.
+    pub fn take_out_marked(&self, mark: Mark) {
+        debug_assert!(self.is_pooled());
+        self.link.store(mark.entry());
+    }
+
     /// Whether the table is shared, or behind a huge page: its entries are not to be changed.
     #[inline(always)]
     pub fn is_closed(&self) -> bool {
@@ -119,6 +145,70 @@ impl Leaf<'_> {
     /// Takes the table out of the tree. Processors may hold translations by it.
     pub fn take_out(&self) {
         self.link.store(Entry::EMPTY);
+    }
+}
+
+/// The link that maps a pooled huge page.
+pub(super) fn pooled_link(first: PhysAddr, permission: EntryFlags) -> Entry {
+    debug_assert!(first.as_u64().is_multiple_of(LEAF_TABLE_BYTES));
+    Entry::new(first, permission | HUGE_LINK | POOLED)
+}
+
+/// What the place of a pooled huge page says that has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// It had one.
+    Used,
+    /// Its page was taken away for somebody else.
+    Lost,
+}
+
+impl Mark {
+    const fn entry(self) -> Entry {
+        Entry::new(
+            PhysAddr::new(0),
+            match self {
+                Mark::Used => EntryFlags::SOFTWARE_2,
+                Mark::Lost => EntryFlags::SOFTWARE_3,
+            },
+        )
+    }
+}
+
+/// The place for a link to a leaf table, in ranges where only pooled huge pages are mapped.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// The first address that it is for.
+    pub base: u64,
+    pub(super) link: &'a EntryCell,
+}
+
+impl Place<'_> {
+    /// What the place says if it has no page.
+    pub fn mark(&self) -> Option<Mark> {
+        let found = self.link.load();
+        [Mark::Used, Mark::Lost].into_iter().find(|mark| mark.entry() == found)
+    }
+
+    /// Whether there is nothing, not even a mark.
+    pub fn is_empty(&self) -> bool {
+        self.link.load().is_empty()
+    }
+
+    /// Empties the place; what was there is for [`Place::put`], or to be released. Processors may hold translations by it.
+    pub fn take(&self) -> Entry {
+        self.link.swap(Entry::EMPTY)
+    }
+
+    /// Puts what [`Place::take`] took elsewhere here.
+    pub fn put(&self, link: Entry) {
+        debug_assert!(!self.link.load().leads_on());
+        self.link.store(link);
+    }
+
+    /// Maps a pooled huge page here, where there is none, with these permissions.
+    pub fn map(&self, first: PhysAddr, permission: EntryFlags) {
+        self.put(pooled_link(first, permission));
     }
 }
 

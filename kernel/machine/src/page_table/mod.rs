@@ -13,7 +13,7 @@
 //! [`PageTable::free_tables`], whose caller guarantees that nobody walks the addresses between its floor and its
 //! ceiling. A walk touches exactly the tables that cover its address, so faults elsewhere are not disturbed.
 //!
-//! **Sharing.** After a fork two trees may link to one leaf table, and a link may map a huge page of 2 MiB: see `leaf`.
+//! **Sharing.** After a fork two trees may link to one leaf table, and a link may map a huge page of 2 MiB, which several trees may have in common: see `leaf`.
 //!
 //! **The kernel's half.** The upper 256 entries of the root are copied from the kernel's own root when a tree is
 //! made and never change afterwards.
@@ -24,6 +24,6 @@ mod table;
 mod tree;
 
 pub use entry::{Entry, EntryCell, EntryFlags};
-pub use leaf::{Leaf, NoLeaf, find_tables_behind, leaf_entries};
+pub use leaf::{Leaf, Mark, NoLeaf, Place, find_tables_behind, leaf_entries};
 pub use table::{ENTRIES, LEAF_TABLE_BYTES, TableFrames};
 pub use tree::{PageTable, translate};

@@ -40,6 +40,10 @@ pub(super) const SHARED_LINK: EntryFlags = LINK.difference(EntryFlags::WRITABLE)
 pub(super) const HUGE_LINK: EntryFlags =
     CLOSED.union(EntryFlags::LARGE).union(EntryFlags::ACCESSED).union(EntryFlags::DIRTY);
 
+/// In a link that maps a huge page: the page is one of those that are counted as a whole. Its table is the page's own, whoever maps it, and allows everything: what an
+/// access may do the link says alone. Such a link may be hidden, as a leaf entry may: not present, and keeping its page.
+pub(super) const POOLED: EntryFlags = EntryFlags::SOFTWARE_1;
+
 /// Which entry of a table at this level covers the address.
 #[inline(always)]
 pub(super) const fn index(address: u64, level: u32) -> usize {

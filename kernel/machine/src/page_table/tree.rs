@@ -1,7 +1,7 @@
 //! The tree: finding entries, walking ranges, taking tables away.
 
 use super::entry::{Entry, EntryCell, EntryFlags};
-use super::leaf::{Leaf, NoLeaf, table_of};
+use super::leaf::{Leaf, NoLeaf, Place, table_of};
 use super::table::{
     CLOSED, ENTRIES, HUGE_LINK, LEAF_TABLE_BYTES, ROOT_LEVEL, SHARED_LINK, Table, TableFrames, index, span,
 };
@@ -53,10 +53,10 @@ impl PageTable {
         // SAFETY: as the caller's.
         let link = unsafe { self.link(address) }?;
         let named = link.load();
-        if !named.is_present() {
+        if !named.leads_on() {
             return None;
         }
-        // SAFETY: a present link names a leaf table, or a huge page that has one behind it; the caller keeps both.
+        // SAFETY: such a link names a leaf table, or a huge page that has one behind it; the caller keeps both.
         let cells = &unsafe { Table::at(table_of(named)) }.0;
         Some(Leaf { base: address & !(LEAF_TABLE_BYTES - 1), cells, link })
     }
@@ -93,7 +93,38 @@ impl PageTable {
         // SAFETY: as the caller's.
         let Some(leaf) = (unsafe { self.leaf(address) }) else { return Entry::EMPTY };
         let entry = leaf.cells[index(address, 0)].load();
-        if leaf.is_shared() { entry.without(EntryFlags::WRITABLE) } else { entry }
+        let link = leaf.link();
+        if link.contains(CLOSED) { limited(entry, link) } else { entry }
+    }
+
+    /// The place for the link to the leaf table of an address, making the tables above as needed. None: no memory.
+    ///
+    /// # Safety
+    /// As [`PageTable::leaf`].
+    pub unsafe fn place_or_create(&self, address: u64, frames: &impl TableFrames) -> Option<Place<'_>> {
+        // SAFETY: as the caller's.
+        let directory = unsafe { self.directory_or_create(address, frames) }?;
+        Some(Place { base: address & !(LEAF_TABLE_BYTES - 1), link: &directory.0[index(address, 1)] })
+    }
+
+    /// Calls `visit` with every place in a range that is not empty: for ranges where only pooled huge pages are mapped.
+    ///
+    /// # Safety
+    /// Nobody frees tables that cover the range meanwhile.
+    pub unsafe fn for_each_place(&self, range: Range<u64>, visit: &mut dyn FnMut(Place<'_>)) {
+        let mut base = range.start & !(LEAF_TABLE_BYTES - 1);
+        while base < range.end {
+            // SAFETY: as the caller's.
+            match unsafe { self.link(base) } {
+                None => base = next_boundary(base, 2),
+                Some(link) => {
+                    if !link.load().is_empty() {
+                        visit(Place { base, link });
+                    }
+                    base += LEAF_TABLE_BYTES;
+                }
+            }
+        }
     }
 
     /// All entries of the leaf table that covers an address.
@@ -219,7 +250,7 @@ impl PageTable {
                     let next = stop.min(next_boundary(address, 1));
                     let link = &directory.0[index(address, 1)];
                     let named = link.load();
-                    if named.is_present() {
+                    if named.leads_on() {
                         let first = index(address, 0);
                         let count = ((next - address) >> PAGE_SHIFT) as usize;
                         let cells = &Table::at(table_of(named)).0[first..first + count];
@@ -261,6 +292,12 @@ impl PageTable {
         debug_assert!(root.0[..USER_ENTRIES].iter().all(|entry| entry.load().is_empty()));
         frames.free(self.root);
     }
+}
+
+/// An entry of a closed table, as the link lets it through.
+fn limited(entry: Entry, link: Entry) -> Entry {
+    let withheld = EntryFlags::PRESENT | EntryFlags::WRITABLE | EntryFlags::USER;
+    entry.without(withheld - link.flags()).with(link.flags() & EntryFlags::NO_EXECUTE)
 }
 
 /// Why a closed link has no table to change.

@@ -7,6 +7,7 @@ use super::request::{Advice, MapBacking};
 use super::space::AddressSpace;
 use super::unmap::{self, page_range};
 use crate::file_cache::{FileCache, Intent};
+use crate::huge_pool::HUGE_PAGE_BYTES;
 use crate::region::{Region, RegionFlags};
 use alloc::sync::Arc;
 use core::ops::Range;
@@ -46,7 +47,10 @@ impl AddressSpace {
             Advice::Free => self.discard(range, RegionFlags::LOCKED, true),
             Advice::Remove => self.remove(range),
             Advice::WillNeed => self.will_need(range),
-            Advice::Cold | Advice::PageOut => self.each_piece(range, |_| Ok(())),
+            Advice::Cold | Advice::PageOut => self.each_piece(range, |piece| {
+                let refuses = piece.flags().contains(RegionFlags::POOLED);
+                if refuses { Err(MapError::InvalidArgument) } else { Ok(()) }
+            }),
             Advice::PopulateRead => self.populate_for(range, Access::Read),
             Advice::PopulateWrite => self.populate_for(range, Access::Write),
             Advice::Collapse => self.collapse(range),
@@ -92,7 +96,11 @@ impl AddressSpace {
     fn advise_flags(&self, range: Range<u64>, advice: Advice) -> Result<(), MapError> {
         let _layout = self.change.lock();
         self.each_piece(range, |piece| {
-            let anonymous = matches!(piece.backing(), MapBacking::Anonymous);
+            let pooled = piece.flags().contains(RegionFlags::POOLED);
+            let anonymous = matches!(piece.backing(), MapBacking::Anonymous) && !pooled;
+            if pooled && matches!(advice, Advice::Mergeable | Advice::Unmergeable) {
+                return Ok(());
+            }
             if advice == Advice::WipeOnFork && !anonymous {
                 return Err(MapError::InvalidArgument);
             }
@@ -116,9 +124,13 @@ impl AddressSpace {
         let mut gather = Gather::new(&self.tables);
         self.each_piece(range, |piece| {
             let special = matches!(piece.backing(), MapBacking::Special(_));
-            let wrong_kind = only_anonymous && !matches!(piece.backing(), MapBacking::Anonymous);
+            let pooled = piece.flags().contains(RegionFlags::POOLED);
+            let wrong_kind = only_anonymous && (pooled || !matches!(piece.backing(), MapBacking::Anonymous));
             if piece.flags().intersects(refused) || special || wrong_kind {
                 return Err(MapError::InvalidArgument);
+            }
+            if pooled {
+                return self.discard_pooled(&piece, &mut gather);
             }
             let zapped = unmap::zap(&self.tables, piece.start()..piece.end(), &mut gather);
             self.subtract_resident(zapped);
@@ -126,10 +138,25 @@ impl AddressSpace {
         })
     }
 
+    /// Drops the pages of the pool in a range that begins with one. A part of one at its end stays.
+    fn discard_pooled(&self, piece: &Region, gather: &mut Gather<'_>) -> Result<(), MapError> {
+        if !piece.start().is_multiple_of(HUGE_PAGE_BYTES) {
+            return Err(MapError::InvalidArgument);
+        }
+        let range = piece.start()..piece.end() & !(HUGE_PAGE_BYTES - 1);
+        self.take_pages_out(range.clone(), None, gather);
+        gather.flush();
+        self.renew_promises(range);
+        Ok(())
+    }
+
     /// Punches holes into what the range maps shared.
     fn remove(&self, range: Range<u64>) -> Result<(), MapError> {
         self.each_piece(range, |piece| {
-            let Some(cache) = cache_of(piece.backing()) else { return Err(MapError::InvalidArgument) };
+            let Some(cache) = cache_of(piece.backing()) else {
+                let pooled = piece.flags().contains(RegionFlags::POOLED);
+                return Err(if pooled { MapError::AccessDenied } else { MapError::InvalidArgument });
+            };
             if piece.flags().contains(RegionFlags::LOCKED) {
                 return Err(MapError::InvalidArgument);
             }

@@ -16,11 +16,11 @@ use core::mem::ManuallyDrop;
 use machine::page_table::{Entry, EntryFlags};
 
 /// The frame belongs to this address space (and to those it forked).
-pub(super) const PRIVATE: EntryFlags = EntryFlags::SOFTWARE_0;
+pub(crate) const PRIVATE: EntryFlags = EntryFlags::SOFTWARE_0;
 /// The entry holds no reference.
 pub(super) const UNCOUNTED: EntryFlags = EntryFlags::SOFTWARE_1;
 /// The frame is a page of shared memory.
-pub(super) const SHARED_MEMORY: EntryFlags = EntryFlags::SOFTWARE_2;
+pub(crate) const SHARED_MEMORY: EntryFlags = EntryFlags::SOFTWARE_2;
 
 /// The page was provided for stores too. What is provided also has its depth as the entry's number: see `pager`.
 pub(super) const STORABLE: EntryFlags = EntryFlags::SOFTWARE_3;

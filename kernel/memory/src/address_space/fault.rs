@@ -59,6 +59,8 @@ pub(super) enum Step {
     Shared,
     /// There is no table, and the memory gets a huge page.
     Huge,
+    /// The region's pages are the pool's, and there is none that may be accessed so.
+    Pool(Access),
     /// A copy has been put in that may not be written yet: the page before it must be forgotten first.
     Forget { copy: Frame, former: Option<Frame> },
     /// Somebody else changed the entry.
@@ -130,6 +132,7 @@ impl AddressSpace {
                         wait_for_memory(&mut memory_attempts)?;
                     }
                 }
+                Step::Pool(access) => self.fill_pooled(address, access)?,
                 // No fork begins before the next attempt.
                 Step::Copying => turn = Some(self.change.lock()),
                 Step::Shared => {

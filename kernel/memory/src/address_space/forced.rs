@@ -83,7 +83,7 @@ impl AddressSpace {
         let Some(region) = regions.find(page) else { return Step::Refused(FaultError::NotMapped) };
         let flags = region.flags();
         let is_own = matches!(region.backing(), MapBacking::Anonymous | MapBacking::File(_));
-        let refused = flags.intersects(RegionFlags::SHARED | RegionFlags::RESERVED);
+        let refused = flags.intersects(RegionFlags::SHARED | RegionFlags::RESERVED | RegionFlags::POOLED);
         if refused || !is_own || !flags.intersects(RegionFlags::PROTECTION) {
             return Step::Refused(FaultError::AccessDenied);
         }

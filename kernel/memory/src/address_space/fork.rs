@@ -101,6 +101,13 @@ impl AddressSpace {
         // SAFETY: `change` is held, so the parent's tables stay; the child's are only known here.
         let walked = unsafe {
             self.tables.tree().for_each_leaf(range, |leaf| {
+                if leaf.is_pooled() {
+                    sharing.protected = true;
+                    return match self.share_pooled(child, leaf) {
+                        Ok(()) => ControlFlow::Continue(()),
+                        Err(error) => ControlFlow::Break(error.into()),
+                    };
+                }
                 if whole_tables && leaf.is_whole() {
                     sharing.protected |= !leaf.is_shared();
                     return match self.share_table(child, leaf) {
@@ -154,7 +161,8 @@ fn inherited(region: &Region) -> Option<Region> {
         return None;
     }
     let mut copy = region.clone();
-    copy.flags.remove(RegionFlags::LOCKED | RegionFlags::LOCK_ON_FAULT);
+    // The pool has promised pages to the one who made the mapping.
+    copy.flags.remove(RegionFlags::LOCKED | RegionFlags::LOCK_ON_FAULT | RegionFlags::PROMISED);
     if !region.is_private() {
         // Shared memory is committed once, by the one who made it.
         copy.flags.remove(RegionFlags::ACCOUNTED);

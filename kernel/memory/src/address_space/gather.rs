@@ -7,6 +7,7 @@
 use super::shared_tables;
 use super::tables::Tables;
 use crate::frame::{Frame, Purpose, Urgency, Zeroed};
+use crate::huge_pool::PooledPage;
 use arrayvec::ArrayVec;
 use core::ops::Range;
 use machine::address::{PAGE_SIZE, PhysAddr};
@@ -18,6 +19,9 @@ const MANY: usize = PAGE_SIZE / size_of::<u64>();
 
 /// In the address of a frame that is kept: it is a leaf table that other spaces link to.
 const SHARED_TABLE: u64 = 1;
+
+/// The same: it is a link's reference to the page of the pool that begins there.
+const POOLED: u64 = 2;
 
 /// See the theory of this file.
 pub(super) struct Gather<'a> {
@@ -114,6 +118,20 @@ impl<'a> Gather<'a> {
         self.keep(table.as_u64() | SHARED_TABLE);
     }
 
+    /// Takes over a link's reference to a page of the pool. The range must be covered.
+    ///
+    /// # Safety
+    /// The link was taken out of the tree, and the reference is given once. Nobody has found the page's table by it and is not through with it.
+    pub(super) unsafe fn release_pooled(&mut self, first: PhysAddr) {
+        if self.unloaded {
+            // SAFETY: the reference is the caller's gift.
+            drop(unsafe { PooledPage::from_link(first) });
+            return;
+        }
+        self.pending = true;
+        self.keep(first.as_u64() | POOLED);
+    }
+
     /// Takes over a table that was taken out of the tree. The range must be covered.
     ///
     /// # Safety
@@ -176,11 +194,13 @@ impl<'a> Gather<'a> {
 /// # Safety
 /// It is given up once, and no processor can reach it through the tables any more.
 unsafe fn release_kept(word: u64) {
-    let frame = PhysAddr::new(word & !SHARED_TABLE);
+    let frame = PhysAddr::new(word & !(SHARED_TABLE | POOLED));
     // SAFETY: as the caller says.
     unsafe {
         if word & SHARED_TABLE != 0 {
             shared_tables::release_table(frame);
+        } else if word & POOLED != 0 {
+            drop(PooledPage::from_link(frame));
         } else {
             drop(Frame::from_physical(frame));
         }

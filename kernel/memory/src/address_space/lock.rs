@@ -110,7 +110,9 @@ impl AddressSpace {
     fn set_locked(&self, range: Range<u64>, flags: RegionFlags) -> Result<(), MapError> {
         let both = RegionFlags::LOCKED | RegionFlags::LOCK_ON_FAULT;
         self.each_piece(range, |piece| {
-            if matches!(piece.backing(), MapBacking::Special(_)) {
+            if matches!(piece.backing(), MapBacking::Special(_))
+                || piece.flags().contains(RegionFlags::POOLED)
+            {
                 return Ok(());
             }
             let new = piece.flags().difference(both) | flags;

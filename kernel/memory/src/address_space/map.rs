@@ -3,11 +3,13 @@
 use super::account::{self, CommitMode};
 use super::error::MapError;
 use super::placement::{Placed, place};
+use super::pooled;
 use super::request::{MapBacking, MapFlags, MapRequest, Protection};
 use super::space::{AddressSpace, Layout, MAX_REGIONS};
 use super::unmap::Dropped;
 use crate::fallible;
 use crate::file_cache::{CacheKind, FileCache};
+use crate::huge_pool::{self, HUGE_PAGE_FRAMES};
 use crate::parking::SleepGuard;
 use crate::region::{FileMapping, Region, RegionFlags};
 use alloc::sync::Arc;
@@ -22,7 +24,12 @@ impl AddressSpace {
     ///
     /// # Errors
     /// As mmap(2); see [`MapError`].
-    pub fn map(&self, request: MapRequest) -> Result<UserAddr, MapError> {
+    pub fn map(&self, mut request: MapRequest) -> Result<UserAddr, MapError> {
+        if request.flags.contains(MapFlags::POOLED)
+            || cache_of(&request.backing).is_some_and(|cache| cache.is_huge())
+        {
+            pooled::round(&mut request)?;
+        }
         // Dropped after the lock, whatever happens.
         let mut dropped = Dropped::new();
         let mut layout = self.change.lock();
@@ -97,6 +104,9 @@ impl AddressSpace {
 
     /// Adds the region of a request into free space.
     fn add(&self, placed: &Placed, flags: RegionFlags, request: &MapRequest) -> Result<(), MapError> {
+        if flags.contains(RegionFlags::POOLED) {
+            return self.add_pooled(placed, flags, request);
+        }
         let accounted = flags.contains(RegionFlags::ACCOUNTED);
         if accounted {
             account::charge(placed.pages())?;
@@ -104,6 +114,34 @@ impl AddressSpace {
         let added = self.add_charged(placed, flags, request);
         if added.is_err() && accounted {
             account::release(placed.pages());
+        }
+        added
+    }
+
+    /// The same with huge pages of the pool, which are promised now. They are kept in memory without being counted as locked.
+    #[inline(never)]
+    fn add_pooled(&self, placed: &Placed, flags: RegionFlags, request: &MapRequest) -> Result<(), MapError> {
+        let flags = flags.difference(RegionFlags::LOCKED | RegionFlags::LOCK_ON_FAULT);
+        let backing = match &request.backing {
+            MapBacking::Anonymous if flags.contains(RegionFlags::SHARED) => {
+                let cache = FileCache::of_huge_pages(placed.end - placed.start, None);
+                let cache = fallible::try_arc(cache.map_err(|_| MapError::OutOfMemory)?)?;
+                MapBacking::File(fallible::try_arc(FileMapping::new(cache, None))?)
+            }
+            backing => backing.clone(),
+        };
+        let first = if matches!(backing, MapBacking::File(_)) { request.offset >> PAGE_SHIFT } else { 0 };
+        let flags = pooled::promised(flags, &backing, first..first + placed.pages())?;
+        // Cuts within a page are refused where closed tables are looked for.
+        self.closes_tables.store(true, Ordering::Relaxed);
+        let file = cache_of(&backing).filter(|_| flags.contains(RegionFlags::WRITE)).cloned();
+        let added = self.add_charged(placed, flags, &MapRequest { backing, ..request.clone() });
+        match (&added, file) {
+            (Ok(()), Some(file)) => file.extend_huge((first << PAGE_SHIFT) + (placed.end - placed.start)),
+            (Err(_), _) if flags.contains(RegionFlags::PROMISED) => {
+                huge_pool::unpromise(placed.pages() / HUGE_PAGE_FRAMES);
+            }
+            _ => {}
         }
         added
     }
@@ -153,7 +191,7 @@ pub(super) fn is_data(flags: RegionFlags) -> bool {
 /// Whether the pages of such a region count as committed.
 pub(super) fn counts_as_committed(flags: RegionFlags) -> bool {
     flags.contains(RegionFlags::WRITE)
-        && !flags.contains(RegionFlags::SHARED)
+        && !flags.intersects(RegionFlags::SHARED | RegionFlags::POOLED)
         && (!flags.contains(RegionFlags::NO_RESERVE) || account::commit_mode() == CommitMode::Never)
 }
 
@@ -182,6 +220,7 @@ fn region_flags(request: &MapRequest, layout: &Layout) -> RegionFlags {
         (MapFlags::NO_RESERVE, RegionFlags::NO_RESERVE),
         (MapFlags::LOCKED, RegionFlags::LOCKED),
         (MapFlags::STACK, RegionFlags::STACK | RegionFlags::GROWS_DOWN),
+        (MapFlags::POOLED, RegionFlags::POOLED),
     ] {
         if request.flags.contains(wanted) {
             flags |= flag;
@@ -194,7 +233,8 @@ fn region_flags(request: &MapRequest, layout: &Layout) -> RegionFlags {
     if private && (matches!(request.backing, MapBacking::Anonymous) || flags.contains(RegionFlags::WRITE)) {
         flags |= RegionFlags::MAY_HAVE_PRIVATE;
     }
-    let shared_anonymous = !private && matches!(request.backing, MapBacking::Anonymous);
+    let shared_anonymous =
+        !private && matches!(request.backing, MapBacking::Anonymous) && !flags.contains(RegionFlags::POOLED);
     if counts_as_committed(flags) || shared_anonymous && !flags.contains(RegionFlags::NO_RESERVE) {
         flags |= RegionFlags::ACCOUNTED;
     }

@@ -45,6 +45,7 @@ mod lock;
 mod map;
 mod pager;
 mod placement;
+mod pooled;
 mod populate;
 mod protect;
 mod registry;
@@ -80,6 +81,7 @@ pub use request::{
 pub use space::{AddressSpace, Layout, MAX_REGIONS, MINIMUM_ADDRESS, USER_TOP, initialize};
 pub use usage::{RegionUsage, Usage};
 
+pub(crate) use entry::{PRIVATE, SHARED_MEMORY};
 pub(crate) use registry::{
     end_left, forget_file_pages, forget_unused_file_pages, unmap_file_pages, write_protect_file_pages,
 };

@@ -221,6 +221,7 @@ impl AddressSpace {
                     MapBacking::File(mapping)
                         if !region.is_private()
                             && !mapping.cache().has_representative()
+                            && !mapping.cache().is_huge()
                             && (!store || mapping.object().is_none()) =>
                     {
                         false
@@ -277,7 +278,7 @@ impl AddressSpace {
     fn grantable(&self, page: u64) -> Result<Option<Offer>, MapError> {
         let regions = self.regions.read();
         let region = regions.find(page).ok_or(MapError::BadAddress)?;
-        if region.flags().contains(RegionFlags::LOCKED) {
+        if region.flags().intersects(RegionFlags::LOCKED | RegionFlags::POOLED) {
             return Err(MapError::NotPermitted);
         }
         match region.backing() {
@@ -546,6 +547,7 @@ fn can_have_pager(region: &Region) -> bool {
         | RegionFlags::STACK
         | RegionFlags::HEAP
         | RegionFlags::LOCKED
+        | RegionFlags::POOLED
         | RegionFlags::RESERVED;
     let kind = match region.backing() {
         MapBacking::Anonymous | MapBacking::Paged(_) => true,

@@ -4,6 +4,7 @@ use super::error::MapError;
 use super::request::{MapFlags, MapRequest};
 use super::space::{Layout, MINIMUM_ADDRESS, USER_TOP};
 use super::unmap::round_up;
+use crate::huge_pool::HUGE_PAGE_BYTES;
 use crate::region::RegionTree;
 use core::ops::Range;
 use machine::address::PAGE_SIZE;
@@ -47,6 +48,9 @@ pub(super) fn place(
     if request.flags.intersects(MapFlags::FIXED | MapFlags::FIXED_NO_REPLACE) {
         return place_fixed(request, wanted, length, low, regions);
     }
+    if request.flags.contains(MapFlags::POOLED) {
+        return place_pooled(regions, layout, wanted, length, low.max(MINIMUM_ADDRESS));
+    }
     let hint = wanted & !(PAGE_SIZE as u64 - 1);
     if hint >= low && hint > 0 && hint <= USER_TOP - length && is_free(regions, hint, length) {
         return Ok(Placed { start: hint, end: hint + length, replaces: false });
@@ -60,6 +64,28 @@ pub(super) fn place(
     Ok(Placed { start, end: start + length, replaces: false })
 }
 
+/// A place for huge pages: at the first one from the wanted address on, or anywhere.
+#[inline(never)]
+fn place_pooled(
+    regions: &mut RegionTree,
+    layout: &Layout,
+    wanted: u64,
+    length: u64,
+    low: u64,
+) -> Result<Placed, MapError> {
+    let hint = wanted.checked_next_multiple_of(HUGE_PAGE_BYTES).filter(|&hint| hint >= low);
+    if let Some(hint) = hint.filter(|&hint| length <= USER_TOP && hint <= USER_TOP - length)
+        && is_free(regions, hint, length)
+    {
+        return Ok(Placed { start: hint, end: hint + length, replaces: false });
+    }
+    // So much that a multiple of a huge page lies in it.
+    let room = length + HUGE_PAGE_BYTES - PAGE_SIZE as u64;
+    let start = free_place(regions, layout, low, room).ok_or(MapError::OutOfMemory)?;
+    let start = start.next_multiple_of(HUGE_PAGE_BYTES);
+    Ok(Placed { start, end: start + length, replaces: false })
+}
+
 fn place_fixed(
     request: &MapRequest,
     wanted: u64,
@@ -67,7 +93,8 @@ fn place_fixed(
     low: u64,
     regions: &RegionTree,
 ) -> Result<Placed, MapError> {
-    if wanted & (PAGE_SIZE as u64 - 1) != 0 {
+    let unit = if request.flags.contains(MapFlags::POOLED) { HUGE_PAGE_BYTES } else { PAGE_SIZE as u64 };
+    if wanted & (unit - 1) != 0 {
         return Err(MapError::InvalidArgument);
     }
     if wanted > USER_TOP - length {

@@ -4,6 +4,7 @@ use super::account;
 use super::entry::{self, PRIVATE, borrow_frame};
 use super::error::MapError;
 use super::map::{cache_of, counts_as_committed};
+use super::pooled;
 use super::request::{MapBacking, Protection};
 use super::space::{AddressSpace, MAX_REGIONS};
 use super::unmap::page_range;
@@ -104,6 +105,10 @@ impl AddressSpace {
         // SAFETY: `change` is held, so the tables stay.
         let _ = unsafe {
             self.tables.tree().for_each_leaf(range, |leaf| {
+                if leaf.is_pooled() {
+                    reduced |= pooled::grant(leaf, grant.readable, grant.shared_writable);
+                    return ControlFlow::Continue(());
+                }
                 for cell in leaf.cells {
                     let former = cell.update(|entry| (!entry.is_empty()).then(|| granted(entry, grant)));
                     if let Some(former) = former {

@@ -149,6 +149,12 @@ pub(crate) fn unmap_file_pages(cache: &FileCache, pages: Range<u64>) {
     for_each(|space| {
         for_each_mapping(space, cache, &pages, RegionFlags::empty(), |range| {
             let mut gather = Gather::new(&space.tables);
+            if cache.is_huge() {
+                space.take_pages_out(range.clone(), None, &mut gather);
+                drop(gather);
+                space.renew_promises(range);
+                return;
+            }
             let zapped = unmap::zap(&space.tables, range, &mut gather);
             space.subtract_resident(zapped);
         });

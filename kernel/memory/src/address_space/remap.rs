@@ -12,12 +12,38 @@ use super::placement::free_place;
 use super::request::{MapBacking, RemapFlags};
 use super::space::{AddressSpace, Layout, MAX_REGIONS, MINIMUM_ADDRESS, USER_TOP};
 use super::unmap::{self, Dropped, round_up};
+use crate::huge_pool::HUGE_PAGE_BYTES;
 use crate::parking::SleepGuard;
 use crate::region::{Region, RegionFlags};
 use core::ops::{ControlFlow, Range};
 use core::sync::atomic::Ordering;
 use machine::address::{PAGE_SHIFT, PAGE_SIZE, UserAddr};
 use machine::page_table::Entry;
+
+/// The end of the old range and the new length, of mappings of huge pages of the pool: in whole ones. They don't grow, since nobody has promised the pages.
+fn round_pooled(
+    old: Range<u64>,
+    new_length: u64,
+    flags: RemapFlags,
+    target: Option<u64>,
+) -> Result<(u64, u64), MapError> {
+    let round = |bytes: u64| bytes.checked_next_multiple_of(HUGE_PAGE_BYTES);
+    let (old_length, new_length) = (round(old.end - old.start), round(new_length));
+    let (Some(old_length), Some(new_length)) = (old_length, new_length) else {
+        return Err(MapError::InvalidArgument);
+    };
+    let unaligned = |address: u64| !address.is_multiple_of(HUGE_PAGE_BYTES);
+    let overlaps =
+        |target: u64| target < old.start + old_length && old.start < target.saturating_add(new_length);
+    if unaligned(old.start)
+        || target.is_some_and(|target| unaligned(target) || overlaps(target))
+        || new_length > old_length
+        || flags.contains(RemapFlags::DONT_UNMAP)
+    {
+        return Err(MapError::InvalidArgument);
+    }
+    Ok((old.start + old_length, new_length))
+}
 
 impl AddressSpace {
     /// Resizes or moves a mapping; returns where it is afterwards.
@@ -57,6 +83,11 @@ impl AddressSpace {
             }
         }
         let mut layout = self.change.lock();
+        let (mut old_end, mut new_length) = (old_end, new_length);
+        let is_pooled = |region: &Region| region.flags().contains(RegionFlags::POOLED);
+        if self.regions.read().find(old).is_some_and(is_pooled) {
+            (old_end, new_length) = round_pooled(old..old_end, new_length, flags, target)?;
+        }
         let (result, dropped) = self.remap_locked(&mut layout, old..old_end, new_length, flags, target)?;
         let locked = self.regions.read().find(result).is_some_and(|region| {
             region.flags().contains(RegionFlags::LOCKED)
@@ -211,7 +242,11 @@ impl AddressSpace {
         if !stays {
             self.take_out(&kept)?;
         }
-        self.move_entries(&kept, start, old_length == 0);
+        if region.flags().contains(RegionFlags::POOLED) {
+            self.move_places(&kept, start);
+        } else {
+            self.move_entries(&kept, start, old_length == 0);
+        }
         self.finish_move(region, &kept, &new, stays);
         if !stays {
             self.free_old_tables(&kept);
@@ -260,6 +295,9 @@ impl AddressSpace {
         placed.flags = RegionFlags::RESERVED;
         let inserted = self.regions.write().insert(placed);
         let made = match inserted {
+            Ok(()) if region.flags().contains(RegionFlags::POOLED) => {
+                self.make_places(kept, new.start).map_err(MapError::from)
+            }
             Ok(()) => self.make_tables(kept, new.start),
             Err(refused) => {
                 drop(refused);

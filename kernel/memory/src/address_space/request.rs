@@ -45,6 +45,8 @@ bitflags! {
         const KERNEL = 1 << 9;
         /// In the second GiB, where no place is named (MAP_32BIT).
         const SECOND_GIB = 1 << 10;
+        /// Huge pages of the pool (MAP_HUGETLB). What shows a file of such pages has them without saying so.
+        const POOLED = 1 << 11;
     }
 }
 

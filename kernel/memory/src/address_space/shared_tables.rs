@@ -25,12 +25,14 @@
 //! makes a table the space's own, here, undoes the huge page in its place.
 
 use super::entry::{PRIVATE, UNCOUNTED, borrow_frame};
+use super::error::MapError;
 use super::huge;
 use super::space::AddressSpace;
 #[cfg(test)]
 use super::window::{self, Window};
 use crate::OutOfMemory;
 use crate::frame::{Frame, Purpose, Zeroed};
+use crate::region::{Region, RegionFlags};
 use core::mem::ManuallyDrop;
 use core::ops::{ControlFlow, Range};
 use core::sync::atomic::Ordering;
@@ -97,11 +99,20 @@ impl AddressSpace {
     /// The region at an address is to be cut there: a table that lies on both sides becomes the space's own. `change` is held.
     ///
     /// # Errors
-    /// When there is no memory for a table.
-    pub(super) fn own_cut(&self, address: u64) -> Result<(), OutOfMemory> {
+    /// When there is no memory for a table. INVAL within a page of the pool.
+    pub(super) fn own_cut(&self, address: u64) -> Result<(), MapError> {
         let can_lie_on_both_sides =
             self.closes_tables.load(Ordering::Relaxed) && !address.is_multiple_of(LEAF_TABLE_BYTES);
-        if can_lie_on_both_sides { self.own_table(address) } else { Ok(()) }
+        if can_lie_on_both_sides { self.own_both_sides(address) } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn own_both_sides(&self, address: u64) -> Result<(), MapError> {
+        let is_pooled = |region: &Region| region.flags().contains(RegionFlags::POOLED);
+        if self.regions.read().find(address).is_some_and(is_pooled) {
+            return Err(MapError::InvalidArgument);
+        }
+        Ok(self.own_table(address)?)
     }
 
     /// Makes the leaf table of an address the space's own. `change` is held.
@@ -143,7 +154,10 @@ impl AddressSpace {
     /// When there is no memory for it.
     pub(super) fn own(&self, leaf: Leaf<'_>) -> Result<(), OutOfMemory> {
         if leaf.is_huge() {
-            self.undo_huge(leaf);
+            // A page of the pool stays whole: who changes something of it does that to its link.
+            if !leaf.is_pooled() {
+                self.undo_huge(leaf);
+            }
             return Ok(());
         }
         if !leaf.is_shared() {
@@ -213,6 +227,9 @@ fn copy_entries(from: &[EntryCell; ENTRIES], to: &[EntryCell; ENTRIES]) {
 
 /// How many spaces link to a leaf table.
 pub(super) fn links(leaf: &Leaf<'_>) -> u64 {
+    if leaf.is_pooled() {
+        return AddressSpace::pooled_mappings(leaf);
+    }
     if !leaf.is_shared() {
         return 1;
     }

@@ -260,6 +260,9 @@ impl AddressSpace {
             let region = regions.at(current);
             let ceiling = position.map_or(super::unmap::TABLE_TOP, |next| regions.at(next).start());
             super::unmap::zap(&self.tables, region.start()..region.end(), &mut gather);
+            if region.flags().contains(RegionFlags::POOLED) {
+                super::pooled::end(&self.tables, region);
+            }
             super::unmap::free_tables(
                 &self.tables,
                 region.start()..region.end(),

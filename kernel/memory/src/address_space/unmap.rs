@@ -9,6 +9,7 @@ use super::entry::{PRIVATE, SHARED_MEMORY, UNCOUNTED};
 use super::error::MapError;
 use super::gather::Gather;
 use super::huge;
+use super::pooled;
 use super::request::MapBacking;
 use super::space::{AddressSpace, Layout, MAX_REGIONS};
 use super::tables::Tables;
@@ -74,6 +75,10 @@ pub(super) fn zap(tables: &Tables, range: Range<u64>, gather: &mut Gather<'_>) -
                 return ControlFlow::Continue(());
             }
             if leaf.is_huge() {
+                if leaf.is_pooled() {
+                    pooled::zap(leaf, gather);
+                    return ControlFlow::Continue(());
+                }
                 assert!(leaf.is_whole(), "huge pages that regions are cut in are undone");
                 huge::leave();
                 leaf.own();
@@ -252,6 +257,9 @@ impl AddressSpace {
         let (mut committed, mut locked) = (0, 0);
         for region in &batch {
             counts += zap(&self.tables, region.start()..region.end(), gather);
+            if region.flags().contains(RegionFlags::POOLED) {
+                pooled::end(&self.tables, region);
+            }
             if region.flags().contains(RegionFlags::ACCOUNTED) {
                 committed += region.pages();
             }

@@ -4,6 +4,7 @@ use super::entry::{PRIVATE, UNCOUNTED, borrow_frame};
 use super::map::is_data;
 use super::shared_tables;
 use super::space::AddressSpace;
+use crate::huge_pool::HUGE_PAGE_BYTES;
 use crate::region::{Region, RegionFlags};
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
@@ -35,6 +36,8 @@ pub struct Usage {
     pub locked_pages: u64,
     /// Page tables (VmPTE).
     pub table_bytes: u64,
+    /// Mapped pages of the pool of huge pages, in bytes (HugetlbPages).
+    pub pooled_bytes: u64,
     /// It wants no huge pages (THP_enabled).
     pub forbids_huge_pages: bool,
 }
@@ -60,6 +63,10 @@ pub struct RegionUsage {
     pub anonymous: u64,
     /// AnonHugePages.
     pub huge: u64,
+    /// Shared_Hugetlb: pages of the pool that are mapped elsewhere, too.
+    pub pooled_shared: u64,
+    /// Private_Hugetlb.
+    pub pooled_private: u64,
     /// Locked.
     pub locked: u64,
 }
@@ -86,6 +93,9 @@ impl AddressSpace {
         usage.peak_mapped_pages = usage.peak_mapped_pages.max(usage.mapped_pages);
         for region in regions.iter() {
             let flags = region.flags();
+            if flags.contains(RegionFlags::POOLED) {
+                usage.pooled_bytes += self.pooled_bytes(region.start()..region.end());
+            }
             if flags.contains(RegionFlags::GROWS_DOWN) {
                 usage.stack_pages += region.pages();
             } else if is_data(flags) {
@@ -105,6 +115,11 @@ impl AddressSpace {
         let _ = unsafe {
             self.tables.tree().for_each_leaf(region.start()..region.end(), |leaf| {
                 let links = shared_tables::links(&leaf);
+                if leaf.is_pooled() {
+                    let class = if links > 1 { &mut usage.pooled_shared } else { &mut usage.pooled_private };
+                    *class += HUGE_PAGE_BYTES;
+                    return ControlFlow::Continue(());
+                }
                 if leaf.is_huge() {
                     usage.huge += (leaf.cells.len() * PAGE_SIZE) as u64;
                 }

@@ -13,6 +13,7 @@ use super::events::{EVENTS, Event};
 use super::limits::{Limit, UNLIMITED};
 use super::stock::{self, KINDS, Kind};
 use crate::frame::Frame;
+use crate::huge_pool::POOL_PAYS;
 use crate::{OutOfMemory, fallible};
 
 /// Accounts that are made together when one of them is first needed.
@@ -55,9 +56,12 @@ pub(super) struct Slot {
 
 static SLOTS: [Once<Vec<Slot>>; BLOCKS] = [const { Once::new() }; BLOCKS];
 
-/// Bit n: the number n is in use.
-static USED: [AtomicU64; (u16::MAX as usize + 1) / 64] =
-    [const { AtomicU64::new(0) }; (u16::MAX as usize + 1) / 64];
+/// Bit n: the number n is in use. The last one is no account's.
+static USED: [AtomicU64; (u16::MAX as usize + 1) / 64] = {
+    let mut used = [const { AtomicU64::new(0) }; (u16::MAX as usize + 1) / 64];
+    used[POOL_PAYS as usize / 64] = AtomicU64::new(1 << (POOL_PAYS % 64));
+    used
+};
 
 /// Accounts that protect what they have.
 static PROTECTING: AtomicU32 = AtomicU32::new(0);

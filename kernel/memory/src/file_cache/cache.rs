@@ -24,6 +24,7 @@
 use super::backing::Backing;
 use super::device::BackingDevice;
 use super::errors::WriteErrors;
+use super::huge::HugePages;
 use super::representative::FileRepresentative;
 use crate::OutOfMemory;
 use crate::fallible;
@@ -126,6 +127,14 @@ pub trait PageBudget: Send + Sync {
     fn release(&self, pages: u64);
 }
 
+/// Where the pages of a cache come from. In two parts, so that it takes no more room than a budget.
+pub(super) enum Supply {
+    /// From free memory, within a budget.
+    Limited(Shared<dyn PageBudget>),
+    /// From free memory; or, if it is not none, from the pool of huge pages, and the index has none.
+    Unlimited(Option<Box<HugePages>>),
+}
+
 /// The pages of one file. See the theory of this file.
 pub struct FileCache {
     pub(super) index: RadixTree,
@@ -139,7 +148,7 @@ pub struct FileCache {
     pub(super) change: SleepLock<()>,
     kind: CacheKind,
     backing: Option<Box<Backing>>,
-    pub(super) budget: Option<Shared<dyn PageBudget>>,
+    pub(super) supply: Supply,
     /// 0 until somebody asks; see [`FileCache::id`].
     id: AtomicU64,
 }
@@ -160,7 +169,7 @@ impl FileCache {
             change: SleepLock::named("changes of a file cache", ()),
             kind,
             backing: None,
-            budget: None,
+            supply: Supply::Unlimited(None),
             id: AtomicU64::new(0),
         }
     }
@@ -182,7 +191,7 @@ impl FileCache {
     #[must_use]
     pub fn with_budget(kind: CacheKind, budget: Shared<dyn PageBudget>) -> FileCache {
         let mut cache = FileCache::new(kind);
-        cache.budget = Some(budget);
+        cache.supply = Supply::Limited(budget);
         cache
     }
 
@@ -309,7 +318,7 @@ impl FileCache {
         for (page, frame) in (0..size.div_ceil(PAGE_SIZE as u64)).zip(frames) {
             frame.set_purpose(self.purpose());
             self.insert_frame(page, frame)?;
-            if let Some(budget) = &self.budget {
+            if let Supply::Limited(budget) = &self.supply {
                 budget.charge_regardless(1);
             }
         }
@@ -404,7 +413,7 @@ impl Drop for FileCache {
             pages += 1;
             drop(owned_frame(word));
         });
-        if let Some(budget) = &self.budget {
+        if let Supply::Limited(budget) = &self.supply {
             budget.release(pages);
         }
     }

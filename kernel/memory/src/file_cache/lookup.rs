@@ -2,8 +2,8 @@
 
 use super::backing::Backing;
 use super::cache::{
-    CacheError, FILLING, FileCache, Moved, TAIL_MAPPED, TAIL_UNCLEAN, page_of, take_frame, within_page,
-    word_of,
+    CacheError, FILLING, FileCache, Moved, Supply, TAIL_MAPPED, TAIL_UNCLEAN, page_of, take_frame,
+    within_page, word_of,
 };
 use super::run::{Outcome, PageRun, Way};
 use super::variant;
@@ -268,14 +268,14 @@ impl FileCache {
 
     /// Puts a word into the index if the page is absent, with a reference of its own and within the budget.
     fn enter(&self, page: u64, word: NonZeroU64, frame: &Frame) -> Result<bool, CacheError> {
-        if self.budget.as_ref().is_some_and(|budget| !budget.charge(1)) {
+        if matches!(&self.supply, Supply::Limited(budget) if !budget.charge(1)) {
             return Err(CacheError::NoSpace);
         }
         let of_index = frame.clone();
         let entered = self.insert_word(page, word);
         if entered == Ok(true) {
             let _ = of_index.into_physical();
-        } else if let Some(budget) = &self.budget {
+        } else if let Supply::Limited(budget) = &self.supply {
             budget.release(1);
         }
         Ok(entered?)

@@ -3,12 +3,14 @@
 //!
 //! - [`FileCache`]: the object that files, mappings and futexes share.
 //! - [`FileRepresentative`]: what a file system implements when the pages have a home elsewhere.
+//! - a cache may have huge pages of the pool instead of small ones ([`FileCache::of_huge_pages`]).
 //! - the index of the pages is a [`crate::page_index::RadixTree`].
 
 mod backing;
 mod cache;
 mod device;
 mod errors;
+mod huge;
 mod lookup;
 mod representative;
 mod run;

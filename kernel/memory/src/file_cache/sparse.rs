@@ -4,7 +4,8 @@
 //! A fault that saw the page before is caught by the last step, one that comes later finds the new state.
 
 use super::cache::{
-    CacheError, FILLING, FileCache, MAX_FILE_BYTES, drop_when_unseen, owned_frame, page_of, within_page,
+    CacheError, FILLING, FileCache, MAX_FILE_BYTES, Supply, drop_when_unseen, owned_frame, page_of,
+    within_page,
 };
 use super::lookup::Intent;
 use super::variant::CacheEdit;
@@ -30,6 +31,10 @@ impl FileCache {
     pub fn truncate(&self, size: u64) -> Result<(), CacheError> {
         if size > MAX_FILE_BYTES {
             return Err(CacheError::TooBig);
+        }
+        if self.is_huge() {
+            self.truncate_huge(size);
+            return Ok(());
         }
         let _change = self.change.lock();
         if size >= self.size() {
@@ -69,6 +74,10 @@ impl FileCache {
     /// # Errors
     /// What bringing in a page that is only partly affected may say.
     pub fn punch_hole(&self, range: Range<u64>) -> Result<(), CacheError> {
+        if self.is_huge() {
+            self.punch_huge(range);
+            return Ok(());
+        }
         let _change = self.change.lock();
         let end = range.end.min(self.size().next_multiple_of(PAGE_SIZE as u64));
         if range.start >= end {
@@ -110,6 +119,9 @@ impl FileCache {
         if range.end > MAX_FILE_BYTES {
             return Err(CacheError::TooBig);
         }
+        if self.is_huge() {
+            return self.allocate_huge(range);
+        }
         for page in page_of(range.start)..range.end.div_ceil(PAGE_SIZE as u64) {
             self.page(page, Intent::Write, true)?;
         }
@@ -142,7 +154,7 @@ impl FileCache {
                 self.count_present(-(frames.len() as i64));
             }
             let removed = frames.len() as u64;
-            if let Some(budget) = &self.budget {
+            if let Supply::Limited(budget) = &self.supply {
                 budget.release(removed);
             }
             match (numbers.last(), busy) {

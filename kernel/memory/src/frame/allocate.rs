@@ -21,7 +21,7 @@ use super::watermark::Urgency;
 use super::{Zeroed, poison};
 use crate::local::local;
 use crate::oom::{self, Relief, Shortage};
-use crate::{OutOfMemory, charge, fallible, reclaim};
+use crate::{OutOfMemory, charge, fallible, huge_pool, reclaim};
 
 /// Rounds of reclaim and out-of-memory policy before an allocation fails.
 const ATTEMPTS_MAX: u32 = 16;
@@ -194,8 +194,8 @@ pub(crate) fn release(frame: FrameNumber) {
     } else {
         known.references.store(0, Relaxed);
     }
-    if known.account() != 0 {
-        charge::uncharge(known);
+    if known.account() != 0 && huge_pool::came_home(frame, known) {
+        return;
     }
     free(frame, known.purpose());
 }

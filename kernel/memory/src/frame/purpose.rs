@@ -30,6 +30,8 @@ pub enum Purpose {
     Device,
     /// Per-CPU data.
     PerCpu,
+    /// The pool of huge pages, in use or not.
+    HugePage,
 }
 
 impl Purpose {
@@ -37,7 +39,7 @@ impl Purpose {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All purposes, in the order of their numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Kernel,
         Self::Anonymous,
         Self::FileCache,
@@ -49,6 +51,7 @@ impl Purpose {
         Self::Pipe,
         Self::Device,
         Self::PerCpu,
+        Self::HugePage,
     ];
 
     /// The purpose with the given number, [`Purpose::Kernel`] for a number that none has.
@@ -59,7 +62,7 @@ impl Purpose {
     /// Whether somebody may gain a reference to a frame of this purpose without holding one (a page cache looked up
     /// under RCU). Frames of other purposes whose only holder lets go need no atomic operation.
     pub(crate) const fn found_by_lookup(self) -> bool {
-        matches!(self, Self::Anonymous | Self::FileCache | Self::Shmem)
+        matches!(self, Self::Anonymous | Self::FileCache | Self::Shmem | Self::HugePage)
     }
 }
 

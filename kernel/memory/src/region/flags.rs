@@ -55,6 +55,10 @@ bitflags! {
         const RESERVED = 1 << 22;
         /// Equal pages may be merged (a hint).
         const MERGEABLE = 1 << 23;
+        /// Its pages are huge ones of the pool. It begins and ends at multiples of them.
+        const POOLED = 1 << 24;
+        /// Of a private one: the pool has promised a page for each place of it that is empty.
+        const PROMISED = 1 << 25;
     }
 }
 

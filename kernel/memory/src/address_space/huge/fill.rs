@@ -17,7 +17,7 @@ use super::policy::COUNTERS;
 use crate::OutOfMemory;
 use crate::frame::huge::{HUGE_FRAMES, HugeFrame, set_table_behind, table_behind};
 use crate::frame::{Frame, Purpose, Zeroed};
-use crate::region::Region;
+use crate::region::{Region, RegionFlags};
 use machine::address::{PAGE_SIZE, PhysAddr};
 
 /// A huge page and the table to be behind it, which nobody knows yet.
@@ -65,6 +65,12 @@ impl AddressSpace {
         access: Access,
         why: NoLeaf,
     ) -> Result<&[EntryCell; ENTRIES], Step> {
+        if region.flags().contains(RegionFlags::POOLED) {
+            return match why {
+                NoLeaf::Huge(link) if permits(link, access) => Err(Step::Done),
+                _ => Err(Step::Pool(access)),
+            };
+        }
         match why {
             NoLeaf::Absent if self.gets_huge_page(region, address) => return Err(Step::Huge),
             NoLeaf::Huge(link) if permits(link, access) => return Err(Step::Done),
@@ -139,8 +145,8 @@ impl AddressSpace {
 /// Whether the link that maps a huge page lets an access through.
 fn permits(link: Entry, access: Access) -> bool {
     match access {
-        Access::Read => true,
-        Access::Write => link.contains(EntryFlags::WRITABLE),
-        Access::Execute => !link.contains(EntryFlags::NO_EXECUTE),
+        Access::Read => link.is_present(),
+        Access::Write => link.contains(EntryFlags::PRESENT | EntryFlags::WRITABLE),
+        Access::Execute => link.is_present() && !link.contains(EntryFlags::NO_EXECUTE),
     }
 }

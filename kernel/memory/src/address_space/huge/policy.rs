@@ -120,7 +120,7 @@ pub(super) fn may_be_huge(region: &Region) -> bool {
     let flags = region.flags();
     matches!(region.backing(), MapBacking::Anonymous)
         && flags.contains(RegionFlags::WRITE)
-        && !flags.intersects(RegionFlags::NO_HUGE_PAGE | RegionFlags::RESERVED)
+        && !flags.intersects(RegionFlags::NO_HUGE_PAGE | RegionFlags::RESERVED | RegionFlags::POOLED)
 }
 
 /// Whether the huge page of an address lies in the region.

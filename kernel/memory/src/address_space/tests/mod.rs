@@ -11,6 +11,7 @@ mod limits;
 mod mapping;
 mod model;
 mod pager;
+mod pooled;
 mod race;
 mod remapping;
 mod shared_tables;
