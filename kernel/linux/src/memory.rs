@@ -82,6 +82,8 @@ mod map_flag {
     pub(super) const HUGETLB: u32 = 0x4_0000;
     pub(super) const FIXED_NOREPLACE: u32 = 0x10_0000;
     pub(super) const BELOW_2_GIB: u32 = 0x40;
+    /// Which huge pages, for those two sizes that the processor knows.
+    pub(super) const HUGE_SIZES: u32 = (21 << 26) | (30 << 26);
     /// Accepted without effect: what old programs still pass.
     pub(super) const IGNORED: u32 = 0x800 | 0x1000 | STACK;
 }
@@ -103,6 +105,7 @@ fn map_flags(flags: u32) -> Result<MapFlags, Errno> {
                 | map_flag::HUGETLB
                 | map_flag::FIXED_NOREPLACE
                 | map_flag::BELOW_2_GIB
+                | map_flag::HUGE_SIZES
                 | map_flag::IGNORED;
             if flags & !known != 0 {
                 return Err(Errno::EOPNOTSUPP);
@@ -111,9 +114,12 @@ fn map_flags(flags: u32) -> Result<MapFlags, Errno> {
         }
         _ => return Err(Errno::EINVAL),
     }
-    if flags & map_flag::HUGETLB != 0 {
-        // There is no pool of huge pages, as in a Linux where none were reserved.
-        return Err(Errno::ENOMEM);
+    if flags & (map_flag::HUGETLB | map_flag::ANONYMOUS) == map_flag::HUGETLB | map_flag::ANONYMOUS {
+        check_huge_size(flags).map_err(|size| match size {
+            HugeSize::None => Errno::EINVAL,
+            HugeSize::Empty => Errno::ENOMEM,
+        })?;
+        out |= MapFlags::POOLED;
     }
     for (bit, flag) in [
         (map_flag::FIXED, MapFlags::FIXED),
@@ -128,6 +134,26 @@ fn map_flags(flags: u32) -> Result<MapFlags, Errno> {
         out.set(flag, flags & bit != 0);
     }
     Ok(out)
+}
+
+/// Why there are no huge pages of a size.
+pub enum HugeSize {
+    /// The processor knows none of that size.
+    None,
+    /// It does, and the pool of them is empty and stays so.
+    Empty,
+}
+
+/// Checks the size of huge pages in flags that ask for some: as a power of two, or 0, in the uppermost six bits.
+///
+/// # Errors
+/// Why there are none.
+pub fn check_huge_size(flags: u32) -> Result<(), HugeSize> {
+    match flags >> 26 {
+        0 | 21 => Ok(()),
+        30 => Err(HugeSize::Empty),
+        _ => Err(HugeSize::None),
+    }
 }
 
 /// Whether memory with this protection can be executed as well, because the thread's domain says so.
@@ -165,8 +191,29 @@ pub fn mmap(
     if flags & map_flag::ANONYMOUS == 0 {
         let wants_execution = protection_bits & Protection::EXECUTE.bits() != 0;
         attach_file(task, &mut request, descriptor, offset, wants_execution)?;
+        if let MapBacking::File(mapping) = &request.backing
+            && mapping.cache().is_huge()
+        {
+            return map_huge_file(task, request, descriptor);
+        }
+        if flags & map_flag::HUGETLB != 0 {
+            return Err(Errno::EINVAL);
+        }
     }
     task.address_space.map(request).map(|address| address.as_usize()).map_err(errno_of)
+}
+
+/// Maps a file of huge pages, which may become longer by that.
+#[inline(never)]
+fn map_huge_file(task: &Task, request: MapRequest, descriptor: i32) -> SysResult {
+    let file = task.usable_file(descriptor)?;
+    let cache = match &request.backing {
+        MapBacking::File(mapping) => mapping.cache().clone(),
+        _ => return Err(Errno::EINVAL),
+    };
+    let address = task.address_space.map(request).map_err(errno_of)?;
+    file.inode().set_size(cache.size());
+    Ok(address.as_usize())
 }
 
 /// Checks that the file may be mapped so, and makes it what the request shows.

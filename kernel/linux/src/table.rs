@@ -126,7 +126,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     6 lstat(2) = file::stat::lstat: "";
     7 poll(3) = file::poll::poll: "";
     8 lseek(3) = file::transfer::lseek: "";
-    9 mmap(6) = memory::mmap: "no MAP_HUGETLB (ENOMEM), MAP_32BIT has no effect";
+    9 mmap(6) = memory::mmap: "MAP_HUGETLB: of the two sizes, only 2 MiB; MAP_32BIT has no effect";
     10 mprotect(3) = memory::mprotect: "no PROT_GROWSDOWN, PROT_GROWSUP";
     11 munmap(2) = memory::munmap: "";
     12 brk(1) = memory::brk: "";

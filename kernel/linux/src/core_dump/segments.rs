@@ -24,8 +24,12 @@ bitflags::bitflags! {
         const FILE_SHARED = 1 << 3;
         /// First pages of programs and libraries.
         const ELF_HEADERS = 1 << 4;
-        /// The others: of huge pages and of memory that is a disk.
-        const _ = 0x1e0;
+        /// Private memory of huge pages from the pool.
+        const HUGE_PRIVATE = 1 << 5;
+        /// Shared memory of them.
+        const HUGE_SHARED = 1 << 6;
+        /// The others: of memory that is a disk.
+        const _ = 0x180;
     }
 }
 
@@ -77,6 +81,10 @@ fn dumped_bytes(space: &AddressSpace, region: &Region, filter: Filter) -> u64 {
     let whole = |wanted: Filter| if filter.contains(wanted) { all } else { 0 };
     if flags.contains(RegionFlags::DONT_DUMP) {
         return 0;
+    }
+    if flags.contains(RegionFlags::POOLED) {
+        let shared = flags.contains(RegionFlags::SHARED);
+        return whole(if shared { Filter::HUGE_SHARED } else { Filter::HUGE_PRIVATE });
     }
     match region.backing() {
         MapBacking::Special(special) => {

@@ -6,6 +6,7 @@ use core::fmt::{self, Write};
 use machine::cpu::{self, CpuSet};
 use machine::page_table::LEAF_TABLE_BYTES;
 use memory::address_space::{HugeMode, huge_mode, set_huge_mode};
+use memory::huge_pool::{self, HugePoolCounts};
 use net::link;
 use vfs::generated::{Node, knob};
 use vfs::text::Text;
@@ -30,6 +31,7 @@ pub(super) fn register() -> Result<()> {
         sysfs::directory(path)?;
     }
     huge_pages()?;
+    huge_pool()?;
     fixed("kernel/address_bits", "64")?;
     fixed("kernel/cpu_byteorder", "little")?;
     loopback()?;
@@ -104,6 +106,30 @@ fn huge_pages() -> Result<()> {
     fixed(&format!("{BASE}/shmem_enabled"), "always within_size advise [never] deny force")?;
     fixed(&format!("{BASE}/use_zero_page"), "0")?;
     line(&format!("{BASE}/hpage_pmd_size"), |out| write!(out, "{LEAF_TABLE_BYTES}"))
+}
+
+/// The pool of huge pages, and what is set of it.
+fn huge_pool() -> Result<()> {
+    const BASE: &str = "kernel/mm/hugepages/hugepages-2048kB";
+    type Part = fn(&HugePoolCounts) -> u64;
+    let parts: [(&str, Part); 3] = [
+        ("free_hugepages", |pool| pool.free),
+        ("resv_hugepages", |pool| pool.promised),
+        ("surplus_hugepages", |pool| pool.surplus),
+    ];
+    for (name, part) in parts {
+        line(&format!("{BASE}/{name}"), move |out| write!(out, "{}", part(&huge_pool::counts())))?;
+    }
+    for (name, part, set) in super::settings::HUGE_POOL {
+        let show = move |out: &mut Text| {
+            // A text remembers when memory ran out.
+            let _ = writeln!(out, "{}", part(&huge_pool::counts()));
+            Ok(())
+        };
+        let store = move |bytes: &[u8]| super::settings::parse(bytes, &(0..=u64::MAX)).map(set);
+        sysfs::add(&format!("{BASE}/{name}"), Node::file(0o644, knob(show, store)?))?;
+    }
+    Ok(())
 }
 
 fn cpu_list(path: &str, cpus: impl Fn() -> CpuSet + Send + Sync + 'static) -> Result<()> {

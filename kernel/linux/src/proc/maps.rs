@@ -9,6 +9,7 @@ use core::fmt::Write;
 
 use machine::address::PAGE_SIZE;
 use memory::address_space::{AddressSpace, MapBacking, RegionUsage};
+use memory::huge_pool::HUGE_PAGE_BYTES;
 use memory::region::{FileMapping, Region, RegionFlags};
 use vfs::text::Text;
 use vfs::{DeviceNumber, Result};
@@ -16,6 +17,9 @@ use vfs::{DeviceNumber, Result};
 use super::places;
 use super::process::Subject;
 use crate::exec::MappedFile;
+
+/// How memory of huge pages without a file is shown.
+const HUGE_NAME: &[u8] = b"/anon_hugepage (deleted)";
 
 /// Where names start in a line.
 const NAME_COLUMN: usize = 73;
@@ -64,7 +68,7 @@ impl Line {
 /// Device and inode number of a mapped file; writes its name. Shared memory without a file is shown as Linux does.
 fn identify(file: &FileMapping, name: &mut Text) -> (DeviceNumber, u64) {
     let Some(object) = file.object() else {
-        name.push_bytes(b"/dev/zero (deleted)");
+        name.push_bytes(if file.cache().is_huge() { HUGE_NAME } else { b"/dev/zero (deleted)" });
         return (DeviceNumber::default(), 0);
     };
     let any: &dyn Any = &**object;
@@ -102,6 +106,8 @@ fn write_line(region: &Region, out: &mut Text) {
                 name.push_bytes(b"[heap]");
             } else if flags.contains(RegionFlags::STACK) {
                 name.push_bytes(b"[stack]");
+            } else if flags.contains(RegionFlags::POOLED) {
+                name.push_bytes(HUGE_NAME);
             } else if flags.contains(RegionFlags::SHARED) {
                 name.push_bytes(b"/dev/zero (deleted)");
             }
@@ -131,7 +137,7 @@ fn write_amount(name: &str, bytes: u64, out: &mut dyn Write) {
     let _ = writeln!(out, "{name}:{:padding$}{:>8} kB", "", bytes / 1024);
 }
 
-/// The amounts from `Shared_Clean` on; files have no huge pages, and there is no swap.
+/// The amounts from `Shared_Clean` on; files have no transparent huge pages, and there is no swap.
 fn write_shares(usage: &RegionUsage, out: &mut dyn Write) {
     for (name, bytes) in [
         ("Shared_Clean", usage.shared_clean),
@@ -144,8 +150,8 @@ fn write_shares(usage: &RegionUsage, out: &mut dyn Write) {
         ("AnonHugePages", usage.huge),
         ("ShmemPmdMapped", 0),
         ("FilePmdMapped", 0),
-        ("Shared_Hugetlb", 0),
-        ("Private_Hugetlb", 0),
+        ("Shared_Hugetlb", usage.pooled_shared),
+        ("Private_Hugetlb", usage.pooled_private),
         ("Swap", 0),
         ("SwapPss", 0),
         ("Locked", usage.locked),
@@ -170,8 +176,10 @@ fn write_flags(flags: RegionFlags, out: &mut dyn Write) {
         (RegionFlags::SEQUENTIAL, "sr"),
         (RegionFlags::RANDOM, "rr"),
         (RegionFlags::DONT_FORK, "dc"),
+        (RegionFlags::POOLED, "de"),
         (RegionFlags::ACCOUNTED, "ac"),
         (RegionFlags::NO_RESERVE, "nr"),
+        (RegionFlags::POOLED, "ht"),
         (RegionFlags::WIPE_ON_FORK, "wf"),
         (RegionFlags::DONT_DUMP, "dd"),
         (RegionFlags::HUGE_PAGE, "hg"),
@@ -192,8 +200,10 @@ pub(super) fn detailed_maps(subject: &Subject, out: &mut Text) -> Result<()> {
         write_line(region, out);
         let usage = space.region_usage(region);
         write_amount("Size", region.end() - region.start(), out);
-        write_amount("KernelPageSize", PAGE_SIZE as u64, out);
-        write_amount("MMUPageSize", PAGE_SIZE as u64, out);
+        let pooled = region.flags().contains(RegionFlags::POOLED);
+        let page = if pooled { HUGE_PAGE_BYTES } else { PAGE_SIZE as u64 };
+        write_amount("KernelPageSize", page, out);
+        write_amount("MMUPageSize", page, out);
         write_amount("Rss", usage.resident, out);
         write_amount("Pss", usage.proportional, out);
         write_shares(&usage, out);
@@ -231,6 +241,8 @@ impl Rollup {
         all.referenced += usage.referenced;
         all.anonymous += usage.anonymous;
         all.huge += usage.huge;
+        all.pooled_shared += usage.pooled_shared;
+        all.pooled_private += usage.pooled_private;
         all.locked += usage.locked;
     }
 }

@@ -7,7 +7,7 @@ use core::fmt::{self, Write};
 
 use memory::file_cache::write_back_counts;
 use memory::frame::Purpose;
-use memory::{address_space, heap, kstack, statistics};
+use memory::{address_space, heap, huge_pool, kstack, statistics};
 use vfs::Result;
 use vfs::text::Text;
 
@@ -70,11 +70,17 @@ pub(super) fn memory(out: &mut Text) -> Result<()> {
     ] {
         let _ = write_line(name, kib, out);
     }
-    for name in ["HugePages_Total", "HugePages_Free", "HugePages_Rsvd", "HugePages_Surp"] {
-        let _ = writeln!(out, "{name}:       0");
+    let pool = huge_pool::counts();
+    for (name, pages) in [
+        ("HugePages_Total", pool.total),
+        ("HugePages_Free", pool.free),
+        ("HugePages_Rsvd", pool.promised),
+        ("HugePages_Surp", pool.surplus),
+    ] {
+        let _ = writeln!(out, "{name}:   {pages:5}");
     }
     let _ = write_line("Hugepagesize", LARGE_PAGE_KIB, out);
-    let _ = write_line("Hugetlb", 0, out);
+    let _ = write_line("Hugetlb", pool.total * LARGE_PAGE_KIB, out);
     Ok(())
 }
 
@@ -95,6 +101,12 @@ pub(super) fn node_memory(out: &mut Text) -> Result<()> {
     ] {
         let _ = out.write_str("Node 0 ");
         let _ = write_line(name, kib, out);
+    }
+    let pool = huge_pool::counts();
+    for (name, pages) in
+        [("HugePages_Total", pool.total), ("HugePages_Free", pool.free), ("HugePages_Surp", pool.surplus)]
+    {
+        let _ = writeln!(out, "Node 0 {name}: {pages:5}");
     }
     Ok(())
 }

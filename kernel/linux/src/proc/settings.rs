@@ -3,6 +3,7 @@
 //! A setting is shown as Linux shows it: a number and a newline. Writing takes one number, blanks around it; what is out of
 //! range is EINVAL. Only what has an effect can be written; the rest tells how the system is built.
 
+use alloc::format;
 use alloc::string::String;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -10,6 +11,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use device::interrupt_limit;
 use machine::address::PAGE_SIZE;
 use memory::address_space::{self, CommitMode};
+use memory::huge_pool::{self, HugePoolCounts};
 use memory::kstack::{self, OverflowPolicy};
 use sched::softirq_budget;
 use sync::Once;
@@ -54,10 +56,15 @@ const FIXED: [(&str, &str); 22] = [
     ("vm/swappiness", "60"),
     ("vm/panic_on_oom", "0"),
     ("vm/oom_kill_allocating_task", "0"),
-    ("vm/nr_hugepages", "0"),
     ("fs/pipe-max-size", "1048576"),
     ("fs/inotify/max_queued_events", "16384"),
     ("fs/inotify/max_user_watches", "65536"),
+];
+
+/// What can be set of the pool of huge pages: its name, also below `/sys`, what it is, and how it is changed.
+pub(super) const HUGE_POOL: [(&str, fn(&HugePoolCounts) -> u64, fn(u64)); 2] = [
+    ("nr_hugepages", |pool| pool.total, huge_pool::set_size),
+    ("nr_overcommit_hugepages", |pool| pool.overcommit, huge_pool::set_overcommit_limit),
 ];
 
 /// Fills /proc/sys.
@@ -123,7 +130,7 @@ fn refuse(_bytes: &[u8]) -> Result<()> {
 }
 
 /// The number that was written.
-fn parse(bytes: &[u8], range: &core::ops::RangeInclusive<u64>) -> Result<u64> {
+pub(super) fn parse(bytes: &[u8], range: &core::ops::RangeInclusive<u64>) -> Result<u64> {
     let text = core::str::from_utf8(bytes).map_err(|_| Error::Invalid)?;
     let text = text.trim_matches(|letter: char| letter.is_ascii_whitespace() || letter == '\0');
     let value = text.parse().map_err(|_| Error::Invalid)?;
@@ -373,6 +380,9 @@ fn set_overflow_policy(bytes: &[u8]) -> Result<()> {
 }
 
 fn memory_settings() -> Result<()> {
+    for (name, part, set) in HUGE_POOL {
+        setting(&format!("vm/{name}"), 0..=u64::MAX, move || part(&huge_pool::counts()), set)?;
+    }
     let mode = || match address_space::commit_mode() {
         CommitMode::Heuristic => 0,
         CommitMode::Always => 1,

@@ -114,7 +114,7 @@ fn write_memory(usage: &Usage, code: (u64, u64), is_dumping: bool, out: &mut dyn
         ("VmLib", (usage.code_pages - program_pages) * PAGE_KIB),
         ("VmPTE", usage.table_bytes / 1024),
         ("VmSwap", 0),
-        ("HugetlbPages", 0),
+        ("HugetlbPages", usage.pooled_bytes / 1024),
     ] {
         let _ = writeln!(out, "{name}:\t{kib:>8} kB");
     }

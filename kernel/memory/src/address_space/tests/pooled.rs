@@ -238,7 +238,10 @@ fn a_file_has_its_pages_for_all_who_map_it() {
         assert_eq!(bytes, [0, 10, 0, 0]);
         let mut sink = crate::buffer::Sink::kernel(&mut bytes);
         assert_eq!(cache.read_huge(2 * HUGE - 1, &mut sink), Ok(1), "of a hole, up to the end");
-        assert_eq!(one.futex_key(at(START + 8), false), Ok(FutexKey::Shared { cache: cache.id(), offset: 8 }));
+        assert_eq!(
+            one.futex_key(at(START + 8), false),
+            Ok(FutexKey::Shared { cache: cache.id(), offset: 8 })
+        );
         drop(one);
         assert_eq!((free(), cache.resident_pages()), ((2, 1), 512));
         drop(cache);
