@@ -339,6 +339,7 @@ impl Files {
 fn register_file_systems() {
     vfs::superblock::register_file_system(&tmpfs::TMPFS);
     vfs::superblock::register_file_system(&tmpfs::RAMFS);
+    vfs::superblock::register_file_system(&tmpfs::HUGETLBFS);
     devfs::register(linux::random::fill);
     vfs::initialize();
     vfs::superblock::register_file_system(&procfs::PROCFS);

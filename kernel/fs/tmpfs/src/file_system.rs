@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use machine::address::PAGE_SIZE;
 use memory::file_cache::PageBudget;
+use memory::huge_pool::HugeQuota;
 use memory::per_cpu::{PerCpuBox, Quota, SharedOwner};
 use vfs::attributes::{DeviceNumber, FileKind, FileSystemStatus};
 use vfs::file_flags::FileFlags;
@@ -33,6 +34,8 @@ pub(crate) struct Limits {
     numbers: PerCpuBox<AtomicU64>,
     /// Batches of numbers that CPUs have taken.
     batches: AtomicU64,
+    /// Regular files have huge pages, which count here.
+    pub(crate) huge: Option<Arc<HugeQuota>>,
 }
 
 /// Inode numbers that a CPU takes at once.
@@ -54,13 +57,24 @@ impl PageBudget for Limits {
 }
 
 impl Limits {
-    fn new(options: &Options) -> Result<Self> {
+    fn new(pages: u64, inodes: u64, huge: Option<Arc<HugeQuota>>) -> Result<Self> {
         Ok(Self {
-            pages: Quota::try_new(options.pages)?,
-            inodes: Quota::try_new(options.inodes)?,
+            pages: Quota::try_new(pages)?,
+            inodes: Quota::try_new(inodes)?,
             numbers: PerCpuBox::try_zeroed().map_err(|_| Error::OutOfMemory)?,
             batches: AtomicU64::new(0),
+            huge,
         })
+    }
+
+    /// Limits of an instance whose files have huge pages.
+    pub(crate) fn of_huge_pages(inodes: u64, huge: Arc<HugeQuota>) -> Result<Self> {
+        Self::new(0, inodes, Some(huge))
+    }
+
+    /// The inodes.
+    pub(crate) fn inodes(&self) -> &Quota {
+        &self.inodes
     }
 
     /// Counts an inode and returns its number. Fails with `ENOSPC`.
@@ -122,17 +136,17 @@ impl Options {
     }
 }
 
-fn parse_id(text: &[u8]) -> Result<u32> {
+pub(crate) fn parse_id(text: &[u8]) -> Result<u32> {
     u32::try_from(parse_number(text, 10)?).map_err(|_| Error::Invalid)
 }
 
-fn parse_number(text: &[u8], radix: u32) -> Result<u64> {
+pub(crate) fn parse_number(text: &[u8], radix: u32) -> Result<u64> {
     let text = core::str::from_utf8(text).map_err(|_| Error::Invalid)?;
     u64::from_str_radix(text, radix).map_err(|_| Error::Invalid)
 }
 
 /// A number with `k`, `m`, `g` or `%` (of the memory) behind it.
-fn parse_size(text: &[u8], total_pages: u64) -> Result<u64> {
+pub(crate) fn parse_size(text: &[u8], total_pages: u64) -> Result<u64> {
     let Some((&last, front)) = text.split_last() else { return Err(Error::Invalid) };
     let shift = match last.to_ascii_lowercase() {
         b'k' => 10,
@@ -261,7 +275,7 @@ pub fn new_instance(name: &'static str, mode: u32) -> Result<Arc<Superblock>> {
 }
 
 fn make(name: &'static str, options: Options) -> Result<Arc<Superblock>> {
-    let owner = SharedOwner::try_new(Limits::new(&options)?)?;
+    let owner = SharedOwner::try_new(Limits::new(options.pages, options.inodes, None)?)?;
     let limits = owner.clone();
     let operations = allocation::boxed(TmpFs { limits: owner, exported: Exported::new() })?;
     // Linux has no extended attributes in a ramfs, and no flags.

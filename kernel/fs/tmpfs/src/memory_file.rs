@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use memory::file_cache::FileCache;
 use memory::per_cpu::Shared;
 use sync::Once;
 use vfs::attributes::{DeviceNumber, FileKind};
@@ -14,7 +15,7 @@ use vfs::inode::NewFile;
 use vfs::mount::{Mount, Path};
 use vfs::{Error, Result};
 
-use crate::node::{Contents, TmpNode};
+use crate::node::TmpNode;
 
 /// Longest name that a program may give (the kernel puts `memfd:` before it).
 const NAME_MAX: usize = 249;
@@ -81,24 +82,30 @@ struct Home {
     mount: Shared<Mount>,
 }
 
-static HOME: Once<Home> = Once::new();
+/// Those of files of small pages, and of huge ones.
+static HOMES: [Once<Home>; 2] = [const { Once::new() }; 2];
 
-fn home() -> Result<&'static Home> {
-    if let Some(home) = HOME.get() {
+fn home(huge: bool) -> Result<&'static Home> {
+    let place = &HOMES[usize::from(huge)];
+    if let Some(home) = place.get() {
         return Ok(home);
     }
-    let superblock = crate::file_system::new_instance("tmpfs", 0o1777)?;
+    let superblock = match huge {
+        true => crate::huge_file_system::new_instance()?,
+        false => crate::file_system::new_instance("tmpfs", 0o1777)?,
+    };
     let mount = Mount::new(superblock.clone(), superblock.root().clone(), b"memfd", MountFlags::NO_DEVICES)?;
     // It stays for ever, and every memory file refers to it.
     Shared::spread(&mount);
-    Ok(HOME.call_once(|| Home { mount }))
+    Ok(place.call_once(|| Home { mount }))
 }
 
-/// `memfd_create`: `sealing` allows seals, `no_execute` seals the execute bits.
+/// `memfd_create`: `sealing` allows seals, `no_execute` seals the execute bits; with `huge` the file has huge pages of the pool.
 pub fn create(
     name: &[u8],
     sealing: bool,
     no_execute: bool,
+    huge: bool,
     credentials: &Credentials,
 ) -> Result<Arc<OpenFile>> {
     if name.len() > NAME_MAX {
@@ -108,7 +115,7 @@ pub fn create(
     if no_execute {
         seals = Seal::EXECUTE;
     }
-    let home = home()?;
+    let home = home(huge)?;
     let root = home.mount.root().existing()?;
     let node = root.downcast::<TmpNode>().ok_or(Error::Io)?;
     let new = NewFile {
@@ -122,7 +129,7 @@ pub fn create(
     };
     let inode = node.make(root, &new)?;
     inode.set_links(0);
-    if let Some(TmpNode { contents: Contents::File { seals: own, .. }, .. }) = inode.downcast::<TmpNode>() {
+    if let Some((own, _)) = inode.downcast::<TmpNode>().and_then(TmpNode::seals) {
         own.0.store(Seals::with(seals).get(), Ordering::Release);
     }
     let mut full_name = vfs::text::Text::new();
@@ -136,19 +143,13 @@ pub fn create(
     )
 }
 
-fn seals_of(file: &OpenFile) -> Result<(&TmpNode, &Seals)> {
-    match file.inode().downcast::<TmpNode>() {
-        Some(node) => match &node.contents {
-            Contents::File { seals, .. } => Ok((node, seals)),
-            _ => Err(Error::Invalid),
-        },
-        None => Err(Error::Invalid),
-    }
+fn seals_of(file: &OpenFile) -> Result<(&Seals, &Arc<FileCache>)> {
+    file.inode().downcast::<TmpNode>().and_then(TmpNode::seals).ok_or(Error::Invalid)
 }
 
 /// `F_GET_SEALS`
 pub fn seals(file: &OpenFile) -> Result<u32> {
-    Ok(seals_of(file)?.1.get())
+    Ok(seals_of(file)?.0.get())
 }
 
 /// `F_ADD_SEALS`. `EBUSY`: against writing, while the file is mapped.
@@ -159,14 +160,10 @@ pub fn add_seals(file: &OpenFile, new: u32) -> Result<()> {
     if new & !Seal::ALL != 0 {
         return Err(Error::Invalid);
     }
-    let (node, seals) = seals_of(file)?;
+    let (seals, cache) = seals_of(file)?;
     let _exclusive = file.inode().lock().write();
     seals.check(Seal::SEAL)?;
-    if let Contents::File { cache, .. } = &node.contents
-        && new & Seal::WRITE != 0
-        && seals.get() & Seal::WRITE == 0
-        && cache.is_mapped()
-    {
+    if new & Seal::WRITE != 0 && seals.get() & Seal::WRITE == 0 && cache.is_mapped() {
         return Err(Error::Busy);
     }
     seals.0.fetch_or(new, Ordering::AcqRel);
@@ -176,7 +173,7 @@ pub fn add_seals(file: &OpenFile, new: u32) -> Result<()> {
 /// Whether a shared mapping may be writable: `EPERM` when sealed against writing.
 pub fn check_writable_mapping(file: &OpenFile) -> Result<()> {
     match seals_of(file) {
-        Ok((_, seals)) => seals.check(Seal::WRITE | Seal::FUTURE_WRITE),
+        Ok((seals, _)) => seals.check(Seal::WRITE | Seal::FUTURE_WRITE),
         Err(_) => Ok(()),
     }
 }

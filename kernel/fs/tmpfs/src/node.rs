@@ -30,6 +30,7 @@ use vfs::{Error, Result, allocation};
 use crate::directory::Names;
 use crate::extended::ExtendedAttributes;
 use crate::file_system::Limits;
+use crate::huge_file::HugeFile;
 use crate::memory_file::{Seal, Seals};
 
 /// What a directory's size grows by with each name.
@@ -51,6 +52,7 @@ const LINKS_MAX: u32 = 1 << 31;
 pub(crate) enum Contents {
     Directory(sched::RwLock<Names>),
     File { cache: Arc<FileCache>, seals: Seals },
+    Huge(HugeFile),
     Link(Arc<[u8]>),
     Special,
 }
@@ -73,6 +75,16 @@ impl TmpNode {
     }
 
     pub(crate) fn file(limits: Shared<Limits>, seals: Seals) -> Result<Self> {
+        if let Some(quota) = &limits.huge {
+            let cache = FileCache::of_huge_pages(0, Some(quota.clone())).map_err(Error::from);
+            return match cache.and_then(allocation::arc) {
+                Ok(cache) => Ok(Self::new(Contents::Huge(HugeFile { cache, seals }), limits)),
+                Err(error) => {
+                    limits.release_inode();
+                    Err(error)
+                }
+            };
+        }
         let budget = limits.clone().into_budget();
         let cache = allocation::arc(FileCache::with_budget(CacheKind::SharedMemory, budget));
         match cache {
@@ -106,8 +118,21 @@ impl TmpNode {
         }
     }
 
+    /// The seals of a regular file, and whether it may be mapped now.
+    pub(crate) fn seals(&self) -> Option<(&Seals, &Arc<FileCache>)> {
+        match &self.contents {
+            Contents::File { cache, seals } | Contents::Huge(HugeFile { cache, seals }) => {
+                Some((seals, cache))
+            }
+            _ => None,
+        }
+    }
+
     /// A new inode of the same instance.
     pub(crate) fn make(&self, directory: &Inode, new: &NewFile<'_>) -> Result<Arc<Inode>> {
+        if self.limits.huge.is_some() && new.kind == FileKind::SymbolicLink {
+            return Err(Error::Invalid);
+        }
         let number = self.limits.take_inode()?;
         let limits = self.limits.clone();
         let (node, links, size) = match new.kind {
@@ -347,17 +372,23 @@ impl InodeOperations for TmpNode {
     }
 
     fn truncate(&self, _inode: &Inode, size: u64) -> Result<()> {
+        if let Contents::Huge(file) = &self.contents {
+            return file.truncate(size);
+        }
         let (cache, seals) = self.file_cache()?;
         seals.check_resize(cache.size(), size)?;
         Ok(cache.truncate(size)?)
     }
 
     fn allocate(&self, inode: &Inode, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        let end = offset + length;
+        if let Contents::Huge(file) = &self.contents {
+            return file.allocate(inode.size(), mode, offset, end);
+        }
         let (cache, seals) = self.file_cache()?;
         if mode.intersects(AllocateMode::MOVES) {
             return Err(Error::NotSupported);
         }
-        let end = offset + length;
         if mode.intersects(AllocateMode::PUNCH_HOLE | AllocateMode::ZERO_RANGE) {
             seals.check(Seal::WRITE | Seal::FUTURE_WRITE)?;
         }
@@ -375,7 +406,9 @@ impl InodeOperations for TmpNode {
 
     fn blocks(&self, _inode: &Inode) -> u64 {
         match &self.contents {
-            Contents::File { cache, .. } => cache.resident_pages() * 8,
+            Contents::File { cache, .. } | Contents::Huge(HugeFile { cache, .. }) => {
+                cache.resident_pages() * 8
+            }
             _ => 0,
         }
     }
@@ -430,7 +463,10 @@ impl InodeOperations for TmpNode {
     }
 
     fn file_operations(&self) -> &dyn FileOperations {
-        self
+        match &self.contents {
+            Contents::Huge(file) => file,
+            _ => self,
+        }
     }
 
     fn cache(&self) -> Option<&Arc<FileCache>> {

@@ -90,6 +90,14 @@ impl FileCache {
         Ok(())
     }
 
+    /// Promises all pages that the file neither has nor was promised.
+    ///
+    /// # Errors
+    /// As [`FileCache::promise_huge`].
+    pub fn promise_all(&self) -> Result<(), CacheError> {
+        self.promise_huge(0..self.size() / HUGE_PAGE_BYTES)
+    }
+
     /// The page with a number; one that is not there is made, or is none.
     ///
     /// # Errors

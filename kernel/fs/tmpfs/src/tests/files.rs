@@ -139,7 +139,7 @@ fn a_running_program_can_not_be_written() {
 #[test]
 fn memory_files_can_be_sealed() {
     let world = World::new();
-    let file = memory_file::create(b"name", true, false, &world.credentials).unwrap();
+    let file = memory_file::create(b"name", true, false, false, &world.credentials).unwrap();
     assert_eq!(world.path_of(file.path().unwrap()), "/memfd:name (deleted)");
     write(&file, b"0123").unwrap();
     memory_file::add_seals(&file, memory_file::Seal::GROW).unwrap();

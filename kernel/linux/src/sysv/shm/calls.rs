@@ -6,7 +6,8 @@ use core::sync::atomic::Ordering;
 use ::memory::address_space::{
     CommitMode, Commitment, MapBacking, MapError, MapFlags, MapRequest, Protection, commit_mode,
 };
-use ::memory::file_cache::MAX_FILE_BYTES;
+use ::memory::file_cache::{CacheError, CacheKind, FileCache, MAX_FILE_BYTES};
+use ::memory::huge_pool::HUGE_PAGE_BYTES;
 use machine::address::{PAGE_SIZE, UserAddr};
 use vfs::Capabilities;
 
@@ -15,7 +16,7 @@ use super::segment::Segment;
 use crate::abi::{IpcPermissions, SharedMemoryLimits, SharedMemoryStatus, SharedMemoryTotals};
 use crate::credentials::account::LockedMemory;
 use crate::errno::{Errno, SysResult};
-use crate::memory::errno_of;
+use crate::memory::{HugeSize, check_huge_size, errno_of};
 use crate::process::limits::Resource;
 use crate::sysv::permissions::{MODE_BITS, Permissions, READ, WRITE};
 use crate::sysv::space::IpcSpace;
@@ -29,8 +30,6 @@ const EXECUTE: u32 = 0o111;
 mod get_flag {
     pub(super) const HUGE_PAGES: i32 = 0o4000;
     pub(super) const NO_RESERVE: i32 = 0o1_0000;
-    pub(super) const HUGE_SHIFT: u32 = 26;
-    pub(super) const HUGE_MASK: i32 = 0x3f;
 }
 
 mod attach_flag {
@@ -78,7 +77,8 @@ fn make(task: &Task, key: i32, bytes: u64, flags: i32) -> Result<Arc<Segment>, E
     }
     let claim = PageClaim::new(pages, task.weak_ipc_space()).ok_or(Errno::ENOSPC)?;
     if flags & get_flag::HUGE_PAGES != 0 {
-        return Err(refuse_huge_pages(task, pages, flags));
+        check_huge_pages(task, pages, flags)?;
+        return make_of_huge_pages(task, key, bytes, flags, claim);
     }
     if bytes > MAX_FILE_BYTES {
         return Err(Errno::EINVAL);
@@ -89,16 +89,40 @@ fn make(task: &Task, key: i32, bytes: u64, flags: i32) -> Result<Arc<Segment>, E
         false => None,
     };
     let permissions = Permissions::new(&task.credentials, flags as u32);
-    Segment::new(key, bytes, permissions, claim, commitment)
+    let cache = FileCache::with_size(CacheKind::SharedMemory, bytes).map_err(|_| Errno::EINVAL)?;
+    Segment::new(key, bytes, permissions, claim, commitment, cache)
 }
 
-/// There is no pool of huge pages, as in a Linux where none were reserved.
-fn refuse_huge_pages(task: &Task, pages: u64, flags: i32) -> Errno {
-    match flags >> get_flag::HUGE_SHIFT & get_flag::HUGE_MASK {
-        0 | 21 | 30 if may_keep_in_memory(task, pages) => Errno::ENOMEM,
-        0 | 21 | 30 => Errno::EPERM,
+/// A segment of huge pages, which are promised to it now.
+fn make_of_huge_pages(
+    task: &Task,
+    key: i32,
+    bytes: u64,
+    flags: i32,
+    claim: PageClaim,
+) -> Result<Arc<Segment>, Errno> {
+    let rounded = bytes.checked_next_multiple_of(HUGE_PAGE_BYTES).ok_or(Errno::EINVAL)?;
+    let cache = FileCache::of_huge_pages(rounded, None).map_err(|error| match error {
+        CacheError::OutOfMemory => Errno::ENOMEM,
         _ => Errno::EINVAL,
+    })?;
+    if flags & get_flag::NO_RESERVE == 0 {
+        cache.promise_all().map_err(|_| Errno::ENOMEM)?;
     }
+    let permissions = Permissions::new(&task.credentials, flags as u32);
+    Segment::new(key, bytes, permissions, claim, None, cache)
+}
+
+/// Whether there are huge pages of that size, and the caller may keep so much in memory.
+fn check_huge_pages(task: &Task, pages: u64, flags: i32) -> Result<(), Errno> {
+    let size = check_huge_size(flags as u32);
+    if matches!(size, Err(HugeSize::None)) {
+        return Err(Errno::EINVAL);
+    }
+    if !may_keep_in_memory(task, pages) {
+        return Err(Errno::EPERM);
+    }
+    size.map_err(|_| Errno::ENOMEM)
 }
 
 fn may_keep_in_memory(task: &Task, pages: u64) -> bool {

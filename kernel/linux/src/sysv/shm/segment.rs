@@ -19,7 +19,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use ::memory::address_space::Commitment;
-use ::memory::file_cache::{CacheKind, FileCache};
+use ::memory::file_cache::FileCache;
 use ::memory::region::{FileMapping, MappedObject};
 use machine::address::PAGE_SIZE;
 use sync::SpinLock;
@@ -86,8 +86,8 @@ impl Segment {
         permissions: Permissions,
         pages: PageClaim,
         commitment: Option<Commitment>,
+        cache: FileCache,
     ) -> Result<Arc<Segment>, Errno> {
-        let cache = FileCache::with_size(CacheKind::SharedMemory, bytes).map_err(|_| Errno::EINVAL)?;
         let cache = ::memory::fallible::try_arc(cache).map_err(|_| Errno::ENOMEM)?;
         let segment = Segment {
             id: AtomicI32::new(-1),
