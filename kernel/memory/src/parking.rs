@@ -106,6 +106,11 @@ impl<T> SleepLock<T> {
         SleepGuard { lock: self, _classed: attempt.taken(&self.class), _held: HeldLock::note() }
     }
 
+    /// The value, of a lock that nobody else knows.
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
     /// Takes the lock if it is free.
     pub(crate) fn try_lock(&self) -> Option<SleepGuard<'_, T>> {
         let attempt = Attempt::to_try::<T>(&self.class, Kind::Mutex, (&raw const self.state).cast(), 0);

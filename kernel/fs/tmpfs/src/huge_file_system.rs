@@ -129,6 +129,13 @@ impl SuperblockOperations for HugeFs {
         Ok(())
     }
 
+    /// What refers to the instance may be there a little longer.
+    fn finish(&self) {
+        if let Some(quota) = self.quota() {
+            quota.end();
+        }
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -85,7 +85,8 @@ impl AddressSpace {
         let mut layout = self.change.lock();
         let (mut old_end, mut new_length) = (old_end, new_length);
         let is_pooled = |region: &Region| region.flags().contains(RegionFlags::POOLED);
-        if self.regions.read().find(old).is_some_and(is_pooled) {
+        let may_be_pooled = self.closes_tables.load(Ordering::Relaxed);
+        if may_be_pooled && self.regions.read().find(old).is_some_and(is_pooled) {
             (old_end, new_length) = round_pooled(old..old_end, new_length, flags, target)?;
         }
         let (result, dropped) = self.remap_locked(&mut layout, old..old_end, new_length, flags, target)?;

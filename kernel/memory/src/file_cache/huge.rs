@@ -283,7 +283,7 @@ impl HugePages {
 impl Drop for HugePages {
     fn drop(&mut self) {
         let mut removed = 0;
-        let list = core::mem::take(&mut *self.list.lock());
+        let list = core::mem::take(self.list.get_mut());
         for place in list {
             self.give_back(place, &mut removed);
         }

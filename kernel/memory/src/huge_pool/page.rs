@@ -189,10 +189,17 @@ pub(crate) fn came_home(frame: FrameNumber, known: &Metadata) -> bool {
     true
 }
 
-/// Takes a page, with a table, from free memory. It is not in use.
+/// Takes a page, with a table, from free memory, as long as there is plenty. It is not in use.
 pub(super) fn bring() -> Result<FrameNumber, OutOfMemory> {
     static HOOK: Once<()> = Once::new();
     HOOK.call_once(|| find_tables_behind(table_behind));
+    let leaves_enough = {
+        let free = crate::frame::pool::lock();
+        free.free() >= free.marks().high + u64::from(HUGE_FRAMES)
+    };
+    if !leaves_enough {
+        return Err(OutOfMemory);
+    }
     let page = HugeFrame::allocate(Purpose::HugePage)?;
     // The pool is everybody's.
     let payer = charge::pay_with(None);

@@ -54,6 +54,17 @@ impl HugeQuota {
         self.state.lock().least
     }
 
+    /// The mount keeps nothing any more.
+    pub fn end(&self) {
+        let kept = {
+            let mut state = self.state.lock();
+            let kept = state.kept();
+            state.least = 0;
+            kept
+        };
+        supply::unpromise(kept);
+    }
+
     /// Counts pages for a file. Returns how many of them the pool must still promise; the others were promised to the mount, and are the file's now.
     pub(crate) fn count(&self, pages: u64) -> Option<u64> {
         let mut state = self.state.lock();
@@ -84,6 +95,6 @@ impl HugeQuota {
 
 impl Drop for HugeQuota {
     fn drop(&mut self) {
-        supply::unpromise(self.state.get_mut().kept());
+        self.end();
     }
 }

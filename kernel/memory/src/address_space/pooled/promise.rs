@@ -15,10 +15,10 @@ use crate::region::{Region, RegionFlags};
 /// Makes a request for pooled pages one for whole pages.
 ///
 /// # Errors
-/// INVAL where the file's offset is not that of one.
+/// INVAL where the file's offset is not that of one, or for what grows.
 pub(in super::super) fn round(request: &mut MapRequest) -> Result<(), MapError> {
     request.flags |= MapFlags::POOLED;
-    if !request.offset.is_multiple_of(HUGE_PAGE_BYTES) {
+    if !request.offset.is_multiple_of(HUGE_PAGE_BYTES) || request.flags.contains(MapFlags::GROWS_DOWN) {
         return Err(MapError::InvalidArgument);
     }
     let rounded = request.length.checked_next_multiple_of(HUGE_PAGE_BYTES);

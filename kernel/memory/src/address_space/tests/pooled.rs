@@ -80,6 +80,7 @@ fn pages_are_neither_cut_nor_placed_off_their_boundaries() {
         assert_eq!(space.advise(at(START + PAGE), HUGE, Advice::DontNeed), invalid);
         assert_eq!(space.advise(at(START), HUGE, Advice::Free), invalid);
         assert_eq!(space.map(request(1).at(at(START + PAGE))), Err(MapError::InvalidArgument));
+        assert_eq!(space.map(request(1).with(MapFlags::GROWS_DOWN)), Err(MapError::InvalidArgument));
         let small = MapRequest::anonymous(PAGE, READ_WRITE).at(at(START + HUGE + PAGE));
         assert_eq!(space.map(small), Err(MapError::InvalidArgument));
         assert_eq!(space.map(request(1).with(MapFlags::NO_RESERVE)).unwrap().as_u64() % HUGE, 0);
