@@ -56,12 +56,9 @@ pub(super) struct Slot {
 
 static SLOTS: [Once<Vec<Slot>>; BLOCKS] = [const { Once::new() }; BLOCKS];
 
-/// Bit n: the number n is in use. The last one is no account's.
-static USED: [AtomicU64; (u16::MAX as usize + 1) / 64] = {
-    let mut used = [const { AtomicU64::new(0) }; (u16::MAX as usize + 1) / 64];
-    used[POOL_PAYS as usize / 64] = AtomicU64::new(1 << (POOL_PAYS % 64));
-    used
-};
+/// Bit n: the number n is in use.
+static USED: [AtomicU64; (u16::MAX as usize + 1) / 64] =
+    [const { AtomicU64::new(0) }; (u16::MAX as usize + 1) / 64];
 
 /// Accounts that protect what they have.
 static PROTECTING: AtomicU32 = AtomicU32::new(0);
@@ -110,8 +107,10 @@ fn take_number() -> Result<NonZeroU16, OutOfMemory> {
     for (at, word) in USED.iter().enumerate() {
         loop {
             let before = word.load(Relaxed);
-            // 0 is nobody's.
-            let bit = (before | u64::from(at == 0)).trailing_ones();
+            // 0 is nobody's, and the last one no account's.
+            let others =
+                u64::from(at == 0) | u64::from(at == usize::from(POOL_PAYS) / 64) << (POOL_PAYS % 64);
+            let bit = (before | others).trailing_ones();
             if bit == u64::BITS {
                 break;
             }

@@ -151,7 +151,7 @@ fn memory_files_can_be_sealed() {
     assert_eq!(write(&file, b"x").unwrap_err(), Error::NotPermitted);
     memory_file::add_seals(&file, memory_file::Seal::SEAL).unwrap();
     assert_eq!(memory_file::add_seals(&file, memory_file::Seal::WRITE).unwrap_err(), Error::NotPermitted);
-    let plain = memory_file::create(b"", false, false, &world.credentials).unwrap();
+    let plain = memory_file::create(b"", false, false, false, &world.credentials).unwrap();
     assert_eq!(memory_file::seals(&plain).unwrap(), memory_file::Seal::SEAL);
 }
 
