@@ -190,17 +190,24 @@ pub fn mmap(
     }
     if flags & map_flag::ANONYMOUS == 0 {
         let wants_execution = protection_bits & Protection::EXECUTE.bits() != 0;
+        if flags & map_flag::HUGETLB != 0 && !has_huge_pages(task, descriptor)? {
+            return Err(Errno::EINVAL);
+        }
         attach_file(task, &mut request, descriptor, offset, wants_execution)?;
         if let MapBacking::File(mapping) = &request.backing
             && mapping.cache().is_huge()
         {
             return map_huge_file(task, request, descriptor);
         }
-        if flags & map_flag::HUGETLB != 0 {
-            return Err(Errno::EINVAL);
-        }
     }
     task.address_space.map(request).map(|address| address.as_usize()).map_err(errno_of)
+}
+
+/// Whether a file has huge pages.
+fn has_huge_pages(task: &Task, descriptor: i32) -> Result<bool, Errno> {
+    let file = task.usable_file(descriptor)?;
+    let mapping = file.operations().mapping(&file);
+    Ok(matches!(mapping, Ok(FileMappingKind::Pages(cache)) if cache.is_huge()))
 }
 
 /// Maps a file of huge pages, which may become longer by that.

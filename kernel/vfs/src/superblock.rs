@@ -140,6 +140,8 @@ pub struct SuperblockTraits {
     pub one_name: bool,
     /// Device nodes, set-user-id programs and programs are of no effect (`proc`, `sysfs`).
     pub no_devices: bool,
+    /// It keeps something that is free when unmounting it returns: what takes it apart is waited for.
+    pub awaited: bool,
     /// Nothing can be executed from it.
     pub no_execute: bool,
     /// Its files are in no tree of mounts, but may be bound to places there (`nsfs`).

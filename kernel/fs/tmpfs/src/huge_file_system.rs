@@ -186,7 +186,9 @@ fn make(options: Options) -> Result<Arc<Superblock>> {
     let owner = SharedOwner::try_new(Limits::of_huge_pages(options.inodes, allocation::arc(quota)?)?)?;
     let limits = owner.clone();
     let operations = allocation::boxed(HugeFs { limits: owner, options })?;
-    let traits = SuperblockTraits { block_bytes: HUGE_PAGE_BYTES as u32, ..SuperblockTraits::default() };
+    let awaited = options.least > 0;
+    let traits =
+        SuperblockTraits { awaited, block_bytes: HUGE_PAGE_BYTES as u32, ..SuperblockTraits::default() };
     Superblock::new(HUGETLBFS.name(), MAGIC, traits, operations, |superblock| {
         let attributes = InodeAttributes {
             number: limits.take_inode()?,

@@ -77,7 +77,8 @@ impl MountNamespace {
         }
         planned?;
         drop(going);
-        if !lazily && (superblock.is_on_device() || superblock.traits().stacked > 0) {
+        let traits = superblock.traits();
+        if !lazily && (superblock.is_on_device() || traits.stacked > 0 || traits.awaited) {
             // What is left of the mounts goes now. So it is here that the file system ends, and the device is free when the call returns.
             sync::rcu::barrier_expedited();
             superblock.finish();
