@@ -48,6 +48,7 @@ pub const TRAITS: SuperblockTraits = SuperblockTraits {
     lookup_only: false,
     no_devices: true,
     no_execute: true,
+    awaited: false,
     block_bytes: 0,
     stacked: 0,
 };
