@@ -62,7 +62,10 @@ const FIXED: [(&str, &str); 22] = [
 ];
 
 /// What can be set of the pool of huge pages: its name, also below `/sys`, what it is, and how it is changed.
-pub(super) const HUGE_POOL: [(&str, fn(&HugePoolCounts) -> u64, fn(u64)); 2] = [
+pub(super) type PoolSetting = (&'static str, fn(&HugePoolCounts) -> u64, fn(u64));
+
+/// All of them.
+pub(super) const HUGE_POOL: [PoolSetting; 2] = [
     ("nr_hugepages", |pool| pool.total, huge_pool::set_size),
     ("nr_overcommit_hugepages", |pool| pool.overcommit, huge_pool::set_overcommit_limit),
 ];

@@ -80,12 +80,10 @@ impl FileCache {
             huge.quota.as_ref().map(|quota| quota.forget(missing));
             return Err(CacheError::OutOfMemory);
         }
-        let mut at = first;
-        for number in numbers {
+        for (at, number) in (first..).zip(numbers) {
             if list.get(at).is_none_or(|place| place.number != number) {
                 list.insert(at, Place { number, page: None });
             }
-            at += 1;
         }
         Ok(())
     }

@@ -71,8 +71,8 @@ const ORDER_SHIFT: u32 = 8;
 const PURPOSE_SHIFT: u32 = 12;
 const ACCOUNT_SHIFT: u32 = 16;
 
-const _: () =
-    assert!(Purpose::COUNT <= HALF_BYTE as usize + 1 && super::buddy::ORDERS <= HALF_BYTE as usize + 1);
+const _: () = assert!(Purpose::COUNT <= HALF_BYTE as usize + 1);
+const _: () = assert!(super::buddy::ORDERS <= HALF_BYTE as usize + 1);
 
 #[inline]
 fn purpose_in(packed: u32) -> Purpose {

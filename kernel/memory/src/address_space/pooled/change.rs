@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering;
 use machine::address::PhysAddr;
 use machine::page_table::{EntryFlags, Leaf, Mark};
 
+use super::super::entry::PERMISSION;
 use super::super::gather::Gather;
 use super::super::space::AddressSpace;
 use crate::OutOfMemory;
@@ -36,7 +37,7 @@ pub(in super::super) fn grant(leaf: Leaf<'_>, readable: EntryFlags, store: bool)
     let former = leaf.link();
     let new = if store { readable | EntryFlags::WRITABLE } else { readable };
     leaf.set_pooled(former.physical(), new);
-    let lost = former.flags() & (EntryFlags::PRESENT | EntryFlags::WRITABLE) - new;
+    let lost = former.flags() & (EntryFlags::PRESENT | EntryFlags::WRITABLE).difference(new);
     former.is_present() && (!lost.is_empty() || (new - former.flags()).contains(EntryFlags::NO_EXECUTE))
 }
 
@@ -78,7 +79,7 @@ impl AddressSpace {
         let place = unsafe { child.tables.tree().place_or_create(leaf.base, &*child.tables) };
         let place = place.ok_or(OutOfMemory)?;
         let link = leaf.link();
-        let permission = link.flags() & super::super::entry::PERMISSION - EntryFlags::WRITABLE;
+        let permission = link.flags() & PERMISSION.difference(EntryFlags::WRITABLE);
         {
             // Who stores for the program from outside does it under this lock.
             let _regions = self.regions.write();
