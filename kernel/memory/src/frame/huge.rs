@@ -7,7 +7,8 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use machine::address::PhysAddr;
-use machine::page_table::ENTRIES;
+use machine::page_table::{ENTRIES, find_tables_behind};
+use sync::Once;
 
 use super::handle::Frame;
 use super::metadata::State;
@@ -97,6 +98,12 @@ impl Drop for HugeFrame {
 /// Notes the frame of the table that is behind the huge page which begins at an address. The page's frames are the caller's.
 pub(crate) fn set_table_behind(first: PhysAddr, table: PhysAddr) {
     metadata(FrameNumber::of_allocated(first)).private.store(table.as_u64(), Relaxed);
+}
+
+/// Has page tables find what is noted: before there is any huge page, of whatever kind.
+pub(crate) fn prepare_tables_behind() {
+    static HOOK: Once<()> = Once::new();
+    HOOK.call_once(|| find_tables_behind(table_behind));
 }
 
 /// What was noted. Whoever sees the entry that maps the huge page sees what was noted before.

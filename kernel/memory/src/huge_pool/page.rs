@@ -4,15 +4,14 @@ use core::mem::ManuallyDrop;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use machine::address::{PAGE_SIZE, PhysAddr};
-use machine::page_table::{ENTRIES, Entry, EntryFlags, find_tables_behind, leaf_entries};
-use sync::Once;
+use machine::page_table::{ENTRIES, Entry, EntryFlags, leaf_entries};
 
 use super::counts::POOL;
 use super::{HUGE_PAGE_BYTES, POOL_PAYS};
 use crate::OutOfMemory;
 use crate::address_space::{PRIVATE, SHARED_MEMORY};
 use crate::charge;
-use crate::frame::huge::{HUGE_FRAMES, HugeFrame, set_table_behind, table_behind};
+use crate::frame::huge::{HUGE_FRAMES, HugeFrame, prepare_tables_behind, set_table_behind, table_behind};
 use crate::frame::metadata::{FOUND_BY_LOOKUP, Metadata};
 use crate::frame::number::FrameNumber;
 use crate::frame::table::metadata;
@@ -191,8 +190,7 @@ pub(crate) fn came_home(frame: FrameNumber, known: &Metadata) -> bool {
 
 /// Takes a page, with a table, from free memory, as long as there is plenty. It is not in use.
 pub(super) fn bring() -> Result<FrameNumber, OutOfMemory> {
-    static HOOK: Once<()> = Once::new();
-    HOOK.call_once(|| find_tables_behind(table_behind));
+    prepare_tables_behind();
     let leaves_enough = {
         let free = crate::frame::pool::lock();
         free.free() >= free.marks().high + u64::from(HUGE_FRAMES)

@@ -3,10 +3,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use machine::fault::Access;
-use machine::page_table::{
-    ENTRIES, Entry, EntryCell, EntryFlags, LEAF_TABLE_BYTES, NoLeaf, find_tables_behind, leaf_entries,
-};
-use sync::Once;
+use machine::page_table::{ENTRIES, Entry, EntryCell, EntryFlags, LEAF_TABLE_BYTES, NoLeaf, leaf_entries};
 
 use super::super::entry::{self, PRIVATE};
 use super::super::fault::Step;
@@ -15,7 +12,7 @@ use super::super::space::AddressSpace;
 use super::super::window::{self, Window};
 use super::policy::COUNTERS;
 use crate::OutOfMemory;
-use crate::frame::huge::{HUGE_FRAMES, HugeFrame, set_table_behind, table_behind};
+use crate::frame::huge::{HUGE_FRAMES, HugeFrame, prepare_tables_behind, set_table_behind};
 use crate::frame::{Frame, Purpose, Zeroed};
 use crate::region::{Region, RegionFlags};
 use machine::address::{PAGE_SIZE, PhysAddr};
@@ -28,8 +25,7 @@ pub(super) struct Prepared {
 
 impl Prepared {
     pub(super) fn new() -> Result<Prepared, OutOfMemory> {
-        static HOOK: Once<()> = Once::new();
-        HOOK.call_once(|| find_tables_behind(table_behind));
+        prepare_tables_behind();
         let page = HugeFrame::allocate(Purpose::Anonymous)?;
         let table = Frame::allocate(Purpose::PageTable, Zeroed::No)?;
         Ok(Prepared { page, table })
