@@ -3,6 +3,9 @@
 //! A thread registers an area where the kernel keeps the number of the CPU it runs on. Before user mode is entered after the thread may
 //! have been preempted or moved, or when a signal is delivered, the area is updated; if the thread was inside a critical
 //! section that it announced there, it continues at the section's abort handler.
+//!
+//! Whether other threads have run is asked with interrupts off, right before user mode is entered: a thread may be switched away from at any
+//! time before, so an earlier answer may be wrong by then.
 
 use crate::abi::{CriticalSection, RestartableSequence};
 use crate::errno::{Errno, SysResult};
@@ -58,12 +61,12 @@ pub fn rseq(task: &mut Task, address: u64, bytes: u32, flags: u32, signature: u3
     Ok(0)
 }
 
-/// Called before each return to user mode of a thread with an area: cheap when it was not switched away from meanwhile.
-#[inline]
-pub fn before_user_mode(task: &mut Task) {
-    let switches = sched::current().switches();
-    if switches != task.sequence.switches {
-        task.sequence.switches = switches;
+/// Other threads have run since the last call; user mode is entered when that is not so any more.
+#[inline(never)]
+pub fn after_switch(task: &mut Task) {
+    // Read first: what happens meanwhile is seen by the next look.
+    task.sequence.switches = sched::current().switches();
+    if task.sequence.address != 0 {
         update(task);
     }
 }
@@ -75,7 +78,6 @@ pub fn on_signal(task: &mut Task) {
     }
 }
 
-#[inline(never)]
 fn update(task: &mut Task) {
     if refresh(task).is_err() {
         task.sequence = SequenceArea::default();

@@ -415,45 +415,6 @@ pub fn setpriority(task: &mut Task, kind: u32, id: i32, nice: i32) -> SysResult 
     for_each(task, kind, id, |thread| set_nice(task, thread, nice)).map(|()| 0)
 }
 
-/// Orders memory accesses of a process's threads.
-pub fn membarrier(task: &mut Task, command: u32, flags: u32, _cpu: i32) -> SysResult {
-    const QUERY: u32 = 0;
-    const GLOBAL: u32 = 1;
-    const GLOBAL_EXPEDITED: u32 = 2;
-    const REGISTER_GLOBAL_EXPEDITED: u32 = 4;
-    const PRIVATE_EXPEDITED: u32 = 8;
-    const REGISTER_PRIVATE_EXPEDITED: u32 = 16;
-    const SYNC_CORE: u32 = 32;
-    const REGISTER_SYNC_CORE: u32 = 64;
-    const KNOWN: u32 = GLOBAL
-        | GLOBAL_EXPEDITED
-        | REGISTER_GLOBAL_EXPEDITED
-        | PRIVATE_EXPEDITED
-        | REGISTER_PRIVATE_EXPEDITED
-        | SYNC_CORE
-        | REGISTER_SYNC_CORE;
-    if flags != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let registered = &task.process().membarrier;
-    let relaxed = core::sync::atomic::Ordering::Relaxed;
-    match command {
-        QUERY => return Ok(KNOWN as usize),
-        REGISTER_GLOBAL_EXPEDITED | REGISTER_PRIVATE_EXPEDITED | REGISTER_SYNC_CORE => {
-            registered.fetch_or(command, relaxed);
-            return Ok(0);
-        }
-        PRIVATE_EXPEDITED | SYNC_CORE if registered.load(relaxed) & (command << 1) == 0 => {
-            return Err(Errno::EPERM);
-        }
-        GLOBAL | GLOBAL_EXPEDITED | PRIVATE_EXPEDITED | SYNC_CORE => {}
-        _ => return Err(Errno::EINVAL),
-    }
-    // An interrupt is a full barrier and serialises the core on its return to user mode.
-    sync::remote::call(cpu::online(), |_| core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst), 0);
-    Ok(0)
-}
-
 /// The CPU's number as programs know it.
 pub fn number_of_cpu(cpu: CpuId) -> u32 {
     cpu.index() as u32

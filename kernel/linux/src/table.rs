@@ -18,9 +18,9 @@ use crate::errno::{Errno, SysResult};
 use crate::file;
 use crate::task::Task;
 use crate::{
-    exec, exit, fork, futex, hardware, identity, io_priority, io_ring, ipc, kcmp, lock_count, memory,
-    memory_policy, mqueue, name_space, pager, pidfd, prctl, process, ptrace, reboot, remote_advice, rseq,
-    scheduling, seccomp, signal, socket, syslog, sysv, time, timer, wait,
+    barrier, exec, exit, fork, futex, hardware, identity, io_priority, io_ring, ipc, kcmp, lock_count,
+    memory, memory_policy, mqueue, name_space, pager, pidfd, prctl, process, ptrace, reboot, remote_advice,
+    rseq, scheduling, seccomp, signal, socket, syslog, sysv, time, timer, wait,
 };
 
 /// A value that a system call takes from a register.
@@ -405,7 +405,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     318 getrandom(3) = identity::getrandom: "";
     319 memfd_create(2) = file::memory_file::memfd_create: "MFD_HUGETLB: only 2 MiB";
     322 execveat(5) = exec::execveat: "as execve";
-    324 membarrier(3) = scheduling::membarrier: "no MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ";
+    324 membarrier(3) = barrier::membarrier: "";
     325 mlock2(3) = memory::mlock2: "";
     326 copy_file_range(6) = file::splice::copy_file_range: "";
     327 preadv2(6) = file::transfer::preadv2: "";

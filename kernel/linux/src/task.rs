@@ -210,16 +210,14 @@ impl Task {
                         return ControlFlow::Continue(());
                     }
                 }
-                if task.sequence.address != 0 {
-                    crate::rseq::before_user_mode(task);
-                }
-                match kernel.run_user(&mut task.user) {
+                match kernel.run_user(&mut task.user, task.sequence.switches) {
                     UserEvent::SystemCall => task.serve_call(),
                     UserEvent::Exception(exception) => task.serve_exception(exception),
                     UserEvent::Interrupted => {
                         task.user.call = NO_CALL;
                         reschedule();
                     }
+                    UserEvent::Switched => crate::rseq::after_switch(task),
                 }
                 ControlFlow::Continue(())
             },
@@ -231,22 +229,24 @@ impl Task {
     /// One turn of a program with hardware breakpoints. It has work to do before each, so that others need not ask whether they have some.
     #[inline(never)]
     fn run_watched(&mut self) {
-        if self.sequence.address != 0 {
-            crate::rseq::before_user_mode(self);
-        }
         let Some(mut registers) = self.debug_registers.take() else { return };
-        let event = current().run_user_watched(&mut self.user, &mut registers);
+        let event = current().run_user_watched(&mut self.user, self.sequence.switches, &mut registers);
         self.debug_registers = Some(registers);
         self.needs_work = true;
         match event {
             UserEvent::SystemCall => self.serve_call(),
             UserEvent::Exception(exception) => self.serve_exception(exception),
             UserEvent::Interrupted => self.user.call = NO_CALL,
+            UserEvent::Switched => crate::rseq::after_switch(self),
         }
     }
 
     fn work(&mut self, restart: Option<Errno>) -> Result<(), deliver::MustExit> {
         self.needs_work = false;
+        if current().attention() {
+            // A barrier of sequences has it looked at, though no other thread ran meanwhile.
+            self.sequence.switches = u64::MAX;
+        }
         deliver::before_user_mode(self, restart)
     }
 

@@ -136,6 +136,8 @@ pub enum UserEvent {
     Exception(Exception),
     /// The thread's attention flag is set, or another thread should run.
     Interrupted,
+    /// Other threads have run since the program was last looked after.
+    Switched,
 }
 
 /// Counts the time that a thread spends in user mode. Interrupts are off in both functions, and between them no other thread has run.
@@ -178,10 +180,16 @@ impl UserContext {
     /// preemption enabled; returns so.
     ///
     /// `attention` is checked with interrupts off right before user mode is entered: whoever sets it
-    /// and then interrupts this CPU is sure to be noticed.
+    /// and then interrupts this CPU is sure to be noticed. So is `others_ran`, also when that was at the end of an interrupt that came in
+    /// the program's midst.
     #[inline]
-    pub fn run(&mut self, attention: &AtomicBool, meter: &impl Meter) -> UserEvent {
-        self.run_by(attention, meter, enter)
+    pub fn run(
+        &mut self,
+        attention: &AtomicBool,
+        others_ran: impl Fn() -> bool,
+        meter: &impl Meter,
+    ) -> UserEvent {
+        self.run_by(attention, others_ran, meter, enter)
     }
 
     /// As [`UserContext::run`], with debug registers of the program's own while it is in user mode. The debugger of the kernel lends them; of
@@ -189,10 +197,11 @@ impl UserContext {
     pub fn run_watched(
         &mut self,
         attention: &AtomicBool,
+        others_ran: impl Fn() -> bool,
         meter: &impl Meter,
         registers: &mut DebugRegisters,
     ) -> UserEvent {
-        self.run_by(attention, meter, |context| {
+        self.run_by(attention, others_ran, meter, |context| {
             let lent = backend::debugger::lend(registers);
             let event = enter(context);
             backend::debugger::take_back(lent);
@@ -207,6 +216,7 @@ impl UserContext {
     fn run_by(
         &mut self,
         attention: &AtomicBool,
+        others_ran: impl Fn() -> bool,
         meter: &impl Meter,
         mut enter: impl FnMut(&mut Self) -> u64,
     ) -> UserEvent {
@@ -218,6 +228,10 @@ impl UserContext {
             if attention.load(Ordering::Relaxed) || crate::preempt::need_resched() {
                 crate::interrupt::enable();
                 return UserEvent::Interrupted;
+            }
+            if others_ran() {
+                crate::interrupt::enable();
+                return UserEvent::Switched;
             }
             let begun = meter.begin();
             let event = enter(self);
@@ -282,6 +296,7 @@ fn enter(context: &mut UserContext) -> u64 {
             crate::preempt::set_need_resched(true);
             2
         }
+        UserEvent::Switched => unreachable!("no script says so"),
     }
 }
 

@@ -478,6 +478,15 @@ impl Thread {
         self.attention.store(true, Ordering::SeqCst);
     }
 
+    /// Has the program whose thread runs on this CPU look at what it has to do before it goes on; nothing when no program does. For functions that
+    /// are called on other CPUs: it wakes nobody.
+    pub fn disturb_program() {
+        let running = current();
+        if !running.user_state.is_null() {
+            running.note_held_back();
+        }
+    }
+
     /// Sets who pays for the memory of a thread that was not started yet.
     pub fn set_payer(&self, payer: Option<Account>) {
         let former = self.luggage.swap(luggage_with(payer), Ordering::Relaxed);
@@ -912,10 +921,11 @@ impl Current {
     }
 
     /// Runs the thread's user program until it needs the kernel, and accounts its time. After [`UserEvent::Interrupted`] other
-    /// threads have run, or the attention flag is set: user mode was left for the kernel's reasons.
+    /// threads have run, or the attention flag is set: user mode was left for the kernel's reasons. It is not entered, also not again, when the
+    /// thread was switched to since the caller has seen `switches` ([`Thread::switches`]).
     #[inline]
-    pub fn run_user(&self, context: &mut UserContext) -> UserEvent {
-        let event = context.run(&self.attention, self);
+    pub fn run_user(&self, context: &mut UserContext, switches: u64) -> UserEvent {
+        let event = context.run(&self.attention, || self.switches() != switches, self);
         if event == UserEvent::Interrupted && preempt::need_resched() {
             crate::dispatch::preempt_hook();
         }
@@ -924,8 +934,13 @@ impl Current {
 
     /// As [`Current::run_user`], with debug registers of the program's own.
     #[inline(never)]
-    pub fn run_user_watched(&self, context: &mut UserContext, registers: &mut DebugRegisters) -> UserEvent {
-        let event = context.run_watched(&self.attention, self, registers);
+    pub fn run_user_watched(
+        &self,
+        context: &mut UserContext,
+        switches: u64,
+        registers: &mut DebugRegisters,
+    ) -> UserEvent {
+        let event = context.run_watched(&self.attention, || self.switches() != switches, self, registers);
         if event == UserEvent::Interrupted && preempt::need_resched() {
             crate::dispatch::preempt_hook();
         }

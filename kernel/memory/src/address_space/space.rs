@@ -13,6 +13,7 @@ use crate::region::{RegionFlags, RegionTree};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use machine::address::{PhysAddr, USER_END, UserAddr};
+use machine::cpu::CpuSet;
 use machine::fault::{self, FaultError};
 use sync::LocalReadLock;
 
@@ -228,6 +229,12 @@ impl AddressSpace {
     #[inline]
     pub fn activate(&self) {
         self.tables.activate();
+    }
+
+    /// The processors that run the program now, for barriers: one that is not among them and runs it later has ordered all accesses to
+    /// memory in between. The caller has made a full barrier before.
+    pub fn running_on(&self) -> CpuSet {
+        self.tables.running_on()
     }
 
     /// Says that this processor runs no program now; the loaded tables stay. Called by the scheduler with preemption

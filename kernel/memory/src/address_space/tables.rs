@@ -127,6 +127,12 @@ impl Tables {
         self.active.load(Ordering::SeqCst).difference(CpuSet::only(cpu::current())).is_empty()
     }
 
+    /// The processors that run the program now. One that is not among them and runs it later has ordered all accesses to memory in between.
+    pub(super) fn running_on(&self) -> CpuSet {
+        // SeqCst: comes after what the caller did before, and pairs with the changes of both sets in `activate` and `enter_lazy`.
+        self.active.load(Ordering::SeqCst).difference(self.lazy.load(Ordering::SeqCst))
+    }
+
     /// Makes the tables those of this processor, for the program. Preemption is off.
     pub(super) fn activate(self: &Arc<Tables>) {
         let this = cpu::current();

@@ -8,6 +8,7 @@ mod locks;
 mod placement;
 mod reservations;
 mod time;
+mod user_entry;
 mod user_time;
 mod waiting;
 

@@ -42,7 +42,7 @@ fn others_see(interrupts: u32) -> Seen {
             let mut context = UserContext::new(0, 0);
             for _ in 0..CALLS {
                 stage.fetch_add(1, Ordering::SeqCst);
-                while thread.run_user(&mut context) == UserEvent::Interrupted {
+                while thread.run_user(&mut context, thread.switches()) != UserEvent::SystemCall {
                     assert!(!thread.counts_user_time());
                 }
                 stage.fetch_add(1, Ordering::SeqCst);
