@@ -324,6 +324,23 @@ pub fn mremap(
         .map_err(errno_of)
 }
 
+/// Has a part of a shared mapping show the file from another page on.
+pub fn remap_file_pages(
+    task: &mut Task,
+    start: u64,
+    length: u64,
+    protection: u64,
+    page: u64,
+    flags: u32,
+) -> SysResult {
+    if protection != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let may_wait = flags & map_flag::NONBLOCK == 0;
+    let start = UserAddr::new(start);
+    task.address_space.remap_file_pages(start, length, page, may_wait).map(|()| 0).map_err(errno_of)
+}
+
 /// Moves the end of the heap.
 pub fn brk(task: &mut Task, end: u64) -> SysResult {
     Ok(task.address_space.set_break(UserAddr::new(end)).as_usize())

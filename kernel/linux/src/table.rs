@@ -308,6 +308,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     209 io_submit(3) = file::asynchronous::io_submit: "returns when the transfers have ended; no IOCB_CMD_POLL (EINVAL), IOCB_FLAG_IOPRIO has no effect";
     210 io_cancel(3) = file::asynchronous::io_cancel: "EINVAL: nothing is under way";
     213 epoll_create(1) = file::epoll::epoll_create: "";
+    216 remap_file_pages(5) = memory::remap_file_pages: "";
     217 getdents64(3) = file::directory::getdents64: "";
     218 set_tid_address(1) = prctl::set_tid_address: "";
     219 restart_syscall(0) = signal::calls::restart_syscall: "";

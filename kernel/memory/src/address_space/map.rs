@@ -19,28 +19,42 @@ use machine::address::{PAGE_SHIFT, PAGE_SIZE, UserAddr};
 /// The largest file offset, in pages, that a mapping may reach.
 const MAX_FILE_PAGES: u64 = (i64::MAX as u64) >> PAGE_SHIFT;
 
+/// Whole huge pages, for what consists of such.
+pub(super) fn round_huge(request: &mut MapRequest) -> Result<(), MapError> {
+    let is_huge = || cache_of(&request.backing).is_some_and(|cache| cache.is_huge());
+    if request.flags.contains(MapFlags::POOLED) || is_huge() {
+        pooled::round(request)?;
+    }
+    Ok(())
+}
+
 impl AddressSpace {
     /// Makes a mapping and returns where it begins.
     ///
     /// # Errors
     /// As mmap(2); see [`MapError`].
     pub fn map(&self, mut request: MapRequest) -> Result<UserAddr, MapError> {
-        if request.flags.contains(MapFlags::POOLED)
-            || cache_of(&request.backing).is_some_and(|cache| cache.is_huge())
-        {
-            pooled::round(&mut request)?;
-        }
-        // Dropped after the lock, whatever happens.
+        round_huge(&mut request)?;
+        self.map_locked(self.change.lock(), &request)
+    }
+
+    /// [`AddressSpace::map`], with the lock held, which it gives back.
+    pub(super) fn map_locked(
+        &self,
+        layout: SleepGuard<'_, Layout>,
+        request: &MapRequest,
+    ) -> Result<UserAddr, MapError> {
+        // In this order: what was there is dropped after the lock, whatever happens.
         let mut dropped = Dropped::new();
-        let mut layout = self.change.lock();
-        check_object(&request)?;
-        let placed = place(&request, &layout, &mut self.regions.write())?;
-        let flags = region_flags(&request, &layout);
+        let mut layout = layout;
+        check_object(request)?;
+        let placed = place(request, &layout, &mut self.regions.write())?;
+        let flags = region_flags(request, &layout);
         self.check_limits(&placed, flags)?;
         if placed.replaces {
             dropped = self.remove_range(&mut layout, placed.range())?;
         }
-        self.add(&placed, flags, &request)?;
+        self.add(&placed, flags, request)?;
         self.note_pages();
         drop(layout);
         drop(dropped);

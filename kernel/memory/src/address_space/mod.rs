@@ -43,6 +43,7 @@ mod huge;
 mod inspect;
 mod lock;
 mod map;
+mod nonlinear;
 mod pager;
 mod placement;
 mod pooled;

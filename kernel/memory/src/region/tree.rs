@@ -146,7 +146,6 @@ impl RegionTree {
         self.overlapping(start, end).next().is_some()
     }
 
-    #[cfg(test)]
     /// Whether regions cover the range without a hole.
     pub(crate) fn covers(&self, start: u64, end: u64) -> bool {
         let mut reached = start;
