@@ -199,6 +199,9 @@ static void file_system(void)
     SHOW(unlink("mounted/directory/new"));
     munmap(place, HUGE);
     SHOW(umount("mounted"));
+    /* A file that was mapped when it lost its name may go a little later. */
+    while (number("/proc/meminfo", "HugePages_Free") != 4)
+        usleep(1000);
     pool("unmounted");
     MOUNT("pagesize=4M");
     MOUNT("foo=1");

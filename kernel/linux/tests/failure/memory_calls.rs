@@ -50,6 +50,34 @@ fn huge_pages() {
 }
 
 #[test]
+fn pages_of_the_pool() {
+    use memory::huge_pool::{HUGE_PAGE_BYTES as HUGE, counts, set_size};
+    exhaust("pages of the pool", 20, |program| {
+        while counts().total < 4 {
+            set_size(4);
+        }
+        let huge_pages = 0x4_0000;
+        let start = program.must(abi::__NR_mmap, &[0, 2 * HUGE, 3, PRIVATE | huge_pages, u64::MAX, 0]);
+        program.put_at(start + PAGE, &[3]);
+        program.must(abi::__NR_mprotect, &[start, HUGE, 1]);
+        let name = program.text("name");
+        let file = program.must(abi::__NR_memfd_create, &[name, abi::MFD_HUGETLB.into()]);
+        let mapped = program.must(abi::__NR_mmap, &[0, HUGE, 3, 1, file, 0]);
+        program.put_at(mapped + PAGE, &[4]);
+        let segment = program.must(abi::__NR_shmget, &[0, HUGE, 0o1000 | 0o4000 | 0o600]);
+        let attached = program.must(abi::__NR_shmat, &[segment, 0, 0]);
+        program.put_at(attached, &[5]);
+        assert_eq!(program.get(start + PAGE), [3]);
+        program.must(abi::__NR_shmctl, &[segment, 0, 0]);
+        program.must(abi::__NR_shmdt, &[attached]);
+        program.must(abi::__NR_close, &[file]);
+        program.must(abi::__NR_munmap, &[mapped, HUGE]);
+        program.must(abi::__NR_munmap, &[start, 2 * HUGE]);
+        set_size(0);
+    });
+}
+
+#[test]
 fn moving_and_growing() {
     exhaust("moving mappings", 20, |program| {
         let start = map(program, 20, PRIVATE);

@@ -47,6 +47,38 @@ fn mapping_and_unmapping() {
 }
 
 #[test]
+fn pages_of_the_pool() {
+    use crate::huge_pool::{HUGE_PAGE_BYTES as HUGE, counts, set_size};
+    exhaust("pages of the pool", || {
+        while counts().total < 6 {
+            set_size(6);
+        }
+        {
+            let space = insist(|| Ok(AddressSpace::new()?));
+            let request = MapRequest::anonymous(2 * HUGE, READ_WRITE).with(MapFlags::POOLED);
+            let start = insist(|| space.map(request.clone())).as_u64();
+            let touch = |space: &AddressSpace, address| {
+                insist(|| Ok(put(space, address, 7)?));
+            };
+            touch(&space, start);
+            let child = insist(|| space.fork());
+            touch(&space, start);
+            touch(&child, start + HUGE);
+            insist(|| space.protect(at(start), HUGE, Protection::READ));
+            let to = at(start - 64 * HUGE);
+            let flags = RemapFlags::MAY_MOVE | RemapFlags::FIXED;
+            insist(|| space.remap(at(start), HUGE, HUGE, flags, to));
+            let shared = insist(|| space.map(request.clone().with(MapFlags::SHARED))).as_u64();
+            touch(&space, shared + HUGE);
+            assert_eq!((get(&child, start), get(&space, shared + HUGE)), (Ok(7), Ok(7)));
+        }
+        let now = counts();
+        assert_eq!((now.free, now.promised), (6, 0));
+        set_size(0);
+    });
+}
+
+#[test]
 fn protecting_advising_locking() {
     exhaust("protect, advise, lock", || {
         let space = insist(|| Ok(AddressSpace::new()?));
