@@ -64,13 +64,14 @@ pub(crate) fn open(inode: &Arc<Inode>, flags: OpenFlags) -> Result<Arc<dyn FileO
     }
 }
 
-/// Calls `each` with kind, major and name of every registration, in the order of registration.
-pub fn for_each(mut each: impl FnMut(FileKind, u32, &'static str)) {
+/// Calls `each` with kind, first device and name of every registration, in the order of registration.
+pub fn for_each(mut each: impl FnMut(FileKind, DeviceNumber, &'static str)) {
     let mut index = 0;
     loop {
         let registration = REGISTRATIONS.lock().get(index).cloned();
         let Some(registration) = registration else { return };
-        each(registration.kind, registration.major, registration.driver.name());
+        let first = DeviceNumber::new(registration.major, *registration.minors.start());
+        each(registration.kind, first, registration.driver.name());
         index += 1;
     }
 }

@@ -43,7 +43,8 @@ pub(crate) fn load(directory: &Path) -> Result<Vec<Invocation>, String> {
     Ok(all)
 }
 
-fn parse(topic: &str, text: &str, all: &mut Vec<Invocation>) -> Result<(), String> {
+/// Adds what a topic's file says.
+pub(crate) fn parse(topic: &str, text: &str, all: &mut Vec<Invocation>) -> Result<(), String> {
     let mut begun = false;
     for line in text.lines() {
         if let Some((name, seconds)) = header(line) {

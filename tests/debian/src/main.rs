@@ -1,14 +1,15 @@
 //! `debian-tests`: Debian's programs, unmodified and from one disk, on Starling and on Debian's own kernel in the same virtual machine. What they print, and how
 //! they end, must be the same.
 //!
-//! [`list`] reads the invocations, [`disk`] makes the disk, [`machine`] boots either kernel with it, [`expectation`] keeps what Debian's said. What may differ,
-//! with reasons, is in `tests/debian/exceptions.txt`.
+//! [`list`] reads the invocations, [`disk`] makes the disk, [`machine`] boots either kernel with it, [`expectation`] keeps what Debian's said, and [`table`] says
+//! what a comparison came to. What may differ, with reasons, is in `tests/debian/exceptions.txt`.
 #![forbid(unsafe_code)]
 
 mod disk;
 mod expectation;
 mod list;
 mod machine;
+mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ use abi_tests::tally::Tally;
 
 use list::Invocation;
 use machine::Machine;
+use table::Table;
 
 const USAGE: &str =
     "usage: debian-tests [--cpus N,...] [--list | --show | --self-check] [=NAME | TOPIC | PART_OF_A_NAME]...";
@@ -113,15 +115,18 @@ fn run(arguments: &Arguments) -> Result<Tally, String> {
     let expected = expectation::of(&starling, &disk, &chosen, false)?;
     match arguments.mode {
         Mode::Compare => {
+            let mut table = Table::new(arguments.cpus.clone());
             for &cpus in &arguments.cpus {
                 let machine = Machine { starling: &starling, disk: &disk.file, linux: false, cpus };
                 let label = format!("cpus {cpus}");
                 for topic in chosen.chunk_by(|one, other| one.topic == other.topic) {
                     machine.run(topic, |one, found| {
-                        compare(one, &label, expected.get(&one.name), found, &mut tally);
+                        let equal = compare(one, &label, expected.get(&one.name), found, &mut tally);
+                        table.count(one, cpus, equal);
                     })?;
                 }
             }
+            println!("{table}");
         }
         Mode::SelfCheck => {
             let again = expectation::of(&starling, &disk, &chosen, true)?;
@@ -140,13 +145,14 @@ fn show(name: &str, outcome: &Outcome) {
     print!("{}{}", String::from_utf8_lossy(&outcome.out), String::from_utf8_lossy(&outcome.err));
 }
 
+/// Whether they are equal; prints and counts it.
 fn compare(
     one: &Invocation,
     label: &str,
     linux: Option<&Outcome>,
     found: Option<&Outcome>,
     tally: &mut Tally,
-) {
+) -> bool {
     let explanation = match (linux, found) {
         (None, _) => "Debian's kernel has no result for it\n".into(),
         (_, None) => "no result: the machine stopped or hung while it ran\n".into(),
@@ -160,6 +166,7 @@ fn compare(
         }
     };
     tally.record(&one.name, label, &explanation);
+    explanation.is_empty()
 }
 
 #[cfg(test)]

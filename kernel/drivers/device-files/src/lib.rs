@@ -14,6 +14,7 @@
 //! | `config` | configuration space as a file |
 //! | `irq` | `/proc/irq` |
 //! | `proc` | `/proc/bus/pci` |
+//! | `latency` | `/dev/cpu_dma_latency` |
 //! | `virtio` | virtio devices |
 //! | `random` | `/dev/hwrng`, `/sys/class/misc/hw_random` |
 //!
@@ -35,6 +36,7 @@ mod contents;
 mod express;
 mod inject;
 mod irq;
+mod latency;
 mod pci;
 mod proc;
 mod random;
@@ -44,6 +46,7 @@ mod virtio;
 pub fn register() {
     inject::register();
     random::register();
+    latency::register();
     vfs::disk::device::set_requests(block_requests::answer);
     sysfs::fill_also(bus::fill);
     procfs::fill_also(proc::fill);

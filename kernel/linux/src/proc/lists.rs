@@ -50,14 +50,15 @@ fn write_devices(wanted: FileKind, out: &mut Text) {
     let mut next = 0;
     loop {
         let mut lowest: Option<u32> = None;
-        vfs::device::for_each(|kind, major, _| {
-            if kind == wanted && major >= next {
-                lowest = Some(lowest.map_or(major, |lowest| lowest.min(major)));
+        vfs::device::for_each(|kind, first, _| {
+            if kind == wanted && first.major >= next {
+                lowest = Some(lowest.map_or(first.major, |lowest| lowest.min(first.major)));
             }
         });
         let Some(wanted_major) = lowest else { return };
         let mut last = "";
-        vfs::device::for_each(|kind, major, name| {
+        vfs::device::for_each(|kind, first, name| {
+            let major = first.major;
             let name = if major == MISCELLANEOUS_MAJOR { "misc" } else { name };
             if kind == wanted && major == wanted_major && name != last {
                 let _ = writeln!(out, "{major:>3} {name}");
@@ -68,9 +69,13 @@ fn write_devices(wanted: FileKind, out: &mut Text) {
     }
 }
 
-/// `misc`
+/// `misc`: the devices that have a minor number of that major each.
 pub(super) fn miscellaneous(out: &mut Text) -> Result<()> {
-    let _ = writeln!(out, "{:>3} {}", super::stack_test::MINOR, super::stack_test::NAME);
+    vfs::device::for_each(|kind, first, name| {
+        if kind == FileKind::CharacterDevice && first.major == MISCELLANEOUS_MAJOR {
+            let _ = writeln!(out, "{:>3} {name}", first.minor);
+        }
+    });
     Ok(())
 }
 

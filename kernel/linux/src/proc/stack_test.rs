@@ -18,9 +18,9 @@ use vfs::device::DeviceDriver;
 use vfs::{Error, FileFeatures, FileOperations, Inode, OpenFile, OpenFlags, Result};
 
 /// Its name below /dev.
-pub(super) const NAME: &str = "kstack_test";
+const NAME: &str = "kstack_test";
 /// Its minor number: the first of those for dynamic use.
-pub(super) const MINOR: u32 = 127;
+const MINOR: u32 = 127;
 const MAJOR: u32 = 10;
 
 const RECURSE: u32 = 0x4b01;
