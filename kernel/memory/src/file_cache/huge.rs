@@ -91,7 +91,7 @@ impl FileCache {
     /// Promises all pages that the file neither has nor was promised.
     ///
     /// # Errors
-    /// As [`FileCache::promise_huge`].
+    /// As `FileCache::promise_huge`.
     pub fn promise_all(&self) -> Result<(), CacheError> {
         self.promise_huge(0..self.size() / HUGE_PAGE_BYTES)
     }

@@ -3,14 +3,14 @@
 //! # A page
 //! Its 512 frames lie one behind the other and never part. With them goes a leaf table that says the same frame by frame; it is *behind* the page wherever that is
 //! mapped (`machine::page_table::Leaf`), so that everything that only looks at entries finds them as ever. The references to the table's
-//! frame are those to the page: [`PooledPage`] is one, and so is each link that maps the page, and the file's own.
+//! frame are those to the page: `PooledPage` is one, and so is each link that maps the page, and the file's own.
 //!
 //! ```text
 //! free in the pool ── take ──> in use ── the last reference goes ──> coming home ── the last frame is free ──> free, or given up if it is surplus
 //! ```
 //!
 //! While a page is in use its table holds one reference to each frame. Who has a frame at hand for a transfer has one more, so a page comes home when the
-//! last of its frames does. Frames of the pool are known by who pays for them ([`POOL_PAYS`]): releasing any other frame asks nothing new.
+//! last of its frames does. Frames of the pool are known by who pays for them (`POOL_PAYS`): releasing any other frame asks nothing new.
 //!
 //! # Promises
 //! A mapping is promised its pages when it is made, and a promised page is there when it is touched. The pool never promises what it has not: `promised` is at
