@@ -250,6 +250,7 @@ impl Task {
         deliver::before_user_mode(self, restart)
     }
 
+    #[inline(always)]
     fn serve_call(&mut self) {
         let number = self.user.registers.rax;
         self.user.call = number;

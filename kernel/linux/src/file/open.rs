@@ -38,6 +38,7 @@ pub(crate) fn open_file(
 }
 
 /// The how of open(2): unknown flags are dropped, O_PATH keeps only what goes with it.
+#[inline(always)]
 pub(crate) fn how_of(flags: u32, mode: u32) -> Result<OpenHow, Errno> {
     let mut flags = OpenFlags::from_bits_truncate(flags & KNOWN_FLAGS);
     if flags.contains(OpenFlags::PATH) {

@@ -32,6 +32,7 @@ impl UserPath {
     ///
     /// # Errors
     /// EFAULT, ENAMETOOLONG, ENOMEM.
+    #[inline(always)]
     pub fn read(address: u64) -> Result<UserPath, Errno> {
         let start = UserAddr::new(address);
         let mut bytes = [0; INLINE_BYTES];
@@ -64,11 +65,13 @@ impl UserPath {
     ///
     /// # Errors
     /// As [`UserPath::read`].
+    #[inline(always)]
     pub fn read_or_empty(address: u64, empty_allowed: bool) -> Result<UserPath, Errno> {
         if address == 0 && empty_allowed { Ok(Self::empty()) } else { Self::read(address) }
     }
 
     /// The path without its terminator.
+    #[inline(always)]
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             UserPath::Inline { bytes, length } => &bytes[..usize::from(*length)],

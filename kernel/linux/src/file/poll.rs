@@ -43,6 +43,7 @@ const CHUNK: usize = 8;
 pub(super) type Requests = SmallVec<[PollRequest; INLINE]>;
 
 /// The deadline that a time-out in milliseconds means: none when negative.
+#[inline(always)]
 pub fn deadline_of_milliseconds(timeout_ms: i32) -> Option<u64> {
     match u64::try_from(timeout_ms) {
         Err(_) => None,
@@ -86,8 +87,7 @@ impl Task {
     /// EBADF when it is not open.
     #[inline]
     pub(super) fn look(&self, descriptor: i32, events: PollEvents) -> Result<PollEvents, Errno> {
-        let file = self.lent_usable_file(descriptor)?;
-        Ok(file.poll(None) & (events | PollEvents::ALWAYS))
+        Ok(self.files.ready(descriptor_number(descriptor)?)? & (events | PollEvents::ALWAYS))
     }
 
     /// The thread's poll state, made on first use.

@@ -73,6 +73,7 @@ fn not_written(task: &Task, file: &OpenFile, error: vfs::Error) -> Errno {
 }
 
 /// Keeps a write within RLIMIT_FSIZE: regular files only. Beyond it SIGXFSZ and EFBIG.
+#[inline(always)]
 fn limit_size(task: &Task, file: &OpenFile, position: u64, length: usize) -> Result<usize, Errno> {
     let limit = task.process().limit(crate::process::limits::Resource::FileSize);
     if limit == u64::MAX || file.inode().kind != vfs::FileKind::Regular {

@@ -102,6 +102,7 @@ fn index(key: &Key) -> usize {
 }
 
 /// Locks the bucket of a key.
+#[inline(always)]
 pub(super) fn lock(key: &Key) -> SpinLockGuard<'static, Bucket> {
     TABLE[index(key)].lock()
 }
@@ -164,6 +165,7 @@ impl Bucket {
     }
 
     /// Gives back the memory of a queue that was long once.
+    #[inline(always)]
     fn shrink(&mut self) {
         const KEPT: usize = 64;
         if self.queue.is_empty() && self.queue.capacity() > KEPT {

@@ -381,6 +381,7 @@ impl Task {
     }
 
     /// The thread that it calls so.
+    #[inline(always)]
     pub(crate) fn find_thread(&self, own: Pid) -> Option<Arc<Thread>> {
         self.kernel_number(own).and_then(table::thread)
     }

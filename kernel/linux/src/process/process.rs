@@ -411,6 +411,7 @@ impl Process {
     }
 
     /// Its dispositions.
+    #[inline(always)]
     pub fn actions(&self) -> Arc<SignalActions> {
         self.actions.lock().clone()
     }

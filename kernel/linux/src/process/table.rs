@@ -171,6 +171,7 @@ pub fn rename_thread(old: Pid, new: Pid, thread: &Arc<Thread>) {
 }
 
 /// The thread with this number.
+#[inline(always)]
 pub fn thread(tid: Pid) -> Option<Arc<Thread>> {
     look(tid, |bearers, guard| bearers.thread.get(guard))
 }

@@ -135,6 +135,7 @@ impl SignalActions {
         (old, action.ignores(signal))
     }
 
+    #[inline(always)]
     fn note(&self, signal: Signal, action: &Action) {
         let bit = SignalSet::of(&[signal]).bits();
         let put = |word: &AtomicU64, on: bool| {

@@ -295,6 +295,7 @@ pub(crate) fn retire(thread: &Thread) {
 
 impl Task {
     /// Sets the blocked mask; signals that it lets through are taken on the way back.
+    #[inline(always)]
     pub fn set_blocked(&mut self, mask: SignalSet) {
         let opened = self.thread.blocked() & !mask;
         let closed = mask & !self.thread.blocked();

@@ -8,7 +8,8 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
+
+use smallvec::SmallVec;
 
 use super::information::SignalInformation;
 use super::set::{Signal, SignalSet};
@@ -49,10 +50,11 @@ pub struct Pending {
     queue: Option<Box<Queue>>,
 }
 
-/// The entries, in the order they came. In a cache line of its own: its owner writes it with each signal.
+/// The entries, in the order they came: seldom more than one, which is in the same allocation. In cache lines of its own: its
+/// owner writes it with each signal.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Queue(Vec<Entry>);
+struct Queue(SmallVec<[Entry; 1]>);
 
 impl Pending {
     /// Nothing pending.
@@ -90,7 +92,7 @@ impl Pending {
             }
         }
         let Some(Queue(queue)) = self.queue.as_deref_mut() else { return false };
-        if memory::fallible::try_reserve(queue, 1).is_err() {
+        if memory::fallible::fail_point().is_err() || queue.try_reserve(1).is_err() {
             return false;
         }
         queue.push(entry);

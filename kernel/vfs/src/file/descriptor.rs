@@ -34,7 +34,7 @@ use bitflags::bitflags;
 use sync::arc_table::{ArcTable, Owner, OwnerDied, Reference, Room, Taken as TakenOut, Writer};
 
 use super::open_file::OpenFile;
-use crate::{Error, Result, allocation};
+use crate::{Error, PollEvents, Result, allocation};
 
 /// A descriptor number, not negative.
 pub type Descriptor = u32;
@@ -452,6 +452,11 @@ impl Descriptors {
         } else {
             Ok(file)
         }
+    }
+
+    /// What a descriptor's file is ready for now. Fails with `EBADF` as [`look_up_usable`](Self::look_up_usable) does.
+    pub fn ready(&self, descriptor: Descriptor) -> Result<PollEvents> {
+        Ok(self.look_up_usable(descriptor)?.poll(None))
     }
 
     /// A reference to the file of a descriptor, for what outlives the call. Fails with `EBADF`.
