@@ -56,6 +56,7 @@ pub(crate) fn build(place: &Place, cases: &[Case]) -> Result<(Programs, Vec<(Str
         programs.separate.push((format!("abi/{name}"), output.clone()));
         steps.push(Step { output, command });
     }
+    steps.push(space_tools(place, &mut programs)?);
     for case in cases {
         let step = match case.source.extension().and_then(|extension| extension.to_str()) {
             Some("rs") => rust_step(place, case)?,
@@ -73,6 +74,19 @@ pub(crate) fn build(place: &Place, cases: &[Case]) -> Result<(Programs, Vec<(Str
     }
     perform(steps)?;
     Ok((programs, skipped))
+}
+
+/// The tools of private name spaces: one program of several files, which looks at the name that it is called by.
+fn space_tools(place: &Place, programs: &mut Programs) -> Result<Step, String> {
+    let folder = place.user().join("spaces");
+    let sources = cases::sources(&folder, "c")?;
+    let mut files = cases::sources(&folder, "h")?;
+    files.extend(sources.iter().cloned());
+    let output = place.built().join(format!("spaces-{:016x}", hash(&files, &C_FLAGS)?));
+    let mut command = Command::new("gcc");
+    command.args(C_FLAGS).arg("-s").arg("-o").arg(temporary(&output)).args(&sources);
+    programs.separate.push(("abi/spaces".into(), output.clone()));
+    Ok(Step { output, command })
 }
 
 /// Compiles each small program to an object whose `main` has the program's name.

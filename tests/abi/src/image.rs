@@ -11,6 +11,9 @@ use std::process::Command;
 use crate::cases::{Case, Kind};
 use crate::compile;
 
+/// What the tools of private name spaces are called by.
+const SPACE_TOOLS: [&str; 3] = ["bind", "newns", "nsdup"];
+
 /// Where things are.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -103,6 +106,9 @@ fn lay_out(new: &Path, cases: &[Case], programs: &compile::Programs) -> Result<(
     }
     for (name, path) in &programs.separate {
         copy(path, &new.join(name))?;
+    }
+    for tool in SPACE_TOOLS {
+        link("spaces", &new.join("abi").join(tool))?;
     }
     write(&new.join("abi/cases"), &table(cases))?;
     write(

@@ -20,8 +20,7 @@ const MODE_BITS: u32 = 0o7777;
 pub(crate) fn open_at(task: &mut Task, directory: i32, path: u64, how: &OpenHow) -> SysResult {
     let path = UserPath::read(path)?;
     let reserved = task.files.reserve(task.descriptor_limit())?;
-    let file =
-        task.with_places(directory, &path, |context, start, path| Ok(context.open(start, path, how)?))?;
+    let file = open_from(task, directory, &path, how)?;
     let close_on_exec = how.flags.contains(OpenFlags::CLOSE_ON_EXEC);
     Ok(reserved.install(file, descriptor_flags(close_on_exec)) as usize)
 }
@@ -34,7 +33,23 @@ pub(crate) fn open_file(
     how: &OpenHow,
 ) -> Result<alloc::sync::Arc<vfs::OpenFile>, Errno> {
     let path = UserPath::read(path)?;
-    task.with_places(directory, &path, |context, start, path| Ok(context.open(start, path, how)?))
+    open_from(task, directory, &path, how)
+}
+
+/// Where the directory is the root of the walk, it counts for absolute paths as well.
+#[inline(always)]
+fn open_from(
+    task: &Task,
+    directory: i32,
+    path: &UserPath,
+    how: &OpenHow,
+) -> Result<alloc::sync::Arc<vfs::OpenFile>, Errno> {
+    if how.resolve.contains(LookupFlags::IN_ROOT) && directory != AT_FDCWD {
+        let root = task.start_of(directory)?;
+        let places = task.file_system.places();
+        return Ok(task.path_context(&places).open(&root, path.as_bytes(), how)?);
+    }
+    task.with_places(directory, path, |context, start, path| Ok(context.open(start, path, how)?))
 }
 
 /// The how of open(2): unknown flags are dropped, O_PATH keeps only what goes with it.
