@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ImageName, Store, build, debian, disk};
+use super::{ImageName, Store, build, debian, disk, space_tools};
 use crate::failure::{Failure, Outcome};
 use crate::image::oci::Choice;
 use crate::progress::Progress;
@@ -46,6 +46,11 @@ enum Command {
         #[arg(long, value_name = "PACKAGE,...", value_delimiter = ',')]
         sources: Vec<String>,
     },
+    /// Make the tools for private name spaces (bind, newns, nsdup) in a directory, for `starling run --volume`
+    Tools {
+        /// Where
+        directory: PathBuf,
+    },
     /// List the images
     Ls,
     /// Remove images
@@ -82,6 +87,10 @@ pub(crate) fn image(arguments: &ImageArguments) -> Outcome<u8> {
             let file = disk::make(name, include, sources, &progress)?;
             progress.finish();
             format!("{}\n", file.display())
+        }
+        Command::Tools { directory } => {
+            space_tools::make(directory)?;
+            String::new()
         }
         Command::Ls => list()?,
         Command::Rm { names } => {

@@ -8,6 +8,7 @@ mod command;
 mod debian;
 pub(crate) mod disk;
 mod name;
+mod space_tools;
 #[cfg(test)]
 mod tests;
 
