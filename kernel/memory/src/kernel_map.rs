@@ -2,7 +2,7 @@
 //!
 //! Only for the ranges that belong to this crate: frame metadata, kernel stacks and areas. Each range lies under one
 //! entry of the top-level table, which exists from start-up on ([`reserve_top_level`]), so that every address space
-//! shares it. Lower tables are made on demand and never freed: their number follows the peak of use.
+//! shares it. Lower tables are made on demand, and stay unless the owner takes them away ([`take_table`]).
 //!
 //! Locking: the owner of a range sees to it that two processors do not make tables or write the same entry at once.
 
@@ -56,10 +56,17 @@ pub(crate) fn clear(entry: Entry) -> u64 {
     entry.swap(0, Relaxed)
 }
 
+/// Takes away the table of the last level that maps the page of `address`, and so all that it maps: 2 MiB. Nobody has or looks for an
+/// entry in this range meanwhile. The frame may be used for something else when all processors have flushed all translations.
+pub(crate) fn take_table(address: u64) -> Option<FrameNumber> {
+    frame_of(clear(descend(address, 1, &mut || None)?))
+}
+
 fn table_entry(table: PhysAddr, address: u64, level: u32) -> Entry {
     let index = (address >> (12 + 9 * level)) as usize & (ENTRIES - 1);
     let entries = mmu::phys_to_virt(table).cast::<AtomicU64>();
-    // SAFETY: the table is one of the kernel's page tables, all of them visible in the direct map and never freed; the
+    // SAFETY: the table is one of the kernel's page tables, all of them visible in the direct map, and freed only when
+    // nothing can be in its range any more ([`take_table`]); the
     // index is below the number of entries. Entries are only accessed as atomics.
     unsafe { &*entries.add(index) }
 }

@@ -31,6 +31,7 @@ mod kit;
 mod kstack;
 mod kstack_costs;
 mod kstack_races;
+mod kstack_slots;
 mod lock_stat;
 mod locks;
 mod machine;
@@ -90,6 +91,7 @@ const LATE: &[&[Test]] = &[
     ipc_stress::TESTS,
     kstack::TESTS,
     kstack_races::TESTS,
+    kstack_slots::TESTS,
     sched::TESTS,
     locks::TESTS,
     lock_stat::TESTS,

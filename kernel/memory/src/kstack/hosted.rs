@@ -234,6 +234,10 @@ pub(crate) fn totals() -> Totals {
     Totals::default()
 }
 
+pub(crate) const fn mapped_pages() -> u64 {
+    0
+}
+
 pub(crate) fn write_windows(_out: &mut dyn fmt::Write) -> fmt::Result {
     Ok(())
 }

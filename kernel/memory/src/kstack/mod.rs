@@ -4,6 +4,7 @@
 //! touched, by a page fault that takes a frame from a reserve of the CPU. The parts:
 //!
 //! - `geometry`: where stacks lie, and what a fault address means (pure).
+//! - `vacancy`: which slots no stack has (pure).
 //! - `admission`: why growing never fails (pure); `trim`: what a stack can do without (pure).
 //! - `parameters`: the boot parameters and sysctls; `statistics`: what can be seen.
 //! - `mapped`: the real stacks; `hosted`: plain memory in their place.
@@ -36,6 +37,11 @@ mod statistics;
     allow(dead_code, reason = "stacks of a hosted machine do not grow; tests call the decisions")
 )]
 mod trim;
+#[cfg_attr(
+    not(target_os = "none"),
+    allow(dead_code, reason = "stacks of a hosted machine are plain memory; tests call the decisions")
+)]
+mod vacancy;
 
 use core::sync::atomic::{
     AtomicPtr,
@@ -53,7 +59,7 @@ pub use backend::{
     service, set_kill_hook, set_name_hook, set_refill_request, settle_pins, trim, trim_one, untrimmed_on,
     write_own_trace,
 };
-pub(crate) use backend::{prepare, totals, write_windows};
+pub(crate) use backend::{mapped_pages, prepare, totals, write_windows};
 #[cfg(target_os = "none")]
 pub use backend::{set_measured_share, set_park_hooks};
 pub use exercise::{End, Exercise, bytes_in_use, exercise, exercise_poked, touch_guard};

@@ -37,7 +37,7 @@ pub struct Totals {
     pub cache_misses: u64,
     /// Stacks that overflowed.
     pub overflows: u64,
-    /// Slots ever given out.
+    /// Slots that have descriptors, in steps of 64.
     pub slots: u64,
     /// Threads parked in a growth fault until there were frames.
     pub parked: u64,
@@ -61,7 +61,7 @@ pub const DEPTH_NAMES: [&str; DEPTHS] = [
 
 /// KiB of memory mapped into kernel stacks: `KernelStack:` and `nr_kernel_stack`.
 pub fn mapped_kib() -> u64 {
-    super::totals().mapped_pages * 4
+    super::mapped_pages() * 4
 }
 
 /// The text of `/proc/kstack`.

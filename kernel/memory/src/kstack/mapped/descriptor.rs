@@ -85,13 +85,14 @@ pub(crate) const fn address(slot: u32) -> u64 {
     TABLE_BASE + slot as u64 * size_of::<Descriptor>() as u64
 }
 
-/// The descriptor of a slot whose part of the table exists: one that has been given out.
+/// The descriptor of a slot that is not vacant, or whose chunk stays equipped for another reason: see [`super::chunks`].
 #[inline]
 pub(crate) fn at(slot: u32) -> &'static Descriptor {
-    debug_assert!(slot < super::slots::slots_made(), "slot {slot} has no descriptor yet");
+    debug_assert!(super::chunks::is_equipped(slot / DESCRIPTORS_IN_PAGE), "slot {slot} has no descriptor");
     let pointer: *const Descriptor = core::ptr::with_exposed_provenance(address(slot) as usize);
-    // SAFETY: the table's page was mapped and zeroed before the slot was first given out, is never unmapped, and
-    // consists of atomics.
+    // SAFETY: the table's page is mapped, was zeroed before, and consists of atomics. It goes only when all its slots are vacant:
+    // not while a stack is in one (the caller has it, or runs on it); else the caller holds the lock under which pages go, or has
+    // interrupts off since it found the chunk equipped, and the page goes after all CPUs have answered an interrupt.
     unsafe { &*pointer }
 }
 

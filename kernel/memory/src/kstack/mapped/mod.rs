@@ -1,5 +1,6 @@
 //! Kernel stacks of the bare machine, in the region of thread slots.
 
+mod chunks;
 mod depth;
 mod descriptor;
 mod grow;
@@ -30,7 +31,7 @@ pub use overflow::{expect_overflow, last_report, set_kill_hook, set_name_hook};
 pub use parking::set_park_hooks;
 pub use stack::KernelStack;
 pub(crate) use stack::initial_pages;
-pub(crate) use statistics::{for_each_stack, totals, write_windows};
+pub(crate) use statistics::{for_each_stack, mapped_pages, totals, write_windows};
 pub use switch::{admit, admit_start_up_stack, left, left_start_up_stack};
 
 /// Backs the running thread's stack down to an address; for the trap code, from another stack. False if less than `room`

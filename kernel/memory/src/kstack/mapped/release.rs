@@ -8,7 +8,7 @@
 //! stack is freed only after all CPUs have flushed its page, and a slot is given out, or its thread runs again, only
 //! then too. That is worth an interrupt to all CPUs for many pages at once: they are collected in a [`Batch`].
 //!
-//! Locking: [`BATCH`] is held while pages are collected and flushed, with interrupts on: CPUs that wait for it serve
+//! Locking: [`BATCH`] is held while pages are collected and flushed, and while descriptors and page tables are given back, with interrupts on: CPUs that wait for it serve
 //! remote calls. Under it the lists' and the pool's locks are taken. Trimming holds stacks BUSY meanwhile, for the time
 //! of one round of interrupts; the dispatcher runs other threads.
 
@@ -22,9 +22,10 @@ use sync::{SpinLock, remote};
 
 use super::super::geometry::Window;
 use super::super::per_cpu::NO_SLOT;
+use super::super::vacancy::CHUNK_SLOTS;
 use super::super::{trim, wake_service};
 use super::descriptor::{self, ANY_PIN, Descriptor};
-use super::{depth, slots};
+use super::{chunks, depth, slots};
 use crate::frame::Purpose;
 use crate::frame::allocate;
 use crate::frame::number::FrameNumber;
@@ -174,21 +175,45 @@ pub(crate) fn free_retired() -> usize {
         slot = known.next.load(Relaxed);
     }
     batch.flush();
-    drop(batch);
+    make_bare(list);
+    freed
+}
+
+/// Makes the slots of a list of stacks without pages vacant, and gives back what many vacant slots need no more. With [`BATCH`]
+/// held.
+fn make_bare(list: u32) {
+    let mut round = [0; chunks::ROUND];
+    let mut claimed = 0;
     let mut slot = list;
     while slot != NO_SLOT {
         let known = descriptor::at(slot);
         let next = known.next.load(Relaxed);
-        slots::put_bare(slot, known.window(slot).order);
+        if let Some(chunk) = slots::put_bare(slot, known.window(slot).order) {
+            round[claimed] = chunk;
+            claimed += 1;
+            if claimed == round.len() {
+                give_back(&round);
+                claimed = 0;
+            }
+        }
         slot = next;
     }
-    freed
+    if claimed > 0 {
+        give_back(&round[..claimed]);
+    }
+}
+
+fn give_back(claimed: &[u32]) {
+    chunks::give_back(claimed);
+    for &chunk in claimed {
+        slots::add_vacant(chunk);
+    }
 }
 
 /// Takes from sleeping threads' stacks what lies below their stack pointers; returns the number of pages. The caller
 /// may wait.
 pub(crate) fn trim_sleepers() -> usize {
-    trim_range(0..slots::slots_made())
+    trim_range(0..chunks::made() * CHUNK_SLOTS)
 }
 
 /// Like [`trim_sleepers`], for one stack.
@@ -198,7 +223,8 @@ pub(crate) fn trim_one(slot: u32) -> usize {
 
 fn trim_range(slots: Range<u32>) -> usize {
     let Some(mut batch) = BATCH.try_lock() else { return 0 };
-    let trimmed = slots.map(|slot| trim_into(&mut batch, slot)).sum::<u32>();
+    let equipped = slots.filter(|slot| chunks::is_equipped(slot / CHUNK_SLOTS));
+    let trimmed = equipped.map(|slot| trim_into(&mut batch, slot)).sum::<u32>();
     batch.flush();
     drop(batch);
     local(|memory| bump(&memory.stacks.counters.trimmed, u64::from(trimmed)));
@@ -237,7 +263,8 @@ fn can_be_trimmed(known: &Descriptor) -> bool {
 /// The stack that the CPU runs on just now, if it could be trimmed were its thread elsewhere.
 pub(crate) fn untrimmed_on(cpu: CpuId) -> Option<u32> {
     let slot = local::of(cpu)?.stacks.running.load(Relaxed);
-    (slot != NO_SLOT && can_be_trimmed(descriptor::at(slot))).then_some(slot)
+    // The thread may end meanwhile.
+    (slot != NO_SLOT && chunks::look(slot, can_be_trimmed) == Some(true)).then_some(slot)
 }
 
 /// Gives the stacks that CPUs keep for new threads back too, before freeing the pages of all retired ones: the last

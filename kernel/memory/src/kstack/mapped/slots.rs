@@ -1,50 +1,48 @@
 //! Which slots are free, and mapping pages into them.
 //!
-//! Slots are given out in ascending order; freed ones, sorted by size, first. Page tables and table pages of the
-//! descriptors are made when a slot is given out for the first time, in process context, and stay: a growth fault
-//! only ever writes one entry. The page tables of 32 slots take one frame.
+//! The lowest vacant slots are given out first. What they need of page tables and descriptors is the matter of [`super::chunks`].
 //!
-//! Two kinds of free stacks: *bare* ones, without pages, and *retired* ones that still have theirs and are reused as
-//! they are; [`super::release`] makes bare ones of them, many at a time, because that takes a flush on all CPUs.
+//! Two kinds of free stacks: *bare* ones, without pages, whose slots are vacant, and *retired* ones that still have theirs and
+//! are reused as they are; [`super::release`] makes bare ones of them, many at a time, because that takes a flush on all CPUs.
 //!
-//! Locking: one lock for the lists; a leaf but for the pool's lock.
+//! Locking: one lock for the bare; a leaf but for the pool's lock.
 
-use core::sync::atomic::{
-    AtomicU32,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use sync::IrqSpinLock;
 
-use super::super::geometry::{MAX_SLOT_ORDER, PAGE_BYTES, REGION_BASE, SLOT_BYTES, SLOTS};
+use super::super::geometry::PAGE_BYTES;
 use super::super::per_cpu::NO_SLOT;
-use super::descriptor;
+use super::super::vacancy::{ALL_VACANT, CHUNK_SLOTS, Chunks, lowest_run, run_mask};
+use super::{chunks, descriptor};
 use crate::frame::number::FrameNumber;
-use crate::frame::{Frame, Purpose, Urgency, Zeroed, allocate};
+use crate::frame::{Frame, Purpose, Zeroed};
 use crate::kernel_map;
 
-const ORDERS: usize = MAX_SLOT_ORDER as usize + 1;
+/// Chunks without a stack that stay equipped.
+const EMPTY_KEPT: u32 = 8;
 
-/// Slots below this have been given out at some time; only then do their descriptors exist.
-static SLOTS_MADE: AtomicU32 = AtomicU32::new(0);
+/// Chunks with vacant slots that are looked at for a run of several: beyond, a new chunk serves.
+const CHUNKS_TRIED: usize = 64;
 
-/// See [`SLOTS_MADE`].
-pub(crate) fn slots_made() -> u32 {
-    // Acquire: pairs with the Release in `make`; the descriptors exist.
-    SLOTS_MADE.load(Acquire)
+/// Where vacant slots are. All zero at first: it takes no room in the kernel's file.
+struct Bare {
+    /// Chunks that have vacant slots.
+    vacant: Chunks,
+    /// Of them, those that are equipped and have no stack.
+    empty: u32,
 }
 
-struct Lists {
-    /// First bare stack of each order.
-    bare: [u32; ORDERS],
+static BARE: IrqSpinLock<Bare> = IrqSpinLock::new(Bare { vacant: Chunks::new(), empty: 0 });
+
+struct Retired {
     /// First retired stack.
-    retired: u32,
+    first: u32,
     /// Pages of all retired stacks.
-    retired_pages: u32,
+    pages: u32,
 }
 
-static LISTS: IrqSpinLock<Lists> =
-    IrqSpinLock::new(Lists { bare: [NO_SLOT; ORDERS], retired: NO_SLOT, retired_pages: 0 });
+static RETIRED: IrqSpinLock<Retired> = IrqSpinLock::new(Retired { first: NO_SLOT, pages: 0 });
 
 /// Pages of stacks that wait to be unmapped.
 static RETIRED_PAGES: AtomicU32 = AtomicU32::new(0);
@@ -54,77 +52,82 @@ pub(crate) fn retired_pages() -> u32 {
     RETIRED_PAGES.load(Relaxed)
 }
 
-/// A frame for page tables of kernel stacks; under a lock, so without waiting.
-fn table_frame() -> Option<FrameNumber> {
-    allocate::allocate(Purpose::PageTable, Zeroed::Yes, Urgency::Atomic).ok()
-}
-
-/// A slot without pages whose page tables and descriptor exist; its run has 2^`order` slots.
+/// A run of 2^`order` slots without pages whose page tables and descriptors exist.
 pub(crate) fn take_bare(order: u8) -> Option<u32> {
-    let mut lists = LISTS.lock();
-    let head = lists.bare[usize::from(order)];
-    if head != NO_SLOT {
-        lists.bare[usize::from(order)] = descriptor::at(head).next.load(Relaxed);
-        return Some(head);
-    }
-    make(&mut lists, order)
-}
-
-/// Gives a run of slots out for the first time. Slots skipped for the alignment go to the list of single ones.
-fn make(lists: &mut Lists, order: u8) -> Option<u32> {
-    let next = SLOTS_MADE.load(Relaxed);
-    let first = next.next_multiple_of(1 << order);
-    let end = first.checked_add(1 << order).filter(|&end| end <= SLOTS)?;
-    for slot in next..end {
-        make_tables(slot)?;
-    }
-    // Release: pairs with the Acquire in `slots_made`.
-    SLOTS_MADE.store(end, Release);
-    for slot in next..first {
-        put_bare_locked(lists, slot, 0);
-    }
-    Some(first)
-}
-
-/// Makes the page tables and the descriptor of one slot. Harmless when called again.
-fn make_tables(slot: u32) -> Option<()> {
-    let base = REGION_BASE + u64::from(slot) * SLOT_BYTES;
-    kernel_map::entry(base, &mut table_frame)?;
-    if slot.is_multiple_of(descriptor::DESCRIPTORS_IN_PAGE) {
-        let entry = kernel_map::entry(descriptor::address(slot), &mut table_frame)?;
-        if kernel_map::frame_of(entry.load(Relaxed)).is_none() {
-            let page = allocate::allocate(Purpose::Kernel, Zeroed::Yes, Urgency::Atomic).ok()?;
-            kernel_map::set(entry, page, kernel_map::DATA);
+    let mut bare = BARE.lock();
+    let (chunk, first) = match bare.lowest_vacant(order) {
+        Some(found) => found,
+        None => {
+            let chunk = chunks::make()?;
+            bare.vacant.insert(chunk);
+            (chunk, 0)
         }
+    };
+    let slot = chunk * CHUNK_SLOTS + first;
+    let had_descriptors = chunks::is_equipped(chunk);
+    let equipped = chunks::equip(slot);
+    let vacant = &chunks::record(chunk).vacant;
+    let before = vacant.load(Relaxed);
+    // Without memory the chunk may have got a part of what it needs, with no stack in it.
+    bare.empty += u32::from(!had_descriptors && chunks::is_equipped(chunk));
+    equipped?;
+    bare.empty -= u32::from(before == ALL_VACANT);
+    let after = before & !run_mask(first, order);
+    vacant.store(after, Relaxed);
+    if after == 0 {
+        bare.vacant.remove(chunk);
     }
-    Some(())
+    Some(slot)
 }
 
-fn put_bare_locked(lists: &mut Lists, slot: u32, order: u8) {
-    let head = &mut lists.bare[usize::from(order)];
-    descriptor::at(slot).next.store(*head, Relaxed);
-    *head = slot;
+impl Bare {
+    /// A chunk, and where in it the wanted run begins.
+    fn lowest_vacant(&self, order: u8) -> Option<(u32, u32)> {
+        let members =
+            core::iter::successors(self.vacant.lowest_from(0), |chunk| self.vacant.lowest_from(chunk + 1));
+        members
+            .take(CHUNKS_TRIED)
+            .find_map(|chunk| Some((chunk, lowest_run(chunks::record(chunk).vacant.load(Relaxed), order)?)))
+    }
 }
 
-/// Gives back a run of slots that has no pages any more.
-pub(crate) fn put_bare(slot: u32, order: u8) {
-    put_bare_locked(&mut LISTS.lock(), slot, order);
+/// Gives a run of slots back that has no pages any more. If enough chunks are without a stack, this one is taken from
+/// them and returned: the caller is to give it back ([`chunks::give_back`]), then to add it again ([`add_vacant`]).
+#[must_use]
+pub(crate) fn put_bare(slot: u32, order: u8) -> Option<u32> {
+    let mut bare = BARE.lock();
+    let chunk = slot / CHUNK_SLOTS;
+    let vacant = &chunks::record(chunk).vacant;
+    let after = vacant.load(Relaxed) | run_mask(slot % CHUNK_SLOTS, order);
+    vacant.store(after, Relaxed);
+    if after == ALL_VACANT && bare.empty >= EMPTY_KEPT {
+        bare.vacant.remove(chunk);
+        return Some(chunk);
+    }
+    bare.empty += u32::from(after == ALL_VACANT);
+    bare.vacant.insert(chunk);
+    None
+}
+
+/// Adds a chunk without a stack that is not equipped.
+pub(crate) fn add_vacant(chunk: u32) {
+    BARE.lock().vacant.insert(chunk);
 }
 
 /// Puts a free stack with its pages aside.
 pub(crate) fn retire(slot: u32) {
     let known = descriptor::at(slot);
-    let mut lists = LISTS.lock();
-    known.next.store(lists.retired, Relaxed);
-    lists.retired = slot;
-    lists.retired_pages += known.mapped.load(Relaxed);
-    RETIRED_PAGES.store(lists.retired_pages, Relaxed);
+    let mut retired = RETIRED.lock();
+    known.next.store(retired.first, Relaxed);
+    retired.first = slot;
+    retired.pages += known.mapped.load(Relaxed);
+    RETIRED_PAGES.store(retired.pages, Relaxed);
 }
 
 /// The stack retired last, if it has the wanted form.
 pub(crate) fn take_retired(pages: u32) -> Option<u32> {
-    let mut lists = LISTS.lock();
-    let slot = lists.retired;
+    let mut retired = RETIRED.lock();
+    let slot = retired.first;
     if slot == NO_SLOT {
         return None;
     }
@@ -132,18 +135,18 @@ pub(crate) fn take_retired(pages: u32) -> Option<u32> {
     if known.window(slot).pages != pages {
         return None;
     }
-    lists.retired = known.next.load(Relaxed);
-    lists.retired_pages -= known.mapped.load(Relaxed);
-    RETIRED_PAGES.store(lists.retired_pages, Relaxed);
+    retired.first = known.next.load(Relaxed);
+    retired.pages -= known.mapped.load(Relaxed);
+    RETIRED_PAGES.store(retired.pages, Relaxed);
     Some(slot)
 }
 
 /// Takes all retired stacks: the first of the list.
 pub(crate) fn take_all_retired() -> u32 {
-    let mut lists = LISTS.lock();
-    lists.retired_pages = 0;
+    let mut retired = RETIRED.lock();
+    retired.pages = 0;
     RETIRED_PAGES.store(0, Relaxed);
-    core::mem::replace(&mut lists.retired, NO_SLOT)
+    core::mem::replace(&mut retired.first, NO_SLOT)
 }
 
 /// Maps a zeroed frame at a page of a slot whose tables exist. The page had none.

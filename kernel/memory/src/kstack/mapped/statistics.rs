@@ -7,20 +7,33 @@ use super::super::StackView;
 use super::super::geometry::{PAGE_BYTES, Window};
 use super::super::per_cpu::StackCounters;
 use super::super::statistics::Totals;
-use super::{descriptor, slots};
+use super::super::vacancy::CHUNK_SLOTS;
+use super::{chunks, slots};
 use crate::local;
+
+/// The slots that have descriptors, or had when they were looked for.
+fn equipped_slots() -> impl Iterator<Item = u32> {
+    let chunks = (0..chunks::made()).filter(|&chunk| chunks::is_equipped(chunk));
+    chunks.flat_map(|chunk| chunk * CHUNK_SLOTS..(chunk + 1) * CHUNK_SLOTS)
+}
+
+/// Pages mapped into stacks, retired and cached ones included.
+pub(crate) fn mapped_pages() -> u64 {
+    balance(|counters| &counters.mapped)
+}
+
+fn balance(pick: fn(&StackCounters) -> &AtomicI64) -> u64 {
+    local::all().map(|memory| pick(&memory.stacks.counters).load(Relaxed)).sum::<i64>().max(0) as u64
+}
 
 /// What all CPUs counted.
 pub(crate) fn totals() -> Totals {
     let sum = |pick: fn(&StackCounters) -> &AtomicU64| -> u64 {
         local::all().map(|memory| pick(&memory.stacks.counters).load(Relaxed)).sum()
     };
-    let balance = |pick: fn(&StackCounters) -> &AtomicI64| -> u64 {
-        local::all().map(|memory| pick(&memory.stacks.counters).load(Relaxed)).sum::<i64>().max(0) as u64
-    };
     let mut totals = Totals {
         stacks: balance(|c| &c.stacks),
-        mapped_pages: balance(|c| &c.mapped),
+        mapped_pages: mapped_pages(),
         reserve_frames: local::all().map(|memory| memory.stacks.reserve.len() as u64).sum(),
         retired_pages: u64::from(slots::retired_pages()),
         faults: sum(|c| &c.faults),
@@ -35,7 +48,7 @@ pub(crate) fn totals() -> Totals {
         cache_hits: sum(|c| &c.cache_hits),
         cache_misses: sum(|c| &c.cache_misses),
         overflows: sum(|c| &c.overflows),
-        slots: u64::from(slots::slots_made()),
+        slots: equipped_slots().count() as u64,
         ..Totals::default()
     };
     for memory in local::all() {
@@ -43,11 +56,11 @@ pub(crate) fn totals() -> Totals {
             *total += depth.load(Relaxed);
         }
     }
-    for slot in 0..slots::slots_made() {
-        let known = descriptor::at(slot);
-        if known.is_in_use() {
-            let most = u64::from(known.high_water.load(Relaxed)) * PAGE_BYTES;
-            totals.live_depths[super::super::per_cpu::depth_index(most)] += 1;
+    for slot in equipped_slots() {
+        let most =
+            chunks::look(slot, |known| known.is_in_use().then(|| known.high_water.load(Relaxed))).flatten();
+        if let Some(pages) = most {
+            totals.live_depths[super::super::per_cpu::depth_index(u64::from(pages) * PAGE_BYTES)] += 1;
         }
     }
     totals
@@ -66,15 +79,19 @@ pub(crate) fn write_window(out: &mut dyn fmt::Write, window: &Window) -> fmt::Re
 /// One line for each stack in use.
 pub(crate) fn write_windows(out: &mut dyn fmt::Write) -> fmt::Result {
     writeln!(out, "slot thread pages mapped most faults trims asleep_bytes")?;
-    for slot in 0..slots::slots_made() {
-        let known = descriptor::at(slot);
-        if known.is_in_use() {
-            let window = known.window(slot);
-            let owner = known.owner.load(Relaxed);
-            let (most, faults) = (known.high_water.load(Relaxed), known.faults.load(Relaxed));
-            let trims = known.trims.load(Relaxed);
-            // How deep the thread was when it was last switched away from.
-            let asleep = window.top().saturating_sub(known.saved_pointer.load(Relaxed).max(window.bottom()));
+    for slot in equipped_slots() {
+        let seen = chunks::look(slot, |known| {
+            known.is_in_use().then(|| {
+                let window = known.window(slot);
+                // How deep the thread was when it was last switched away from.
+                let asleep =
+                    window.top().saturating_sub(known.saved_pointer.load(Relaxed).max(window.bottom()));
+                let numbers =
+                    [&known.high_water, &known.faults, &known.trims].map(|number| number.load(Relaxed));
+                (known.owner.load(Relaxed), window, numbers, asleep)
+            })
+        });
+        if let Some((owner, window, [most, faults, trims], asleep)) = seen.flatten() {
             writeln!(
                 out,
                 "{slot} {owner} {} {} {most} {faults} {trims} {asleep}",
@@ -98,20 +115,23 @@ pub(crate) fn write_last_growth(out: &mut dyn fmt::Write, window: &Window) -> fm
 
 /// See [`super::super::for_each_stack`].
 pub(crate) fn for_each_stack(visit: &mut dyn FnMut(&StackView)) {
-    for slot in 0..slots::slots_made() {
-        let known = descriptor::at(slot);
-        if !known.is_in_use() {
-            continue;
-        }
-        let window = known.window(slot);
-        visit(&StackView {
-            slot,
-            owner: known.owner.load(Relaxed),
-            control: known.control.load(Relaxed),
-            running_on: known.running_on(),
-            saved_pointer: known.saved_pointer.load(Relaxed),
-            pages: (window.mapped, window.pages),
-            range: (window.bottom(), window.top()),
+    for slot in equipped_slots() {
+        let view = chunks::look(slot, |known| {
+            known.is_in_use().then(|| {
+                let window = known.window(slot);
+                StackView {
+                    slot,
+                    owner: known.owner.load(Relaxed),
+                    control: known.control.load(Relaxed),
+                    running_on: known.running_on(),
+                    saved_pointer: known.saved_pointer.load(Relaxed),
+                    pages: (window.mapped, window.pages),
+                    range: (window.bottom(), window.top()),
+                }
+            })
         });
+        if let Some(view) = view.flatten() {
+            visit(&view);
+        }
     }
 }
