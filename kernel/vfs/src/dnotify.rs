@@ -4,9 +4,11 @@
 //! the file. It hangs on the directory, beside the watches of `inotify`, and hears of the same events.
 
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use bitflags::bitflags;
+use sync::SpinLock;
 
 use crate::attributes::FileKind;
 use crate::file::{FileOwner, OpenFile};
@@ -107,17 +109,7 @@ pub fn notify(
         mask: AtomicU32::new(mask.bits()),
         _share: Share::new(),
     })?;
-    {
-        let watches = file.inode().watches()?;
-        let mut notices = allocation::lock_with_room(|| watches.notices(), 1, |notices| notices)?;
-        match notices.iter().find(|known| known.is_of(file.id(), table)) {
-            None => notices.push(notice),
-            Some(known) => {
-                known.descriptor.store(descriptor, Ordering::Relaxed);
-                known.mask.fetch_or(mask.bits(), Ordering::Relaxed);
-            }
-        }
-    }
+    file.inode().watches()?.notices().add(notice)?;
     file.set_owner_if_none(owner);
     Ok(())
 }
@@ -142,16 +134,59 @@ impl Notice {
     }
 }
 
+/// The notices of a directory. A notice keeps its place in the list, since those who tell them go through it without holding the lock; a new one gets the
+/// place of one that has ended.
+pub(crate) struct NoticeList(SpinLock<Vec<Option<Arc<Notice>>>>);
+
+impl NoticeList {
+    pub(crate) const fn new() -> Self {
+        Self(SpinLock::new(Vec::new()))
+    }
+
+    /// Adds one, or what it wants to the one that the same file and table have.
+    fn add(&self, notice: Arc<Notice>) -> Result<()> {
+        let mut notices = allocation::lock_with_room(|| self.0.lock(), 1, |notices| notices)?;
+        if let Some(known) = notices.iter().flatten().find(|known| known.is_of(notice.id, notice.table)) {
+            known.descriptor.store(notice.descriptor.load(Ordering::Relaxed), Ordering::Relaxed);
+            known.mask.fetch_or(notice.mask.load(Ordering::Relaxed), Ordering::Relaxed);
+            return Ok(());
+        }
+        match notices.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(notice),
+            None => notices.push(Some(notice)),
+        }
+        Ok(())
+    }
+
+    /// Takes out the one of a file and a table.
+    fn remove(&self, id: u64, table: u64) -> Option<Arc<Notice>> {
+        let mut notices = self.0.lock();
+        let is_it =
+            |place: &&mut Option<Arc<Notice>>| place.as_ref().is_some_and(|known| known.is_of(id, table));
+        notices.iter_mut().find(is_it)?.take()
+    }
+
+    /// Calls `each` with every notice, without the lock.
+    fn for_each(&self, mut each: impl FnMut(&Notice)) {
+        let mut index = 0;
+        loop {
+            let notice = match self.0.lock().get(index) {
+                Some(notice) => notice.clone(),
+                None => return,
+            };
+            if let Some(notice) = notice {
+                each(&notice);
+            }
+            index += 1;
+        }
+    }
+}
+
 /// A table closes an open file, or wants to hear nothing more.
 #[cold]
 pub(crate) fn end(file: &OpenFile, table: u64) {
     let Some(watches) = file.inode().existing_watches() else { return };
-    let ended = {
-        let mut notices = watches.notices();
-        let index = notices.iter().position(|notice| notice.is_of(file.id(), table));
-        index.map(|index| notices.swap_remove(index))
-    };
-    drop(ended);
+    drop(watches.notices().remove(file.id(), table));
 }
 
 /// Something happened in a directory.
@@ -169,11 +204,57 @@ fn report_notices(directory: &InodeHead, events: NoticeMask) {
         return;
     }
     let Some(watches) = directory.existing_watches() else { return };
-    let mut index = 0;
-    loop {
-        let notice = watches.notices().get(index).cloned();
-        let Some(notice) = notice else { return };
-        notice.tell(events);
-        index += 1;
+    watches.notices().for_each(|notice| notice.tell(events));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(ids: core::ops::Range<u64>) -> NoticeList {
+        let list = NoticeList::new();
+        ids.for_each(|id| list.add(notice(id)).unwrap());
+        list
+    }
+
+    fn notice(id: u64) -> Arc<Notice> {
+        Arc::new(Notice {
+            file: Weak::new(),
+            id,
+            table: 1,
+            descriptor: AtomicI32::new(0),
+            mask: AtomicU32::new(NoticeMask::CREATE.bits()),
+            _share: Share::new(),
+        })
+    }
+
+    fn told(list: &NoticeList, mut meanwhile: impl FnMut(u64)) -> Vec<u64> {
+        let mut told = Vec::new();
+        list.for_each(|notice| {
+            told.push(notice.id);
+            meanwhile(notice.id);
+        });
+        told
+    }
+
+    #[test]
+    fn a_notice_that_ends_while_others_are_told_has_nobody_passed_over() {
+        let list = list(0..4);
+        let heard = told(&list, |id| {
+            if id == 1 {
+                assert!(list.remove(0, 1).is_some());
+            }
+        });
+        assert_eq!(heard, [0, 1, 2, 3]);
+        assert_eq!(told(&list, |_| ()), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_new_notice_gets_the_place_of_one_that_has_ended() {
+        let list = list(0..3);
+        assert!(list.remove(1, 1).is_some() && list.remove(1, 1).is_none());
+        list.add(notice(7)).unwrap();
+        list.add(notice(7)).unwrap();
+        assert_eq!(told(&list, |_| ()), [0, 7, 2]);
     }
 }

@@ -3,6 +3,8 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::event::{About, Event, NamedDirectory, Records};
 use super::group::Group;
 use super::mark::MarkList;
@@ -38,6 +40,9 @@ const FILE_SYSTEM: usize = 0;
 const OWN: usize = 2;
 const NEW: usize = 3;
 const PARENT: usize = 4;
+
+/// Groups that are remembered without memory: there are seldom more.
+const MET_IN_PLACE: usize = 4;
 
 impl<'a> Happening<'a> {
     fn is_of_name(&self) -> bool {
@@ -174,20 +179,23 @@ impl<'a> Happening<'a> {
 
     /// Calls with each group that has a mark in one of the lists, once.
     fn for_each_group(
-        &self,
         lists: &[Option<&MarkList>; LISTS],
         mut each: impl FnMut(&Arc<Group>) -> Result<()>,
     ) -> Result<()> {
-        for (number, list) in lists.iter().enumerate() {
-            let Some(list) = list else { continue };
+        // Groups may get and lose marks meanwhile, so whether one was met before is not asked of the lists.
+        let mut met: SmallVec<[Arc<Group>; MET_IN_PLACE]> = SmallVec::new();
+        for list in lists.iter().flatten() {
             let mut index = 0;
             while let Some(mark) = list.get(index) {
                 index += 1;
                 let Some(mark) = mark else { continue };
-                let before =
-                    |list: &Option<&MarkList>| list.is_some_and(|list| list.of_group(&mark.group).is_some());
-                if !lists[..number].iter().any(before) {
-                    each(&mark.group)?;
+                if met.iter().any(|known| Arc::ptr_eq(known, &mark.group)) {
+                    continue;
+                }
+                each(&mark.group)?;
+                // Without memory a group may be told twice, which is better than not at all.
+                if met.try_reserve(1).is_ok() {
+                    met.push(mark.group.clone());
                 }
             }
         }
@@ -208,10 +216,10 @@ impl<'a> Happening<'a> {
             directory.filter(|_| !is_of_name).and_then(of_inode),
         ];
         if !self.mask.intersects(FanMask::PERMISSIONS) {
-            return self.for_each_group(&lists, |group| self.tell(group, &lists));
+            return Self::for_each_group(&lists, |group| self.tell(group, &lists));
         }
         for class in (0..CLASSES).rev() {
-            self.for_each_group(&lists, |group| match group.flags.class() == class {
+            Self::for_each_group(&lists, |group| match group.flags.class() == class {
                 true => self.tell(group, &lists),
                 false => Ok(()),
             })?;
@@ -278,5 +286,68 @@ pub(crate) fn ask_access(file: &OpenFile) -> Result<()> {
     match file.path() {
         Some(path) if file.is_watched() => ask(path, FanMask::ACCESS_PERMISSION),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::fanotify::account::{Account, Charge};
+    use crate::fanotify::mark::{Mark, Marked};
+    use crate::fanotify::mask::MarkFlags;
+    use crate::flags::OpenFlags;
+
+    fn group() -> Arc<Group> {
+        Group::new(GroupFlags::empty(), OpenFlags::empty(), Arc::new(Account::new())).unwrap()
+    }
+
+    fn mark(group: &Arc<Group>, list: &MarkList) -> Arc<Mark> {
+        let charge = Charge::mark(&group.account, true).unwrap();
+        let mark = Mark::new(group, Marked::Mount(1), MarkFlags::empty(), charge).unwrap();
+        list.add(&mark).unwrap();
+        mark
+    }
+
+    /// Which of the groups are called, by number.
+    fn called(groups: &[Arc<Group>], lists: &[MarkList; 2], mut meanwhile: impl FnMut(usize)) -> Vec<usize> {
+        let mut called = Vec::new();
+        let [of_file_system, own] = lists;
+        let walked = [Some(of_file_system), None, Some(own), None, None];
+        Happening::for_each_group(&walked, |group| {
+            let number = groups.iter().position(|known| Arc::ptr_eq(known, group)).unwrap();
+            called.push(number);
+            meanwhile(number);
+            Ok(())
+        })
+        .unwrap();
+        called
+    }
+
+    #[test]
+    fn a_group_that_gains_a_second_mark_meanwhile_is_told_once() {
+        let groups = [group(), group()];
+        let lists = [MarkList::new(), MarkList::new()];
+        let mut marks: Vec<_> = groups.iter().map(|group| mark(group, &lists[1])).collect();
+        let mut second = None;
+        let heard = called(&groups, &lists, |number| {
+            if number == 0 {
+                second = Some(mark(&groups[1], &lists[0]));
+            }
+        });
+        assert_eq!(heard, [0, 1], "its new mark is in a list that was through");
+        assert_eq!(called(&groups, &lists, |_| ()), [1, 0]);
+        marks.clear();
+        assert_eq!(called(&groups, &lists, |_| ()), [1]);
+    }
+
+    #[test]
+    fn a_group_that_loses_its_first_mark_meanwhile_is_told_once() {
+        let groups = [group()];
+        let lists = [MarkList::new(), MarkList::new()];
+        let mut first = Some(mark(&groups[0], &lists[0]));
+        let _second = mark(&groups[0], &lists[1]);
+        assert_eq!(called(&groups, &lists, |_| first = None), [0]);
     }
 }

@@ -4,11 +4,11 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use sync::{SpinLock, SpinLockGuard};
+use sync::SpinLock;
 
 use super::event::EventMask;
 use super::instance::Queue;
-use crate::dnotify::Notice;
+use crate::dnotify::NoticeList;
 use crate::fanotify::MarkList;
 use crate::inode::Inode;
 use crate::watched::Share;
@@ -34,7 +34,7 @@ impl Watch {
 pub struct WatchList {
     watches: SpinLock<Vec<Weak<Watch>>>,
     /// What open files are told of the directory.
-    notices: SpinLock<Vec<Arc<Notice>>>,
+    notices: NoticeList,
     /// What groups of `fanotify` want to hear of it.
     marks: MarkList,
 }
@@ -48,15 +48,11 @@ impl Default for WatchList {
 impl WatchList {
     /// No watches.
     pub const fn new() -> Self {
-        Self {
-            watches: SpinLock::new(Vec::new()),
-            notices: SpinLock::new(Vec::new()),
-            marks: MarkList::new(),
-        }
+        Self { watches: SpinLock::new(Vec::new()), notices: NoticeList::new(), marks: MarkList::new() }
     }
 
-    pub(crate) fn notices(&self) -> SpinLockGuard<'_, Vec<Arc<Notice>>> {
-        self.notices.lock()
+    pub(crate) fn notices(&self) -> &NoticeList {
+        &self.notices
     }
 
     pub(crate) fn marks(&self) -> &MarkList {
