@@ -119,7 +119,6 @@ impl AddressSpace {
     /// Drops the pages of a range: private ones read as zeros or as the file again.
     fn discard(&self, range: Range<u64>, refused: RegionFlags, only_anonymous: bool) -> Result<(), MapError> {
         let _layout = self.change.lock();
-        self.own_tables(range.clone())?;
         self.resident.note_peak();
         let mut gather = Gather::new(&self.tables);
         self.each_piece(range, |piece| {
@@ -132,8 +131,10 @@ impl AddressSpace {
             if pooled {
                 return self.discard_pooled(&piece, &mut gather);
             }
-            let zapped = unmap::zap(&self.tables, piece.start()..piece.end(), &mut gather);
-            self.subtract_resident(zapped);
+            let range = piece.start()..piece.end();
+            self.subtract_resident(self.take_closed_tables_out(range.clone(), &mut gather));
+            self.own_tables(range.clone())?;
+            self.subtract_resident(unmap::zap(&self.tables, range, &mut gather));
             Ok(())
         })
     }

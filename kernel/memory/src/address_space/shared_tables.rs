@@ -26,8 +26,10 @@
 
 use super::entry::{PRIVATE, UNCOUNTED, borrow_frame};
 use super::error::MapError;
+use super::gather::Gather;
 use super::huge;
 use super::space::AddressSpace;
+use super::unmap::PageCounts;
 #[cfg(test)]
 use super::window::{self, Window};
 use crate::OutOfMemory;
@@ -94,6 +96,46 @@ impl AddressSpace {
             ControlFlow::Break(error) => Err(error),
             ControlFlow::Continue(()) => Ok(()),
         }
+    }
+
+    /// Takes out those closed tables of a range that lie in it as a whole: the memory goes, and its place may have a huge page again. `change` is held.
+    pub(super) fn take_closed_tables_out(&self, range: Range<u64>, gather: &mut Gather<'_>) -> PageCounts {
+        let mut counts = PageCounts::default();
+        if !self.closes_tables.load(Ordering::Relaxed) {
+            return counts;
+        }
+        gather.cover(range.clone());
+        // SAFETY: `change` is held, so nobody else takes tables away.
+        let _ = unsafe {
+            self.tables.tree().for_each_leaf(range, |leaf| {
+                if leaf.is_closed() && leaf.is_whole() && !leaf.is_pooled() {
+                    counts += self.take_closed_table_out(leaf, gather);
+                }
+                ControlFlow::<()>::Continue(())
+            })
+        };
+        counts
+    }
+
+    fn take_closed_table_out(&self, leaf: Leaf<'_>, gather: &mut Gather<'_>) -> PageCounts {
+        let mut counts = PageCounts::default();
+        leaf.cells
+            .iter()
+            .map(EntryCell::load)
+            .filter(|entry| !entry.is_empty())
+            .for_each(|entry| counts.count(entry));
+        let table = leaf.frame();
+        {
+            // Who has found the table is through with it once this is locked.
+            let _regions = self.regions.write();
+            if leaf.is_huge() {
+                huge::leave();
+            }
+            leaf.take_out();
+        }
+        // SAFETY: the table has just left the tree, with the reference that its link held.
+        unsafe { gather.release_shared_table(table) };
+        counts
     }
 
     /// The region at an address is to be cut there: a table that lies on both sides becomes the space's own. `change` is held.

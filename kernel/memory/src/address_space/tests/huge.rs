@@ -135,6 +135,28 @@ fn whole_pages_go_without_being_undone() {
 }
 
 #[test]
+fn the_place_of_a_page_that_was_given_back_gets_one_again() {
+    for (advice, forks) in [(Advice::DontNeed, false), (Advice::Free, false), (Advice::DontNeed, true)] {
+        without_leaks(|| {
+            let space = advised();
+            (0..TABLES).for_each(|table| put(&space, FIRST + table * LEAF_TABLE_BYTES, 7).unwrap());
+            let child = forks.then(|| space.fork().unwrap());
+            let before = huge_counts();
+            space.advise(at(FIRST + PAGE), 2 * LEAF_TABLE_BYTES - PAGE, advice).unwrap();
+            assert_eq!(private_pages(&space), HUGE + 1, "a page stays of the first one, and the third");
+            let undone = u64::from(!forks);
+            assert_eq!(huge_counts().undone - before.undone, undone, "the first one's page is kept");
+            assert_eq!(get(&space, FIRST + LEAF_TABLE_BYTES), Ok(0));
+            assert_eq!(private_pages(&space), 2 * HUGE + 1);
+            assert_eq!(huge_pages(&space), if forks { 1 } else { 2 });
+            if let Some(child) = child {
+                assert_eq!(get(&child, FIRST + LEAF_TABLE_BYTES), Ok(7));
+            }
+        });
+    }
+}
+
+#[test]
 fn a_fork_shares_the_table_behind_and_the_last_one_has_the_page_again() {
     without_leaks(|| {
         let parent = advised();
