@@ -201,7 +201,7 @@ impl Task {
             &mut *self,
             |task| &mut task.user,
             |task| {
-                if kernel.attention() || task.needs_work {
+                if kernel.must_look() || task.needs_work {
                     if task.work(None).is_err() {
                         return ControlFlow::Break(());
                     }
@@ -243,7 +243,7 @@ impl Task {
 
     fn work(&mut self, restart: Option<Errno>) -> Result<(), deliver::MustExit> {
         self.needs_work = false;
-        if current().attention() {
+        if current().must_look() {
             // A barrier of sequences has it looked at, though no other thread ran meanwhile.
             self.sequence.switches = u64::MAX;
         }

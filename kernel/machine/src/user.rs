@@ -11,7 +11,7 @@
 //! so a wake-up or signal that arrives in between is delivered as an interrupt in user mode and not
 //! lost. Segment selectors are constants; the stubs never load any from memory.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::backend;
 use crate::fault::Access;
@@ -185,7 +185,7 @@ impl UserContext {
     #[inline]
     pub fn run(
         &mut self,
-        attention: &AtomicBool,
+        attention: &AtomicU8,
         others_ran: impl Fn() -> bool,
         meter: &impl Meter,
     ) -> UserEvent {
@@ -196,7 +196,7 @@ impl UserContext {
     /// what the kernel does for the program they see nothing.
     pub fn run_watched(
         &mut self,
-        attention: &AtomicBool,
+        attention: &AtomicU8,
         others_ran: impl Fn() -> bool,
         meter: &impl Meter,
         registers: &mut DebugRegisters,
@@ -215,7 +215,7 @@ impl UserContext {
     #[inline(always)]
     fn run_by(
         &mut self,
-        attention: &AtomicBool,
+        attention: &AtomicU8,
         others_ran: impl Fn() -> bool,
         meter: &impl Meter,
         mut enter: impl FnMut(&mut Self) -> u64,
@@ -225,7 +225,7 @@ impl UserContext {
             crate::interrupt::disable_unguarded();
             // Relaxed: the setter's interrupt orders its store before this CPU takes the interrupt;
             // without interrupt the flag is seen at the next entry.
-            if attention.load(Ordering::Relaxed) || crate::preempt::need_resched() {
+            if attention.load(Ordering::Relaxed) != 0 || crate::preempt::need_resched() {
                 crate::interrupt::enable();
                 return UserEvent::Interrupted;
             }

@@ -8,7 +8,7 @@
 //!
 //! # Quotas
 //! A group has used what its threads and those below ran in a period. When that is more than the quota, it is *held back* until a period begins in which it has some again:
-//! what was used too much is taken off the next ones. Its threads are told to look (the attention flag), and wait on their way to user mode, in
+//! what was used too much is taken off the next ones. Its threads are told to look ([`Thread::must_look`]), and wait on their way to user mode, in
 //! [`wait_for_quota`]: who holds a lock in the kernel is never stopped there. Time is looked at when a thread is switched and at the end of its slice, which is short while
 //! there is a quota (`SLICE_NS`).
 //!

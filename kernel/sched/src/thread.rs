@@ -14,7 +14,7 @@ use core::any::Any;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::{ControlFlow, Deref};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use machine::address::UserAddr;
 use machine::backtrace::Backtrace;
@@ -49,6 +49,11 @@ pub const NAME_BYTES: usize = 15;
 /// The user registers that a program starts with.
 static FRESH_STATE: UserState = UserState::new();
 
+/// In [`Thread::attention`]: interruptible waits end, and user mode is left.
+const ATTENTION: u8 = 1;
+/// The same: user mode is left, but waits go on.
+const LOOK: u8 = 2;
+
 /// See [`Thread::user_cycles`].
 const IN_USER: u64 = 1 << 63;
 
@@ -72,8 +77,8 @@ pub struct Thread {
     pub(crate) luggage: AtomicU32,
     /// What debug builds and those that count locks keep of them. Written by the thread.
     pub(crate) locks: ThreadLocks,
-    /// See [`Thread::set_attention`].
-    attention: AtomicBool,
+    /// `ATTENTION` and `LOOK`, or one of them.
+    attention: AtomicU8,
     kill: AtomicBool,
     /// Whether it died by `abandon_current`: its stack is kept.
     abandoned: AtomicBool,
@@ -239,7 +244,7 @@ impl Builder {
             on_cpu: AtomicBool::new(false),
             luggage: AtomicU32::new(luggage),
             locks: ThreadLocks::new(),
-            attention: AtomicBool::new(false),
+            attention: AtomicU8::new(0),
             kill: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             next_abandoned: AtomicPtr::new(core::ptr::null_mut()),
@@ -368,7 +373,7 @@ impl Thread {
             on_cpu: AtomicBool::new(true),
             luggage: AtomicU32::new(0),
             locks: ThreadLocks::new(),
-            attention: AtomicBool::new(false),
+            attention: AtomicU8::new(0),
             kill: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             next_abandoned: AtomicPtr::new(core::ptr::null_mut()),
@@ -462,7 +467,8 @@ impl Thread {
     /// [`crate::Interrupted`] and user mode is left (a signal is pending, the thread shall stop or die).
     pub fn set_attention(&self, wanted: bool) {
         // SeqCst: pairs with the look at the flag after `StateWord::prepare`.
-        self.attention.store(wanted, Ordering::SeqCst);
+        // `LOOK` goes with it: whoever takes the flag back looks at all there is to do, or sees to it that the thread does.
+        self.attention.store(if wanted { ATTENTION } else { 0 }, Ordering::SeqCst);
         if wanted {
             let _preemption = preempt::disable();
             placement::wake(self, WakeMode { interruptible_only: true, ..WakeMode::default() });
@@ -473,9 +479,10 @@ impl Thread {
         }
     }
 
-    /// Sets the attention flag of a running thread that its CPU has just interrupted or is switching: nobody is to be woken.
+    /// Has a running thread that its CPU has just interrupted or is switching look before it goes on in user mode. Its waits in the kernel are none of its
+    /// group's, or its reservation's, business: they go on.
     pub(crate) fn note_held_back(&self) {
-        self.attention.store(true, Ordering::SeqCst);
+        self.attention.fetch_or(LOOK, Ordering::SeqCst);
     }
 
     /// Has the program whose thread runs on this CPU look at what it has to do before it goes on; nothing when no program does. For functions that
@@ -496,7 +503,13 @@ impl Thread {
     /// Whether the attention flag is set.
     #[inline(always)]
     pub fn attention(&self) -> bool {
-        self.attention.load(Ordering::SeqCst)
+        self.attention.load(Ordering::SeqCst) & ATTENTION != 0
+    }
+
+    /// Whether it has to look at something before it goes on in user mode: the attention flag is set, or it is held back.
+    #[inline(always)]
+    pub fn must_look(&self) -> bool {
+        self.attention.load(Ordering::SeqCst) != 0
     }
 
     /// Marks it to end as soon as it is about to return to user mode. Uninterruptible waits are not cut short.

@@ -31,7 +31,7 @@ pub(super) fn start(task: &Task, submitter: &Arc<Submitter>) -> Result<(), Errno
 fn live(mut task: Box<Task>, submitter: &Arc<Submitter>) {
     let mut may_end = false;
     loop {
-        if (current().attention() || task.needs_work) && attend(&mut task).is_err() {
+        if (current().must_look() || task.needs_work) && attend(&mut task).is_err() {
             break;
         }
         match submitter.next_item(may_end) {

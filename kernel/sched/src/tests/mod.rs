@@ -6,6 +6,7 @@
 mod basic;
 mod locks;
 mod placement;
+mod quotas;
 mod reservations;
 mod time;
 mod user_entry;

@@ -60,7 +60,7 @@ fn who_has_used_up_its_time_waits_for_its_next_period_and_another_one_runs() {
             let begin = now_ns();
             for _ in 0..4 {
                 advance(2 * MS);
-                assert!(thread.attention(), "it is told to look");
+                assert!(thread.must_look(), "it is told to look");
                 thread.set_attention(false);
                 assert!(wait_for_period());
                 seen.lock().unwrap().push((now_ns() - begin) / MS);
@@ -85,7 +85,7 @@ fn yielding_ends_the_period_for_who_has_a_reservation() {
             for round in 1..=3 {
                 advance(MS);
                 yield_now();
-                assert!(thread.attention());
+                assert!(thread.must_look());
                 thread.set_attention(false);
                 assert!(wait_for_period());
                 assert_eq!(now_ns() - begin, round * 10 * MS);
@@ -109,7 +109,7 @@ fn who_sleeps_between_its_activations_is_never_held_back() {
             thread.reserve(terms(3 * MS, 5 * MS, 10 * MS)).unwrap();
             for round in 1..20 {
                 advance(2 * MS);
-                assert!(!thread.attention());
+                assert!(!thread.must_look());
                 timer::sleep_until(begin + round * 10 * MS).unwrap();
                 assert_eq!(now_ns() - begin, round * 10 * MS);
             }
