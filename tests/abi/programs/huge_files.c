@@ -199,10 +199,15 @@ static void file_system(void)
     SHOW(unlink("mounted/directory/new"));
     munmap(place, HUGE);
     SHOW(umount("mounted"));
-    /* A file that was mapped when it lost its name may go a little later. */
-    while (number("/proc/meminfo", "HugePages_Free") != 4)
-        usleep(1000);
     pool("unmounted");
+    MOUNT("size=8M");
+    file = open("mounted/file", O_RDWR | O_CREAT, 0600);
+    place = map(file, 2, MAP_SHARED);
+    place[0] = place[HUGE] = 1;
+    close(file);
+    munmap(place, 2 * HUGE);
+    SHOW(umount("mounted"));
+    pool("unmounted with a file");
     MOUNT("pagesize=4M");
     MOUNT("foo=1");
     MOUNT("size=4M,min_size=8M");

@@ -21,6 +21,7 @@ use vfs::superblock::{FileSystemType, MountedBy, Superblock, SuperblockOperation
 use vfs::{Error, PathContext, Result, UserSpace, allocation};
 
 use crate::handles::Exported;
+use crate::huge_file::HugeFiles;
 use crate::node::TmpNode;
 
 /// `TMPFS_MAGIC`
@@ -35,7 +36,7 @@ pub(crate) struct Limits {
     /// Batches of numbers that CPUs have taken.
     batches: AtomicU64,
     /// Regular files have huge pages, which count here.
-    pub(crate) huge: Option<Arc<HugeQuota>>,
+    pub(crate) huge: Option<HugeFiles>,
 }
 
 /// Inode numbers that a CPU takes at once.
@@ -57,7 +58,7 @@ impl PageBudget for Limits {
 }
 
 impl Limits {
-    fn new(pages: u64, inodes: u64, huge: Option<Arc<HugeQuota>>) -> Result<Self> {
+    fn new(pages: u64, inodes: u64, huge: Option<HugeFiles>) -> Result<Self> {
         Ok(Self {
             pages: Quota::try_new(pages)?,
             inodes: Quota::try_new(inodes)?,
@@ -68,8 +69,8 @@ impl Limits {
     }
 
     /// Limits of an instance whose files have huge pages.
-    pub(crate) fn of_huge_pages(inodes: u64, huge: Arc<HugeQuota>) -> Result<Self> {
-        Self::new(0, inodes, Some(huge))
+    pub(crate) fn of_huge_pages(inodes: u64, quota: Arc<HugeQuota>) -> Result<Self> {
+        Self::new(0, inodes, Some(HugeFiles::new(quota)))
     }
 
     /// The inodes.

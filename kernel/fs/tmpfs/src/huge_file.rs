@@ -2,16 +2,59 @@
 //!
 //! They are mapped, and read; nothing can be written to them but through a mapping.
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 
 use memory::buffer::Sink;
 use memory::file_cache::FileCache;
-use memory::huge_pool::HUGE_PAGE_BYTES;
+use memory::huge_pool::{HUGE_PAGE_BYTES, HugeQuota};
+use sync::SpinLock;
 use vfs::file::{FileFeatures, FileMappingKind, FileOperations, OpenFile};
 use vfs::flags::AllocateMode;
-use vfs::{Error, Result};
+use vfs::{Error, Result, allocation};
 
 use crate::memory_file::{Seal, Seals};
+
+/// The files of an instance, so that their pages are home when it has ended, whoever may still refer to an inode.
+pub(crate) struct HugeFiles {
+    quota: Arc<HugeQuota>,
+    caches: SpinLock<Vec<Weak<FileCache>>>,
+}
+
+impl HugeFiles {
+    pub(crate) fn new(quota: Arc<HugeQuota>) -> Self {
+        Self { quota, caches: SpinLock::named("files of huge pages", Vec::new()) }
+    }
+
+    pub(crate) fn quota(&self) -> &HugeQuota {
+        &self.quota
+    }
+
+    /// The pages of a new file, of which there are none.
+    pub(crate) fn make(&self) -> Result<Arc<FileCache>> {
+        let cache = allocation::arc(FileCache::of_huge_pages(0, Some(self.quota.clone()))?)?;
+        let known = Arc::downgrade(&cache);
+        let is_full = |caches: &Vec<_>| caches.len() == caches.capacity();
+        {
+            let mut caches = self.caches.lock();
+            if is_full(&caches) {
+                caches.retain(|cache| cache.strong_count() > 0);
+            }
+        }
+        allocation::lock_with_room(|| self.caches.lock(), 1, |caches| caches)?.push(known);
+        Ok(cache)
+    }
+
+    /// The instance is mounted nowhere, so nobody has a file open or mapped: all pages go, and what was kept for them.
+    pub(crate) fn end(&self) {
+        let caches = core::mem::take(&mut *self.caches.lock());
+        for cache in caches.iter().filter_map(Weak::upgrade) {
+            let cut = cache.truncate(0);
+            debug_assert!(cut.is_ok(), "cutting off whole pages takes no memory");
+        }
+        self.quota.end();
+    }
+}
 
 pub(crate) struct HugeFile {
     pub(crate) cache: Arc<FileCache>,

@@ -15,6 +15,7 @@ use vfs::superblock::{FileSystemType, MountedBy, Superblock, SuperblockOperation
 use vfs::{Error, PathContext, Result, UserSpace, allocation};
 
 use crate::file_system::{Limits, parse_id, parse_number, parse_size};
+use crate::huge_file::HugeFiles;
 use crate::node::TmpNode;
 
 /// `HUGETLBFS_MAGIC`
@@ -77,7 +78,7 @@ struct HugeFs {
 
 impl HugeFs {
     fn quota(&self) -> Option<&HugeQuota> {
-        self.limits.huge.as_deref()
+        self.limits.huge.as_ref().map(HugeFiles::quota)
     }
 }
 
@@ -131,8 +132,8 @@ impl SuperblockOperations for HugeFs {
 
     /// What refers to the instance may be there a little longer.
     fn finish(&self) {
-        if let Some(quota) = self.quota() {
-            quota.end();
+        if let Some(files) = &self.limits.huge {
+            files.end();
         }
     }
 
@@ -186,9 +187,11 @@ fn make(options: Options) -> Result<Arc<Superblock>> {
     let owner = SharedOwner::try_new(Limits::of_huge_pages(options.inodes, allocation::arc(quota)?)?)?;
     let limits = owner.clone();
     let operations = allocation::boxed(HugeFs { limits: owner, options })?;
-    let awaited = options.least > 0;
-    let traits =
-        SuperblockTraits { awaited, block_bytes: HUGE_PAGE_BYTES as u32, ..SuperblockTraits::default() };
+    let traits = SuperblockTraits {
+        awaited: true,
+        block_bytes: HUGE_PAGE_BYTES as u32,
+        ..SuperblockTraits::default()
+    };
     Superblock::new(HUGETLBFS.name(), MAGIC, traits, operations, |superblock| {
         let attributes = InodeAttributes {
             number: limits.take_inode()?,

@@ -75,9 +75,8 @@ impl TmpNode {
     }
 
     pub(crate) fn file(limits: Shared<Limits>, seals: Seals) -> Result<Self> {
-        if let Some(quota) = &limits.huge {
-            let cache = FileCache::of_huge_pages(0, Some(quota.clone())).map_err(Error::from);
-            return match cache.and_then(allocation::arc) {
+        if let Some(files) = &limits.huge {
+            return match files.make() {
                 Ok(cache) => Ok(Self::new(Contents::Huge(HugeFile { cache, seals }), limits)),
                 Err(error) => {
                     limits.release_inode();
