@@ -19,6 +19,9 @@ const DELETED_TOGETHER: usize = 8;
 /// So many times are files deleted by one removal: more than once, so that no more and more of them wait.
 const DELETIONS_A_REMOVAL: usize = 2;
 
+/// So often are files deleted for who finds no space: those that have gone, and those that go after a grace period.
+const SPACE_ROUNDS: usize = 2;
+
 /// Those of a mount.
 pub(super) struct Gone {
     files: SpinLock<Vec<Arc<File>>>,
@@ -110,17 +113,23 @@ impl Instance {
 
     /// Runs an operation; when it finds no space but something has been deleted since, or can be, once more after that.
     pub(super) fn retry_for_space<T>(&self, operation: impl Fn() -> crate::Result<T>) -> crate::Result<T> {
-        let before = self.gone.deletions.load(SeqCst);
-        let outcome = operation();
-        if outcome.as_ref().err() != Some(&crate::Error::NoSpace) {
-            return outcome;
-        }
-        self.delete_gone();
-        let is_more = || self.gone.deletions.load(SeqCst) != before;
-        // A name that was removed keeps its file until a grace period has ended.
-        if !is_more() && sync::rcu::barrier_expedited() > 0 {
+        let mut before = self.gone.deletions.load(SeqCst);
+        let mut outcome = operation();
+        for round in 0..SPACE_ROUNDS {
+            if outcome.as_ref().err() != Some(&crate::Error::NoSpace) {
+                break;
+            }
+            // A name that was removed keeps its file until a grace period has ended: that of the file whose space it takes, perhaps, and not of the others.
+            if round > 0 && sync::rcu::barrier_expedited() == 0 {
+                break;
+            }
             self.delete_gone();
+            let now = self.gone.deletions.load(SeqCst);
+            if now != before {
+                before = now;
+                outcome = operation();
+            }
         }
-        if is_more() { operation() } else { outcome }
+        outcome
     }
 }
