@@ -74,6 +74,12 @@ pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
             let thread = crate::terminal::calling_thread();
             thread.map_or(0, |thread| if of_thread { thread.tid() } else { thread.process().pid() } as i32)
         },
+        ids: || {
+            let thread = crate::terminal::calling_thread()?;
+            let credentials = thread.credentials();
+            let of = |ids: Ids| [ids.real, ids.effective, ids.saved];
+            Some(vfs::caller::Ids { users: of(credentials.user), groups: of(credentials.group) })
+        },
         shown: |pid| {
             let thread = crate::terminal::calling_thread();
             thread.map_or(pid, |thread| pid_space::seen(thread.process().space(), pid as u32) as i32)

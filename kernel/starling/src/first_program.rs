@@ -356,6 +356,13 @@ fn register_file_systems() {
     ext4::mounted::register();
     squashfs::mounted::register();
     vfs::superblock::register_file_system(&overlay::OVERLAY);
+    fuse::register();
+    devfs::nodes::add(devfs::nodes::Node {
+        path: "fuse",
+        kind: vfs::FileKind::CharacterDevice,
+        number: fuse::device::NUMBER,
+        mode: 0o666,
+    });
     p9::mounted::register();
     p9::set_killed(linux::start::is_caller_killed);
     p9::stream::set_opened(linux::start::opened_by_caller);

@@ -10,6 +10,15 @@ use crate::file::{FileOwner, OpenFile, ReservedDescriptor};
 use crate::mount::Path;
 use crate::{Error, Result};
 
+/// The ids of who calls: real, effective and saved ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ids {
+    /// The user's.
+    pub users: [u32; 3],
+    /// The group's.
+    pub groups: [u32; 3],
+}
+
 /// The personality's answers.
 #[derive(Clone, Copy)]
 pub struct Answers {
@@ -21,6 +30,8 @@ pub struct Answers {
     pub tell_owner: fn(&FileOwner, i32),
     /// The program's process, or its thread.
     pub number: fn(bool) -> i32,
+    /// The ids of the program's user and group.
+    pub ids: fn() -> Option<Ids>,
     /// What the program calls a process; 0 if it does not see it.
     pub shown: fn(i32) -> i32,
     /// The program's process itself.
@@ -63,8 +74,14 @@ pub fn tell_owner(owner: &FileOwner, descriptor: i32) {
     }
 }
 
+/// The ids of the calling program's user and group; None for the kernel's own threads.
+#[cold]
+pub fn ids() -> Option<Ids> {
+    (ANSWERS.get()?.ids)()
+}
+
 /// The number of the calling program's process, or of its thread; 0 for the kernel's own threads.
-pub(crate) fn number(of_thread: bool) -> i32 {
+pub fn number(of_thread: bool) -> i32 {
     ANSWERS.get().map_or(0, |answers| (answers.number)(of_thread))
 }
 

@@ -16,6 +16,15 @@ macro_rules! errors {
         }
 
         impl Error {
+            /// The reason that a number stands for, if it is one of those.
+            #[must_use]
+            pub const fn from_errno(number: u32) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
             /// The symbolic name, as in `errno(3)`.
             pub const fn name(self) -> &'static str {
                 match self {
@@ -125,6 +134,8 @@ errors! {
     AddressInUse = 98, "EADDRINUSE";
     /// There is no such address here.
     AddressNotAvailable = 99, "EADDRNOTAVAIL";
+    /// What was under way was given up.
+    ConnectionAborted = 103, "ECONNABORTED";
     /// The other end is gone, with data of ours.
     ConnectionReset = 104, "ECONNRESET";
     /// No buffer space available: messages were lost.

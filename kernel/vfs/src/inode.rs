@@ -33,6 +33,7 @@ use crate::attributes::{
     AtomicTimestamp, AttributeChange, DeviceNumber, FileKind, FileStatus, MODE_MASK, SET_GROUP_ID,
     SET_USER_ID, Timestamp,
 };
+use crate::credentials::Credentials;
 use crate::file::FileOperations;
 use crate::file_flags::{FileFlags, FileSettings};
 use crate::flags::{Access, AllocateMode, OpenFlags, RenameFlags};
@@ -66,6 +67,32 @@ pub struct NewFile<'a> {
     pub special: DeviceNumber,
     /// For symbolic links: where it leads to.
     pub target: &'a [u8],
+}
+
+/// What a program asked for that makes a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Permission bits, before the mask.
+    pub mode: u32,
+    /// The mask.
+    pub umask: u32,
+    /// How it will open the file at once, if it will.
+    pub open: Option<OpenFlags>,
+}
+
+/// What a file is asked for that is left to its file system.
+#[derive(Clone, Copy, Debug)]
+pub enum Question<'a> {
+    /// May it be used in these ways?
+    Access(Access, &'a Credentials),
+    /// The same, for a program that only wants to know (`access`), or makes a directory its own (`chdir`).
+    Wish(Access, &'a Credentials),
+    /// Its attributes are to be shown: bring them up to date.
+    Status,
+    /// Its attributes are to be changed.
+    Change,
+    /// Something else is to be done by a path that led to it.
+    Other,
 }
 
 /// A rename within one file system; both directories are locked exclusively.
@@ -115,6 +142,17 @@ pub trait InodeOperations: Any + Send + Sync {
         Err(if new.kind == FileKind::Regular { Error::AccessDenied } else { Error::NotPermitted })
     }
 
+    /// The same, with what the program asked for: for file systems that make and open a file in one step, or know another mask.
+    fn create_asked(
+        &self,
+        directory: &Arc<Inode>,
+        name: &Name,
+        new: &NewFile<'_>,
+        asked: &Asked,
+    ) -> Result<Arc<Inode>> {
+        self.create(directory, name, new)
+    }
+
     /// Creates a file without a name (`O_TMPFILE`); its link count is 0.
     fn create_unnamed(&self, directory: &Arc<Inode>, new: &NewFile<'_>) -> Result<Arc<Inode>> {
         Err(Error::NotSupported)
@@ -161,6 +199,14 @@ pub trait InodeOperations: Any + Send + Sync {
 
     /// Brings attributes up to date that the file system computes (owner of `/proc/PID`, size of a table).
     fn refresh(&self, inode: &Inode) {}
+
+    /// Answers what is asked of a file that is left to its file system ([`InodeHead::leave_to_file_system`]), before anything is done with it for a program.
+    ///
+    /// # Errors
+    /// What the program is to be told instead.
+    fn permit(&self, inode: &Inode, question: Question<'_>) -> Result<()> {
+        Ok(())
+    }
 
     /// Agrees to a change of mode, owner or times before it is made in the inode.
     fn change_attributes(&self, inode: &Inode, change: &AttributeChange) -> Result<()> {
@@ -305,13 +351,22 @@ const UNREADABLE: u32 = 1 << 30;
 /// Beside the permission bits of a file that may have [capabilities](crate::file_capabilities).
 const MAY_HAVE_CAPABILITIES: u32 = 1 << 20;
 
+/// Beside the permission bits of a file that is [left to its file system](InodeHead::leave_to_file_system).
+const LEFT: u32 = 1 << 29;
+
 /// Beside the permission bits: the [flags](FileFlags::KNOWN) of a file, so many bits further up than they are numbered.
 const FLAGS_SHIFT: u32 = 19;
 const IMMUTABLE: u32 = FileFlags::IMMUTABLE.bits() << FLAGS_SHIFT;
 const _: () = assert!(
     FileFlags::KNOWN.bits() << FLAGS_SHIFT >> FLAGS_SHIFT == FileFlags::KNOWN.bits()
         && FileFlags::KNOWN.bits() << FLAGS_SHIFT
-            & (0xffff | 7 << EVERYBODY_SHIFT | PLAIN | MAY_HAVE_CAPABILITIES | UNREADABLE | HAS_DEFAULT)
+            & (0xffff
+                | 7 << EVERYBODY_SHIFT
+                | PLAIN
+                | MAY_HAVE_CAPABILITIES
+                | LEFT
+                | UNREADABLE
+                | HAS_DEFAULT)
             == 0
 );
 
@@ -523,6 +578,15 @@ impl Inode {
         any.downcast_mut()
     }
 
+    /// Asks the file system of a file that is left to it.
+    ///
+    /// # Errors
+    /// What the program is to be told.
+    #[inline]
+    pub fn ask(&self, question: Question<'_>) -> Result<()> {
+        if self.is_left_to_file_system() { self.operations.permit(self, question) } else { Ok(()) }
+    }
+
     /// What `stat` shows, the mount's part left empty. About a dozen plain loads.
     #[inline(always)]
     pub fn status(&self) -> FileStatus {
@@ -575,6 +639,18 @@ impl InodeHead {
     pub fn expect_capabilities(&self, may_have: bool) {
         let _one = self.identity.lock();
         self.change_word(MAY_HAVE_CAPABILITIES, if may_have { MAY_HAVE_CAPABILITIES } else { 0 });
+    }
+
+    /// Who may do what with the file is its file system's to say, which is [asked](InodeOperations::permit) each time. Said before others see the inode.
+    pub fn leave_to_file_system(&self) {
+        let _one = self.identity.lock();
+        self.change_word(LEFT | PLAIN, LEFT);
+    }
+
+    /// Whether that was said.
+    #[inline]
+    pub fn is_left_to_file_system(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) & LEFT != 0
     }
 
     /// The [flags](FileFlags::KNOWN) of the file that the file layer knows of.

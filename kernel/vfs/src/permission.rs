@@ -4,7 +4,7 @@ use crate::attributes::{FileKind, SET_GROUP_ID, STICKY};
 use crate::credentials::{Capabilities, Credentials};
 use crate::file_flags::FileFlags;
 use crate::flags::Access;
-use crate::inode::InodeHead;
+use crate::inode::{Inode, InodeHead, Question};
 use crate::{Error, Result};
 
 /// Whether `credentials` may access the file in all of the ways asked for; `EACCES`. Plain loads only.
@@ -13,12 +13,20 @@ use crate::{Error, Result};
 /// for all but the owner. Without the bits, `CAP_DAC_OVERRIDE` allows everything but executing a file that nobody may execute, and `CAP_DAC_READ_SEARCH`
 /// allows reading files, and reading and searching directories. Nobody may write an immutable file; `EPERM`.
 #[inline]
-pub fn check_access(inode: &InodeHead, access: Access, credentials: &Credentials) -> Result<()> {
+pub fn check_access(inode: &Inode, access: Access, credentials: &Credentials) -> Result<()> {
     // What everybody may do needs no look at who asks: true for almost every directory on a path.
     if inode.everybody_may(access.bits()) {
         return Ok(());
     }
-    check_identity(inode, access, credentials)
+    check_closely(inode, access, credentials)
+}
+
+#[inline(never)]
+fn check_closely(inode: &Inode, access: Access, credentials: &Credentials) -> Result<()> {
+    if inode.is_left_to_file_system() {
+        return inode.operations().permit(inode, Question::Access(access, credentials));
+    }
+    check_attributes(inode, access, credentials)
 }
 
 /// What a file's access list says of somebody who is not its owner. `None` if there is no list, or if it gives nothing to
@@ -35,8 +43,11 @@ fn check_list(inode: &InodeHead, wanted: u32, credentials: &Credentials) -> Opti
         .map(Result::flatten)
 }
 
-#[inline(never)]
-fn check_identity(inode: &InodeHead, access: Access, credentials: &Credentials) -> Result<()> {
+/// The same by the file's attributes alone, for file systems that were asked and go by them.
+///
+/// # Errors
+/// `EACCES`, `EPERM`.
+pub fn check_attributes(inode: &InodeHead, access: Access, credentials: &Credentials) -> Result<()> {
     let (mode, wanted) = (inode.mode(), access.bits());
     if access.contains(Access::WRITE) && inode.file_flags().contains(FileFlags::IMMUTABLE) {
         return Err(Error::NotPermitted);
@@ -83,7 +94,7 @@ pub fn owns(inode: &InodeHead, credentials: &Credentials) -> bool {
 
 /// Whether a name may be removed from a directory: it must be writable and searchable, and if it is sticky, the file
 /// or the directory must belong to the caller. Neither may refuse it to everybody.
-pub fn check_removal(directory: &InodeHead, victim: &InodeHead, credentials: &Credentials) -> Result<()> {
+pub fn check_removal(directory: &Inode, victim: &InodeHead, credentials: &Credentials) -> Result<()> {
     check_access(directory, Access::WRITE | Access::EXECUTE, credentials)?;
     if directory.file_flags().contains(FileFlags::APPEND_ONLY)
         || victim.file_flags().intersects(FileFlags::APPEND_ONLY | FileFlags::IMMUTABLE)

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use crate::attributes::{FileKind, SET_GROUP_ID, SET_USER_ID, STICKY};
 use crate::credentials::Credentials;
 use crate::flags::Access;
-use crate::inode::InodeHead;
+use crate::inode::{Inode, InodeHead};
 use crate::permission::{check_access, owns};
 use crate::{Error, Result};
 
@@ -62,7 +62,7 @@ pub(crate) fn check_following(directory: &InodeHead, link: &InodeHead, who: &Cre
 ///
 /// # Errors
 /// `EPERM`.
-pub(crate) fn check_linking(file: &InodeHead, who: &Credentials) -> Result<()> {
+pub(crate) fn check_linking(file: &Inode, who: &Credentials) -> Result<()> {
     const GROUP_PROGRAM: u32 = SET_GROUP_ID | 0o010;
     if HARD_LINKS.get() == 0 || owns(file, who) {
         return Ok(());

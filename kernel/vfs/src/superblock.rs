@@ -28,6 +28,17 @@ pub trait SuperblockOperations: Send + Sync {
     /// What `statfs` shows.
     fn status(&self) -> FileSystemStatus;
 
+    /// What `statfs` shows to a program, where whoever has the files must be asked.
+    ///
+    /// # Errors
+    /// What the program is to be told.
+    fn status_for_caller(&self) -> Result<FileSystemStatus> {
+        Ok(self.status())
+    }
+
+    /// Somebody unmounts it by force: what waits for whoever has the files shall wait no longer.
+    fn abort(&self) {}
+
     /// Writes everything back.
     fn sync(&self) -> Result<()> {
         Ok(())
@@ -83,6 +94,11 @@ pub enum MountedBy {
 pub trait FileSystemType: Send + Sync {
     /// The name.
     fn name(&self) -> &'static str;
+
+    /// Whether its name may be followed by a point and the name of the program that makes the files (`fuse.sshfs`).
+    fn has_subtypes(&self) -> bool {
+        false
+    }
 
     /// Whether it needs a block device (no `nodev` in `/proc/filesystems`).
     fn needs_device(&self) -> bool {
@@ -170,6 +186,8 @@ pub struct Superblock {
     file_system: &'static str,
     /// The name of the type that it is shown as, where one type is built from another.
     shown_as: Once<&'static str>,
+    /// The name of the program that makes the files, shown behind that of the type.
+    subtype: Once<Arc<[u8]>>,
     magic: u64,
     traits: SuperblockTraits,
     read_only: AtomicBool,
@@ -247,6 +265,7 @@ impl Superblock {
             device,
             file_system,
             shown_as: Once::new(),
+            subtype: Once::new(),
             magic,
             traits,
             read_only: AtomicBool::new(false),
@@ -301,6 +320,21 @@ impl Superblock {
     /// Shows it as an instance of another type: one that is built from this type. Only the first call counts.
     pub fn show_as(&self, file_system: &'static str) {
         self.shown_as.call_once(|| file_system);
+    }
+
+    /// Names the program that makes the files. Only the first call counts.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn set_subtype(&self, subtype: &[u8]) -> Result<()> {
+        let subtype = allocation::arc_bytes(subtype)?;
+        self.subtype.call_once(|| subtype);
+        Ok(())
+    }
+
+    /// That name.
+    pub fn subtype(&self) -> Option<&Arc<[u8]>> {
+        self.subtype.get()
     }
 
     /// The type's magic number.
@@ -379,10 +413,19 @@ impl Superblock {
 
     /// What `statfs` shows.
     pub fn status(&self) -> FileSystemStatus {
-        let mut status = self.operations.status();
-        status.magic = self.magic;
-        status.id = self.device.encode();
-        status
+        self.completed(self.operations.status())
+    }
+
+    /// What `statfs` shows to a program.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn status_for_caller(&self) -> Result<FileSystemStatus> {
+        self.operations.status_for_caller().map(|status| self.completed(status))
+    }
+
+    fn completed(&self, status: FileSystemStatus) -> FileSystemStatus {
+        FileSystemStatus { magic: self.magic, id: self.device.encode(), ..status }
     }
 
     /// Ends it, unless it is still mounted. May sleep.
@@ -443,9 +486,25 @@ pub fn register_file_system(file_system: &'static dyn FileSystemType) {
     TYPES.lock().push(file_system);
 }
 
-/// The type with this name. Fails with `ENODEV`.
+/// The type with this name, which may have a subtype behind it. Fails with `ENODEV`.
 pub fn find_file_system(name: &[u8]) -> Result<&'static dyn FileSystemType> {
-    TYPES.lock().iter().find(|known| known.name().as_bytes() == name).copied().ok_or(Error::NoDevice)
+    let found = find_exactly(name);
+    match subtype_of(name) {
+        Some(subtype) if found.is_none() => find_exactly(&name[..name.len() - subtype.len() - 1])
+            .filter(|known| known.has_subtypes())
+            .ok_or(Error::NoDevice),
+        _ => found.ok_or(Error::NoDevice),
+    }
+}
+
+/// What is behind the first point of a type's name.
+pub fn subtype_of(name: &[u8]) -> Option<&[u8]> {
+    let point = name.iter().position(|&byte| byte == b'.')?;
+    Some(&name[point + 1..])
+}
+
+fn find_exactly(name: &[u8]) -> Option<&'static dyn FileSystemType> {
+    TYPES.lock().iter().find(|known| known.name().as_bytes() == name).copied()
 }
 
 /// Calls `each` for every registered type, in the order of registration.

@@ -139,6 +139,9 @@ pub fn mount(task: &mut Task, source: u64, target: u64, kind: u64, flags: u64, o
         let made = source.as_ref().map(|source| source.as_bytes());
         let read_only = mount_flags.contains(MountFlags::READ_ONLY);
         let superblock = instance_of(task, file_system, made, &options, read_only)?;
+        if let Some(subtype) = vfs::superblock::subtype_of(kind.as_bytes()) {
+            superblock.set_subtype(subtype)?;
+        }
         if superblock.is_on_device() {
             // What is mounted there already is not mounted on itself; a bind may do that.
             let place = target.clone().onto_mounts();

@@ -1,7 +1,7 @@
 //! What a file is: stat(2), statx(2), access(2).
 
 use vfs::flags::{Access, LookupFlags};
-use vfs::{FileStatus, Timestamp};
+use vfs::{FileStatus, OpenFile, Timestamp};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::context::{
@@ -57,10 +57,17 @@ fn put_status(task: &Task, out: u64, status: &FileStatus) -> SysResult {
     Ok(0)
 }
 
+/// The status of an open file.
+#[inline(always)]
+fn open_status(file: &OpenFile) -> Result<FileStatus, Errno> {
+    file.before_status()?;
+    Ok(file.status())
+}
+
 /// The status of a path or, with an empty path where that is allowed, of a descriptor.
 fn status_at(task: &Task, directory: i32, path: &UserPath, flags: u32) -> Result<FileStatus, Errno> {
     if path.as_bytes().is_empty() && flags & AT_EMPTY_PATH != 0 && directory != AT_FDCWD {
-        return Ok(task.lent_file(directory)?.status());
+        return open_status(&*task.lent_file(directory)?);
     }
     let lookup = lookup_flags(flags);
     task.with_places(directory, path, |context, start, path| Ok(context.status(start, path, lookup)?))
@@ -88,7 +95,7 @@ pub fn lstat(task: &mut Task, path: u64, out: u64) -> SysResult {
 
 /// The status of an open file.
 pub fn fstat(task: &mut Task, descriptor: i32, out: u64) -> SysResult {
-    put_status(task, out, &task.lent_file(descriptor)?.status())
+    put_status(task, out, &open_status(&*task.lent_file(descriptor)?)?)
 }
 
 /// The status of a file relative to a directory.

@@ -34,7 +34,7 @@ const ST_VALID: u64 = 0x20;
 
 fn put(out: u64, mount: &Mount) -> SysResult {
     let superblock = mount.superblock();
-    let status = superblock.status();
+    let status = superblock.status_for_caller()?;
     let flags = mount.flags();
     // Bits whose ST_* value differs from their MS_* value.
     let mut shown = u64::from(

@@ -16,7 +16,8 @@ use super::memory_numbers;
 use crate::name_space::NameSpaces;
 
 /// Directories without contents so far.
-const DIRECTORIES: [&str; 7] = ["bus", "class", "dev", "firmware", "fs/cgroup", "kernel/debug", "module"];
+const DIRECTORIES: [&str; 8] =
+    ["bus", "class", "dev", "firmware", "fs/cgroup", "fs/fuse/connections", "kernel/debug", "module"];
 
 /// The words for which memory gets huge pages.
 const HUGE_MODES: [(&str, HugeMode); 3] =

@@ -98,13 +98,24 @@ fn each(subject: &Subject, visit: impl FnMut(&MountDescription) -> Result<()>) -
     places.namespace.describe(&places.root, visit)
 }
 
+/// The type, with the name of the program that makes the files.
+fn write_type(mount: &MountDescription, out: &mut Text) {
+    let _ = out.write_str(mount.file_system);
+    if let Some(subtype) = &mount.subtype {
+        let _ = out.write_str(".");
+        write_escaped(subtype, out);
+    }
+}
+
 /// `mounts`
 pub(super) fn mounts(subject: &Subject, out: &mut Text) -> Result<()> {
     each(subject, |mount| {
         write_escaped(&mount.source, out);
         let _ = out.write_str(" ");
         write_escaped(&mount.point, out);
-        let _ = write!(out, " {} ", mount.file_system);
+        let _ = out.write_str(" ");
+        write_type(mount, out);
+        let _ = out.write_str(" ");
         write_flags(mount.flags, mount.read_only, out);
         let _ = mount.mount.superblock().operations().show_options(out);
         let _ = out.write_str(" 0 0\n");
@@ -131,7 +142,9 @@ pub(super) fn mount_information(subject: &Subject, out: &mut Text) -> Result<()>
         if mount.unbindable {
             let _ = out.write_str(" unbindable");
         }
-        let _ = write!(out, " - {} ", mount.file_system);
+        let _ = out.write_str(" - ");
+        write_type(mount, out);
+        let _ = out.write_str(" ");
         write_escaped(&mount.source, out);
         let _ = out.write_str(if mount.read_only { " ro" } else { " rw" });
         let _ = mount.mount.superblock().operations().show_options(out);
@@ -147,7 +160,9 @@ pub(super) fn mount_statistics(subject: &Subject, out: &mut Text) -> Result<()> 
         write_escaped(&mount.source, out);
         let _ = out.write_str(" mounted on ");
         write_escaped(&mount.point, out);
-        let _ = writeln!(out, " with fstype {}", mount.file_system);
+        let _ = out.write_str(" with fstype ");
+        write_type(mount, out);
+        let _ = out.write_str("\n");
         Ok(())
     })
 }

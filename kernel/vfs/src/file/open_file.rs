@@ -28,7 +28,7 @@ use crate::dentry::Dentry;
 use crate::epoll::EpollItem;
 use crate::file_flags::FileFlags;
 use crate::flags::{MountFlags, OpenFlags};
-use crate::inode::Inode;
+use crate::inode::{Inode, Question};
 use crate::lock::lease;
 use crate::mount::{Mount, Path};
 use crate::poll::{PollEvents, PollTable};
@@ -383,6 +383,15 @@ impl OpenFile {
             return PollEvents::INPUT | PollEvents::OUTPUT;
         }
         self.operations().poll(self, table)
+    }
+
+    /// To be called before [`status`](Self::status) for a program: a file that is left to its file system may have to be asked for.
+    ///
+    /// # Errors
+    /// What the file system says.
+    #[inline]
+    pub fn before_status(&self) -> Result<()> {
+        self.inode.ask(Question::Status)
     }
 
     /// What `fstat` shows: about twenty loads.

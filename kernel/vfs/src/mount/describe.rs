@@ -37,6 +37,8 @@ pub struct MountDescription {
     pub unbindable: bool,
     /// The file system's type.
     pub file_system: &'static str,
+    /// The name of the program that makes its files.
+    pub subtype: Option<Arc<[u8]>>,
     /// What was given as its source.
     pub source: Arc<[u8]>,
     /// Whether the file system itself is read-only.
@@ -73,6 +75,7 @@ impl MountNamespace {
                 propagate_from,
                 unbindable: relations.unbindable,
                 file_system: mount.superblock().file_system(),
+                subtype: mount.superblock().subtype().cloned(),
                 source: mount.source(),
                 read_only: mount.superblock().read_only(),
                 mount: mount.clone(),

@@ -45,6 +45,10 @@ impl MountNamespace {
     /// # Errors
     /// `EINVAL`: it is not one, or locked. `EBUSY`: in use. `EAGAIN`: it was not marked as expired. No memory.
     pub fn unmount(self: &Arc<Self>, place: Path, flags: UnmountFlags, process_root: &Path) -> Result<()> {
+        if flags.contains(UnmountFlags::FORCE) && !place.mount.is_locked() {
+            self.check_mount_root(&place)?;
+            place.mount.superblock().operations().abort();
+        }
         let mut change = Change::begin();
         self.check_mount_root(&place)?;
         let mount = &place.mount;

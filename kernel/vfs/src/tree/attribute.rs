@@ -11,7 +11,7 @@ use crate::credentials::{Capabilities, Credentials};
 use crate::file::OpenFile;
 use crate::file_flags::FileFlags;
 use crate::flags::{Access, AllocateMode, LookupFlags};
-use crate::inode::{Identity, Inode};
+use crate::inode::{Identity, Inode, Question};
 use crate::inotify::{self, EventMask};
 use crate::lock::lease;
 use crate::mount::Path;
@@ -72,6 +72,10 @@ pub fn change_inode(inode: &Arc<Inode>, change: &AttributeChange, credentials: &
         crate::file_capabilities::remove(inode)?;
     }
     inode.operations().change_attributes(inode, &change)?;
+    if inode.is_left_to_file_system() {
+        // What came of it the file system shows.
+        return Ok(());
+    }
     if change.user.is_some() || change.group.is_some() || change.mode.is_some() {
         let before = inode.identity();
         inode.set_identity(Identity {
@@ -99,6 +103,9 @@ pub fn change_inode(inode: &Arc<Inode>, change: &AttributeChange, credentials: &
 fn permitted(inode: &Inode, change: &AttributeChange, credentials: &Credentials) -> Result<AttributeChange> {
     let wanted_mode = change.mode;
     let mut change = *change;
+    if inode.is_left_to_file_system() {
+        return inode.ask(Question::Change).map(|()| change);
+    }
     check_flags(inode, &change)?;
     check_chown(inode, &mut change, credentials)?;
     if let Some(mode) = wanted_mode

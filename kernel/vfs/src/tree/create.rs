@@ -6,8 +6,8 @@ use super::access_list;
 use crate::attributes::{DeviceNumber, FileKind, MODE_MASK, STICKY};
 use crate::credentials::Capabilities;
 use crate::dentry::Dentry;
-use crate::flags::{Access, LookupFlags};
-use crate::inode::{Inode, NewFile};
+use crate::flags::{Access, LookupFlags, OpenFlags};
+use crate::inode::{Asked, Inode, NewFile};
 use crate::inotify::{self, EventMask};
 use crate::mount::Path;
 use crate::name::{Name, PATH_MAX};
@@ -43,14 +43,15 @@ impl PathContext<'_> {
         special: DeviceNumber,
         target: &[u8],
     ) -> Result<Arc<Dentry>> {
-        match self.find_or_create_at(parent, name, kind, mode, special, target)? {
+        match self.find_or_create_at(parent, name, kind, mode, special, target, None)? {
             (dentry, true) => Ok(dentry),
             (_, false) => Err(Error::Exists),
         }
     }
 
     /// What has the name in a directory, or else a new file; and whether it is that. In one step: between a failure to create
-    /// it and a look for it what was there may have been removed.
+    /// it and a look for it what was there may have been removed. `open` says how the caller will open it.
+    #[expect(clippy::too_many_arguments, reason = "a file has that many properties")]
     pub(super) fn find_or_create_at(
         &self,
         parent: &Path,
@@ -59,6 +60,7 @@ impl PathContext<'_> {
         mode: u32,
         special: DeviceNumber,
         target: &[u8],
+        open: Option<OpenFlags>,
     ) -> Result<(Arc<Dentry>, bool)> {
         let directory = parent.inode()?;
         let dentry = {
@@ -66,13 +68,14 @@ impl PathContext<'_> {
             if let Some(existing) = self.find_for_new(parent, name)? {
                 return Ok((existing, false));
             }
+            let asked = Asked { mode, umask: self.umask, open };
             let (group, mode) = inherit(directory, kind, mode, self.credentials);
             let (lists, mode) = access_list::inherit(directory, kind, mode, self.umask)?;
             let access_lists = lists.as_deref();
             let user = self.credentials.user;
             check_known(parent, user, group)?;
             let new = NewFile { kind, mode, access_lists, user, group, special, target };
-            create_entry(parent, name, &new)?
+            create_entry(parent, name, &new, Some(&asked))?
         };
         inotify::report_child(
             parent,
@@ -220,13 +223,21 @@ pub(super) fn check_known(parent: &Path, user: u32, group: u32) -> Result<()> {
 }
 
 /// Creates a file and enters it. The directory's lock is held exclusively, the name is absent.
-pub(super) fn create_entry(parent: &Path, name: &Name, new: &NewFile<'_>) -> Result<Arc<Dentry>> {
+pub(super) fn create_entry(
+    parent: &Path,
+    name: &Name,
+    new: &NewFile<'_>,
+    asked: Option<&Asked>,
+) -> Result<Arc<Dentry>> {
     let directory = parent.inode()?;
-    let inode = directory.operations().create(directory, name, new)?;
+    let operations = directory.operations();
+    let inode = match asked {
+        Some(asked) => operations.create_asked(directory, name, new, asked)?,
+        None => operations.create(directory, name, new)?,
+    };
     let shown = access_list::show_new(&inode, new.access_lists);
     shown.and_then(|()| enter_created(&parent.dentry, name.as_bytes(), inode.clone())).inspect_err(|_| {
         // Nobody has seen the file: a failure to show it takes it back.
-        let operations = directory.operations();
         let _ = match new.kind {
             FileKind::Directory => operations.remove_directory(directory, name.as_bytes(), &inode),
             _ => operations.unlink(directory, name.as_bytes(), &inode),

@@ -12,7 +12,7 @@ use crate::access_list::ListKind;
 use crate::attributes::{FileKind, STICKY};
 use crate::credentials::{Capabilities, Credentials};
 use crate::flags::Access;
-use crate::inode::{Inode, SetAttribute};
+use crate::inode::{Inode, Question, SetAttribute};
 use crate::permission::{check_access, owns};
 use crate::{Error, Result, allocation, file_capabilities, file_flags};
 
@@ -58,6 +58,12 @@ fn check_name(inode: &Inode, name: &[u8], access: Access, credentials: &Credenti
     Ok(())
 }
 
+/// Whether an attribute is one whose meaning only the file system knows; the file system of a file that is left to it is asked.
+fn is_passed_on(inode: &Inode, name: &[u8]) -> Result<bool> {
+    inode.ask(Question::Other)?;
+    Ok(inode.is_left_to_file_system() && name.starts_with(b"system.") && name.len() <= NAME_MAX)
+}
+
 /// Copies a value into `buffer` (nothing when it is empty); returns its length. `ERANGE` when it does not fit.
 pub fn get_attribute(
     inode: &Arc<Inode>,
@@ -65,6 +71,9 @@ pub fn get_attribute(
     buffer: &mut [u8],
     credentials: &Credentials,
 ) -> Result<usize> {
+    if is_passed_on(inode, name)? {
+        return inode.operations().extended_attribute(inode, name, buffer);
+    }
     if let Some(kind) = ListKind::of_attribute(name) {
         return access_list::get(inode, kind, buffer, credentials);
     }
@@ -84,6 +93,9 @@ pub fn set_attribute(
     credentials: &Credentials,
 ) -> Result<()> {
     file_flags::check_changeable(inode)?;
+    if is_passed_on(inode, name)? {
+        return inode.operations().set_extended_attribute(inode, name, value, how);
+    }
     if let Some(kind) = ListKind::of_attribute(name) {
         return access_list::set(inode, kind, (!value.is_empty()).then_some(value), credentials);
     }
@@ -107,6 +119,9 @@ pub fn set_attribute(
 /// Removes an attribute. The caller has checked that the mount is writable.
 pub fn remove_attribute(inode: &Arc<Inode>, name: &[u8], credentials: &Credentials) -> Result<()> {
     file_flags::check_changeable(inode)?;
+    if is_passed_on(inode, name)? {
+        return inode.operations().remove_extended_attribute(inode, name);
+    }
     if let Some(kind) = ListKind::of_attribute(name) {
         return access_list::set(inode, kind, None, credentials);
     }
@@ -119,11 +134,14 @@ pub fn remove_attribute(inode: &Arc<Inode>, name: &[u8], credentials: &Credentia
 
 /// The names of all attributes that the caller may know of, each followed by a NUL byte.
 pub fn list_attributes(inode: &Arc<Inode>, credentials: &Credentials) -> Result<Vec<u8>> {
+    inode.ask(Question::Other)?;
     let mut list = Vec::new();
     let administrator = credentials.has(Capabilities::SYS_ADMIN);
     inode.operations().list_extended_attributes(inode, &mut |name| {
         if name.starts_with(b"trusted.") && !administrator
-            || ListKind::of_attribute(name).is_some() && !inode.may_have_lists()
+            || ListKind::of_attribute(name).is_some()
+                && !inode.may_have_lists()
+                && !inode.is_left_to_file_system()
         {
             return Ok(());
         }

@@ -44,7 +44,7 @@ fn with_absent(
 /// # Errors
 /// `EEXIST` if there is one of that name; what the file system says.
 pub fn create(parent: &Path, name: &Name, new: &NewFile<'_>) -> Result<Arc<Dentry>> {
-    let made = with_absent(parent, name, || create_entry(parent, name, new))?;
+    let made = with_absent(parent, name, || create_entry(parent, name, new, None))?;
     inotify::report_child(
         parent,
         name.as_bytes(),

@@ -118,7 +118,15 @@ impl PathContext<'_> {
         let mode = how.mode & MODE_MASK;
         let prepared = OpenFile::prepare()?;
         let no_device = DeviceNumber::default();
-        match self.find_or_create_at(parent, name, FileKind::Regular, mode, no_device, &[])? {
+        match self.find_or_create_at(
+            parent,
+            name,
+            FileKind::Regular,
+            mode,
+            no_device,
+            &[],
+            Some(how.flags),
+        )? {
             (dentry, true) => Ok(Created::New(dentry, prepared)),
             (dentry, false) => Ok(Created::Existed(dentry)),
         }

@@ -9,7 +9,7 @@ use crate::attributes::FileStatus;
 use crate::credentials::Credentials;
 use crate::dentry::Dentry;
 use crate::flags::{Access, LookupFlags};
-use crate::inode::Inode;
+use crate::inode::{Inode, Question};
 use crate::mount::{Mount, MountNamespace, Path};
 use crate::user_space::Owner;
 use crate::{Result, allocation};
@@ -200,19 +200,27 @@ impl<'a> PathContext<'a> {
         {
             place.mount.writable()?;
         }
+        self.check_wish(inode, access)
+    }
+
+    fn check_wish(&self, inode: &Inode, access: Access) -> Result<()> {
+        if inode.is_left_to_file_system() {
+            return inode.ask(Question::Wish(access, self.credentials));
+        }
         crate::permission::check_access(inode, access, self.credentials)
     }
 
     /// `chdir`, `chroot`: a directory that may be searched.
     pub fn walk_to_directory(&self, start: &Path, path: &[u8]) -> Result<Path> {
         let place = self.walk(start, path, LookupFlags::FOLLOW | LookupFlags::DIRECTORY)?;
-        crate::permission::check_access(place.inode()?, Access::EXECUTE, self.credentials)?;
+        self.check_wish(place.inode()?, Access::EXECUTE)?;
         Ok(place)
     }
 }
 
 /// What `stat` shows of a place.
 pub fn status_of(place: &Path) -> Result<FileStatus> {
+    place.inode()?.ask(Question::Status)?;
     Ok(status_at(&place.mount, &place.dentry, place.inode()?))
 }
 

@@ -1,0 +1,249 @@
+//! Pages of a file: their way to and from the server.
+//!
+//! # In
+//! A read asks the server for bytes and keeps them ([`Contents::keep`]): it puts them where [`fill`](FileRepresentative::fill) finds them, and has the cache ask for its pages. A
+//! fault of a mapping asks the server itself, in the thread that faults.
+//!
+//! # Out
+//! Pages that programs have stored to by mappings are copied into a request, and count as written then: neither `sync` nor reclaim nor an unmount waits for a server. What is on
+//! its way is limited, and two writes of one page never are; pages beyond that stay dirty and come again. Who wants to know that everything is written (`fsync`, `close`) waits for the
+//! requests, and can be killed.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use machine::address::{PAGE_SHIFT, PAGE_SIZE};
+use memory::file_cache::{CacheError, FileCache, FileRepresentative, PageRun};
+use sched::WaitQueue;
+use sync::SpinLock;
+use vfs::{Error, Result, allocation};
+
+use super::handle::Handle;
+use crate::connection::{Call, Connection, Ending, Room, killable};
+use crate::wire::{Decoder, opcode};
+
+/// Writes of pages under way for a file at most: half a megabyte of copies.
+const WRITES_MAX: usize = 4;
+/// Says of a write that it comes from pages.
+const FROM_PAGES: u32 = 1;
+/// How often somebody who waits for all pages has those begun that were beyond the limit. Who goes on making pages dirty does not keep him.
+const ROUNDS_MAX: usize = 1 << 16;
+
+/// Bytes that a read has brought.
+struct Staged {
+    first: u64,
+    pages: usize,
+    bytes: Vec<u8>,
+}
+
+/// An open file, and what it is open for.
+struct Known {
+    handle: Weak<Handle>,
+    reads: bool,
+    writes: bool,
+}
+
+/// What is needed to read and write a file: its number, its open files, and what is on its way.
+pub(super) struct Contents {
+    connection: Arc<Connection>,
+    number: u64,
+    handles: SpinLock<Vec<Known>>,
+    /// Held while bytes are staged.
+    keeping: sched::Mutex<()>,
+    staged: SpinLock<Option<Arc<Staged>>>,
+    /// First and last page of each write under way.
+    writes: SpinLock<Vec<(u64, u64)>>,
+    writes_end: WaitQueue,
+    /// A write has failed that nobody was told of.
+    has_failed: AtomicBool,
+}
+
+impl Contents {
+    pub(super) fn new(connection: &Arc<Connection>, number: u64) -> Result<Arc<Self>> {
+        allocation::arc(Self {
+            connection: connection.clone(),
+            number,
+            handles: SpinLock::named("open files of a server", Vec::new()),
+            keeping: sched::Mutex::named("bytes that become pages", ()),
+            staged: SpinLock::named("bytes that become pages now", None),
+            writes: SpinLock::named("writes of pages to a server", Vec::new()),
+            writes_end: WaitQueue::new(),
+            has_failed: AtomicBool::new(false),
+        })
+    }
+
+    /// Notes an open file.
+    pub(super) fn add_handle(&self, handle: &Arc<Handle>) -> Result<()> {
+        let mut handles = allocation::lock_with_room(|| self.handles.lock(), 1, |handles| &mut *handles)?;
+        handles.retain(|known| known.handle.strong_count() > 0);
+        handles.push(Known {
+            handle: Arc::downgrade(handle),
+            reads: handle.opened.readable(),
+            writes: handle.opened.writable(),
+        });
+        Ok(())
+    }
+
+    /// An open file that can be read, or written.
+    pub(super) fn handle(&self, writes: bool) -> Option<Arc<Handle>> {
+        let handles = self.handles.lock();
+        let mut fitting = handles.iter().filter(|known| if writes { known.writes } else { known.reads });
+        fitting.find_map(|known| known.handle.upgrade())
+    }
+
+    /// Makes pages of bytes that were read, as far as none are there.
+    pub(super) fn keep(&self, cache: &FileCache, first: u64, pages: usize, bytes: Vec<u8>) {
+        let _keeping = self.keeping.lock();
+        // Without memory they are read again.
+        let Ok(staged) = allocation::arc(Staged { first, pages, bytes }) else { return };
+        *self.staged.lock() = Some(staged);
+        cache.read_ahead(first, first + pages as u64);
+        let staged = self.staged.lock().take();
+        drop(staged);
+    }
+
+    /// Fills pages from bytes that were read just now.
+    fn fill_from(staged: &Staged, run: &PageRun) -> bool {
+        let end = staged.first + staged.pages as u64;
+        if run.first() < staged.first || run.first() + run.pages() as u64 > end {
+            return false;
+        }
+        let skipped = (run.first() - staged.first) as usize * PAGE_SIZE;
+        put(run, staged.bytes.get(skipped..).unwrap_or_default());
+        true
+    }
+
+    fn fill_from_server(&self, run: &PageRun) -> Result<()> {
+        let handle = self.handle(false).ok_or(Error::Io)?;
+        let (_, most) = self.connection.transfer_bytes();
+        let (start, end) = (run.first() << PAGE_SHIFT, run.pages() * PAGE_SIZE);
+        let mut bytes = Vec::new();
+        while bytes.len() < end {
+            let asked = (end - bytes.len()).min(most);
+            let part = handle.read(start + bytes.len() as u64, asked)?;
+            allocation::extend(&mut bytes, &part)?;
+            if part.len() < asked {
+                break;
+            }
+        }
+        put(run, &bytes);
+        Ok(())
+    }
+
+    /// Whether a write of these pages may begin; it is noted then.
+    fn begin_write(&self, first: u64, last: u64) -> bool {
+        let Ok(mut writes) = allocation::lock_with_room(|| self.writes.lock(), 1, |writes| &mut *writes)
+        else {
+            return false;
+        };
+        let is_free = writes.len() < WRITES_MAX && writes.iter().all(|&(from, to)| last < from || to < first);
+        if is_free {
+            writes.push((first, last));
+        }
+        is_free
+    }
+
+    /// Begins to write the first `bytes` of a run, which are copied.
+    fn write_run(self: &Arc<Self>, run: &PageRun, bytes: usize) -> Result<(), CacheError> {
+        let (first, last) = (run.first(), run.first() + run.pages() as u64 - 1);
+        let handle = self.handle(true).ok_or(CacheError::InputOutput)?;
+        let mut data = allocation::filled(0, bytes).map_err(|_| CacheError::OutOfMemory)?;
+        for (frame, part) in run.frames().iter().zip(data.chunks_mut(PAGE_SIZE)) {
+            frame.read(0, part);
+        }
+        if !self.begin_write(first, last) {
+            return Err(CacheError::OutOfMemory);
+        }
+        self.send_write(&handle, first, &data).map_err(|error| match error {
+            Error::OutOfMemory => CacheError::OutOfMemory,
+            _ => CacheError::InputOutput,
+        })
+    }
+
+    /// Writes bytes in as many requests as the server wants. The last one that is over ends the write.
+    fn send_write(self: &Arc<Self>, handle: &Arc<Handle>, first: u64, data: &[u8]) -> Result<()> {
+        let (most, _) = self.connection.transfer_bytes();
+        let write = allocation::arc(Write { contents: self.clone(), first, _handle: handle.clone() })?;
+        let mut offset = first << PAGE_SHIFT;
+        for part in data.chunks(most) {
+            let room = Room::exactly(8);
+            let body = handle.write_body(offset, part, FROM_PAGES);
+            let (own, bytes) = (write.clone(), part.len());
+            let ending: Ending = allocation::boxed(move |answer: Result<Vec<u8>>| {
+                let written = answer.and_then(|answer| Ok(Decoder::new(&answer).u32()? as usize));
+                if written != Ok(bytes) {
+                    own.contents.has_failed.store(true, Relaxed);
+                }
+            })?;
+            self.connection.send(Call::new(opcode::WRITE, self.number, body, room), Some(ending))?;
+            offset += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes what programs have stored by mappings, and waits until the server has it.
+    ///
+    /// # Errors
+    /// `EINTR` if the thread is to end; `EIO` if that, or an earlier write, has failed.
+    pub(super) fn write_pages(&self, cache: &FileCache) -> Result<()> {
+        for _ in 0..ROUNDS_MAX {
+            let begun =
+                if cache.dirty_pages() > 0 { cache.start_write_back(0, u64::MAX, u64::MAX) } else { 0 };
+            killable(&self.writes_end, || self.writes.lock().is_empty(), || ())?;
+            if begun == 0 || cache.dirty_pages() == 0 || self.connection.is_over() {
+                break;
+            }
+        }
+        if self.has_failed.swap(false, Relaxed) { Err(Error::Io) } else { Ok(()) }
+    }
+}
+
+/// A write of pages; its end is that of the last of its requests.
+struct Write {
+    contents: Arc<Contents>,
+    first: u64,
+    /// Open as long as it is written to.
+    _handle: Arc<Handle>,
+}
+
+impl Drop for Write {
+    fn drop(&mut self) {
+        self.contents.writes.lock().retain(|&(from, _)| from != self.first);
+        self.contents.writes_end.wake_all();
+    }
+}
+
+/// Puts bytes into the pages of a run; what is beyond them is zeroes.
+fn put(run: &PageRun, bytes: &[u8]) {
+    let mut parts = bytes.chunks(PAGE_SIZE);
+    for frame in run.frames() {
+        let part = parts.next().unwrap_or_default();
+        frame.write(0, part);
+        frame.zero_range(part.len(), PAGE_SIZE - part.len());
+    }
+}
+
+/// The representative of a file's pages.
+pub(super) struct Pages(pub(super) Arc<Contents>);
+
+impl FileRepresentative for Pages {
+    fn fill(&self, pages: PageRun) {
+        let staged = self.0.staged.lock().clone();
+        if staged.is_some_and(|staged| Contents::fill_from(&staged, &pages)) {
+            return pages.complete(Ok(()));
+        }
+        let filled = self.0.fill_from_server(&pages);
+        pages.complete(filled.map_err(|error| match error {
+            Error::OutOfMemory => CacheError::OutOfMemory,
+            _ => CacheError::InputOutput,
+        }));
+    }
+
+    fn write_back(&self, pages: PageRun) {
+        let left = pages.cache().size().saturating_sub(pages.first() << PAGE_SHIFT);
+        let bytes = (pages.pages() * PAGE_SIZE).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let begun = if bytes == 0 { Ok(()) } else { self.0.write_run(&pages, bytes) };
+        pages.complete(begun);
+    }
+}

@@ -1,0 +1,118 @@
+/* A file server that never answers: who asks it can be killed, nobody else waits, and its end is everybody's. */
+#include "fuse.h"
+
+/* Waits until somebody asks what is not answered. */
+static void await_silence(int opcode)
+{
+    for (int tries = 0; tries < LOOKS && atomic_load(&world->waiting_opcode) != opcode; tries++)
+        pause_ms(1);
+    atomic_store(&world->waiting_opcode, 0);
+}
+
+static void be_silent(int opcode)
+{
+    world->silent = 1ull << opcode;
+}
+
+static void interrupted(int sig)
+{
+    (void)sig;
+}
+
+int main(void)
+{
+    struct stat found;
+    struct statfs status;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    mkdir("m", 0755);
+    make_world();
+    int file = add_node(1, "file", S_IFREG | 0644, "0123456789");
+    add_node(1, "link", S_IFLNK | 0777, "file");
+    add_node(1, "dir", S_IFDIR | 0755, NULL);
+    SHOW(mount_world("m", 0, ""));
+
+    /* The server does not even read. Who is not admitted does not wait, nor who looks elsewhere. */
+    SHOW(stat("m/file", &found));
+    kill(world->pid, SIGSTOP);
+    wait_state(world->pid, "T");
+    pid_t waiting = CHILD(stat("m/file", &found)), another = CHILD(open("m/new", O_RDWR | O_CREAT, 0666));
+    wait_state(waiting, "SD");
+    wait_state(another, "SD");
+    REAP(CHILD({
+        (void)!setresuid(2000, 2000, 2000);
+        SHOW(stat("m/file", &found));
+        SHOW(statfs("m", &status));
+        sync();
+        printf("   sync is over\n");
+        int dir = open(".", O_RDONLY);
+        SHOW(syncfs(dir));
+    }));
+    mkdir("n", 0755);
+    SHOW(mount("n", "n", "tmpfs", 0, NULL));
+    SHOW(umount("n"));
+    SHOW(umount("m"));
+    kill(waiting, SIGKILL);
+    REAP(waiting);
+    kill(another, SIGKILL);
+    REAP(another);
+    kill(world->pid, SIGCONT);
+    SHOW(stat("m/file", &found));
+
+    /* It reads, does not answer, and gives up what is interrupted: also by the end of who asked. */
+    world->on_interrupt = 1;
+    be_silent(FUSE_LOOKUP);
+    waiting = CHILD(stat("m/file", &found));
+    await_silence(FUSE_LOOKUP);
+    kill(waiting, SIGKILL);
+    REAP(waiting);
+    be_silent(FUSE_OPEN);
+    waiting = CHILD(open("m/file", O_RDONLY));
+    await_silence(FUSE_OPEN);
+    kill(waiting, SIGKILL);
+    REAP(waiting);
+    be_silent(FUSE_READ);
+    waiting = CHILD({
+        char text[10];
+        int fd = open("m/file", O_RDONLY);
+        (void)!read(fd, text, 10);
+    });
+    await_silence(FUSE_READ);
+    kill(waiting, SIGKILL);
+    REAP(waiting);
+    world->silent = 0;
+
+    /* A signal that does not kill is told to the server, who decides. */
+    world->silent = 1ull << FUSE_GETATTR;
+    struct sigaction action = { .sa_handler = interrupted };
+    sigaction(SIGUSR1, &action, NULL);
+    world->on_interrupt = 1;
+    waiting = CHILD(SHOW(stat("m/dir", &found)));
+    await_silence(FUSE_GETATTR);
+    kill(waiting, SIGUSR1);
+    REAP(waiting);
+    TRUE(atomic_load(&world->interrupts) > 0);
+    world->silent = 0;
+    (void)file;
+
+    /* The server's end. */
+    be_silent(FUSE_MKDIR);
+    waiting = CHILD(SHOW(mkdir("m/x", 0777)));
+    await_silence(FUSE_MKDIR);
+    end_server();
+    REAP(waiting);
+    SHOW(stat("m/file", &found));
+    SHOW(umount("m"));
+
+    /* Unmounting by force. */
+    SHOW(mount_world("m", 0, ""));
+    be_silent(FUSE_LOOKUP);
+    waiting = CHILD(SHOW(stat("m/file", &found)));
+    await_silence(FUSE_LOOKUP);
+    SHOW(umount2("m", MNT_FORCE) < 0 ? errno == EBUSY : 1);
+    REAP(waiting);
+    umount2("m", MNT_DETACH);
+    int ended;
+    SHOW(waitpid(world->pid, &ended, 0) == world->pid);
+    printf("   %s\n", how_ended(ended));
+    return 0;
+}
