@@ -95,6 +95,9 @@ pub struct Connection {
     unknown: AtomicU64,
     /// The process that read from the device last.
     server: AtomicI32,
+    /// Writes of pages under way, and where their end is waited for.
+    writes: AtomicU32,
+    writes_end: WaitQueue,
     /// Counts changes of attributes, so that an answer from before one is not believed.
     clock: AtomicU64,
     instance: Once<Weak<Instance>>,
@@ -128,6 +131,8 @@ impl Connection {
             waiting: AtomicU32::new(0),
             unknown: AtomicU64::new(0),
             server: AtomicI32::new(0),
+            writes: AtomicU32::new(0),
+            writes_end: WaitQueue::new(),
             clock: AtomicU64::new(1),
             instance: Once::new(),
         })
@@ -194,6 +199,23 @@ impl Connection {
     pub(crate) fn is_server_calling(&self) -> bool {
         let process = vfs::caller::number(false);
         process != 0 && process == self.server.load(Relaxed)
+    }
+
+    /// A write of pages begins.
+    pub(crate) fn write_begins(&self) {
+        self.writes.fetch_add(1, SeqCst);
+    }
+
+    /// It is over.
+    pub(crate) fn write_ends(&self) {
+        if self.writes.fetch_sub(1, SeqCst) == 1 {
+            self.writes_end.wake_all();
+        }
+    }
+
+    /// Waits until no page is being written any more, unless the caller is to end.
+    pub(crate) fn await_writes(&self) {
+        let _ = killable(&self.writes_end, || self.writes.load(SeqCst) == 0, || ());
     }
 
     /// A device leads here.

@@ -297,15 +297,16 @@ impl FileOperations for OpenRegular {
             return Ok(());
         }
         let node = node_of(file.inode())?;
-        let written = node.write_pages();
         let connection = node.connection();
+        // Who is about to end must not wait for a server that may be about to end, too; and least of all for itself.
+        let waits = !sched::current().is_killed() && !connection.is_server_calling();
+        let written = if waits { node.write_pages() } else { Ok(()) };
         if !connection.knows(opcode::FLUSH) {
             return written;
         }
         let body = Body::new().u64s(&[self.handle.number]).u32s(&[0, 0]).u64s(&[0]);
         let call = Call::new(opcode::FLUSH, node.number, body, Room::NONE);
-        // Who is about to end must not wait for a server that may be about to end, too; and least of all for itself.
-        if sched::current().is_killed() || connection.is_server_calling() {
+        if !waits {
             return connection.send(call, None).and(written);
         }
         match connection.call_if_known(call) {
@@ -315,10 +316,8 @@ impl FileOperations for OpenRegular {
     }
 
     fn release(&self, file: &OpenFile) {
-        if let Ok(node) = node_of(file.inode())
-            && let Some(cache) = node.cache.as_ref().filter(|cache| cache.dirty_pages() > 0)
-        {
-            cache.start_write_back(0, u64::MAX, u64::MAX);
+        if let Ok(node) = node_of(file.inode()) {
+            node.contents.closed(&self.handle);
         }
     }
 }

@@ -242,7 +242,12 @@ impl SuperblockOperations for Operations {
         self.instance.connection.end(true);
     }
 
+    /// Who unmounts waits for what was stored by mappings, and can be killed.
     fn finish(&self) {
+        if !self.instance.connection.is_over() {
+            flusher::sync_device(&self.instance.backing);
+            self.instance.connection.await_writes();
+        }
         self.instance.end();
     }
 

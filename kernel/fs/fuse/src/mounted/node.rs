@@ -97,6 +97,7 @@ impl Node {
             let pages = allocation::arc(Pages(contents.clone()))?;
             let cache = FileCache::with_representative(0, pages, instance.backing.clone())?;
             shrink::enter(&cache)?;
+            contents.set_cache(&cache);
             Some(cache)
         } else {
             None

@@ -6,25 +6,26 @@
 //!
 //! # Out
 //! Pages that programs have stored to by mappings are copied into a request, and count as written then: neither `sync` nor reclaim nor an unmount waits for a server. What is on
-//! its way is limited, and two writes of one page never are; pages beyond that stay dirty and come again. Who wants to know that everything is written (`fsync`, `close`) waits for the
+//! its way is limited, and two writes of one page never are; pages beyond that stay dirty until one of those writes is over. A file that was closed before all of it was
+//! written stays open at the server as long. Who wants to know that everything is written (`fsync`, `close`) waits for the
 //! requests, and can be killed.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 
 use machine::address::{PAGE_SHIFT, PAGE_SIZE};
 use memory::file_cache::{CacheError, FileCache, FileRepresentative, PageRun};
 use sched::WaitQueue;
-use sync::SpinLock;
+use sync::{Once, SpinLock};
 use vfs::{Error, Result, allocation};
 
 use super::handle::Handle;
 use crate::connection::{Call, Connection, Ending, Room, killable};
 use crate::wire::{Decoder, opcode};
 
-/// Writes of pages under way for a file at most: half a megabyte of copies.
-const WRITES_MAX: usize = 4;
+/// Writes of pages under way for a file at most: two megabytes of copies.
+const WRITES_MAX: usize = 16;
 /// Says of a write that it comes from pages.
 const FROM_PAGES: u32 = 1;
 /// How often somebody who waits for all pages has those begun that were beyond the limit. Who goes on making pages dirty does not keep him.
@@ -55,6 +56,12 @@ pub(super) struct Contents {
     /// First and last page of each write under way.
     writes: SpinLock<Vec<(u64, u64)>>,
     writes_end: WaitQueue,
+    /// The pages.
+    cache: Once<Weak<FileCache>>,
+    /// Open until all pages are written.
+    kept: SpinLock<Option<Arc<Handle>>>,
+    /// Somebody begins what is left to be written.
+    goes_on: AtomicBool,
     /// A write has failed that nobody was told of.
     has_failed: AtomicBool,
 }
@@ -69,8 +76,47 @@ impl Contents {
             staged: SpinLock::named("bytes that become pages now", None),
             writes: SpinLock::named("writes of pages to a server", Vec::new()),
             writes_end: WaitQueue::new(),
+            cache: Once::new(),
+            kept: SpinLock::named("file that is written after its end", None),
+            goes_on: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
         })
+    }
+
+    /// These are its pages.
+    pub(super) fn set_cache(&self, cache: &Arc<FileCache>) {
+        self.cache.call_once(|| Arc::downgrade(cache));
+    }
+
+    /// An open file is closed: what programs have stored by mappings is written by it. Does not wait.
+    pub(super) fn closed(&self, handle: &Arc<Handle>) {
+        let Some(cache) = self.cache.get().and_then(Weak::upgrade) else { return };
+        if cache.dirty_pages() == 0 || !handle.opened.writable() {
+            return;
+        }
+        let before = self.kept.lock().replace(handle.clone());
+        drop(before);
+        cache.start_write_back(0, u64::MAX, u64::MAX);
+        self.go_on();
+    }
+
+    /// A write is over, or may be: pages that are still dirty are written, and a file that is not needed for that any more is closed.
+    fn go_on(&self) {
+        // One at a time: a write that can't begin is over at once.
+        if !self.writes.lock().is_empty() || self.goes_on.swap(true, SeqCst) {
+            return;
+        }
+        let cache = self.cache.get().and_then(Weak::upgrade);
+        match cache.filter(|cache| cache.dirty_pages() > 0 && !self.connection.is_over()) {
+            Some(cache) => {
+                cache.start_write_back(0, u64::MAX, u64::MAX);
+            }
+            None => {
+                let kept = self.kept.lock().take();
+                drop(kept);
+            }
+        }
+        self.goes_on.store(false, SeqCst);
     }
 
     /// Notes an open file.
@@ -140,6 +186,7 @@ impl Contents {
         let is_free = writes.len() < WRITES_MAX && writes.iter().all(|&(from, to)| last < from || to < first);
         if is_free {
             writes.push((first, last));
+            self.connection.write_begins();
         }
         is_free
     }
@@ -210,6 +257,8 @@ struct Write {
 impl Drop for Write {
     fn drop(&mut self) {
         self.contents.writes.lock().retain(|&(from, _)| from != self.first);
+        self.contents.go_on();
+        self.contents.connection.write_ends();
         self.contents.writes_end.wake_all();
     }
 }
