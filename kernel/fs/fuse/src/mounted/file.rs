@@ -120,6 +120,7 @@ impl OpenRegular {
         let end_of_file = inode.size().div_ceil(PAGE_SIZE as u64) - page;
         let absent = (0..(wanted / PAGE_SIZE) as u64).take_while(|step| cache.cached(page + step).is_none());
         let pages = (absent.count() as u64).min(end_of_file).max(1) as usize;
+        node.note_access();
         let moment = node.connection().moment();
         let bytes = self.handle.read(page << PAGE_SHIFT, pages * PAGE_SIZE)?;
         if bytes.len() < pages * PAGE_SIZE {

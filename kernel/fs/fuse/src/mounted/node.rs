@@ -54,6 +54,8 @@ pub(super) struct Node {
     blocks: AtomicU64,
     /// Until when attributes are believed.
     believed_until_ns: AtomicU64,
+    /// The server was read from since: the time of the last access is another one.
+    is_accessed: AtomicBool,
     /// When something was changed here last: see [`Connection::moment`].
     changed_at: AtomicU64,
     /// The server has said of it what can't be.
@@ -110,6 +112,7 @@ impl Node {
             cache,
             blocks: AtomicU64::new(0),
             believed_until_ns: AtomicU64::new(0),
+            is_accessed: AtomicBool::new(false),
             changed_at: AtomicU64::new(0),
             is_bad: AtomicBool::new(false),
             names: SpinLock::named("names of a file at a server", Names::new()),
@@ -148,6 +151,11 @@ impl Node {
     pub(super) fn note_change(&self) {
         self.changed_at.store(self.connection().next_moment(), SeqCst);
         self.doubt();
+    }
+
+    /// The server was read from.
+    pub(super) fn note_access(&self) {
+        self.is_accessed.store(true, Relaxed);
     }
 
     /// The names in this directory are asked for again.
@@ -361,6 +369,7 @@ impl InodeOperations for Node {
         match question {
             Question::Access(access, who) => self.permit_access(inode, access, who),
             Question::Wish(access, who) => self.permit_wish(inode, access, who),
+            Question::Status if self.is_accessed.swap(false, Relaxed) => self.fetch(inode),
             Question::Status => self.update(inode).map(|_| ()),
             Question::Change => self.permit_change(inode),
             Question::Other => Ok(()),
