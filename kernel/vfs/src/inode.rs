@@ -208,6 +208,11 @@ pub trait InodeOperations: Any + Send + Sync {
         Ok(())
     }
 
+    /// Whether such a file's owners and mode decide who may change its attributes.
+    fn goes_by_attributes(&self) -> bool {
+        false
+    }
+
     /// Agrees to a change of mode, owner or times before it is made in the inode.
     fn change_attributes(&self, inode: &Inode, change: &AttributeChange) -> Result<()> {
         Ok(())

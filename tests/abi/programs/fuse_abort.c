@@ -77,8 +77,9 @@ int main(void)
         pause_ms(1);
     show_text("waiting");
     int fd = open("m", O_RDONLY | O_DIRECTORY);
-    SHOW(write_text("abort", "1"));
+    int aborted = write_text("abort", "1");
     REAP(waiting);
+    SHOW(aborted);
     SHOW(stat("m/file", &found));
     SHOW(fstat(fd, &found));
     close(fd);

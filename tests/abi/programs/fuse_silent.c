@@ -108,7 +108,8 @@ int main(void)
     be_silent(FUSE_LOOKUP);
     waiting = CHILD(SHOW(stat("m/file", &found)));
     await_silence(FUSE_LOOKUP);
-    SHOW(umount2("m", MNT_FORCE) < 0 ? errno == EBUSY : 1);
+    /* Whether the mount goes as well depends on who is faster. */
+    umount2("m", MNT_FORCE);
     REAP(waiting);
     umount2("m", MNT_DETACH);
     int ended;

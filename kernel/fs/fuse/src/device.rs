@@ -170,6 +170,9 @@ impl Device {
         error: i32,
         payload: usize,
     ) -> Result<()> {
+        if !connection.has_sent(unique, self.number) {
+            return Err(Error::NotFound);
+        }
         if payload != 0 {
             return Err(Error::Invalid);
         }

@@ -104,7 +104,10 @@ fn permitted(inode: &Inode, change: &AttributeChange, credentials: &Credentials)
     let wanted_mode = change.mode;
     let mut change = *change;
     if inode.is_left_to_file_system() {
-        return inode.ask(Question::Change).map(|()| change);
+        inode.ask(Question::Change)?;
+        if !inode.operations().goes_by_attributes() {
+            return Ok(change);
+        }
     }
     check_flags(inode, &change)?;
     check_chown(inode, &mut change, credentials)?;

@@ -20,6 +20,8 @@ mod notify;
 mod queue;
 mod request;
 mod serve;
+#[cfg(test)]
+mod tests;
 mod wait;
 
 use alloc::sync::{Arc, Weak};

@@ -174,6 +174,13 @@ impl Connection {
         self.state.lock().take_sent(unique, device).ok_or(Error::NotFound)
     }
 
+    /// Whether the server has a request by this device.
+    pub(crate) fn has_sent(&self, unique: u64, device: u64) -> bool {
+        let state = self.state.lock();
+        let found = state.sent.binary_search_by_key(&unique, |request| request.unique());
+        found.is_ok_and(|index| state.sent[index].device.load(Relaxed) == device)
+    }
+
     /// The server says of the interruption of a request that it wants to hear of it again.
     pub(crate) fn interrupt_again(&self, unique: u64, device: u64) -> Result<()> {
         let mut state = allocation::lock_with_room(|| self.state.lock(), 1, |state| &mut state.interrupts)?;

@@ -99,7 +99,7 @@ impl Connection {
     }
 
     /// Nobody waits for it any more. True: it is over, and its answer is there.
-    fn abandon(&self, request: &Arc<Request>) -> bool {
+    pub(super) fn abandon(&self, request: &Arc<Request>) -> bool {
         let mut state = self.state.lock();
         if request.is_over() {
             return true;

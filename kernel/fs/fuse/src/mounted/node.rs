@@ -376,6 +376,10 @@ impl InodeOperations for Node {
         }
     }
 
+    fn goes_by_attributes(&self) -> bool {
+        self.connection().options.default_permissions
+    }
+
     fn lookup(&self, directory: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
         self.connection().admit()?;
         let moment = self.connection().moment();
