@@ -46,6 +46,8 @@ pub(crate) use wait::killable;
 const BACKGROUND: u16 = 12;
 /// From how many of them on it counts as congested.
 const CONGESTION: u16 = 9;
+/// How long who unmounts waits for pages that are being written.
+const LAST_WRITES_NS: u64 = 2_000_000_000;
 /// Files to be forgotten that are remembered at most; what is beyond is not told to the server.
 const FORGETS_MAX: usize = 1 << 16;
 
@@ -215,9 +217,14 @@ impl Connection {
         }
     }
 
-    /// Waits until no page is being written any more, unless the caller is to end.
+    /// Waits until no page is being written any more, but not for long: a server that is about to end may have itself unmounted, and wait for that.
     pub(crate) fn await_writes(&self) {
-        let _ = killable(&self.writes_end, || self.writes.load(SeqCst) == 0, || ());
+        if !self.is_server_calling() {
+            let deadline_ns = machine::time::now_ns() + LAST_WRITES_NS;
+            let is_done = || self.writes.load(SeqCst) == 0;
+            // Whoever does not wait to the end has been told of nothing that lasts.
+            let _ = self.writes_end.wait_interruptible_deadline(is_done, Some(deadline_ns));
+        }
     }
 
     /// A device leads here.

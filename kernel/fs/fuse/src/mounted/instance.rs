@@ -242,7 +242,7 @@ impl SuperblockOperations for Operations {
         self.instance.connection.end(true);
     }
 
-    /// Who unmounts waits for what was stored by mappings, and can be killed.
+    /// Who unmounts waits for what was stored by mappings, for a while.
     fn finish(&self) {
         if !self.instance.connection.is_over() {
             flusher::sync_device(&self.instance.backing);
