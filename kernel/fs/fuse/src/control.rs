@@ -72,7 +72,11 @@ fn directory(connection: &Arc<Connection>) -> Result<Node> {
     let (read, written) = (known.clone(), known);
     let limit = knob(
         move |out| show(out, of(&read)?.background_limits().0.into()),
-        move |text| of(&written).and_then(|known| Ok(known.set_background_limits(Some(limit(text)?), None))),
+        move |text| {
+            let most = limit(text)?;
+            of(&written)?.set_background_limits(Some(most), None);
+            Ok(())
+        },
     )?;
     files.add("max_background", own(Node::file(0o600, limit)))?;
     let known = Arc::downgrade(connection);
@@ -80,7 +84,9 @@ fn directory(connection: &Arc<Connection>) -> Result<Node> {
     let congestion = knob(
         move |out| show(out, of(&read)?.background_limits().1.into()),
         move |text| {
-            of(&written).and_then(|known| Ok(known.set_background_limits(None, Some(self::limit(text)?))))
+            let least = self::limit(text)?;
+            of(&written)?.set_background_limits(None, Some(least));
+            Ok(())
         },
     )?;
     files.add("congestion_threshold", own(Node::file(0o600, congestion)))?;
