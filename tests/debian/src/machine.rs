@@ -13,11 +13,21 @@ use abi_tests::stream::{self, Outcome, Report};
 use crate::disk::text;
 use crate::list::Invocation;
 
-/// How long a machine may say nothing beyond what the running invocation may take. The kernel may have to be built first.
+/// How long a machine may say nothing beyond what the running invocation may take.
 const GRACE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Lines of a machine's errors that are shown when it did not come to its end.
 const SHOWN_LINES: usize = 40;
+
+/// Has Starling's kernel built, by running the least on it: no machine's patience is spent on that later.
+pub(crate) fn build(starling: &Path) -> Result<(), String> {
+    let status = Command::new(starling).args(["run", "--", "true"]).stdin(Stdio::null()).status();
+    if status.map_err(text)?.success() {
+        Ok(())
+    } else {
+        Err("the kernel was not built, or does not run".into())
+    }
+}
 
 /// A kernel and a number of processors.
 #[derive(Clone, Copy, Debug)]

@@ -115,6 +115,7 @@ fn run(arguments: &Arguments) -> Result<Tally, String> {
     let expected = expectation::of(&starling, &disk, &chosen, false)?;
     match arguments.mode {
         Mode::Compare => {
+            machine::build(&starling)?;
             let mut table = Table::new(arguments.cpus.clone());
             for &cpus in &arguments.cpus {
                 let machine = Machine { starling: &starling, disk: &disk.file, linux: false, cpus };
