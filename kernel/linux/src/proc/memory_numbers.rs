@@ -72,12 +72,12 @@ pub(super) fn memory(out: &mut Text) -> Result<()> {
     }
     let pool = huge_pool::counts();
     for (name, pages) in [
-        ("HugePages_Total", pool.total),
-        ("HugePages_Free", pool.free),
-        ("HugePages_Rsvd", pool.promised),
-        ("HugePages_Surp", pool.surplus),
+        ("HugePages_Total:", pool.total),
+        ("HugePages_Free:", pool.free),
+        ("HugePages_Rsvd:", pool.promised),
+        ("HugePages_Surp:", pool.surplus),
     ] {
-        let _ = writeln!(out, "{name}:   {pages:5}");
+        let _ = writeln!(out, "{name:<19}{pages:5}");
     }
     let _ = write_line("Hugepagesize", LARGE_PAGE_KIB, out);
     let _ = write_line("Hugetlb", pool.total * LARGE_PAGE_KIB, out);
@@ -104,9 +104,9 @@ pub(super) fn node_memory(out: &mut Text) -> Result<()> {
     }
     let pool = huge_pool::counts();
     for (name, pages) in
-        [("HugePages_Total", pool.total), ("HugePages_Free", pool.free), ("HugePages_Surp", pool.surplus)]
+        [("HugePages_Total:", pool.total), ("HugePages_Free:", pool.free), ("HugePages_Surp:", pool.surplus)]
     {
-        let _ = writeln!(out, "Node 0 {name}: {pages:5}");
+        let _ = writeln!(out, "Node 0 {name:<17}{pages:5}");
     }
     Ok(())
 }
