@@ -227,6 +227,8 @@ pub(crate) fn release_vfork(process: &Process) {
 /// The last thread has left: turns the process into a zombie or less.
 #[inline(never)]
 fn end_process(process: &Arc<Process>) {
+    crate::accounting::process_ends(process);
+    table::count_faults(process.faults());
     release_vfork(process);
     process.timers.cancel_all();
     process.contexts.end();

@@ -9,6 +9,7 @@
 extern crate alloc;
 
 pub mod abi;
+mod accounting;
 pub mod barrier;
 pub mod binfmt_misc;
 mod control_group;

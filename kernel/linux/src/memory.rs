@@ -491,7 +491,7 @@ fn other_space(task: &Task, pid: i32) -> Result<Arc<AddressSpace>, Errno> {
     if Arc::ptr_eq(&process, task.process()) {
         return Ok(task.address_space.clone());
     }
-    Inspector::calling(task).inspect(&process, || process.address_space())?.ok_or(Errno::ESRCH)
+    Inspector::attaching(task).inspect(&process, || process.address_space())?.ok_or(Errno::ESRCH)
 }
 
 /// Copies from another process.

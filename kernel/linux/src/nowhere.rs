@@ -21,7 +21,6 @@ pub(crate) const ROOT: u64 = 1;
 pub(crate) struct Home {
     file_system: &'static str,
     magic: u64,
-    bindable: bool,
     mount: Once<Shared<Mount>>,
 }
 
@@ -46,14 +45,9 @@ struct Plain;
 impl InodeOperations for Plain {}
 
 impl Home {
-    /// One of this type, with what `statfs` says of it.
-    pub(crate) const fn new(file_system: &'static str, magic: u64) -> Self {
-        Self { file_system, magic, bindable: false, mount: Once::new() }
-    }
-
-    /// One whose files may be bound to places.
+    /// One of this type, with what `statfs` says of it. Its files may be bound to places.
     pub(crate) const fn bindable(file_system: &'static str, magic: u64) -> Self {
-        Self { file_system, magic, bindable: true, mount: Once::new() }
+        Self { file_system, magic, mount: Once::new() }
     }
 
     fn mount(&self) -> Result<&Shared<Mount>> {
@@ -66,7 +60,7 @@ impl Home {
             let root: Arc<Inode> = Inode::new(superblock, attributes, Plain)?;
             Ok(root)
         };
-        let traits = SuperblockTraits { bound_from_nowhere: self.bindable, ..SuperblockTraits::default() };
+        let traits = SuperblockTraits { bound_from_nowhere: true, ..SuperblockTraits::default() };
         let superblock = Superblock::new(self.file_system, self.magic, traits, operations, root)?;
         let root = superblock.root().clone();
         let mount = Mount::new(superblock, root, self.file_system.as_bytes(), MountFlags::empty())?;

@@ -148,7 +148,7 @@ pub fn pidfd_getfd(task: &mut Task, descriptor: i32, target: i32, flags: u32) ->
         return Err(Errno::EINVAL);
     }
     let process = process_of(task, descriptor)?;
-    let file: Result<_, Errno> = Inspector::calling(task).inspect(&process, || {
+    let file: Result<_, Errno> = Inspector::attaching(task).inspect(&process, || {
         let files = process.representative().and_then(|thread| thread.files()).ok_or(Errno::ESRCH)?;
         Ok(files.get(u32::try_from(target).map_err(|_| Errno::EBADF)?)?)
     })?;

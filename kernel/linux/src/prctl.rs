@@ -38,6 +38,7 @@ const SET_THP_DISABLE: u32 = 41;
 const GET_THP_DISABLE: u32 = 42;
 const CAP_AMBIENT: u32 = 47;
 const SET_VMA: u32 = 0x5356_4d41;
+const SET_PTRACER: u32 = 0x5961_6d61;
 /// What becomes of a process whose memory fails: the system decides.
 const MCE_KILL_DEFAULT: usize = 2;
 pub(crate) const DEFAULT_SLACK_NS: u64 = 50_000;
@@ -94,6 +95,7 @@ pub fn prctl(task: &mut Task, option: u32, second: u64, third: u64, fourth: u64,
             task.address_space.forbid_huge_pages(second != 0);
             Ok(0)
         }
+        SET_PTRACER => crate::ptrace::scope::name_tracer(task, second),
         // Names of anonymous mappings are a courtesy; without it Linux answers so too.
         SET_VMA => Err(Errno::EINVAL),
         _ => capability_option(task, option, second, third),

@@ -18,9 +18,9 @@ use crate::errno::{Errno, SysResult};
 use crate::file;
 use crate::task::Task;
 use crate::{
-    barrier, exec, exit, fork, futex, hardware, identity, io_priority, io_ring, ipc, kcmp, lock_count,
-    memory, memory_policy, mqueue, name_space, pager, pidfd, prctl, process, ptrace, reboot, remote_advice,
-    rseq, scheduling, seccomp, signal, socket, syslog, sysv, time, timer, wait,
+    accounting, barrier, exec, exit, fork, futex, hardware, identity, io_priority, io_ring, ipc, kcmp,
+    lock_count, memory, memory_policy, mqueue, name_space, pager, pidfd, prctl, process, ptrace, reboot,
+    remote_advice, rseq, scheduling, seccomp, signal, socket, syslog, sysv, terminal, time, timer, wait,
 };
 
 /// A value that a system call takes from a register.
@@ -252,6 +252,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     132 utime(2) = file::attributes::utime: "";
     133 mknod(3) = file::names::mknod: "";
     135 personality(1) = exec::personality: "ADDR_NO_RANDOMIZE, ADDR_COMPAT_LAYOUT, READ_IMPLIES_EXEC, MMAP_PAGE_ZERO, UNAME26, PER_LINUX32; others are remembered";
+    136 ustat(2) = file::statfs::ustat: "file systems that the caller sees mounted";
     137 statfs(2) = file::statfs::statfs: "";
     138 fstatfs(2) = file::statfs::fstatfs: "";
     139 sysfs(3) = file::statfs::sysfs: "";
@@ -268,13 +269,15 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     150 munlock(2) = memory::munlock: "";
     151 mlockall(1) = memory::mlockall: "";
     152 munlockall(0) = memory::munlockall: "";
+    153 vhangup(0) = terminal::vhangup: "";
     155 pivot_root(2) = file::mount::pivot_root: "";
-    157 prctl(5) = prctl::prctl: "no PR_SET_MM, PR_SET_PTRACER, PR_SET_VMA, PR_SCHED_CORE, PR_SET_TSC, PR_GET_SPECULATION_CTRL, PR_SET_SPECULATION_CTRL, PR_SET_IO_FLUSHER";
+    157 prctl(5) = prctl::prctl: "no PR_SET_MM, PR_SET_VMA, PR_SCHED_CORE, PR_SET_TSC, PR_GET_SPECULATION_CTRL, PR_SET_SPECULATION_CTRL, PR_SET_IO_FLUSHER";
     158 arch_prctl(2) = prctl::arch_prctl: "no ARCH_GET_CPUID, ARCH_SET_CPUID, ARCH_SHSTK_ENABLE";
     159 adjtimex(1) = time::adjustment::adjtimex: "the clock does not run faster or slower (EINVAL)";
     160 setrlimit(2) = process::limits::setrlimit: "";
     161 chroot(1) = file::directory::chroot: "";
     162 sync(0) = file::sync::sync: "";
+    163 acct(1) = accounting::acct: "one file for all name spaces of processes";
     164 settimeofday(2) = time::clock::settimeofday: "time zone has no effect";
     165 mount(5) = file::mount::mount: "";
     166 umount2(2) = file::mount::umount2: "";

@@ -10,6 +10,7 @@ use tty::Terminal;
 use tty::job_control::{Caller, GroupId, JobControl, SessionId, TtySignal};
 use vfs::Capabilities;
 
+use crate::errno::{Errno, SysResult};
 use crate::process::group::Session;
 use crate::process::pid_space;
 use crate::process::process::Process;
@@ -18,6 +19,7 @@ use crate::process::thread::Thread;
 use crate::signal::information::SignalInformation;
 use crate::signal::send;
 use crate::signal::set::Signal;
+use crate::task::Task;
 
 /// The leader of a session has ended: the terminal is free again, its foreground group gets SIGHUP and SIGCONT. If it
 /// has hung up before, only the leader was told, and this is when the group is.
@@ -57,6 +59,18 @@ pub(crate) fn calling_thread() -> Option<Arc<Thread>> {
 
 fn calling_session() -> Option<Arc<Session>> {
     Some(calling_thread()?.process().group().session().clone())
+}
+
+/// Hangs up the caller's controlling terminal, if there is one.
+pub fn vhangup(task: &mut Task) -> SysResult {
+    if !task.credentials.has(Capabilities::SYS_TTY_CONFIG) {
+        return Err(Errno::EPERM);
+    }
+    let terminal = task.process().group().session().terminal.lock().clone();
+    if let Some(terminal) = terminal {
+        terminal.hang_up();
+    }
+    Ok(0)
 }
 
 fn signal_of(signal: TtySignal) -> Signal {

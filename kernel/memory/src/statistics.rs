@@ -1,7 +1,7 @@
 //! Numbers about memory, for `/proc/meminfo`, `vmstat`, `buddyinfo`, `zoneinfo` and the tests.
 
 use core::fmt;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::frame::per_cpu::Counters;
 use crate::frame::{MAX_ORDER, ORDERS, Purpose, Watermarks, pool};
@@ -85,6 +85,22 @@ pub fn memory() -> Memory {
     drop(locked);
     memory.used = used.map(|frames| frames.max(0) as u64);
     memory
+}
+
+/// Frames of files that programs have mapped, or that are otherwise in use by more than the cache. All frames that were ever touched are looked at, which takes
+/// milliseconds for each GiB; so who asks again soon gets the same answer.
+pub fn mapped_frames() -> u64 {
+    const FRESH_NS: u64 = 250_000_000;
+    static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
+    static FOUND: AtomicU64 = AtomicU64::new(0);
+    let now_ns = machine::time::now_ns();
+    // Relaxed: whoever reads one of a former answer has a former answer.
+    let looked_ns = LOOKED_NS.load(Relaxed);
+    if looked_ns == 0 || now_ns.saturating_sub(looked_ns) > FRESH_NS {
+        FOUND.store(super::frame::table::shared_file_frames(), Relaxed);
+        LOOKED_NS.store(now_ns, Relaxed);
+    }
+    FOUND.load(Relaxed)
 }
 
 /// What happened so far.
@@ -185,6 +201,7 @@ pub fn write_vmstat(out: &mut dyn fmt::Write) -> fmt::Result {
         ("nr_free_pages", memory.free_frames + memory.cached_frames),
         ("nr_anon_pages", memory.used(Purpose::Anonymous)),
         ("nr_file_pages", memory.used(Purpose::FileCache) + memory.used(Purpose::Shmem)),
+        ("nr_mapped", mapped_frames()),
         ("nr_shmem", memory.used(Purpose::Shmem)),
         ("nr_slab_unreclaimable", memory.used(Purpose::Slab)),
         ("nr_page_table_pages", memory.used(Purpose::PageTable)),

@@ -351,6 +351,7 @@ fn register_file_systems() {
     device_files::register();
     loop_device::register();
     vfs::superblock::register_file_system(&linux::binfmt_misc::BINFMT_MISC);
+    vfs::superblock::register_file_system(&linux::mqueue::MQUEUE);
     virtio::register(linux::random::mix);
     linux::proc::register_devices();
     ext4::mounted::register();

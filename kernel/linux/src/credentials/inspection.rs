@@ -14,6 +14,7 @@ use super::identity::{Credentials, Ids};
 use crate::errno::Errno;
 use crate::process::process::Process;
 use crate::process::thread::Thread;
+use crate::ptrace::scope;
 use crate::task::Task;
 
 /// Which of its ids the looker acts by.
@@ -30,6 +31,8 @@ pub(crate) struct Inspector<'a> {
     process: &'a Arc<Process>,
     credentials: &'a Credentials,
     acts_by: ActsBy,
+    /// Not only to look: `ptrace_scope` counts.
+    attaches: bool,
 }
 
 /// The caller may not look.
@@ -73,12 +76,27 @@ impl Credentials {
 impl<'a> Inspector<'a> {
     /// The caller of a system call that names a process.
     pub(crate) fn calling(task: &'a Task) -> Self {
-        Self { process: task.process(), credentials: &task.credentials, acts_by: ActsBy::Real }
+        Self {
+            process: task.process(),
+            credentials: &task.credentials,
+            acts_by: ActsBy::Real,
+            attaches: false,
+        }
+    }
+
+    /// The same of one that traces the process, takes its files, or reads or writes its memory.
+    pub(crate) fn attaching(task: &'a Task) -> Self {
+        Self { attaches: true, ..Self::calling(task) }
     }
 
     /// A thread that reads files of `/proc`; `credentials` are its own.
     pub(crate) fn reading(thread: &'a Thread, credentials: &'a Credentials) -> Self {
-        Self { process: thread.process(), credentials, acts_by: ActsBy::FileSystem }
+        Self { process: thread.process(), credentials, acts_by: ActsBy::FileSystem, attaches: false }
+    }
+
+    /// The same of one that opens a file by which the process's memory can be changed.
+    pub(crate) fn opening_memory(thread: &'a Thread, credentials: &'a Credentials) -> Self {
+        Self { attaches: true, ..Self::reading(thread, credentials) }
     }
 
     /// The number of the program that runs in `process`, if it may be looked into.
@@ -90,7 +108,13 @@ impl<'a> Inspector<'a> {
                 let is_dumpable = process.is_dumpable.load(Ordering::Relaxed) == 1;
                 self.credentials.may_inspect(self.acts_by, target, is_dumpable, &executable.space)
             });
-        if is_allowed { Ok(executable.program) } else { Err(Refused) }
+        let program = executable.program;
+        drop(executable);
+        let is_other = !Arc::ptr_eq(self.process, process);
+        if is_allowed && self.attaches && is_other && !scope::lets(self.process, self.credentials, process) {
+            return Err(Refused);
+        }
+        if is_allowed { Ok(program) } else { Err(Refused) }
     }
 
     /// What `look` takes from a process: of a program that may be looked into. It is called again when another program has come meanwhile.

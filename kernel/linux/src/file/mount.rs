@@ -67,6 +67,10 @@ fn owner_of_new(task: &Task, file_system: &dyn FileSystemType) -> Result<Option<
         MountedBy::Administrator => (None, UserSpace::FIRST),
         MountedBy::OwnersOfContent => match task.process().space() {
             Some(space) if file_system.name() == "proc" => (Some(space.owner().clone()), space.owner()),
+            _ if file_system.name() == "mqueue" => {
+                let owner = task.ipc_space().owner();
+                (Some(owner.clone()), owner)
+            }
             _ if file_system.name() == "sysfs" => (None, task.network().owner()),
             _ => (None, UserSpace::FIRST),
         },

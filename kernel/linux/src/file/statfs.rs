@@ -91,6 +91,48 @@ pub fn fstatfs(task: &mut Task, descriptor: i32, out: u64) -> SysResult {
     put(out, &file.path_or_detached()?.mount)
 }
 
+/// `struct ustat`. What the file system is called is nowhere filled in.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct UstatWords {
+    blocks_free: u32,
+    padding: u32,
+    files_free: u64,
+    names: [u8; 16],
+}
+
+/// What is free on a file system that is mounted, by its device.
+#[inline(never)]
+pub fn ustat(task: &mut Task, device: u32, out: u64) -> SysResult {
+    let wanted = vfs::DeviceNumber::decode(device.into());
+    let places = task.file_system.places();
+    let mut point = None;
+    places.namespace.describe(&places.root, |mount| {
+        if mount.device == wanted && point.is_none() {
+            let mut copy = alloc::vec::Vec::new();
+            vfs::allocation::extend(&mut copy, &mount.point)?;
+            point = Some(copy);
+        }
+        Ok(())
+    })?;
+    let point = point.ok_or(Errno::EINVAL)?;
+    let place = task.path_context(&places).walk(&places.root, &point, LookupFlags::FOLLOW)?;
+    let superblock = place.mount.superblock();
+    if superblock.device() != wanted {
+        // Something else has come there meanwhile.
+        return Err(Errno::EINVAL);
+    }
+    let status = superblock.status();
+    let words = UstatWords {
+        blocks_free: status.blocks_free as u32,
+        padding: 0,
+        files_free: status.files_free,
+        names: [0; 16],
+    };
+    UserPointer::new(out).write(&words)?;
+    Ok(0)
+}
+
 /// Kinds of file systems: the number of one, the name of one, how many there are.
 #[inline(never)]
 pub fn sysfs(_task: &mut Task, option: i32, first: u64, second: u64) -> SysResult {

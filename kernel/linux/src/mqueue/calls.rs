@@ -1,13 +1,12 @@
 //! mq_open, mq_unlink, mq_timedsend, mq_timedreceive, mq_notify, mq_getsetattr.
 
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
 
-use vfs::{Capabilities, DescriptorFlags, OpenFile, OpenFlags};
+use vfs::{DescriptorFlags, OpenFile, OpenFlags};
 
 use super::file::QueueFile;
 use super::limits::Size;
-use super::names::{Found, place_of};
+use super::names::Found;
 use super::notice::{self, How, Notice, Sender};
 use super::queue::{Message, Patience, Queue};
 use crate::abi::{QueueAttributes, SignalEvent, Timespec};
@@ -46,35 +45,36 @@ pub fn mq_open(task: &mut Task, name: u64, flags: u32, mode: u32, attributes: u6
     let known = OpenFlags::from_bits_truncate(flags & ACCESS_MODE)
         | OpenFlags::from_bits_truncate(flags) & OpenFlags::NON_BLOCK;
     let given = OpenFlags::from_bits_truncate(flags);
-    let inode = match task.ipc_space().queue_names.find(name) {
+    let tree = &task.ipc_space().queues_by_name;
+    let inode = match tree.names()?.find(name)? {
         Found::Queue(_) if given.contains(OpenFlags::CREATE | OpenFlags::EXCLUSIVE) => {
             return Err(Errno::EEXIST);
         }
         Found::Queue(_) if flags & ACCESS_MODE == ACCESS_MODE => return Err(Errno::EINVAL),
         Found::Queue(inode) => {
-            let file = task.open_place(place_of(inode, name)?, known)?;
+            let file = task.open_place(tree.place_of(inode, name)?, known)?;
             return Ok(reserved.install(file, DescriptorFlags::CLOSE_ON_EXEC) as usize);
         }
         Found::None(_) if !given.contains(OpenFlags::CREATE) => return Err(Errno::ENOENT),
         Found::None(vacancy) => {
-            let limit = task.ipc_space().queue_limits.queues.load(Ordering::Relaxed);
-            if vacancy.queues() >= limit && !task.credentials.has(Capabilities::SYS_RESOURCE) {
-                return Err(Errno::ENOSPC);
-            }
-            let size = Size::of_new(task, wished.map(|wished| (wished.messages_max, wished.bytes_max)))?;
-            let queue = Queue::new(size, size.claim(task)?)?;
-            vacancy.fill(task, name, mode & MODE_BITS & !task.file_system.umask(), queue)?
+            let (limits, credentials) = (&task.ipc_space().queue_limits, &task.credentials);
+            vacancy.check(limits, credentials)?;
+            let wished = wished.map(|wished| (wished.messages_max, wished.bytes_max));
+            let size = Size::of_new(limits, credentials, wished)?;
+            let queue = Queue::new(size, size.claim(task.process(), credentials)?)?;
+            let (mode, owner) = (mode & MODE_BITS & !task.file_system.umask(), &credentials.file);
+            vacancy.fill(&tree.root()?, name, mode, (owner.user, owner.group), queue)?
         }
     };
     // Whoever makes it may do with it what the flags say, whatever the mode.
-    let file = vfs::open_place(place_of(inode, name)?, known)?;
+    let file = vfs::open_place(tree.place_of(inode, name)?, known)?;
     Ok(reserved.install(file, DescriptorFlags::CLOSE_ON_EXEC) as usize)
 }
 
 /// Removes a queue's name.
 pub fn mq_unlink(task: &mut Task, name: u64) -> SysResult {
     let path = UserPath::read(name)?;
-    task.ipc_space().queue_names.remove(task, checked(&path)?)?;
+    task.ipc_space().queues_by_name.names()?.remove(task, checked(&path)?)?;
     Ok(0)
 }
 

@@ -5,9 +5,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use vfs::Capabilities;
 
 use crate::credentials::account::QueueBytes;
+use crate::credentials::identity::Credentials;
 use crate::errno::Errno;
 use crate::process::limits::Resource;
-use crate::task::Task;
+use crate::process::process::Process;
 
 /// What the settings can be set to, least and most.
 pub const QUEUES_RANGE: (u64, u64) = (0, i32::MAX as u64);
@@ -61,8 +62,11 @@ impl Size {
     ///
     /// # Errors
     /// EINVAL.
-    pub(super) fn of_new(task: &Task, wished: Option<(i64, i64)>) -> Result<Self, Errno> {
-        let limits = &task.ipc_space().queue_limits;
+    pub(super) fn of_new(
+        limits: &Limits,
+        credentials: &Credentials,
+        wished: Option<(i64, i64)>,
+    ) -> Result<Self, Errno> {
         let limit = |limit: &AtomicU64| limit.load(Ordering::Relaxed);
         let Some((messages, bytes)) = wished else {
             return Ok(Self {
@@ -70,7 +74,7 @@ impl Size {
                 bytes: limit(&limits.usual_bytes).min(limit(&limits.bytes)),
             });
         };
-        let (most_messages, most_bytes) = match task.credentials.has(Capabilities::SYS_RESOURCE) {
+        let (most_messages, most_bytes) = match credentials.has(Capabilities::SYS_RESOURCE) {
             true => (MESSAGES_RANGE.1, BYTES_RANGE.1),
             false => (limit(&limits.messages), limit(&limits.bytes)),
         };
@@ -85,10 +89,10 @@ impl Size {
     ///
     /// # Errors
     /// EMFILE.
-    pub(super) fn claim(self, task: &Task) -> Result<QueueBytes, Errno> {
+    pub(super) fn claim(self, process: &Process, credentials: &Credentials) -> Result<QueueBytes, Errno> {
         let bytes =
             self.messages * (MESSAGE_COST + self.bytes) + self.messages.min(PRIORITIES) * PRIORITY_COST;
-        let limit = task.process().limit(Resource::MessageQueue);
-        QueueBytes::claim(&task.credentials.account, bytes, limit).ok_or(Errno::EMFILE)
+        let limit = process.limit(Resource::MessageQueue);
+        QueueBytes::claim(&credentials.account, bytes, limit).ok_or(Errno::EMFILE)
     }
 }

@@ -308,6 +308,18 @@ pub(super) fn children(subject: &Subject, out: &mut Text) -> Result<()> {
     Ok(())
 }
 
+/// A file in which nothing is: `arch_status`, which tells of AVX-512, and `autogroup`, where sessions share no processors among each other.
+pub(super) fn nothing(subject: &Subject, _out: &mut Text) -> Result<()> {
+    subject.process().map(|_| ())
+}
+
+/// `cpuset`: there is one set of processors.
+pub(super) fn processor_set(subject: &Subject, out: &mut Text) -> Result<()> {
+    subject.process()?;
+    let _ = out.write_str("/\n");
+    Ok(())
+}
+
 /// `loginuid` and `sessionid`: nobody has logged in.
 pub(super) fn no_login(_subject: &Subject, out: &mut Text) -> Result<()> {
     let _ = write!(out, "{}", u32::MAX);

@@ -27,6 +27,12 @@ pub(super) fn command_line(out: &mut Text) -> Result<()> {
     Ok(())
 }
 
+/// `execdomains`: whose programs run.
+pub(super) fn execution_domains(out: &mut Text) -> Result<()> {
+    let _ = out.write_str("0-0\tLinux           \t[kernel]\n");
+    Ok(())
+}
+
 /// `filesystems`
 pub(super) fn file_systems(out: &mut Text) -> Result<()> {
     vfs::superblock::for_each_file_system(|file_system| {

@@ -213,6 +213,52 @@ pub(super) fn detailed_maps(subject: &Subject, out: &mut Text) -> Result<()> {
     Ok(())
 }
 
+/// `numa_maps`: on which nodes of memory the pages of each region lie. There is one, and all pages are of it.
+pub(super) fn node_maps(subject: &Subject, out: &mut Text) -> Result<()> {
+    let Some(space) = space_of(subject)? else { return Ok(()) };
+    space.for_each_region(|region| {
+        let _ = write!(out, "{:08x} default", region.start());
+        let flags = region.flags();
+        match region.backing() {
+            MapBacking::File(file) if file.object().is_some() => {
+                let mut name = Text::new();
+                identify(file, &mut name);
+                let _ = out.write_str(" file=");
+                out.push_bytes(name.as_bytes());
+            }
+            _ if flags.contains(RegionFlags::HEAP) => _ = out.write_str(" heap"),
+            _ if flags.contains(RegionFlags::STACK) => _ = out.write_str(" stack"),
+            _ => {}
+        }
+        let pooled = flags.contains(RegionFlags::POOLED);
+        let page = if pooled { HUGE_PAGE_BYTES } else { PAGE_SIZE as u64 };
+        if pooled {
+            let _ = out.write_str(" huge");
+        }
+        write_pages(&space.region_usage(region), page, out);
+    });
+    Ok(())
+}
+
+/// The numbers of a line of `numa_maps`, in pages. All that is in memory counts as active.
+fn write_pages(usage: &RegionUsage, page_bytes: u64, out: &mut dyn Write) {
+    let resident = (usage.resident + usage.pooled_shared + usage.pooled_private) / page_bytes;
+    let anonymous = usage.anonymous / page_bytes;
+    let dirty = (usage.shared_dirty + usage.private_dirty) / page_bytes;
+    if resident > 0 {
+        for (name, pages) in [("anon", anonymous), ("dirty", dirty)] {
+            if pages > 0 {
+                let _ = write!(out, " {name}={pages}");
+            }
+        }
+        if resident != anonymous && resident != dirty {
+            let _ = write!(out, " mapped={resident}");
+        }
+        let _ = write!(out, " N0={resident} kernelpagesize_kB={}", page_bytes / 1024);
+    }
+    let _ = out.write_str("\n");
+}
+
 /// Sums over all regions, by what they show.
 #[derive(Default)]
 struct Rollup {
@@ -289,6 +335,26 @@ mod tests {
             line((0x40_0000, 0x40_1000), RegionFlags::WRITE, b"a\nb").as_bytes(),
             b"00400000-00401000 -w-p 00002000 fe:00 247026                             a\\012b\n"
         );
+    }
+
+    #[test]
+    fn pages_of_a_node_are_those_of_linux() {
+        let usage = |resident, anonymous, private_dirty| RegionUsage {
+            resident,
+            anonymous,
+            private_dirty,
+            ..RegionUsage::default()
+        };
+        for (usage, expected) in [
+            (usage(0, 0, 0), "\n"),
+            (usage(8192, 0, 0), " mapped=2 N0=2 kernelpagesize_kB=4\n"),
+            (usage(4096, 4096, 4096), " anon=1 dirty=1 N0=1 kernelpagesize_kB=4\n"),
+            (usage(12288, 4096, 4096), " anon=1 dirty=1 mapped=3 N0=3 kernelpagesize_kB=4\n"),
+        ] {
+            let mut text = String::new();
+            write_pages(&usage, 4096, &mut text);
+            assert_eq!(text, expected);
+        }
     }
 
     #[test]

@@ -49,6 +49,7 @@ struct Bytes(Memory);
 
 /// `mem`
 pub(super) fn bytes(subject: &Subject) -> Result<Arc<dyn FileOperations>> {
+    subject.check_attaching()?;
     let file: Arc<dyn FileOperations> = vfs::allocation::arc(Bytes(Memory::of(subject)?))?;
     Ok(file)
 }

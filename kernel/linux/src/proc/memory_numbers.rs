@@ -48,6 +48,7 @@ pub(super) fn memory(out: &mut Text) -> Result<()> {
         ("Dirty", written.dirty * PAGE_KIB),
         ("Writeback", written.under_write_back * PAGE_KIB),
         ("AnonPages", anonymous),
+        ("Mapped", statistics::mapped_frames() * PAGE_KIB),
         ("Shmem", shared),
         ("KReclaimable", 0),
         ("Slab", slab),
@@ -67,6 +68,8 @@ pub(super) fn memory(out: &mut Text) -> Result<()> {
         ("AnonHugePages", address_space::huge_counts().mapped * LARGE_PAGE_KIB),
         ("ShmemHugePages", 0),
         ("ShmemPmdMapped", 0),
+        ("FileHugePages", 0),
+        ("FilePmdMapped", 0),
     ] {
         let _ = write_line(name, kib, out);
     }

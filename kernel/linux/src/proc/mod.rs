@@ -9,6 +9,7 @@
 //! | `places` | its links: `cwd`, `exe`, `root`, name spaces |
 //! | `descriptors`, `map_files` | its open files, and those that it has mapped |
 //! | `timers` | its POSIX timers |
+//! | `attributes` | what a security module would say of it |
 //! | `processors`, `processor_model` | what the processors are and do |
 //! | `memory_numbers` | the state of memory |
 //! | `lists` | drivers, file systems and the like |
@@ -20,6 +21,7 @@
 //! reclaimed first.
 
 mod activity;
+mod attributes;
 mod descriptors;
 mod entries;
 pub(crate) use entries::trimmed;

@@ -16,8 +16,8 @@ use vfs::{Error, FileKind, OpenFile, OpenFlags, Path, Result};
 
 use super::places::{self, PlaceLink};
 use super::{
-    activity, descriptors, entries, lists, map_files, maps, memory_files, mounts, stat, status, time_offsets,
-    timers, user_maps,
+    activity, attributes, descriptors, entries, lists, map_files, maps, memory_files, mounts, stat, status,
+    time_offsets, timers, user_maps,
 };
 use crate::credentials::inspection::Inspector;
 use crate::process::pid_space::{self, Space};
@@ -104,6 +104,14 @@ impl Subject {
         let Some(caller) = calling_thread() else { return look() };
         let credentials = caller.credentials();
         Inspector::reading(&caller, &credentials).inspect(&process, look)?
+    }
+
+    /// Whether the caller may read and write the process's memory.
+    pub(super) fn check_attaching(&self) -> Result<()> {
+        let process = self.process()?;
+        let Some(caller) = calling_thread() else { return Ok(()) };
+        let credentials = caller.credentials();
+        Ok(Inspector::opening_memory(&caller, &credentials).inspect(&process, || ())?)
     }
 
     /// Who owns what is private to the process: root, when others may not look into it.
@@ -193,6 +201,8 @@ const fn directory(name: &'static str, mode: u32, open: fn(&Subject) -> Result<A
 /// All entries: first what only a thread's directory has, then what both have, last what only a process's has.
 static ENTRIES: &[Entry] = &[
     text("children", 0o444, entries::children),
+    text("arch_status", 0o444, entries::nothing),
+    directory("attr", 0o555, attributes::directory),
     guarded("auxv", 0o400, entries::auxiliary_vector),
     text("cgroup", 0o444, entries::control_group),
     text("cmdline", 0o444, entries::command_line),
@@ -202,6 +212,7 @@ static ENTRIES: &[Entry] = &[
         mode: 0o644,
         kind: Kind::Knob(entries::core_dump_filter, entries::set_core_dump_filter),
     },
+    text("cpuset", 0o444, entries::processor_set),
     place("cwd", places::current_directory),
     guarded("environ", 0o400, entries::environment),
     place("exe", places::executable),
@@ -217,6 +228,7 @@ static ENTRIES: &[Entry] = &[
     mounts_list("mounts", mounts::mounts),
     directory("net", 0o555, lists::network),
     directory("ns", 0o511, places::name_spaces),
+    guarded("numa_maps", 0o444, maps::node_maps),
     text("oom_adj", 0o644, entries::old_oom_adjustment),
     text("oom_score", 0o444, entries::oom_score),
     Entry {
@@ -242,6 +254,7 @@ static ENTRIES: &[Entry] = &[
     own("timens_offsets", time_offsets::open),
     own("uid_map", user_maps::users),
     text("wchan", 0o444, activity::wait_channel),
+    text("autogroup", 0o644, entries::nothing),
     text("mountstats", 0o400, mounts::mount_statistics),
     directory("map_files", 0o500, map_files::links),
     directory("task", 0o555, threads),
@@ -257,7 +270,7 @@ static ENTRIES: &[Entry] = &[
 /// Entries at the beginning that only threads have.
 const ONLY_THREADS: usize = 1;
 /// Entries at the end that only processes have.
-const ONLY_PROCESSES: usize = 6;
+const ONLY_PROCESSES: usize = 7;
 
 struct TextFile {
     subject: Subject,

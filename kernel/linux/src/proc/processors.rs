@@ -114,6 +114,23 @@ pub(super) fn statistics(out: &mut Text) -> Result<()> {
     Ok(())
 }
 
+/// KiB that all disks together have read and written.
+pub(super) fn kilobytes_moved() -> (u64, u64) {
+    const READ: usize = 0;
+    const WRITE: usize = 1;
+    const SECTOR_BYTES: u64 = 512;
+    let mut sectors = (0, 0);
+    block::registry::for_each(|device| {
+        if device.whole().is_none() {
+            let moved = device.statistics().sectors;
+            sectors.0 += moved[READ];
+            sectors.1 += moved[WRITE];
+        }
+    });
+    let kilobytes = |sectors: u64| sectors * SECTOR_BYTES / 1024;
+    (kilobytes(sectors.0), kilobytes(sectors.1))
+}
+
 /// How often all processors together have run a softirq.
 fn softirqs_of(index: usize) -> u64 {
     cpu::online().iter().map(|cpu| softirq::count(cpu, index)).sum()

@@ -58,6 +58,7 @@ fn system() -> Result<()> {
     procfs::add_text("cmdline", lists::command_line)?;
     procfs::add_text("cpuinfo", processor_model::processors)?;
     procfs::add_text("devices", lists::devices)?;
+    procfs::add_text("execdomains", lists::execution_domains)?;
     procfs::add_text("filesystems", lists::file_systems)?;
     procfs::add_text("interrupts", processors::interrupts)?;
     procfs::add_text("loadavg", processors::load)?;
@@ -179,6 +180,9 @@ fn memory() -> Result<()> {
     })?;
     procfs::add_text("vmstat", |out| {
         let _ = statistics::write_vmstat(out);
+        let _ = writeln!(out, "pgfault {}", crate::process::table::faults());
+        let moved = super::processors::kilobytes_moved();
+        let _ = writeln!(out, "pgpgin {}\npgpgout {}", moved.0, moved.1);
         let thresholds = vfs::disk::flusher::thresholds();
         let _ = writeln!(out, "nr_dirty_threshold {}", thresholds.limit);
         let _ = writeln!(out, "nr_dirty_background_threshold {}", thresholds.background);
@@ -194,11 +198,16 @@ fn memory() -> Result<()> {
     })?;
     // These tell addresses.
     let trace = |out: &mut vfs::text::Text| {
-        let _ = kstack::write_own_trace(out);
+        if settings::shows_addresses() {
+            let _ = kstack::write_own_trace(out);
+        }
         Ok(())
     };
     procfs::add("kstack_trace", Node::file(0o400, vfs::generated::text_file(trace)?))?;
     let overflow = |out: &mut vfs::text::Text| {
+        if !settings::shows_addresses() {
+            return Ok(());
+        }
         let _ = kstack::last_report(|text| core::fmt::Write::write_str(out, text));
         Ok(())
     };

@@ -37,7 +37,7 @@ use crate::reboot;
 use crate::{helper, identity};
 
 /// What never changes, by path.
-const FIXED: [(&str, &str); 21] = [
+const FIXED: [(&str, &str); 25] = [
     ("kernel/ostype", "Linux"),
     ("kernel/osrelease", identity::RELEASE),
     ("kernel/cap_last_cap", "40"),
@@ -50,6 +50,10 @@ const FIXED: [(&str, &str); 21] = [
     ("kernel/sched_rr_timeslice_ms", "100"),
     ("kernel/sched_rt_period_us", "1000000"),
     ("kernel/sched_rt_runtime_us", "950000"),
+    ("kernel/arch", "x86_64"),
+    ("kernel/perf_event_paranoid", "3"),
+    ("kernel/unprivileged_bpf_disabled", "2"),
+    ("kernel/sched_autogroup_enabled", "0"),
     ("kernel/seccomp/actions_avail", "kill_process kill_thread trap errno user_notif trace log allow"),
     ("kernel/random/poolsize", "256"),
     ("kernel/random/entropy_avail", "256"),
@@ -70,6 +74,23 @@ pub(super) const HUGE_POOL: [PoolSetting; 2] = [
     ("nr_overcommit_hugepages", |pool| pool.overcommit, huge_pool::set_overcommit_limit),
 ];
 
+/// `kptr_restrict`: whether files show addresses of the kernel: 0: to whom they may be opened by; 1: of those, to who has CAP_SYSLOG; 2: to nobody.
+static ADDRESSES_HIDDEN: AtomicU32 = AtomicU32::new(0);
+
+fn addresses_hidden() -> u32 {
+    // Relaxed, as all settings here.
+    ADDRESSES_HIDDEN.load(Ordering::Relaxed)
+}
+
+/// Whether the caller may see addresses of the kernel.
+pub(super) fn shows_addresses() -> bool {
+    match addresses_hidden() {
+        0 => true,
+        1 => caller_has(Capabilities::SYSLOG),
+        _ => false,
+    }
+}
+
 /// Fills /proc/sys.
 ///
 /// # Errors
@@ -80,7 +101,7 @@ pub(super) fn register() -> Result<()> {
     }
     kernel()?;
     memory_settings()?;
-    sockets()?;
+    limits_of_sockets()?;
     files()
 }
 
@@ -210,6 +231,7 @@ fn kernel() -> Result<()> {
     )?;
     number("kernel/threads-max", || init::process().limit(Resource::Processes).saturating_mul(2))?;
     core_dumps()?;
+    security()?;
     system_v()?;
     add("kernel/random/boot_id", 0o444, |out| write_uuid(boot_id(), out), refuse)?;
     add("kernel/random/uuid", 0o444, |out| write_uuid(random_bytes(), out), refuse)?;
@@ -259,7 +281,12 @@ fn users() -> Result<()> {
     use core::sync::atomic::Ordering::Relaxed;
     use vfs::user_space::{Kind, OVERFLOW_GROUP, OVERFLOW_USER};
 
-    for (path, id) in [("kernel/overflowuid", &OVERFLOW_USER), ("kernel/overflowgid", &OVERFLOW_GROUP)] {
+    for (path, id) in [
+        ("kernel/overflowuid", &OVERFLOW_USER),
+        ("fs/overflowuid", &OVERFLOW_USER),
+        ("kernel/overflowgid", &OVERFLOW_GROUP),
+        ("fs/overflowgid", &OVERFLOW_GROUP),
+    ] {
         setting(path, 0..=0xffff, || id.load(Relaxed).into(), |new| id.store(new as u32, Relaxed))?;
     }
     for (path, kind) in Kind::ALL {
@@ -276,6 +303,38 @@ fn users() -> Result<()> {
 /// The name space of process numbers of who reads or writes a setting.
 fn space_of_reader() -> Space {
     crate::terminal::calling_thread().and_then(|thread| thread.process().space().clone())
+}
+
+/// What normal users may know and do. Nobody counts events of processors or runs programs of BPF, so two of these only say that normal users may not.
+fn security() -> Result<()> {
+    use crate::ptrace::scope;
+
+    let privileged = |capability| if caller_has(capability) { Ok(()) } else { Err(Error::NotPermitted) };
+    let show = |out: &mut Text| writeln!(out, "{}", scope::level());
+    add("kernel/yama/ptrace_scope", 0o644, show, move |bytes| {
+        privileged(Capabilities::SYS_PTRACE)?;
+        scope::set_level(parse(bytes, &(0..=3))? as u32).map_err(|_| Error::Invalid)
+    })?;
+    let show = |out: &mut Text| writeln!(out, "{}", addresses_hidden());
+    add("kernel/kptr_restrict", 0o644, show, move |bytes| {
+        privileged(Capabilities::SYS_ADMIN)?;
+        ADDRESSES_HIDDEN.store(parse(bytes, &(0..=2))? as u32, Ordering::Relaxed);
+        Ok(())
+    })?;
+    let [accounting_begins, accounting_ends, seconds] = &crate::accounting::SETTINGS;
+    let all = [accounting_begins, accounting_ends, seconds];
+    let show = move |out: &mut Text| {
+        let [begin, end, seconds] = all.map(|setting| setting.load(Ordering::Relaxed));
+        writeln!(out, "{begin}\t{end}\t{seconds}")
+    };
+    add("kernel/acct", 0o644, show, move |bytes| {
+        let mut words = bytes.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        for setting in all {
+            let Some(word) = words.next() else { return Ok(()) };
+            setting.store(parse(word, &(0..=i32::MAX as u64))?, Ordering::Relaxed);
+        }
+        Ok(())
+    })
 }
 
 /// Where core dumps go, and of what there are any.
@@ -309,7 +368,7 @@ fn core_dumps() -> Result<()> {
 }
 
 /// Limits of sockets.
-fn sockets() -> Result<()> {
+fn limits_of_sockets() -> Result<()> {
     use net::unix::settings;
 
     setting(

@@ -27,6 +27,7 @@ use crate::core_dump::gathering::Gathering;
 use crate::credentials::identity::Credentials;
 use crate::errno::Errno;
 use crate::file::asynchronous::Contexts;
+use crate::ptrace::scope::Named;
 use crate::ptrace::tracee::{Tracee, Tracees};
 use crate::signal::actions::SignalActions;
 use crate::signal::shared::ProcessSignals;
@@ -190,6 +191,8 @@ pub struct Process {
     pub(crate) vfork_release: SpinLock<Option<Arc<sched::Completion>>>,
     /// The thread that made it: of its parent, or of the parent's when that was asked for.
     pub(crate) maker: AtomicU32,
+    /// Whom it lets trace it.
+    pub(crate) named_tracer: SpinLock<Named>,
     /// The threads of others that its threads trace.
     pub(crate) tracees: SpinLock<Tracees>,
     /// Whether it has ever traced one: then `tracees` is worth a look.
@@ -271,6 +274,7 @@ impl Process {
             core_filter: AtomicU32::new(crate::core_dump::FILTER_DEFAULT),
             vfork_release: SpinLock::new(None),
             maker: AtomicU32::new(0),
+            named_tracer: SpinLock::named("named tracer of a process", Named::default()),
             tracees: SpinLock::new(Tracees::default()),
             traces: AtomicBool::new(false),
             is_leader_traced: AtomicBool::new(false),

@@ -285,6 +285,25 @@ pub fn thread_count_at_most() -> u32 {
     (THREADS.approximate() + THREADS.error_max()).max(0) as u32
 }
 
+/// Page faults of processes that have ended.
+static FAULTS: PerCpuCounter = PerCpuCounter::new();
+
+/// Counts the page faults of a process that ends.
+pub(crate) fn count_faults(faults: u64) {
+    FAULTS.add(faults as i64);
+}
+
+/// How many page faults there were.
+pub(crate) fn faults() -> u64 {
+    let mut living = 0;
+    for_each_process(|process| {
+        if process.state() == super::process::State::Running {
+            living += process.faults();
+        }
+    });
+    FAULTS.sum() as u64 + living
+}
+
 /// How many threads were ever made.
 pub fn forks() -> u32 {
     FORKS.sum() as u32

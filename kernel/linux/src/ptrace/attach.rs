@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use super::options::{Course, Event, Options};
+use super::scope;
 use super::tracee::Tracee;
 use crate::credentials::inspection::Inspector;
 use crate::errno::{Errno, SysResult};
@@ -100,6 +101,9 @@ pub(super) fn trace_me(task: &mut Task) -> SysResult {
     let maker = task.process().maker.load(Ordering::Relaxed);
     // The kernel, which is the parent of orphans, traces nobody; nor does who is about to end.
     let Some(tracer) = parent.thread(maker).or_else(|| parent.representative()) else { return Ok(0) };
+    if !scope::lets_parent(&tracer.credentials(), &task.credentials) {
+        return Err(Errno::EPERM);
+    }
     let tracee = Tracee::new(&task.thread, &tracer, tracer.credentials(), Options::default(), false)?;
     match link(&tracee, &tracer) {
         Err(Errno::ESRCH) => Ok(0),
@@ -118,7 +122,7 @@ pub(super) fn attach(task: &mut Task, thread: &Arc<Thread>, seize: Option<Option
     let tracee = Tracee::new(thread, &task.thread, credentials, options, seize.is_some())?;
     // What is inspected is the slot: of a program that may not be traced it is given back before the tracer can make a request.
     let mut linked = Ok(());
-    let checked = Inspector::calling(task).inspect(process, || {
+    let checked = Inspector::attaching(task).inspect(process, || {
         if linked.is_err() || !thread.is_traced_as(&tracee) {
             linked = link(&tracee, &task.thread);
         }

@@ -34,6 +34,7 @@ mod information;
 pub(crate) mod options;
 mod registers;
 mod request;
+pub(crate) mod scope;
 pub(crate) mod stop;
 pub(crate) mod tracee;
 pub(crate) mod waiting;

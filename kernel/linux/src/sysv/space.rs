@@ -25,7 +25,7 @@ pub struct IpcSpace {
     pub(crate) message_limits: message::limits::Limits,
     pub(super) sets: Registry<Set>,
     pub(crate) semaphore_limits: semaphore::limits::Limits,
-    pub(crate) queue_names: mqueue::names::Names,
+    pub(crate) queues_by_name: mqueue::file_system::QueueTree,
     pub(crate) queue_limits: mqueue::limits::Limits,
 }
 
@@ -48,7 +48,7 @@ impl IpcSpace {
             message_limits: message::limits::Limits::new(),
             sets: Registry::new(),
             semaphore_limits: semaphore::limits::Limits::new(),
-            queue_names: mqueue::names::Names::new(),
+            queues_by_name: mqueue::file_system::QueueTree::new(),
             queue_limits: mqueue::limits::Limits::new(),
         }
     }

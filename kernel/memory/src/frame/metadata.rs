@@ -123,6 +123,14 @@ impl Metadata {
         self.references.fetch_update(Acquire, Relaxed, more).is_ok()
     }
 
+    /// Whether it is a page of a file, or of shared memory, that has more than one holder.
+    pub(crate) fn is_shared_file(&self) -> bool {
+        let State::Allocated { purpose: Purpose::FileCache | Purpose::Shmem, .. } = self.state() else {
+            return false;
+        };
+        self.references.load(Relaxed) & !FOUND_BY_LOOKUP > 1
+    }
+
     /// The purpose of an allocated frame.
     pub(crate) fn purpose(&self) -> Purpose {
         purpose_in(self.state.load(Relaxed))

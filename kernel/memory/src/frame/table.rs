@@ -33,6 +33,24 @@ pub(crate) fn set_chunk_present(chunk: u32) {
     PRESENT[section as usize].fetch_or(1 << bit, Release);
 }
 
+/// How many frames of files have more than one holder: their cache, and programs that map them, or who is using them at this moment.
+pub(crate) fn shared_file_frames() -> u64 {
+    let mut found = 0;
+    for section in 0..MAX_SECTIONS {
+        if PRESENT[section as usize].load(Acquire) == 0 {
+            continue;
+        }
+        for chunk in (section * SECTION_CHUNKS..(section + 1) * SECTION_CHUNKS)
+            .filter(|&chunk| chunk_is_present(chunk))
+        {
+            let frames = chunk * CHUNK_FRAMES..(chunk + 1) * CHUNK_FRAMES;
+            found +=
+                frames.filter(|&frame| metadata(FrameNumber::new(frame)).is_shared_file()).count() as u64;
+        }
+    }
+    found
+}
+
 /// The kernel's table.
 #[derive(Clone, Copy)]
 pub(crate) struct KernelTable;
