@@ -3,6 +3,8 @@
 //! While a file is set, each process that ends leaves a record of 64 bytes there, of version 3, before its parent can hear of the end. When the file's file system has hardly any
 //! room left, none are written until there is more again (`/proc/sys/kernel/acct`: the percentages at which writing begins again and ends, and the seconds between two looks).
 //!
+//! Only the first name space of processes has it; in later ones the call is EPERM.
+//!
 //! While nothing is set, the end of a process pays one load. A record that can't be written is lost; the process ends all the same.
 
 use alloc::sync::Arc;
@@ -120,7 +122,8 @@ impl Account {
 /// Begins to account in a file, or ends it.
 #[inline(never)]
 pub(crate) fn acct(task: &mut Task, path: u64) -> SysResult {
-    if !task.credentials.has(Capabilities::SYS_PACCT) {
+    // What a later name space of processes began would have to end with it.
+    if !task.credentials.has(Capabilities::SYS_PACCT) || task.process().space().is_some() {
         return Err(Errno::EPERM);
     }
     let new = match path {

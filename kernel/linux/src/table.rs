@@ -277,7 +277,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     160 setrlimit(2) = process::limits::setrlimit: "";
     161 chroot(1) = file::directory::chroot: "";
     162 sync(0) = file::sync::sync: "";
-    163 acct(1) = accounting::acct: "one file for all name spaces of processes";
+    163 acct(1) = accounting::acct: "in the first name space of processes only";
     164 settimeofday(2) = time::clock::settimeofday: "time zone has no effect";
     165 mount(5) = file::mount::mount: "";
     166 umount2(2) = file::mount::umount2: "";
