@@ -74,7 +74,7 @@ pub fn mq_open(task: &mut Task, name: u64, flags: u32, mode: u32, attributes: u6
 /// Removes a queue's name.
 pub fn mq_unlink(task: &mut Task, name: u64) -> SysResult {
     let path = UserPath::read(name)?;
-    task.ipc_space().queues_by_name.names()?.remove(task, checked(&path)?)?;
+    task.ipc_space().queues_by_name.remove(task, checked(&path)?)?;
     Ok(0)
 }
 

@@ -11,7 +11,7 @@ use core::any::Any;
 use memory::per_cpu::Shared;
 use sync::Once;
 use vfs::attributes::FileSystemStatus;
-use vfs::dentry::Dentry;
+use vfs::dentry::{Dentry, forget_child, forget_tree};
 use vfs::flags::MountFlags;
 use vfs::inode::{DirectorySink, InodeAttributes, InodeOperations, NewFile};
 use vfs::mount::{Mount, Path};
@@ -24,6 +24,7 @@ use super::names::{Found, Names};
 use super::queue::Queue;
 use crate::errno::Errno;
 use crate::name_space::NameSpaces;
+use crate::task::Task;
 use crate::terminal::calling_thread;
 
 /// `MQUEUE_MAGIC`
@@ -90,6 +91,17 @@ impl QueueTree {
         Ok(&self.instance()?.names)
     }
 
+    /// Removes a name; what the file layer has cached of it goes along, so that the queue goes with its last user.
+    ///
+    /// # Errors
+    /// ENOENT, EPERM, ENOMEM.
+    pub(super) fn remove(&self, task: &Task, name: &[u8]) -> core::result::Result<(), Errno> {
+        let instance = self.instance()?;
+        instance.names.remove(task, name)?;
+        forget_child(instance.mount.root(), name);
+        Ok(())
+    }
+
     /// The root directory's inode, beside which those of queues are made.
     ///
     /// # Errors
@@ -111,6 +123,7 @@ impl Drop for QueueTree {
     fn drop(&mut self) {
         if let Some(instance) = self.0.get() {
             instance.names.close();
+            forget_tree(instance.mount.root());
         }
     }
 }
