@@ -117,7 +117,7 @@ impl Writer {
             was_clean,
         };
         writer.mark_mounted(mounted_on, now, journal)?;
-        match writer.delete_orphans(now) {
+        match writer.delete_orphans(now, &|_| true) {
             Err(error @ (Error::Device(_) | Error::OutOfMemory)) => return Err(error),
             Err(error) => log::warn!("ext4: orphans stay: {error}; e2fsck should look at it"),
             Ok(()) => {}
@@ -366,17 +366,21 @@ impl Writer {
         !self.running.lock().is_empty()
     }
 
-    /// Deletes all files without names, and shortens to their size those that were being shortened: nobody can have them open. One
+    /// Deletes all files without names that `may_go`: nobody has them open. Shortens to their size those that were being shortened. One
     /// that is damaged stays in the list, and does not keep the others there.
     ///
     /// # Errors
     /// The first of those that kept files in the list.
-    pub fn delete_orphans(&self, now: Time) -> Result<()> {
+    pub fn delete_orphans(&self, now: Time, may_go: &dyn Fn(u32) -> bool) -> Result<()> {
         let (mut stays, mut outcome) = (0, Ok(()));
         loop {
             let number = self.running.lock().orphans.after(stays);
             if number == 0 {
                 return outcome;
+            }
+            if !may_go(number) {
+                stays = number;
+                continue;
             }
             match self.delete_orphan(number, now) {
                 Ok(()) => {}

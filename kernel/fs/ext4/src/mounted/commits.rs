@@ -10,7 +10,7 @@ use memory::fallible;
 use vfs::disk::flusher;
 use vfs::{Result, allocation};
 
-use super::instance::{Instance, error_of, now};
+use super::instance::{Instance, error_of};
 
 /// Between commits that nobody asked for.
 const COMMIT_NS: u64 = 5_000_000_000;
@@ -89,7 +89,7 @@ impl Instance {
         }
         self.wait.wake_all();
         flusher::sync_device(self.files.backing());
-        if let Err(error) = writer.delete_orphans(now()) {
+        if let Err(error) = self.delete_last(writer) {
             log::error!("ext4 on {}: files without names stay: {error}", self.device.name());
         }
         if let Err(error) = writer.unmount() {

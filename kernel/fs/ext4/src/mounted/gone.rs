@@ -3,6 +3,9 @@
 //! The last one who has such a file may be where nothing may sleep, so it only notes it. Removals of names delete what was noted when it is
 //! worth it, who finds no space or asks how much there is deletes all, and the thread that commits does every five seconds. What a crash leaves, the
 //! list of orphans has.
+//!
+//! The end of a mount deletes what is in the list of orphans, and after it nobody deletes anything. When the machine ends, programs may still have
+//! files open: those are left in the list, for the next mount.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,6 +16,7 @@ use sync::SpinLock;
 
 use super::instance::{Instance, now};
 use super::pages::File;
+use crate::Writer;
 
 /// Files that are deleted together, and that wait for that before a removal of a name does it.
 const DELETED_TOGETHER: usize = 8;
@@ -25,7 +29,7 @@ const SPACE_ROUNDS: usize = 2;
 /// Those of a mount.
 pub(super) struct Gone {
     files: SpinLock<Vec<Arc<File>>>,
-    /// Held by whoever deletes them.
+    /// Held by whoever deletes them: nothing is deleted twice.
     deleting: sched::Mutex<()>,
     /// Counts those that were deleted.
     deletions: AtomicU64,
@@ -55,7 +59,21 @@ impl Instance {
     pub(super) fn delete_gone(&self) {
         // Who comes beside somebody else waits for what that one is deleting.
         let _deleting = self.gone.deleting.lock();
+        while self.may_delete() && self.delete_together() {}
+    }
+
+    /// Whether the mount has not ended. Asked with `deleting` held, which its end waits for.
+    fn may_delete(&self) -> bool {
+        !self.ended.load(SeqCst)
+    }
+
+    /// The end of the mount: deletes all files without names that nobody has, also those that could not be noted.
+    pub(super) fn delete_last(&self, writer: &Writer) -> crate::Result<()> {
+        // Those whose names' entries wait for a grace period.
+        sync::rcu::barrier_expedited();
+        let _deleting = self.gone.deleting.lock();
         while self.delete_together() {}
+        writer.delete_orphans(now(), &|number| !self.is_had(number))
     }
 
     /// Deletes some of them if many wait, unless somebody else is at it: each removal of a name does before its own work. The list of orphans begins with them
@@ -66,7 +84,7 @@ impl Instance {
             && let Some(_deleting) = self.gone.deleting.try_lock()
         {
             let mut left = DELETIONS_A_REMOVAL;
-            while left > 0 && many() && self.delete_together() {
+            while left > 0 && self.may_delete() && many() && self.delete_together() {
                 left -= 1;
             }
         }

@@ -291,6 +291,14 @@ impl Instance {
         self.enter(found, cleanings, |attributes, node| Ok(Inode::beside(beside, attributes, node)?))
     }
 
+    /// Whether somebody has the file of a number, or its pages are on their way to the disk.
+    pub(super) fn is_had(&self, number: u32) -> bool {
+        self.inodes.lock().table.get(&u64::from(number)).is_some_and(|entry| {
+            entry.inode.strong_count() > 0
+                || entry.pages.as_ref().is_some_and(|(file, _)| file.strong_count() > 0)
+        })
+    }
+
     fn enter(
         self: &Arc<Self>,
         mut found: crate::Inode,
