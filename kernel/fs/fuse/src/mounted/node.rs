@@ -254,7 +254,7 @@ impl Node {
         let body = Body::new().u32s(&[access.bits(), 0]);
         let call = Call::new(opcode::ACCESS, self.number, body, Room::NONE);
         match self.connection().call_if_known(call) {
-            Ok(_) | Err(Error::NotImplemented) => Ok(()),
+            Ok(_) | Err(Error::NotImplemented) => self.permit_access(inode, access, who),
             Err(error) => Err(error),
         }
     }
