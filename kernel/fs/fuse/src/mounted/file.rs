@@ -124,7 +124,7 @@ impl OpenRegular {
         let moment = node.connection().moment();
         let bytes = self.handle.read(page << PAGE_SHIFT, pages * PAGE_SIZE)?;
         if bytes.len() < pages * PAGE_SIZE {
-            cut_short(node, inode, (page << PAGE_SHIFT) + bytes.len() as u64);
+            node.cut_short(inode, (page << PAGE_SHIFT) + bytes.len() as u64, moment);
         }
         let part = bytes.get(within..).unwrap_or_default();
         let present = part.len().min(left);
@@ -188,13 +188,6 @@ impl OpenRegular {
             Err(Error::NotImplemented) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-}
-
-/// The server had less than the file's size says: its attributes are asked for again.
-fn cut_short(node: &Node, inode: &Inode, end: u64) {
-    if end < inode.size() {
-        node.doubt();
     }
 }
 

@@ -199,6 +199,20 @@ impl Node {
         }
     }
 
+    /// The server, asked at a moment, had no more than this: the file ends there, unless it was changed since, and its attributes are asked for again.
+    pub(super) fn cut_short(&self, inode: &Inode, end: u64, moment: u64) {
+        if end >= inode.size() {
+            return;
+        }
+        if moment >= self.changed_at.load(SeqCst) {
+            inode.set_size(end);
+            if let Some(cache) = &self.cache {
+                cache.adopt_size(end);
+            }
+        }
+        self.doubt();
+    }
+
     /// Asks the server for the attributes.
     pub(super) fn fetch(&self, inode: &Inode) -> Result<()> {
         let moment = self.connection().moment();
