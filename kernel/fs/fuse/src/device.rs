@@ -18,6 +18,7 @@ use vfs::device::DeviceDriver;
 use vfs::file::{FileOperations, OpenFile};
 use vfs::flags::OpenFlags;
 use vfs::inode::Inode;
+use vfs::pipe::Pipe;
 use vfs::poll::{PollEvents, PollTable};
 use vfs::{Error, Result, UserSpace, allocation};
 
@@ -98,6 +99,32 @@ impl Device {
 
     fn connection(&self) -> Result<&Arc<Connection>> {
         self.connection.get().ok_or(Error::NotPermitted)
+    }
+
+    /// The next message for a server that has so much room for it.
+    fn next_message(&self, connection: &Connection, file: &OpenFile, room: usize) -> Result<Message> {
+        let write = REQUEST_HEADER_BYTES + WRITE_BYTES + connection.transfer_bytes().0;
+        if room < READ_BUFFER_MIN.max(write) {
+            return Err(Error::Invalid);
+        }
+        connection.next_message(room, file.non_block(), self.number)
+    }
+
+    /// Puts the next message into a pipe.
+    fn put_message(&self, file: &OpenFile, pipe: &Pipe, room: usize) -> Result<usize> {
+        let connection = self.connection()?;
+        let message = self.next_message(connection, file, room)?;
+        let put = allocation::filled(0, message.bytes()).and_then(|mut bytes| {
+            self.read_message(connection, &message, &mut Sink::kernel(&mut bytes))?;
+            pipe.put_whole(&bytes)?;
+            Ok(bytes.len())
+        });
+        if put.is_err()
+            && let Message::Request(request) = &message
+        {
+            connection.take_back(request, self.number);
+        }
+        put
     }
 
     fn read_message(&self, connection: &Connection, message: &Message, sink: &mut Sink<'_>) -> Result<usize> {
@@ -245,17 +272,23 @@ fn put_request(request: &Request, sink: &mut Sink<'_>) -> Result<usize> {
 impl FileOperations for Device {
     fn read(&self, file: &OpenFile, _position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {
         let connection = self.connection()?;
-        let room = sink.remaining();
-        let write = REQUEST_HEADER_BYTES + WRITE_BYTES + connection.transfer_bytes().0;
-        if room < READ_BUFFER_MIN.max(write) {
-            return Err(Error::Invalid);
-        }
-        let message = connection.next_message(room, file.non_block(), self.number)?;
+        let message = self.next_message(connection, file, sink.remaining())?;
         self.read_message(connection, &message, sink)
     }
 
     fn write(&self, _file: &OpenFile, _position: &mut u64, source: &mut Source<'_>) -> Result<usize> {
         self.take_message(self.connection()?, source)
+    }
+
+    fn splice_to(&self, file: &OpenFile, _: &mut u64, pipe: &Pipe, length: usize) -> Option<Result<usize>> {
+        Some(self.put_message(file, pipe, length))
+    }
+
+    fn splice_from(&self, _file: &OpenFile, pipe: &Pipe, length: usize) -> Option<Result<usize>> {
+        Some(self.connection().and_then(|connection| {
+            let message = pipe.take_whole(length)?;
+            self.take_message(connection, &mut Source::kernel(&message))
+        }))
     }
 
     fn poll(&self, _file: &OpenFile, table: Option<&mut PollTable<'_>>) -> PollEvents {

@@ -133,7 +133,7 @@ pub trait FileOperations: Any + Send + Sync {
         Ok(())
     }
 
-    /// Moves up to `length` bytes into a pipe without copying where it can; `None`: use reads.
+    /// Moves up to `length` bytes into a pipe in a way of its own; `None`: use the file's pages, or reads.
     fn splice_to(
         &self,
         file: &OpenFile,
@@ -141,6 +141,11 @@ pub trait FileOperations: Any + Send + Sync {
         pipe: &Pipe,
         length: usize,
     ) -> Option<Result<usize>> {
+        None
+    }
+
+    /// Moves `length` bytes from a pipe that has some into the file in a way of its own; `None`: use writes.
+    fn splice_from(&self, file: &OpenFile, pipe: &Pipe, length: usize) -> Option<Result<usize>> {
         None
     }
 

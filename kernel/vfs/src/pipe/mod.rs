@@ -4,6 +4,7 @@ mod end;
 mod fifo;
 mod ring;
 mod splice;
+mod whole;
 
 pub use end::{Pipe, WrittenPipe, create_pipe};
 pub use fifo::FarEnd;

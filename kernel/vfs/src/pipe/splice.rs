@@ -211,6 +211,9 @@ fn file_to_pipe(
     }
     to.wait_writable(non_block)?;
     at_position(input, offset, |position| {
+        if let Some(moved) = input.operations().splice_to(input, position, to, length) {
+            return moved;
+        }
         let cache = input.inode().operations().cache().filter(|_| input.inode().kind == FileKind::Regular);
         let Some(cache) = cache else { return read_into_pipe(input, position, to, length) };
         let (was_empty, moved) = to.with_ring(|ring| {
@@ -276,6 +279,9 @@ fn pipe_to_file(
 ) -> Result<usize> {
     if !from.wait_readable(non_block)? {
         return Ok(0);
+    }
+    if let Some(moved) = output.operations().splice_from(output, from, length) {
+        return moved;
     }
     at_position(output, offset, |position| {
         let mut bytes = allocation::filled(0u8, BUFFER_BYTES)?;

@@ -28,6 +28,20 @@ pub(crate) enum Message {
     Forget(Vec<(u64, u64)>),
 }
 
+impl Message {
+    /// How long it is.
+    pub(crate) fn bytes(&self) -> usize {
+        const FORGOTTEN_BYTES: usize = 16;
+        REQUEST_HEADER_BYTES
+            + match self {
+                Self::Request(request) => request.body.len(),
+                Self::Interrupt(_) => 8,
+                Self::Forget(files) if files.len() == 1 => 8,
+                Self::Forget(files) => 8 + FORGOTTEN_BYTES * files.len(),
+            }
+    }
+}
+
 /// What is next.
 enum Next {
     Interrupt(u64),
