@@ -18,39 +18,80 @@ use crate::memory_file::{Seal, Seals};
 /// The files of an instance, so that their pages are home when it has ended, whoever may still refer to an inode.
 pub(crate) struct HugeFiles {
     quota: Arc<HugeQuota>,
-    caches: SpinLock<Vec<Weak<FileCache>>>,
+    places: SpinLock<Places>,
+}
+
+/// A place for each file; vacant ones are a list.
+struct Places {
+    all: Vec<Place>,
+    first_vacant: Option<usize>,
+}
+
+enum Place {
+    Taken(Weak<FileCache>),
+    /// And the next one that is.
+    Vacant(Option<usize>),
 }
 
 impl HugeFiles {
     pub(crate) fn new(quota: Arc<HugeQuota>) -> Self {
-        Self { quota, caches: SpinLock::named("files of huge pages", Vec::new()) }
+        let places = Places { all: Vec::new(), first_vacant: None };
+        Self { quota, places: SpinLock::named("files of huge pages", places) }
     }
 
     pub(crate) fn quota(&self) -> &HugeQuota {
         &self.quota
     }
 
-    /// The pages of a new file, of which there are none.
-    pub(crate) fn make(&self) -> Result<Arc<FileCache>> {
+    /// A new file without pages.
+    pub(crate) fn make(&self, seals: Seals) -> Result<HugeFile> {
         let cache = allocation::arc(FileCache::of_huge_pages(0, Some(self.quota.clone()))?)?;
-        let known = Arc::downgrade(&cache);
-        let is_full = |caches: &Vec<_>| caches.len() == caches.capacity();
-        {
-            let mut caches = self.caches.lock();
-            if is_full(&caches) {
-                caches.retain(|cache| cache.strong_count() > 0);
+        let taken = Place::Taken(Arc::downgrade(&cache));
+        let mut places = allocation::lock_with_room(|| self.places.lock(), 1, |places| &mut places.all)?;
+        let place = match places.first_vacant {
+            Some(place) => {
+                if let Place::Vacant(next) = core::mem::replace(&mut places.all[place], taken) {
+                    places.first_vacant = next;
+                }
+                place
             }
-        }
-        allocation::lock_with_room(|| self.caches.lock(), 1, |caches| caches)?.push(known);
-        Ok(cache)
+            None => {
+                places.all.push(taken);
+                places.all.len() - 1
+            }
+        };
+        Ok(HugeFile { cache, seals, place })
+    }
+
+    /// The file is gone.
+    pub(crate) fn forget(&self, file: &HugeFile) {
+        let gone = {
+            let mut places = self.places.lock();
+            let vacant = Place::Vacant(places.first_vacant);
+            // After the end there are no places.
+            let gone = places.all.get_mut(file.place).map(|place| core::mem::replace(place, vacant));
+            if gone.is_some() {
+                places.first_vacant = Some(file.place);
+            }
+            gone
+        };
+        drop(gone);
     }
 
     /// The instance is mounted nowhere, so nobody has a file open or mapped: all pages go, and what was kept for them.
     pub(crate) fn end(&self) {
-        let caches = core::mem::take(&mut *self.caches.lock());
-        for cache in caches.iter().filter_map(Weak::upgrade) {
-            let cut = cache.truncate(0);
-            debug_assert!(cut.is_ok(), "cutting off whole pages takes no memory");
+        let places = {
+            let mut places = self.places.lock();
+            places.first_vacant = None;
+            core::mem::take(&mut places.all)
+        };
+        for place in places {
+            if let Place::Taken(cache) = place
+                && let Some(cache) = cache.upgrade()
+            {
+                let cut = cache.truncate(0);
+                debug_assert!(cut.is_ok(), "cutting off whole pages takes no memory");
+            }
         }
         self.quota.end();
     }
@@ -59,6 +100,7 @@ impl HugeFiles {
 pub(crate) struct HugeFile {
     pub(crate) cache: Arc<FileCache>,
     pub(crate) seals: Seals,
+    place: usize,
 }
 
 impl HugeFile {

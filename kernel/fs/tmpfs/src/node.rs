@@ -76,8 +76,8 @@ impl TmpNode {
 
     pub(crate) fn file(limits: Shared<Limits>, seals: Seals) -> Result<Self> {
         if let Some(files) = &limits.huge {
-            return match files.make() {
-                Ok(cache) => Ok(Self::new(Contents::Huge(HugeFile { cache, seals }), limits)),
+            return match files.make(seals) {
+                Ok(file) => Ok(Self::new(Contents::Huge(file), limits)),
                 Err(error) => {
                     limits.release_inode();
                     Err(error)
@@ -120,7 +120,7 @@ impl TmpNode {
     /// The seals of a regular file, and whether it may be mapped now.
     pub(crate) fn seals(&self) -> Option<(&Seals, &Arc<FileCache>)> {
         match &self.contents {
-            Contents::File { cache, seals } | Contents::Huge(HugeFile { cache, seals }) => {
+            Contents::File { cache, seals } | Contents::Huge(HugeFile { cache, seals, .. }) => {
                 Some((seals, cache))
             }
             _ => None,
@@ -263,6 +263,9 @@ impl Drop for TmpNode {
     fn drop(&mut self) {
         if let Some(names) = self.names_mut() {
             names.dismantle();
+        }
+        if let (Contents::Huge(file), Some(files)) = (&self.contents, &self.limits.huge) {
+            files.forget(file);
         }
         self.limits.release_inode();
     }

@@ -1,5 +1,5 @@
 //! The stock Linux kernel to compare with: Debian's for virtual machines, downloaded by apt and unpacked into the cache, never
-//! installed. With it its modules for an ext4 on a disk.
+//! installed. With it its modules for file systems.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,9 +14,10 @@ use crate::progress::Progress;
 const PACKAGE: &str = "linux-image-cloud-amd64";
 /// Names another kernel to compare with.
 const KERNEL_VARIABLE: &str = "STARLING_LINUX";
-/// What an ext4 on a virtio disk, in memory or in a file needs. What is not a module is in the kernel itself.
-const WANTED: [&str; 7] =
-    ["virtio_pci", "virtio_blk", "brd", "loop", "crc32c_generic", "crc32c_intel", "ext4"];
+/// What an ext4 on a virtio disk, in memory or in a file needs, and file systems that programs make. What is not a module is in the kernel
+/// itself.
+const WANTED: [&str; 8] =
+    ["virtio_pci", "virtio_blk", "brd", "loop", "crc32c_generic", "crc32c_intel", "ext4", "fuse"];
 
 /// The kernel's file. It is downloaded if it is not in the cache.
 ///
@@ -35,7 +36,7 @@ pub(crate) fn find(progress: &Progress) -> Outcome<PathBuf> {
     Ok(kept)
 }
 
-/// Modules for an ext4 on a disk, in the order in which they must be loaded: file names and contents. A kernel that is named in the environment
+/// Modules for file systems and disks, in the order in which they must be loaded: file names and contents. A kernel that is named in the environment
 /// must have all that in itself.
 ///
 /// # Errors
@@ -45,7 +46,7 @@ pub(crate) fn modules(progress: &Progress) -> Outcome<Vec<(String, Vec<u8>)>> {
         return Ok(Vec::new());
     }
     let package = newest()?;
-    let kept = cache::directory()?.join(format!("{package}.modules-for-disks"));
+    let kept = cache::directory()?.join(format!("{package}.modules"));
     if !kept.exists() {
         progress.say(&format!("downloading {package}"));
         keep_modules(&unpacked(&package)?, &kept)?;

@@ -26,18 +26,18 @@ bitflags! {
     pub struct Flags: u64 {
         /// Reads may be under way beside each other.
         const ASYNC_READ = 1 << 0;
-        /// The server keeps record locks.
-        const RECORD_LOCKS = 1 << 1;
         /// Opening truncates.
         const OPEN_TRUNCATES = 1 << 3;
         /// Writes may have more than a page.
         const BIG_WRITES = 1 << 5;
         /// The server applies the mask of new files.
         const NO_MASK = 1 << 6;
-        /// The server keeps the locks of `flock`.
-        const FLOCK_LOCKS = 1 << 10;
-        /// Directories may be asked for `ioctl`.
-        const CONTROL_DIRECTORIES = 1 << 11;
+        /// Replies may be spliced to the device.
+        const SPLICE_WRITE = 1 << 7;
+        /// Pages of replies may be given away: they are copied all the same.
+        const SPLICE_MOVE = 1 << 8;
+        /// Requests may be spliced from the device.
+        const SPLICE_READ = 1 << 9;
         /// Pages of files that were modified elsewhere are given up.
         const INVALIDATE_BY_TIME = 1 << 12;
         /// Direct transfers may be under way beside each other.
