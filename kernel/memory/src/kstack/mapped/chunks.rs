@@ -119,7 +119,7 @@ pub(super) fn is_equipped(chunk: u32) -> bool {
 pub(super) fn look<R>(slot: u32, look: impl FnOnce(&Descriptor) -> R) -> Option<R> {
     // `give_back` waits for an answer of each CPU before it takes the page away.
     let _no_answer_meanwhile = interrupt::disable();
-    is_equipped(slot / CHUNK_SLOTS).then(|| look(descriptor::at(slot)))
+    is_equipped(slot / CHUNK_SLOTS).then(|| look(descriptor::seen(slot)))
 }
 
 /// Chunks that are given back in a round of interrupts.

@@ -89,6 +89,12 @@ pub(crate) const fn address(slot: u32) -> u64 {
 #[inline]
 pub(crate) fn at(slot: u32) -> &'static Descriptor {
     debug_assert!(super::chunks::is_equipped(slot / DESCRIPTORS_IN_PAGE), "slot {slot} has no descriptor");
+    seen(slot)
+}
+
+/// The same for who found the chunk equipped and has had interrupts off since: it may be declared gone meanwhile, but is there.
+#[inline]
+pub(super) fn seen(slot: u32) -> &'static Descriptor {
     let pointer: *const Descriptor = core::ptr::with_exposed_provenance(address(slot) as usize);
     // SAFETY: the table's page is mapped, was zeroed before, and consists of atomics. It goes only when all its slots are vacant:
     // not while a stack is in one (the caller has it, or runs on it); else the caller holds the lock under which pages go, or has
