@@ -130,9 +130,20 @@ static inline void send_message(const void *message, size_t bytes)
         (void)!write(world->device, message, bytes);
 }
 
+/* Room for one message. All programs are linked into one, which must have room in a small machine: what they keep in static arrays counts there for each of them. */
+static inline unsigned char *message_room(void)
+{
+    unsigned char *room = malloc(MESSAGE_BYTES);
+    if (!room)
+        _exit(1);
+    return room;
+}
+
 static inline void reply(const struct fuse_in_header *in, int error, const void *body, size_t bytes)
 {
-    static unsigned char out[MESSAGE_BYTES];
+    static unsigned char *out;
+    if (!out)
+        out = message_room();
     struct fuse_out_header header = { sizeof header + (error ? 0 : bytes), error, in->unique };
     memcpy(out, &header, sizeof header);
     if (!error && bytes)
@@ -511,9 +522,9 @@ static inline void serve_one(const struct fuse_in_header *in)
 /* Serves until the mount ends. */
 static inline void serve(void)
 {
-    static unsigned char message[MESSAGE_BYTES];
+    unsigned char *message = message_room();
     for (;;) {
-        ssize_t count = take_message(message, sizeof message);
+        ssize_t count = take_message(message, MESSAGE_BYTES);
         if (count < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOENT))
             continue;
         if (count < 0)

@@ -61,10 +61,10 @@ static void any(unsigned seed)
     if (mount("hand", "m", "fuse", 0, options))
         return;
     pid_t server = CHILD({
-        static unsigned char in[MESSAGE_BYTES], out[300000];
+        unsigned char *in = message_room(), *out = calloc(1, 300000);
         srandom(seed);
         for (int number = 0; number < 100000; number++) {
-            ssize_t count = read(device, in, sizeof in);
+            ssize_t count = read(device, in, MESSAGE_BYTES);
             if (count < 0 && errno != EINTR)
                 break;
             struct fuse_in_header *head = (void *)in;
