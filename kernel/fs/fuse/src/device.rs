@@ -265,8 +265,8 @@ fn put(sink: &mut Sink<'_>, header: &[u8], body: Body) -> Result<usize> {
 
 fn put_request(request: &Request, sink: &mut Sink<'_>) -> Result<usize> {
     let caller = [request.caller.user, request.caller.group, request.caller.process];
-    let header = header_for(request.body.len(), request.opcode, request.unique(), request.node, caller);
-    Ok(put_whole(sink, &header)? + put_whole(sink, &request.body)?)
+    let header = header_for(request.body_bytes, request.opcode, request.unique(), request.node, caller);
+    Ok(put_whole(sink, &header)? + put_whole(sink, &request.take_body())?)
 }
 
 impl FileOperations for Device {

@@ -11,7 +11,7 @@
 //!
 //! # Giving up
 //! Who waits and gets a signal says so to the server (`INTERRUPT`), and goes on waiting: the server decides. Who is killed goes at once: a request that was not read yet is
-//! taken back, one that was is *abandoned*. If an abandoned one is answered after all, what the server believes that we have (a file found, an open file) is given back.
+//! taken back, one that was is *abandoned*: what it says is not kept, and how many there are is limited. If an abandoned one is answered after all, what the server believes that we have (a file found, an open file) is given back.
 //!
 //! # Locking
 //! `state`, for moments. Nothing is waited for with it, and answers are given without it.
@@ -51,6 +51,13 @@ const LAST_WRITES_NS: u64 = 2_000_000_000;
 /// Files to be forgotten that are remembered at most; what is beyond is not told to the server.
 const FORGETS_MAX: usize = 1 << 16;
 
+/// Answers to requests of killed programs that the server owes at most; one that owes more is asked nothing.
+const OWED_MAX: usize = 4096;
+/// What the server wanted to know of files' pages and has not read, at most: two megabytes.
+const TOLD_MAX: usize = 16;
+/// Requests that wait for their turn at most.
+const BACKGROUND_MAX: usize = 1 << 16;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Starting,
@@ -75,6 +82,10 @@ struct State {
     max_background: u16,
     congestion: u16,
     forgets: Vec<(u64, u64)>,
+    /// Abandoned requests that are not over.
+    owed: usize,
+    /// Pending messages that tell the server what is in pages.
+    told: usize,
     /// Messages about forgotten files that may come before requests.
     forget_turns: i32,
 }
@@ -121,6 +132,8 @@ impl Connection {
             max_background: BACKGROUND,
             congestion: CONGESTION,
             forgets: Vec::new(),
+            owed: 0,
+            told: 0,
             forget_turns: 0,
         };
         allocation::arc(Self {
@@ -271,6 +284,7 @@ impl Connection {
             }
             state.phase = Phase::Over { by_hand };
             state.active = 0;
+            state.told = 0;
             let lists = [
                 core::mem::take(&mut state.pending),
                 core::mem::take(&mut state.sent),

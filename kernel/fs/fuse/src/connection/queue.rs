@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use vfs::{Error, Result, allocation};
 
 use super::request::{Call, Caller, Ending, Request, Room};
-use super::{Connection, FORGETS_MAX, Phase, State};
+use super::{BACKGROUND_MAX, Connection, FORGETS_MAX, OWED_MAX, Phase, State, TOLD_MAX};
 use crate::wire::init::{self, Agreement};
 use crate::wire::{Body, Decoder, ROOT, opcode, reply};
 
@@ -56,9 +56,12 @@ impl Connection {
         let request = Request::new(call, self.caller()?, None, false)?;
         let mut state = allocation::lock_with_room(|| self.state.lock(), 1, |state| &mut state.pending)?;
         state.refusal()?;
+        if state.owed >= OWED_MAX {
+            return Err(Error::OutOfMemory);
+        }
         state.enter(request.clone());
-        drop(state);
         self.waiting.fetch_add(1, Relaxed);
+        drop(state);
         self.tell_readers();
         Ok(request)
     }
@@ -72,16 +75,18 @@ impl Connection {
         let request = Request::new(call, caller, ending, true)?;
         let mut state = allocation::lock_with_room(|| self.state.lock(), 1, |state| &mut state.background)?;
         state.refusal()?;
+        if state.background.len() >= BACKGROUND_MAX {
+            return Err(Error::OutOfMemory);
+        }
         state.background.push(request);
-        drop(state);
         self.waiting.fetch_add(1, Relaxed);
+        drop(state);
         self.start_background();
         Ok(())
     }
 
     /// Background requests whose turn it is are sent.
     pub(super) fn start_background(&self) {
-        let mut has_new = false;
         // Without memory they wait for the next time.
         while let Ok(mut state) =
             allocation::lock_with_room(|| self.state.lock(), 1, |state| &mut state.pending)
@@ -92,9 +97,8 @@ impl Connection {
             let next = state.background.remove(0);
             state.active += 1;
             state.enter(next);
-            has_new = true;
-        }
-        if has_new {
+            drop(state);
+            // For each, since each wakes one reader.
             self.tell_readers();
         }
     }
@@ -207,16 +211,20 @@ impl Connection {
     /// Has the server read what it wanted to know, as a message that it does not answer.
     ///
     /// # Errors
-    /// `ENOTCONN`, no memory.
+    /// `ENOTCONN`, no memory, or too much that the server wanted to know and does not read.
     pub(crate) fn tell(&self, node: u64, body: Body, unique: u64) -> Result<()> {
         let call = Call::new(opcode::NOTIFY_REPLY, node, body, Room::NONE);
         let request = Request::new(call, Caller::default(), None, false)?;
         request.unique.store(unique, Relaxed);
         let mut state = allocation::lock_with_room(|| self.state.lock(), 1, |state| &mut state.pending)?;
         state.refusal()?;
+        if state.told >= TOLD_MAX {
+            return Err(Error::OutOfMemory);
+        }
+        state.told += 1;
         state.pending.push(request);
-        drop(state);
         self.waiting.fetch_add(1, Relaxed);
+        drop(state);
         self.tell_readers();
         Ok(())
     }

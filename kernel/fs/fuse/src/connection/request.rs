@@ -65,7 +65,10 @@ pub(crate) struct Request {
     pub(crate) opcode: u32,
     pub(crate) node: u64,
     pub(crate) caller: Caller,
-    pub(crate) body: Vec<u8>,
+    /// What it says; taken when the server reads it.
+    body: SpinLock<Vec<u8>>,
+    /// How long that is.
+    pub(crate) body_bytes: usize,
     pub(crate) room: Room,
     /// Given when it enters the list of those to be sent; written under the connection's lock.
     pub(super) unique: AtomicU64,
@@ -89,11 +92,13 @@ impl Request {
         ending: Option<Ending>,
         background: bool,
     ) -> Result<Arc<Self>> {
+        let body = call.body.finish()?;
         allocation::arc(Self {
             opcode: call.opcode,
             node: call.node,
             caller,
-            body: call.body.finish()?,
+            body_bytes: body.len(),
+            body: SpinLock::named("what a request says", body),
             room: call.room,
             unique: AtomicU64::new(0),
             device: AtomicU64::new(0),
@@ -110,6 +115,11 @@ impl Request {
     pub(crate) fn unique(&self) -> u64 {
         // Relaxed: what the connection's lock orders.
         self.unique.load(Ordering::Relaxed)
+    }
+
+    /// Takes what it says: a server that does not answer is not to keep that in memory.
+    pub(crate) fn take_body(&self) -> Vec<u8> {
+        core::mem::take(&mut *self.body.lock())
     }
 
     pub(super) fn is_over(&self) -> bool {

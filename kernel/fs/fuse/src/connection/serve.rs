@@ -34,7 +34,7 @@ impl Message {
         const FORGOTTEN_BYTES: usize = 16;
         REQUEST_HEADER_BYTES
             + match self {
-                Self::Request(request) => request.body.len(),
+                Self::Request(request) => request.body_bytes,
                 Self::Interrupt(_) => 8,
                 Self::Forget(files) if files.len() == 1 => 8,
                 Self::Forget(files) => 8 + FORGOTTEN_BYTES * files.len(),
@@ -75,7 +75,10 @@ impl State {
         }
         let request = self.pending.remove(0);
         request.device.store(device, Relaxed);
-        if REQUEST_HEADER_BYTES + request.body.len() > room {
+        if request.opcode == opcode::NOTIFY_REPLY {
+            self.told -= 1;
+        }
+        if REQUEST_HEADER_BYTES + request.body_bytes > room {
             return Some(Next::TooLarge(request));
         }
         if request.opcode == opcode::NOTIFY_REPLY {
@@ -84,6 +87,13 @@ impl State {
         debug_assert!(self.sent.last().is_none_or(|last| last.unique() < request.unique()), "in order");
         self.sent.push(request.clone());
         Some(Next::Request(request))
+    }
+
+    /// The server is to hear that who made a request has got a signal, unless it is to hear so already. There is room for one.
+    pub(super) fn interrupt(&mut self, request: &Arc<Request>) {
+        if !self.interrupts.iter().any(|interrupted| Arc::ptr_eq(interrupted, request)) {
+            self.interrupts.push(request.clone());
+        }
     }
 
     /// Takes a request out that the server has got by this device.
@@ -123,7 +133,13 @@ impl Connection {
             drop(state);
             match next {
                 Some(Next::Interrupt(unique)) => return Ok(Message::Interrupt(unique)),
-                Some(Next::Forgets) => return self.take_forgets().map(Message::Forget),
+                Some(Next::Forgets) => {
+                    let files = self.take_forgets()?;
+                    // Another reader may have been faster.
+                    if !files.is_empty() {
+                        return Ok(Message::Forget(files));
+                    }
+                }
                 Some(Next::Request(request)) => {
                     self.interrupt_sent(&request);
                     return Ok(Message::Request(request));
@@ -157,7 +173,7 @@ impl Connection {
             allocation::lock_with_room(|| self.state.lock(), 1, |state| &mut state.interrupts)
             && !request.is_over()
         {
-            state.interrupts.push(request.clone());
+            state.interrupt(request);
         }
     }
 
@@ -196,13 +212,19 @@ impl Connection {
     }
 
     /// The server says of the interruption of a request that it wants to hear of it again.
+    ///
+    /// # Errors
+    /// `ENOENT` if the server has no such request, `EINVAL` if that was not interrupted.
     pub(crate) fn interrupt_again(&self, unique: u64, device: u64) -> Result<()> {
         let mut state = allocation::lock_with_room(|| self.state.lock(), 1, |state| &mut state.interrupts)?;
         let found = state.sent.binary_search_by_key(&unique, |request| request.unique());
         let request = found.ok().map(|index| state.sent[index].clone());
         let request = request.filter(|request| request.device.load(Relaxed) == device);
         let request = request.ok_or(Error::NotFound)?;
-        state.interrupts.push(request);
+        if !request.interrupted.load(Relaxed) {
+            return Err(Error::Invalid);
+        }
+        state.interrupt(&request);
         drop(state);
         self.tell_readers();
         Ok(())
@@ -219,11 +241,7 @@ impl Connection {
         let ending = request.ending.lock().take();
         match ending {
             Some(ending) => ending(answer),
-            None if request.abandoned.load(Relaxed) => {
-                if let Ok(bytes) = &answer {
-                    self.disown(request, bytes);
-                }
-            }
+            None if request.abandoned.load(Relaxed) => self.end_abandoned(request, &answer),
             None => self.settle(request, answer),
         }
         if request.in_background {
@@ -237,14 +255,19 @@ impl Connection {
         let state = self.state.lock();
         if request.abandoned.load(Relaxed) {
             drop(state);
-            if let Ok(bytes) = &answer {
-                self.disown(request, bytes);
-            }
-            return;
+            return self.end_abandoned(request, &answer);
         }
         request.settle(answer);
         drop(state);
         request.waiting.wake_all();
+    }
+
+    /// The server does not owe the answer to a request any more that nobody waits for.
+    fn end_abandoned(&self, request: &Request, answer: &Result<Vec<u8>>) {
+        self.state.lock().owed -= 1;
+        if let Ok(bytes) = answer {
+            self.disown(request, bytes);
+        }
     }
 
     /// What is ready at a device.

@@ -151,7 +151,7 @@ fn what_nobody_waits_for_any_more_is_given_back() {
     answer(&connection, &request, reply);
     let release = next_request(&connection);
     assert_eq!(
-        (release.opcode, release.node, &release.body[..8]),
+        (release.opcode, release.node, &release.take_body()[..8]),
         (opcode::RELEASE, 77, &1234u64.to_le_bytes()[..])
     );
     assert!(matches!(next(&connection), Ok(Message::Forget(files)) if files == [(77, 1)]));
@@ -188,4 +188,58 @@ fn an_end_by_hand_is_told_to_servers_that_want_to_know() {
     let connection = open(31, Flags::empty());
     connection.end(true);
     assert!(matches!(next(&connection), Err(Error::NoDevice)));
+}
+
+#[test]
+fn a_server_that_wants_to_hear_of_a_signal_again_hears_of_it_once() {
+    let connection = open(31, Flags::empty());
+    let request = connection.submit(flush(5)).expect("memory");
+    let unique = next_request(&connection).unique();
+    assert_eq!(connection.interrupt_again(unique, DEVICE), Err(Error::Invalid));
+    connection.interrupt(&request);
+    for _ in 0..3 {
+        connection.interrupt(&request);
+        assert_eq!(connection.interrupt_again(unique, DEVICE), Ok(()));
+    }
+    assert!(matches!(next(&connection), Ok(Message::Interrupt(heard)) if heard == unique));
+    assert!(matches!(next(&connection), Err(Error::WouldBlock)));
+}
+
+#[test]
+fn what_a_server_wants_to_know_and_does_not_read_is_limited() {
+    let connection = open(31, Flags::empty());
+    let tell = || connection.tell(5, Body::new().bytes(&[0; 100]), 2);
+    for _ in 0..super::TOLD_MAX {
+        assert_eq!(tell(), Ok(()));
+    }
+    assert_eq!(tell(), Err(Error::OutOfMemory));
+    assert_eq!(next_request(&connection).opcode, opcode::NOTIFY_REPLY);
+    assert_eq!((tell(), tell()), (Ok(()), Err(Error::OutOfMemory)));
+}
+
+#[test]
+fn who_owes_too_many_answers_to_the_killed_is_asked_nothing() {
+    let connection = open(31, Flags::empty());
+    let mut first = None;
+    for _ in 0..super::OWED_MAX {
+        let request = connection.submit(flush(5)).expect("memory");
+        assert_eq!(next_request(&connection).unique(), request.unique());
+        assert!(!connection.abandon(&request));
+        first.get_or_insert(request);
+    }
+    assert_eq!(connection.submit(flush(5)).err(), Some(Error::OutOfMemory));
+    answer(&connection, &first.expect("one at least"), Vec::new());
+    assert!(connection.submit(flush(5)).is_ok());
+    connection.end(true);
+    assert_eq!(connection.waiting_count(), 0);
+}
+
+#[test]
+fn requests_in_the_background_are_limited() {
+    let connection = open(31, Flags::empty());
+    let count = super::BACKGROUND_MAX + usize::from(super::BACKGROUND);
+    for _ in 0..count {
+        assert_eq!(connection.send(flush(5), None), Ok(()));
+    }
+    assert_eq!(connection.send(flush(5), None), Err(Error::OutOfMemory));
 }

@@ -82,7 +82,7 @@ impl Connection {
     }
 
     /// The server is to hear that who asked has got a signal.
-    fn interrupt(&self, request: &Arc<Request>) {
+    pub(super) fn interrupt(&self, request: &Arc<Request>) {
         // Without memory it does not hear.
         let Ok(mut state) =
             allocation::lock_with_room(|| self.state.lock(), 1, |state| &mut state.interrupts)
@@ -92,7 +92,7 @@ impl Connection {
         request.interrupted.store(true, Relaxed);
         let is_sent = request.device.load(Relaxed) != 0;
         if is_sent && !request.is_over() && !matches!(state.phase, Phase::Over { .. }) {
-            state.interrupts.push(request.clone());
+            state.interrupt(request);
             drop(state);
             self.tell_readers();
         }
@@ -110,6 +110,9 @@ impl Connection {
             .iter()
             .position(|pending| Arc::ptr_eq(pending, request))
             .map(|index| state.pending.remove(index));
+        if taken_back.is_none() {
+            state.owed += 1;
+        }
         drop(state);
         if taken_back.is_some() {
             self.waiting.fetch_sub(1, Relaxed);
