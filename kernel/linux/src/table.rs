@@ -11,6 +11,8 @@
 //! Dispatch costs a bounds check, a load and an indirect call; the function gets its arguments from the saved user registers,
 //! converted by [`Argument`].
 
+pub mod absent;
+
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::credentials::{calls as ids, capabilities};
@@ -56,8 +58,11 @@ pub struct Description {
     pub coverage: &'static str,
 }
 
-/// One more than the greatest of Linux's numbers in the table.
+/// One more than the greatest number whose calls that are not there are counted each for itself.
 pub const COUNT: usize = 470;
+
+/// One more than the greatest number of Linux 6.1's calls.
+const COUNT_OF_6_1: usize = 451;
 /// The first number of Starling's own calls.
 pub const FIRST_NATIVE: usize = 0x1000;
 /// Numbers of own calls.
@@ -504,6 +509,7 @@ pub fn reference() -> alloc::string::String {
     for call in descriptions() {
         page.push_str(&alloc::format!("| {} | `{}` | {} |\n", call.number, call.name, call.coverage));
     }
+    page.push_str(&absent::reference());
     page
 }
 

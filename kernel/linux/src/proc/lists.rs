@@ -117,11 +117,11 @@ fn interfaces(out: &mut Text) -> Result<()> {
     Ok(())
 }
 
-/// `starling/missing_syscalls`: number, how often, name.
+/// `starling/missing_syscalls`: number, how often, name (`-` if there is none), and why there is no such call.
 pub(super) fn missing_calls(out: &mut Text) -> Result<()> {
     for (number, count) in crate::table::missed() {
-        let known = crate::table::descriptions().find(|call| call.number == number);
-        let _ = writeln!(out, "{number} {count} {}", known.map_or("-", |call| call.name));
+        let (name, reason) = crate::table::absent::why(number);
+        let _ = writeln!(out, "{number} {count} {name} {reason}");
     }
     Ok(())
 }
