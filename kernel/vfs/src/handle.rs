@@ -61,11 +61,12 @@ pub trait Handles: Send + Sync {
         None
     }
 
-    /// The directory that a directory is in; `None` if it was removed, or that is not known.
+    /// The directory that a directory is in, or that another file is probably in ([`noted_parent`](crate::inode::InodeHead::noted_parent));
+    /// `None` if it was removed, or that is not known.
     ///
     /// # Errors
     /// What reading it meets.
-    fn parent(&self, _directory: &Arc<Inode>) -> Result<Option<Arc<Inode>>> {
+    fn parent(&self, _file: &Arc<Inode>) -> Result<Option<Arc<Inode>>> {
         Ok(None)
     }
 }

@@ -415,7 +415,8 @@ pub struct InodeHead {
     openers: Count,
     /// Without a name, but may be given one (`O_TMPFILE` without `O_EXCL`).
     linkable: AtomicBool,
-    /// Of a directory that must have one name only: the address of the entry that leads to it, 0 without one.
+    /// Of a directory that must have one name only: the address of the entry that leads to it, 0 without one. Of other files: the number of a
+    /// directory that they were found in, 0 without one ([`noted_parent`](Self::noted_parent)).
     entry: AtomicUsize,
     locks: Once<Arc<FileLocks>>,
     extension: Once<Arc<dyn Any + Send + Sync>>,
@@ -951,6 +952,20 @@ impl InodeHead {
     /// That entry leads there no longer.
     pub(crate) fn leave_entry(&self, address: usize) {
         let _ = self.entry.compare_exchange(address, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Notes which directory the file was found in last. One store.
+    pub(crate) fn note_parent(&self, parent: u64) {
+        if self.kind != FileKind::Directory {
+            // Relaxed: nothing is read through it, and who uses it looks whether it is true.
+            self.entry.store(parent as usize, Ordering::Relaxed);
+        }
+    }
+
+    /// The number of a directory that a file that is none was found in, and may have left since; `None` if it was found in none.
+    pub fn noted_parent(&self) -> Option<u64> {
+        let noted = self.entry.load(Ordering::Relaxed) as u64;
+        (self.kind != FileKind::Directory && noted != 0).then_some(noted)
     }
 
     /// Counts an open file that writes. Fails with `ETXTBSY` while a program runs from the file.

@@ -147,9 +147,17 @@ impl Dentry {
             }
         })?;
         if is_new {
+            entered.note_parent(parent);
             cache::added(&entered);
         }
         Ok(entered)
+    }
+
+    /// Notes for the inode that it is found in `parent`.
+    pub(super) fn note_parent(&self, parent: &Self) {
+        if let (Some(inode), Some(directory)) = (self.inode(), parent.inode()) {
+            inode.note_parent(directory.number);
+        }
     }
 
     /// Looks for a cached entry without a lock. One hash of the name; one table, one bucket and one entry read.

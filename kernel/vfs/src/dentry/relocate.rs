@@ -82,6 +82,7 @@ impl Relocation {
         }
         self.entry.place.replace(Some(self.place));
         self.parent.children.commit(self.hash, self.bucket);
+        self.entry.note_parent(&self.parent);
         count_rename(&[&self.entry]);
         if let Some(old_parent) = old_parent {
             old_parent.children.sweep(&old_parent, old_hash);
@@ -146,6 +147,11 @@ impl Exchange {
         self.second.place.replace(Some(second_place));
         for (parent, hash, bucket) in self.buckets.into_iter().flatten() {
             parent.children.commit(hash, bucket);
+        }
+        for entry in [&self.first, &self.second] {
+            if let (Some(parent), _) = entry.own_place() {
+                entry.note_parent(&parent);
+            }
         }
         count_rename(&[&self.first, &self.second]);
     }

@@ -1,7 +1,8 @@
 //! Opening files by their handles.
 //!
 //! A handle says which file, not where it is. Directories must have their place in the tree, since others are found from there: it is looked for upwards, from parent
-//! to parent, and walked down again. Other files are opened without one if the file system knows none.
+//! to parent, and walked down again. So is that of other files, from the directory they were found in last; they are opened without one if they
+//! are no longer there.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -54,17 +55,19 @@ fn entry_of(superblock: &Superblock, handles: &dyn Handles, inode: Arc<Inode>) -
     if let Some(entry) = known.filter(|entry| !entry.flags().contains(DentryFlags::UNHASHED)) {
         return Ok(entry);
     }
-    if inode.kind == FileKind::Directory {
-        return connect(superblock, handles, &inode);
+    match connect(superblock, handles, &inode) {
+        Err(error) if error != Error::OutOfMemory && inode.kind != FileKind::Directory => {
+            Dentry::new_detached(b"", inode)
+        }
+        found => found,
     }
-    Dentry::new_detached(b"", inode)
 }
 
-/// The entry of a directory.
-fn connect(superblock: &Superblock, handles: &dyn Handles, directory: &Arc<Inode>) -> Result<Arc<Dentry>> {
+/// The entry of a file by its parents.
+fn connect(superblock: &Superblock, handles: &dyn Handles, file: &Arc<Inode>) -> Result<Arc<Dentry>> {
     let root = superblock.root();
     let mut names = Vec::new();
-    let mut current = directory.clone();
+    let mut current = file.clone();
     while !Arc::ptr_eq(root.existing()?, &current) {
         if names.len() >= DEPTH_MAX {
             return Err(Error::Stale);
@@ -78,7 +81,7 @@ fn connect(superblock: &Superblock, handles: &dyn Handles, directory: &Arc<Inode
         entry = find_entry(&entry, name.as_bytes())?;
     }
     // Another one has its name by now.
-    if Arc::ptr_eq(entry.existing()?, directory) { Ok(entry) } else { Err(Error::Stale) }
+    if Arc::ptr_eq(entry.existing()?, file) { Ok(entry) } else { Err(Error::Stale) }
 }
 
 /// Looks for an inode's name.
@@ -96,7 +99,7 @@ impl DirectorySink for Search {
     }
 }
 
-/// The name that a directory has in another one.
+/// The name that a file has in a directory.
 fn name_in(parent: &Arc<Inode>, number: u64) -> Result<Name> {
     let mut search = Search { number, found: None };
     let mut position = FIRST_POSITION;

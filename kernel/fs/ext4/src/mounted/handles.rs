@@ -30,29 +30,48 @@ impl Handles for Operations {
         let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
         let (number, generation) = (word(0), word(4));
         let instance = self.instance();
-        let is_known = number == ROOT_INODE || instance.system().may_be_file(number);
-        if handle.kind() != KIND || !is_known {
+        if handle.kind() != KIND {
             return Err(Error::Stale);
         }
         let cleanings = instance.cleanings();
-        // Whoever made the handle up may mean an inode that nobody has: that is no damage.
-        let found = instance.system().inode(number).map_err(|error| match error {
-            crate::Error::Corrupted(..) => Error::Stale,
-            other => error_of(other),
-        })?;
-        if found.links == 0 || found.generation != generation {
+        let found = self.stored_with(number)?;
+        if found.generation != generation {
             return Err(Error::Stale);
         }
         instance.inode(superblock.root().existing()?, found, cleanings)
     }
 
-    fn parent(&self, directory: &Arc<Inode>) -> Result<Option<Arc<Inode>>> {
-        let stored = node_of(directory)?.stored()?;
-        if stored.kind != Kind::Directory || stored.links == 0 {
+    fn parent(&self, file: &Arc<Inode>) -> Result<Option<Arc<Inode>>> {
+        let stored = node_of(file)?.stored()?;
+        if stored.links == 0 {
             return Ok(None);
         }
         let cleanings = self.instance().cleanings();
-        let found = self.instance().system().lookup(&stored, b"..").map_err(error_of)?;
-        self.instance().inode(directory, found, cleanings).map(Some)
+        let found = if stored.kind == Kind::Directory {
+            self.instance().system().lookup(&stored, b"..").map_err(error_of)?
+        } else {
+            let Some(number) = file.noted_parent() else { return Ok(None) };
+            self.stored_with(u32::try_from(number).map_err(|_| Error::Stale)?)?
+        };
+        if found.kind != Kind::Directory {
+            return Ok(None);
+        }
+        self.instance().inode(file, found, cleanings).map(Some)
+    }
+}
+
+impl Operations {
+    /// The inode of a number that may be made up, or of a file that is gone.
+    fn stored_with(&self, number: u32) -> Result<crate::Inode> {
+        let system = self.instance().system();
+        if number != ROOT_INODE && !system.may_be_file(number) {
+            return Err(Error::Stale);
+        }
+        // Whoever made it up may mean an inode that nobody has: that is no damage.
+        let found = system.inode(number).map_err(|error| match error {
+            crate::Error::Corrupted(..) => Error::Stale,
+            other => error_of(other),
+        })?;
+        if found.links == 0 { Err(Error::Stale) } else { Ok(found) }
     }
 }
