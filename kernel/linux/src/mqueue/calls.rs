@@ -170,7 +170,7 @@ pub fn mq_notify(task: &mut Task, descriptor: i32, event: u64) -> SysResult {
     match how {
         None => queue.forget_notice(process),
         Some(how) => {
-            queue.set_notice(Notice { process: Arc::downgrade(process), pid: process.pid(), how })?;
+            queue.set_notice(Notice::new(process, how))?;
         }
     }
     Ok(0)

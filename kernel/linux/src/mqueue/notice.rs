@@ -21,7 +21,9 @@ const FROM_QUEUE: i32 = -3;
 pub(super) struct Notice {
     pub(super) process: Weak<Process>,
     pub(super) pid: Pid,
-    pub(super) how: How,
+    /// Which of its programs asked: what it executes later gets no signal, which it might not expect, and might not be sent by who asked.
+    program: u64,
+    how: How,
 }
 
 /// Bytes of a message to a socket (`NOTIFY_COOKIE_LEN`).
@@ -41,17 +43,6 @@ pub(super) enum How {
     Socket(Reserved),
 }
 
-impl How {
-    /// `sigev_notify`, and the signal's number.
-    pub(super) fn numbers(&self) -> (i32, u32) {
-        match self {
-            How::Signal(signal, _) => (SIGNAL, signal.map_or(0, |signal| signal.number().into())),
-            How::Silently => (NONE, 0),
-            How::Socket(_) => (THREAD, 0),
-        }
-    }
-}
-
 /// `SIGEV_SIGNAL`
 pub(super) const SIGNAL: i32 = 0;
 /// `SIGEV_NONE`
@@ -67,6 +58,12 @@ pub(super) struct Sender {
 }
 
 impl Notice {
+    /// The calling process, as its program asks.
+    pub(super) fn new(process: &Arc<Process>, how: How) -> Self {
+        let program = process.executable.lock().program;
+        Self { process: Arc::downgrade(process), pid: process.pid(), program, how }
+    }
+
     /// Tells it. What can't be kept is dropped.
     pub(super) fn tell(self, sender: Sender) {
         let (signal, value) = match self.how {
@@ -74,7 +71,9 @@ impl Notice {
             How::Signal(Some(signal), value) => (signal, value),
             How::Socket(message) => return message.send(|bytes| finish(bytes, HAS_COME)),
         };
-        if let Some(process) = self.process.upgrade() {
+        if let Some(process) = self.process.upgrade()
+            && process.executable.lock().program == self.program
+        {
             let who = u64::from(sender.pid) | u64::from(sender.user) << 32;
             let fields = [who, value, 0, 0];
             let _ =
@@ -86,6 +85,15 @@ impl Notice {
     pub(super) fn remove(self) {
         if let How::Socket(message) = self.how {
             message.send(|bytes| finish(bytes, REMOVED));
+        }
+    }
+
+    /// `sigev_notify`, and the signal's number.
+    pub(super) fn numbers(&self) -> (i32, u32) {
+        match &self.how {
+            How::Signal(signal, _) => (SIGNAL, signal.map_or(0, |signal| signal.number().into())),
+            How::Silently => (NONE, 0),
+            How::Socket(_) => (THREAD, 0),
         }
     }
 

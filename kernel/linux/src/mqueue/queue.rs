@@ -226,7 +226,7 @@ impl Queue {
             messages: state.messages.len(),
             bytes: state.bytes,
             notice: state.notice.as_ref().map(|notice| {
-                let (how, signal) = notice.how.numbers();
+                let (how, signal) = notice.numbers();
                 (how, signal, notice.pid)
             }),
         }
