@@ -43,6 +43,14 @@ static void show(const char *path)
         close(fd);
 }
 
+static void write_text(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY);
+    if (write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+        printf("%s: %s\n", path, strerrorname_np(errno));
+    close(fd);
+}
+
 int main(void)
 {
     struct statfs whole;
@@ -141,6 +149,22 @@ int main(void)
         SHOW(unshare(CLONE_NEWIPC));
         SHOW(mount("none", "other", "mqueue", 0, NULL));
         list("other");
+    });
+    REAP(child);
+    /* The directory belongs to who made the name space. */
+    child = CHILD({
+        setgroups(0, NULL);
+        if (setresgid(1001, 1001, 1001) || setresuid(1000, 1000, 1000))
+            _exit(1);
+        prctl(PR_SET_DUMPABLE, 1);
+        SHOW(unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC));
+        SHOW(mount("none", "other", "mqueue", 0, NULL));
+        write_text("/proc/self/setgroups", "deny");
+        write_text("/proc/self/uid_map", "0 1000 1");
+        write_text("/proc/self/gid_map", "0 1001 1");
+        SHOW(stat("other", &about));
+        printf("%u %u\n", about.st_uid, about.st_gid);
+        SHOW(chmod("other", 0755));
     });
     REAP(child);
     SHOW(umount("other"));

@@ -56,15 +56,19 @@ struct Instance {
 }
 
 /// That of a name space.
-pub(crate) struct QueueTree(Once<Instance>);
+pub(crate) struct QueueTree {
+    instance: Once<Instance>,
+    /// The user and the group that the directory belongs to: those of who made the name space.
+    maker: (u32, u32),
+}
 
 impl QueueTree {
-    pub(crate) const fn new() -> Self {
-        Self(Once::new())
+    pub(crate) const fn new(maker: (u32, u32)) -> Self {
+        Self { instance: Once::new(), maker }
     }
 
     fn instance(&self) -> Result<&Instance> {
-        if let Some(instance) = self.0.get() {
+        if let Some(instance) = self.instance.get() {
             return Ok(instance);
         }
         let names = allocation::arc(Names::new())?;
@@ -73,14 +77,15 @@ impl QueueTree {
         let superblock = Superblock::new(NAME, MAGIC, TRAITS, operations, |superblock| {
             let special = DeviceNumber::new(0, 0);
             let (kind, mode) = (FileKind::Directory, ROOT_MODE);
+            let (user, group) = self.maker;
             let attributes =
-                InodeAttributes { number: ROOT, kind, mode, user: 0, group: 0, links: 2, special, size: 0 };
+                InodeAttributes { number: ROOT, kind, mode, user, group, links: 2, special, size: 0 };
             let root: Arc<Inode> = Inode::new(superblock, attributes, Root(shown))?;
             Ok(root)
         })?;
         let root = superblock.root().clone();
         let mount = Mount::new(superblock, root, NAME.as_bytes(), MountFlags::empty())?;
-        Ok(self.0.call_once(|| Instance { names, mount }))
+        Ok(self.instance.call_once(|| Instance { names, mount }))
     }
 
     /// Its queues.
@@ -97,7 +102,8 @@ impl QueueTree {
     /// ENOENT, EPERM, ENOMEM.
     pub(super) fn remove(&self, task: &Task, name: &[u8]) -> core::result::Result<(), Errno> {
         let instance = self.instance()?;
-        instance.names.remove(task, name)?;
+        let directory = instance.mount.root().existing()?.identity().user;
+        instance.names.remove(task, name, directory)?;
         forget_child(instance.mount.root(), name);
         Ok(())
     }
@@ -121,7 +127,7 @@ impl QueueTree {
 
 impl Drop for QueueTree {
     fn drop(&mut self) {
-        if let Some(instance) = self.0.get() {
+        if let Some(instance) = self.instance.get() {
             instance.names.close();
             forget_tree(instance.mount.root());
         }

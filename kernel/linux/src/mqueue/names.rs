@@ -65,15 +65,16 @@ impl Names {
         }
     }
 
-    /// Removes a name. Who may: the queue's owner, and those who may do so to all files.
+    /// Removes a name. Who may: the owners of the queue and of the directory, and those who may do so to all files.
     ///
     /// # Errors
     /// ENOENT, EPERM.
-    pub(super) fn remove(&self, task: &Task, name: &[u8]) -> Result<(), Errno> {
+    pub(super) fn remove(&self, task: &Task, name: &[u8], directory_user: u32) -> Result<(), Errno> {
         let mut allowed = true;
         let taken = self.take(name, |inode| {
             let user = &task.credentials.file;
-            allowed = inode.identity().user == user.user || user.has_over(inode, Capabilities::FOWNER);
+            allowed = [inode.identity().user, directory_user].contains(&user.user)
+                || user.has_over(inode, Capabilities::FOWNER);
             allowed
         });
         match (taken, allowed) {

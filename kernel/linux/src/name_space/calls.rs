@@ -96,7 +96,9 @@ pub(crate) fn make(
         spaces.names = Space::made(spaces.names.copy(next_number(), owner))?;
     }
     if flags.contains(CloneFlags::NEWIPC) {
-        spaces.ipc = Space::made(IpcSpace::new(next_number(), claim(user_space::Kind::Ipc, credentials)?))?;
+        let owner = claim(user_space::Kind::Ipc, credentials)?;
+        let maker = (credentials.file.user, credentials.file.group);
+        spaces.ipc = Space::made(IpcSpace::new(next_number(), owner, maker))?;
     }
     if flags.contains(CloneFlags::NEWCGROUP) {
         let owner = claim(user_space::Kind::Cgroup, credentials)?;

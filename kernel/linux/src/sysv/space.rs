@@ -31,14 +31,14 @@ pub struct IpcSpace {
 
 impl First for IpcSpace {
     fn first() -> &'static Self {
-        static SPACE: IpcSpace = IpcSpace::new(FIRST, Owner::FIRST);
+        static SPACE: IpcSpace = IpcSpace::new(FIRST, Owner::FIRST, (0, 0));
         &SPACE
     }
 }
 
 impl IpcSpace {
-    /// An empty one with the usual limits.
-    pub(crate) const fn new(number: u64, owner: Owner) -> Self {
+    /// An empty one with the usual limits. `maker`: the user and the group that make it.
+    pub(crate) const fn new(number: u64, owner: Owner, maker: (u32, u32)) -> Self {
         Self {
             number,
             owner,
@@ -48,7 +48,7 @@ impl IpcSpace {
             message_limits: message::limits::Limits::new(),
             sets: Registry::new(),
             semaphore_limits: semaphore::limits::Limits::new(),
-            queues_by_name: mqueue::file_system::QueueTree::new(),
+            queues_by_name: mqueue::file_system::QueueTree::new(maker),
             queue_limits: mqueue::limits::Limits::new(),
         }
     }
