@@ -33,6 +33,19 @@ int main(void)
     SHOW(syscall(SYS_ustat, about.st_dev, &status));
     printf("%d %lu %d\n", status.blocks_free, status.files_free, status.names[0]);
     SHOW(syscall(SYS_ustat, 0xfffff, &status));
+    /* Neither who may not go there nor what covers it matters. */
+    mkdir("closed", 0700);
+    mkdir("closed/covered", 0700);
+    SHOW(mount("none", "closed/covered", "tmpfs", 0, NULL));
+    stat("closed/covered", &about);
+    pid_t user = CHILD({
+        if (setresgid(1000, 1000, 1000) || setresuid(1000, 1000, 1000))
+            _exit(1);
+        SHOW(syscall(SYS_ustat, about.st_dev, &status));
+    });
+    REAP(user);
+    SHOW(mount("none", "closed/covered", "tmpfs", 0, NULL));
+    SHOW(syscall(SYS_ustat, about.st_dev, &status));
     SHOW(syscall(SYS_ustat, about.st_dev, NULL));
     pid_t child = CHILD({
         TRUE(setsid() > 0);
@@ -64,5 +77,15 @@ int main(void)
             memmove(active, active + 9, strlen(active + 9) + 1);
         printf("%s", strchr(line, ' '));
     }
+    fclose(maps);
+    /* What would look like the end of a name in the list is written as a number. */
+    int fd = open("a b=c\td", O_CREAT | O_RDWR, 0600);
+    SHOW(ftruncate(fd, 4096));
+    char *mapped = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+    snprintf(wanted, sizeof wanted, "%08lx ", (unsigned long)mapped);
+    maps = fopen("/proc/self/numa_maps", "r");
+    while (maps && fgets(line, sizeof line, maps))
+        if (!strncmp(line, wanted, strlen(wanted)))
+            printf("%s", strrchr(line, '/'));
     return maps == NULL;
 }

@@ -105,23 +105,7 @@ struct UstatWords {
 #[inline(never)]
 pub fn ustat(task: &mut Task, device: u32, out: u64) -> SysResult {
     let wanted = vfs::DeviceNumber::decode(device.into());
-    let places = task.file_system.places();
-    let mut point = None;
-    places.namespace.describe(&places.root, |mount| {
-        if mount.device == wanted && point.is_none() {
-            let mut copy = alloc::vec::Vec::new();
-            vfs::allocation::extend(&mut copy, &mount.point)?;
-            point = Some(copy);
-        }
-        Ok(())
-    })?;
-    let point = point.ok_or(Errno::EINVAL)?;
-    let place = task.path_context(&places).walk(&places.root, &point, LookupFlags::FOLLOW)?;
-    let superblock = place.mount.superblock();
-    if superblock.device() != wanted {
-        // Something else has come there meanwhile.
-        return Err(Errno::EINVAL);
-    }
+    let superblock = task.file_system.places().namespace.superblock_of(wanted)?.ok_or(Errno::EINVAL)?;
     let status = superblock.status();
     let words = UstatWords {
         blocks_free: status.blocks_free as u32,

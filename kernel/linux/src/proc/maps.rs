@@ -14,8 +14,8 @@ use memory::region::{FileMapping, Region, RegionFlags};
 use vfs::text::Text;
 use vfs::{DeviceNumber, Result};
 
-use super::places;
 use super::process::Subject;
+use super::{mounts, places};
 use crate::exec::MappedFile;
 
 /// How memory of huge pages without a file is shown.
@@ -54,12 +54,7 @@ impl Line {
         if !name.is_empty() {
             let padding = NAME_COLUMN.saturating_sub(out.as_bytes().len() - start);
             let _ = write!(out, "{:padding$}", "");
-            for &byte in name {
-                match byte {
-                    b'\n' => out.push_bytes(b"\\012"),
-                    _ => out.push_bytes(&[byte]),
-                }
-            }
+            mounts::write_with_numbers(name, b"\n", out);
         }
         out.push_bytes(b"\n");
     }
@@ -224,7 +219,7 @@ pub(super) fn node_maps(subject: &Subject, out: &mut Text) -> Result<()> {
                 let mut name = Text::new();
                 identify(file, &mut name);
                 let _ = out.write_str(" file=");
-                out.push_bytes(name.as_bytes());
+                mounts::write_with_numbers(name.as_bytes(), b"\n\t= ", out);
             }
             _ if flags.contains(RegionFlags::HEAP) => _ = out.write_str(" heap"),
             _ if flags.contains(RegionFlags::STACK) => _ = out.write_str(" stack"),

@@ -19,12 +19,16 @@ use super::process::Subject;
 
 /// Writes a name with blanks and backslashes as octal numbers, as fstab(5) wants it.
 fn write_escaped(name: &[u8], out: &mut Text) {
-    for &byte in name {
-        match byte {
-            b' ' | b'\t' | b'\n' | b'\\' | b'#' => {
-                let _ = write!(out, "\\{byte:03o}");
-            }
-            _ => out.push_bytes(&[byte]),
+    write_with_numbers(name, b" \t\n\\#", out);
+}
+
+/// Writes a name with some of its bytes as octal numbers.
+pub(super) fn write_with_numbers(name: &[u8], numbers: &[u8], out: &mut Text) {
+    for byte in name {
+        if numbers.contains(byte) {
+            let _ = write!(out, "\\{byte:03o}");
+        } else {
+            out.push_bytes(&[*byte]);
         }
     }
 }

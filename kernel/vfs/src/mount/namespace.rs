@@ -18,7 +18,9 @@ use super::group;
 use super::path::Path;
 use super::point::Mount;
 use super::policy;
+use crate::attributes::DeviceNumber;
 use crate::poll::PollList;
+use crate::superblock::Superblock;
 use crate::user_space::{Owner, UserSpace};
 use crate::{Result, allocation};
 
@@ -155,6 +157,15 @@ impl MountNamespace {
     /// The number of mounts.
     pub fn mount_count(&self) -> usize {
         self.mounts.lock().list.len()
+    }
+
+    /// The file system with a device number, if it is mounted here; who asks need not come to it by a path.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn superblock_of(&self, device: DeviceNumber) -> Result<Option<Arc<Superblock>>> {
+        let mounts = self.all_mounts()?;
+        Ok(mounts.iter().map(|mount| mount.superblock()).find(|one| one.device() == device).cloned())
     }
 
     /// All mounts, in the order in which they were attached.
