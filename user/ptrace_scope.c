@@ -31,10 +31,20 @@ static void as_user(void)
 
 static int word = 7;
 
+/* What opening and reading a file of /proc/PID says: 0, or the error. */
+static int attempt_file(pid_t target, const char *name)
+{
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/%d/%s", target, name);
+    int fd = open(path, O_RDONLY);
+    int result = fd < 0 || read(fd, text, sizeof text) < 0 ? errno : 0;
+    close(fd);
+    return result;
+}
+
 /* What attaching, reading memory and opening `mem` say: 0, or the error. */
 static void attempts(pid_t target, int results[3])
 {
-    char path[64];
     int copy;
     struct iovec here = { &copy, sizeof copy }, there = { &word, sizeof word };
     results[0] = ptrace(PTRACE_SEIZE, target, NULL, NULL) < 0 ? errno : 0;
@@ -44,10 +54,17 @@ static void attempts(pid_t target, int results[3])
         ptrace(PTRACE_DETACH, target, NULL, NULL);
     }
     results[1] = process_vm_readv(target, &here, 1, &there, 1, 0) < 0 ? errno : 0;
-    snprintf(path, sizeof path, "/proc/%d/mem", target);
-    int fd = open(path, O_RDONLY);
-    results[2] = fd < 0 ? errno : 0;
-    close(fd);
+    /* Nothing is at address 0. */
+    results[2] = attempt_file(target, "mem");
+    results[2] = results[2] == EIO ? 0 : results[2];
+    /* What tells where it is, is as guarded as its memory; what only tells what it is, is not. */
+    EXPECT(attempt_file(target, "syscall") == results[1], "syscall: %d\n", attempt_file(target, "syscall"));
+    EXPECT(attempt_file(target, "personality") == results[1], "personality: %d\n", attempt_file(target, "personality"));
+    EXPECT(geteuid() || attempt_file(target, "stack") == results[1], "stack: %d\n", attempt_file(target, "stack"));
+    EXPECT(attempt_file(target, "maps") == 0, "maps: %d\n", attempt_file(target, "maps"));
+    fflush(stdout);
+    if (verdict_failed)
+        results[0] = -1;
 }
 
 /* A sibling (`others`) or the parent tries what it may with a process that has named somebody. */
@@ -68,6 +85,8 @@ static void try(const char *what, int by_sibling, int names, int user, int seize
             prctl(PR_SET_PTRACER, named, 0, 0, 0);
         if (names == 2)
             prctl(PR_SET_PTRACER, -1L, 0, 0, 0);
+        if (names == 4)
+            prctl(PR_SET_PTRACER, 0xffffffffL, 0, 0, 0);
         if (names == 3) {
             prctl(PR_SET_PTRACER, named, 0, 0, 0);
             prctl(PR_SET_PTRACER, 0, 0, 0, 0);
@@ -135,6 +154,7 @@ int main(void)
     try("1: a sibling", 1, 0, 1, EPERM, EPERM);
     try("1: a sibling that is named", 1, 1, 1, 0, 0);
     try("1: everybody is named", 1, 2, 1, 0, 0);
+    try("1: everybody is named by an int", 1, 4, 1, 0, 0);
     try("1: a name taken back", 1, 3, 1, EPERM, EPERM);
     try("1: root", 1, 0, 0, 0, 0);
     try("1: the parent", 0, 0, 0, 0, 0);

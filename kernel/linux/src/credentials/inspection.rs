@@ -94,8 +94,8 @@ impl<'a> Inspector<'a> {
         Self { process: thread.process(), credentials, acts_by: ActsBy::FileSystem, attaches: false }
     }
 
-    /// The same of one that opens a file by which the process's memory can be changed.
-    pub(crate) fn opening_memory(thread: &'a Thread, credentials: &'a Credentials) -> Self {
+    /// The same where the file is of no less use than the process's memory.
+    pub(crate) fn attaching_by_file(thread: &'a Thread, credentials: &'a Credentials) -> Self {
         Self { attaches: true, ..Self::reading(thread, credentials) }
     }
 

@@ -1,4 +1,4 @@
-//! What a thread is doing and has done: `wchan`, `stack`, `syscall` and `io` of a process's or thread's directory (proc(5)).
+//! What a thread is doing and has done: `wchan`, `stack`, `syscall`, `personality` and `io` of a process's or thread's directory (proc(5)).
 //!
 //! A thread is looked at while it sleeps; of one that runs nothing is said but that it does. Unlike other files that not everybody
 //! may see, these let everybody open them whom their mode lets, and refuse when they are read, each in its own way.
@@ -89,7 +89,7 @@ pub(super) fn kernel_stack(subject: &Subject, out: &mut Text) -> Result<()> {
     if calling_thread().is_some_and(|caller| !caller.credentials().has(Capabilities::SYS_ADMIN)) {
         return Err(Error::AccessDenied);
     }
-    let activity = subject.inspect(|| Activity::of(subject)).map_err(refusal)?;
+    let activity = subject.inspect_attaching(|| Activity::of(subject)).map_err(refusal)?;
     if let Activity::Sleeping(observation) | Activity::Asking(observation) = activity {
         for (address, symbol) in functions(&observation) {
             let _ = match symbol {
@@ -103,7 +103,7 @@ pub(super) fn kernel_stack(subject: &Subject, out: &mut Text) -> Result<()> {
 
 /// `syscall`: the system call that the thread sleeps in, with its arguments, the stack pointer and the place in the program.
 pub(super) fn system_call(subject: &Subject, out: &mut Text) -> Result<()> {
-    let program = match subject.inspect(|| Activity::of(subject)).map_err(refusal)? {
+    let program = match subject.inspect_attaching(|| Activity::of(subject)).map_err(refusal)? {
         Activity::Running => {
             let _ = out.write_str("running\n");
             return Ok(());
@@ -123,6 +123,13 @@ pub(super) fn system_call(subject: &Subject, out: &mut Text) -> Result<()> {
         }
     }
     let _ = writeln!(out, " {:#x} {:#x}", registers.rsp, registers.rip);
+    Ok(())
+}
+
+/// `personality`: the execution domain.
+pub(super) fn personality(subject: &Subject, out: &mut Text) -> Result<()> {
+    let persona = subject.inspect_attaching(|| Ok(subject.thread()?.persona())).map_err(refusal)?;
+    let _ = writeln!(out, "{:08x}", persona.bits());
     Ok(())
 }
 

@@ -154,12 +154,6 @@ pub(super) fn set_oom_adjustment(subject: &Subject, bytes: &[u8]) -> Result<()> 
     Ok(())
 }
 
-/// `personality`: the execution domain.
-pub(super) fn personality(subject: &Subject, out: &mut Text) -> Result<()> {
-    let _ = writeln!(out, "{:08x}", subject.thread()?.persona().bits());
-    Ok(())
-}
-
 /// Whether the caller may see and change how late another thread's timers may be.
 fn check_slack(subject: &Subject) -> Result<Arc<Thread>> {
     let thread = subject.thread()?;

@@ -106,12 +106,12 @@ impl Subject {
         Inspector::reading(&caller, &credentials).inspect(&process, look)?
     }
 
-    /// Whether the caller may read and write the process's memory.
-    pub(super) fn check_attaching(&self) -> Result<()> {
+    /// The same if the caller may read and write the process's memory.
+    pub(super) fn inspect_attaching<T>(&self, mut look: impl FnMut() -> Result<T>) -> Result<T> {
         let process = self.process()?;
-        let Some(caller) = calling_thread() else { return Ok(()) };
+        let Some(caller) = calling_thread() else { return look() };
         let credentials = caller.credentials();
-        Ok(Inspector::opening_memory(&caller, &credentials).inspect(&process, || ())?)
+        Inspector::attaching_by_file(&caller, &credentials).inspect(&process, look)?
     }
 
     /// Who owns what is private to the process: root, when others may not look into it.
@@ -237,7 +237,7 @@ static ENTRIES: &[Entry] = &[
         kind: Kind::Knob(entries::oom_adjustment, entries::set_oom_adjustment),
     },
     object("pagemap", 0o400, memory_files::page_map),
-    guarded("personality", 0o400, entries::personality),
+    text("personality", 0o400, activity::personality),
     own("projid_map", user_maps::projects),
     place("root", places::root),
     guarded("sched", 0o444, stat::scheduler_counts),

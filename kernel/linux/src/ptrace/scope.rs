@@ -1,6 +1,6 @@
 //! Who may trace whom, beyond the rule of ptrace(2): `/proc/sys/kernel/yama/ptrace_scope`, as the security module Yama has it on Linux.
 //!
-//! | level | who may trace a process, and read or write its memory |
+//! | level | who may trace a process, read or write its memory, and see where it is |
 //! |---|---|
 //! | 0 | whom the rule of ptrace(2) lets |
 //! | 1 | of those, its ancestors, whom it has named (`PR_SET_PTRACER`) with what descends from him, who traces it already, and who has CAP_SYS_PTRACE over it |
@@ -25,7 +25,7 @@ const NOBODY: u32 = 3;
 /// Processes on a way up that are looked at: more than there can be on one.
 const ANCESTORS_MAX: u32 = table::PID_MAX;
 /// `PR_SET_PTRACER_ANY`
-const EVERYBODY: u64 = u64::MAX;
+const EVERYBODY: u32 = u32::MAX;
 
 static LEVEL: AtomicU32 = AtomicU32::new(0);
 
@@ -108,13 +108,11 @@ pub(crate) fn lets_parent(parent: &Credentials, tracee: &Credentials) -> bool {
 /// # Errors
 /// EINVAL when there is no such process.
 pub(crate) fn name_tracer(task: &Task, number: u64) -> SysResult {
-    let named = match number {
+    // As much of it as a process number has: many programs say -1, and a C compiler leaves the upper half of an int away.
+    let named = match number as u32 {
         0 => Named::Nobody,
         EVERYBODY => Named::Everybody,
-        number => {
-            let number = u32::try_from(number).map_err(|_| Errno::EINVAL)?;
-            Named::Process(Arc::downgrade(&task.find_process_of(number).ok_or(Errno::EINVAL)?))
-        }
+        number => Named::Process(Arc::downgrade(&task.find_process_of(number).ok_or(Errno::EINVAL)?)),
     };
     let before = core::mem::replace(&mut *task.process().named_tracer.lock(), named);
     drop(before);
