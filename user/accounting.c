@@ -89,6 +89,29 @@ int main(void)
     child(0, 0, 0, 0);
     EXPECT(acct(NULL) == 0, "%s\n", strerror(errno));
     EXPECT(lseek(fd, 0, SEEK_END) == RECORDS * (off_t)sizeof *records, "written without room\n");
+    /* It keeps no file system mounted: it ends with the mount of its file, and only with that. */
+    EXPECT(mkdir("/tmp/m", 0700) == 0 && mkdir("/tmp/bound", 0700) == 0, "%s\n", strerror(errno));
+    EXPECT(write(knob, "4 2 0", 5) == 5, "%s\n", strerror(errno));
+    EXPECT(mount("none", "/tmp/m", "tmpfs", 0, NULL) == 0, "%s\n", strerror(errno));
+    EXPECT(mount("/tmp/m", "/tmp/bound", NULL, MS_BIND, NULL) == 0, "%s\n", strerror(errno));
+    close(open("/tmp/m/records", O_CREAT | O_WRONLY, 0600));
+    for (int lazily = 0; lazily < 2; lazily++) {
+        struct stat about;
+        EXPECT(acct("/tmp/m/records") == 0, "%s\n", strerror(errno));
+        child(0, 0, 0, 0);
+        EXPECT(mount("none", "/tmp/m", NULL, MS_REMOUNT | MS_RDONLY, NULL) < 0 && errno == EBUSY, "what is written is made read-only\n");
+        int busy = open("/tmp/m/records", O_RDONLY);
+        EXPECT(umount("/tmp/m") < 0 && errno == EBUSY, "in use\n");
+        close(busy);
+        child(0, 0, 0, 0);
+        EXPECT(umount2("/tmp/m", lazily ? MNT_DETACH : 0) == 0, "%s\n", strerror(errno));
+        child(0, 0, 0, 0);
+        EXPECT(stat("/tmp/bound/records", &about) == 0 && about.st_size == 2 * (lazily + 1) * (off_t)sizeof *records, "%jd bytes\n", (intmax_t)about.st_size);
+        EXPECT(mount("/tmp/bound", "/tmp/m", NULL, MS_BIND, NULL) == 0, "%s\n", strerror(errno));
+    }
+    EXPECT(acct("/tmp/m/records") == 0 && acct(NULL) == 0, "%s\n", strerror(errno));
+    EXPECT(mount("none", "/tmp/m", NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0, "%s\n", strerror(errno));
+    EXPECT(umount("/tmp/bound") == 0 && umount("/tmp/m") == 0, "%s\n", strerror(errno));
     /* Who may. */
     if (setresuid(1000, 1000, 1000) == 0)
         EXPECT(acct(NULL) < 0 && errno == EPERM, "a user\n");

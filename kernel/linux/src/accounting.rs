@@ -3,15 +3,20 @@
 //! While a file is set, each process that ends leaves a record of 64 bytes there, of version 3, before its parent can hear of the end. When the file's file system has hardly any
 //! room left, none are written until there is more again (`/proc/sys/kernel/acct`: the percentages at which writing begins again and ends, and the seconds between two looks).
 //!
+//! It keeps no file system mounted: its file is open through a mount that is attached nowhere, and the account ends with the mount by which the file was found, as
+//! that mount's [companion](vfs::mount::Companion).
+//!
 //! Only the first name space of processes has it; in later ones the call is EPERM.
 //!
 //! While nothing is set, the end of a process pays one load. A record that can't be written is lost; the process ends all the same.
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use memory::buffer::Source;
-use vfs::{Capabilities, FileKind, OpenFile, OpenFlags};
+use memory::per_cpu::Shared;
+use vfs::mount::{Companion, Mount};
+use vfs::{Capabilities, FileKind, MountFlags, OpenFile, OpenFlags, Path};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::errno::{Errno, SysResult};
@@ -35,10 +40,25 @@ const MANTISSA_BITS: u32 = 13;
 pub(crate) static SETTINGS: [AtomicU64; 3] = [AtomicU64::new(4), AtomicU64::new(2), AtomicU64::new(30)];
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
-static FILE: sched::Mutex<Option<Account>> = sched::Mutex::named("file of accounting", None);
+/// The account, which the mount keeps.
+static ACCOUNT: sched::Mutex<Weak<Account>> = sched::Mutex::named("account of processes", Weak::new());
 
-/// Where records go.
-struct Account {
+/// Where records go, until it ends.
+struct Account(sched::Mutex<Option<Records>>);
+
+impl Companion for Account {
+    fn end(&self) {
+        let records = self.0.lock().take();
+        drop(records);
+    }
+
+    fn is_writing(&self) -> bool {
+        self.0.lock().is_some()
+    }
+}
+
+/// The file, and whether there is room.
+struct Records {
     file: Arc<OpenFile>,
     has_room: bool,
     next_look_ns: u64,
@@ -102,7 +122,20 @@ fn floating(value: u64) -> u32 {
     (BIAS + highest) << FRACTION_BITS | fraction as u32 & ((1 << FRACTION_BITS) - 1)
 }
 
-impl Account {
+/// Whether more than some of a hundred blocks are available. A file system that counts no blocks has room.
+fn is_above(available: u64, blocks: u64, percent: u64) -> bool {
+    blocks == 0 || u128::from(available) * 100 > u128::from(blocks) * u128::from(percent)
+}
+
+impl Records {
+    /// Opens the file at a place once more, so that the mount stays free.
+    fn open(place: &Path, flags: OpenFlags) -> Result<Self, Errno> {
+        let shown = &place.mount;
+        let own = Mount::new(shown.superblock().clone(), shown.root().clone(), b"", MountFlags::empty())?;
+        let file = vfs::open_place(Path::new(own, place.dentry.clone()), flags)?;
+        Ok(Self { file, has_room: true, next_look_ns: 0 })
+    }
+
     /// Whether there is room for a record, as far as was looked.
     fn look_for_room(&mut self, now_ns: u64) -> bool {
         if now_ns < self.next_look_ns {
@@ -113,8 +146,7 @@ impl Account {
         let Some(path) = self.file.path() else { return self.has_room };
         let status = path.mount.superblock().status();
         let percent = if self.has_room { end } else { begin };
-        // A file system that counts no blocks has room.
-        self.has_room = status.blocks == 0 || status.blocks_available * 100 > status.blocks * percent;
+        self.has_room = is_above(status.blocks_available, status.blocks, percent);
         self.has_room
     }
 }
@@ -126,25 +158,35 @@ pub(crate) fn acct(task: &mut Task, path: u64) -> SysResult {
     if !task.credentials.has(Capabilities::SYS_PACCT) || task.process().space().is_some() {
         return Err(Errno::EPERM);
     }
-    let new = match path {
-        0 => None,
-        path => {
-            let flags = OpenFlags::WRITE_ONLY | OpenFlags::APPEND | OpenFlags::LARGE_FILE;
-            let file = open_file(task, AT_FDCWD, path, &how_of(flags.bits(), 0)?)?;
-            if file.path().is_none_or(|path| path.inode().is_ok_and(|inode| inode.kind != FileKind::Regular))
-            {
-                return Err(Errno::EACCES);
-            }
-            Some(Account { file, has_room: true, next_look_ns: 0 })
-        }
-    };
-    let before = {
-        let mut file = FILE.lock();
+    let new = if path == 0 { None } else { Some(begin(task, path)?) };
+    let (ended, replaced) = {
+        let mut current = ACCOUNT.lock();
         IS_ON.store(new.is_some(), Relaxed);
-        core::mem::replace(&mut *file, new)
+        let (account, replaced) = match new {
+            Some((account, mount)) => (Arc::downgrade(&account), mount.accompany(account)),
+            None => (Weak::new(), None),
+        };
+        (core::mem::replace(&mut *current, account).upgrade(), replaced)
     };
-    drop(before);
+    if let Some(ended) = ended {
+        ended.end();
+    }
+    drop(replaced);
     Ok(0)
+}
+
+/// An account in a file, and the mount by which it was found.
+fn begin(task: &mut Task, path: u64) -> Result<(Arc<Account>, Shared<Mount>), Errno> {
+    let flags = OpenFlags::WRITE_ONLY | OpenFlags::APPEND | OpenFlags::LARGE_FILE;
+    let file = open_file(task, AT_FDCWD, path, &how_of(flags.bits(), 0)?)?;
+    let place = file.path().ok_or(Errno::EACCES)?;
+    if place.inode()?.kind != FileKind::Regular {
+        return Err(Errno::EACCES);
+    }
+    let records = Records::open(place, flags)?;
+    let account = Account(sched::Mutex::named("records of processes", Some(records)));
+    let account = memory::fallible::try_arc(account).map_err(|_| Errno::ENOMEM)?;
+    Ok((account, place.mount.clone()))
 }
 
 /// The last thread of a process has left, and its parent has not heard of it.
@@ -196,14 +238,24 @@ fn record_of(process: &Arc<Process>, now_ns: u64) -> Record {
 fn write_record(process: &Arc<Process>) {
     let now_ns = machine::time::now_ns();
     let record = record_of(process, now_ns);
-    let mut file = FILE.lock();
-    let Some(account) = &mut *file else { return };
-    if !account.look_for_room(now_ns) {
+    let account = {
+        let account = ACCOUNT.lock();
+        let found = account.upgrade();
+        // It has ended with its mount.
+        if found.is_none() {
+            IS_ON.store(false, Relaxed);
+        }
+        found
+    };
+    let Some(account) = account else { return };
+    let mut records = account.0.lock();
+    let Some(records) = &mut *records else { return };
+    if !records.look_for_room(now_ns) {
         return;
     }
     // Who is killed is still to leave its record.
     sched::current().set_attention(false);
-    if let Err(error) = account.file.write(&mut Source::kernel(record.as_bytes())) {
+    if let Err(error) = records.file.write(&mut Source::kernel(record.as_bytes())) {
         log::warn!("accounting: a record is lost: {error}");
     }
 }
@@ -225,6 +277,13 @@ mod tests {
             assert_eq!(compressed(value), expected, "{value}");
         }
         assert_eq!(compressed(u64::MAX), u16::MAX);
+    }
+
+    #[test]
+    fn room_is_compared_whatever_a_file_system_says() {
+        assert!(is_above(5, 100, 4) && !is_above(4, 100, 4));
+        assert!(is_above(0, 0, 100));
+        assert!(is_above(u64::MAX, u64::MAX, 99) && !is_above(u64::MAX, u64::MAX, u64::MAX));
     }
 
     #[test]

@@ -22,5 +22,5 @@ pub use describe::MountDescription;
 pub use group::Propagation;
 pub use namespace::MountNamespace;
 pub use path::{Path, PathPrefix};
-pub use point::Mount;
+pub use point::{Companion, Mount};
 pub use settings::AttributeChange;

@@ -70,6 +70,17 @@ pub struct Mount {
     locked: AtomicBool,
     /// What groups of `fanotify` want to hear of its files.
     marks: MarkList,
+    companion: SpinLock<Option<Arc<dyn Companion>>>,
+}
+
+/// Something that uses a mount's file system without keeping it mounted, and ends with the mount.
+///
+/// It has a mount of its own, which is attached nowhere; the one that it ends with keeps it.
+pub trait Companion: Send + Sync {
+    /// Stops, and lets go of the file system. Called when the mount was unmounted; otherwise it is dropped with the mount.
+    fn end(&self);
+    /// Whether it writes.
+    fn is_writing(&self) -> bool;
 }
 
 /// Mount ids begin at 1: 0 stands for no mount.
@@ -104,7 +115,28 @@ impl Mount {
             locked_flags: AtomicU32::new(0),
             locked: AtomicBool::new(false),
             marks: MarkList::new(),
+            companion: SpinLock::named("companion of a mount", None),
         })?)
+    }
+
+    /// Gives it a companion, in place of the one that it may have, which is returned.
+    #[must_use]
+    pub fn accompany(&self, companion: Arc<dyn Companion>) -> Option<Arc<dyn Companion>> {
+        self.companion.lock().replace(companion)
+    }
+
+    /// Whether a companion writes to its file system.
+    pub(super) fn has_writing_companion(&self) -> bool {
+        let companion = self.companion.lock().clone();
+        companion.is_some_and(|companion| companion.is_writing())
+    }
+
+    /// It was unmounted, and nobody uses it.
+    pub(super) fn end_companion(&self) {
+        let companion = self.companion.lock().take();
+        if let Some(companion) = companion {
+            companion.end();
+        }
     }
 
     /// The id that `mountinfo` and `statx` show.

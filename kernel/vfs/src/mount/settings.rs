@@ -104,7 +104,8 @@ impl MountNamespace {
         if let Some(options) = file_system {
             // Also through other mounts of it: what they write could not be stored any more.
             let is_written = |other: &Shared<Mount>| {
-                Arc::ptr_eq(other.superblock(), mount.superblock()) && other.writers() > 0
+                Arc::ptr_eq(other.superblock(), mount.superblock())
+                    && (other.writers() > 0 || other.has_writing_companion())
             };
             if read_only && self.all_mounts()?.iter().any(is_written) {
                 return Err(Error::Busy);

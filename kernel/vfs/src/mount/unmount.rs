@@ -80,6 +80,9 @@ impl MountNamespace {
             going.iter().for_each(Shared::spread);
         }
         planned?;
+        if !lazily {
+            going.iter().for_each(|mount| mount.end_companion());
+        }
         drop(going);
         let traits = superblock.traits();
         if !lazily && (superblock.is_on_device() || traits.stacked > 0 || traits.awaited) {
