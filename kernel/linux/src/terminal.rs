@@ -61,14 +61,14 @@ fn calling_session() -> Option<Arc<Session>> {
     Some(calling_thread()?.process().group().session().clone())
 }
 
-/// Hangs up the caller's controlling terminal, if there is one.
+/// Cuts off who has the caller's controlling terminal open, if there is one.
 pub fn vhangup(task: &mut Task) -> SysResult {
     if !task.credentials.has(Capabilities::SYS_TTY_CONFIG) {
         return Err(Errno::EPERM);
     }
     let terminal = task.process().group().session().terminal.lock().clone();
     if let Some(terminal) = terminal {
-        terminal.hang_up();
+        terminal.cut_off();
     }
     Ok(0)
 }

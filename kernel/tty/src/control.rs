@@ -91,11 +91,8 @@ enum Change {
     DrainedAndFlushed,
 }
 
-/// An ioctl on a terminal.
+/// An ioctl on a terminal, which has not been hung up.
 pub(crate) fn terminal(terminal: &Arc<Terminal>, command: u32, argument: UserAddr) -> Result<usize> {
-    if terminal.is_hung_up() {
-        return Err(Error::Io);
-    }
     match command {
         TIOCSCTTY => take_control(terminal, argument.as_u64() == 1),
         TIOCNOTTY => give_up_control(terminal),
@@ -105,7 +102,7 @@ pub(crate) fn terminal(terminal: &Arc<Terminal>, command: u32, argument: UserAdd
         TIOCSTI => simulate_input(terminal, argument),
         TIOCVHANGUP => {
             privileged_caller()?;
-            terminal.hang_up();
+            terminal.cut_off();
             Ok(0)
         }
         _ => any_side(terminal, command, argument, true),

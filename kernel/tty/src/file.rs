@@ -18,6 +18,8 @@ use crate::terminal::Terminal;
 /// A terminal opened by a program.
 pub struct TerminalFile {
     terminal: Arc<Terminal>,
+    /// The terminal's [cuts](Terminal::cuts) when it was opened.
+    since: u64,
     /// For slaves of pseudo-terminals: told when the last file closes.
     pair: Option<Arc<Pair>>,
 }
@@ -36,13 +38,14 @@ impl TerminalFile {
         if terminal.state.lock().exclusive && !privileged {
             return Err(Error::Busy);
         }
+        let since = terminal.cuts();
         if !flags.contains(OpenFlags::NO_CONTROLLING_TERMINAL) {
             acquire_on_open(&terminal);
         }
         if let Some(pair) = &pair {
             pair.slave_opened();
         }
-        let file = Self { terminal, pair };
+        let file = Self { terminal, since, pair };
         // When the allocation fails, dropping `file` closes it again.
         memory::fallible::try_arc(file).map_err(|_| Error::OutOfMemory)
     }
@@ -76,18 +79,21 @@ impl FileOperations for TerminalFile {
     }
 
     fn read(&self, file: &OpenFile, _position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {
-        self.terminal.read(sink, file.non_block())
+        self.terminal.read(sink, file.non_block(), self.since)
     }
 
     fn write(&self, file: &OpenFile, _position: &mut u64, source: &mut Source<'_>) -> Result<usize> {
-        self.terminal.write(source, file.non_block())
+        self.terminal.write(source, file.non_block(), self.since)
     }
 
     fn poll(&self, _file: &OpenFile, table: Option<&mut PollTable<'_>>) -> PollEvents {
-        self.terminal.poll(table)
+        self.terminal.poll(table, self.since)
     }
 
     fn ioctl(&self, _file: &OpenFile, command: u32, argument: UserAddr) -> Result<usize> {
+        if self.terminal.is_over(self.since) {
+            return Err(Error::Io);
+        }
         control::terminal(&self.terminal, command, argument)
     }
 

@@ -74,9 +74,18 @@ pub(crate) struct State {
     pub(crate) session: Option<SessionId>,
     pub(crate) foreground: Option<GroupId>,
     pub(crate) hung_up: bool,
+    /// How often who had it open was cut off.
+    cuts: u64,
     pub(crate) exclusive: bool,
     /// The attributes that do not change: see [`Termios::changed`].
     pub(crate) locks: Termios,
+}
+
+impl State {
+    /// Whether there is nothing more for who opened it after so many cuts.
+    fn is_over(&self, since: u64) -> bool {
+        self.hung_up || self.cuts != since
+    }
 }
 
 /// A terminal between a program and a device.
@@ -112,6 +121,7 @@ impl Terminal {
                 session: None,
                 foreground: None,
                 hung_up: false,
+                cuts: 0,
                 exclusive: false,
                 locks: Termios::unlocked(),
             }),
@@ -133,13 +143,16 @@ impl Terminal {
         self.watchers.notify(PollEvents::OUTPUT);
     }
 
-    /// What is ready for a program.
-    pub(crate) fn poll(&self, table: Option<&mut PollTable<'_>>) -> PollEvents {
+    /// What is ready for a program that opened it after so many cuts.
+    pub(crate) fn poll(&self, table: Option<&mut PollTable<'_>>, since: u64) -> PollEvents {
         if let Some(table) = table {
             table.register(&self.watchers);
         }
         let state = self.state.lock();
         let mut ready = PollEvents::empty();
+        if state.cuts != since {
+            return PollEvents::INPUT | PollEvents::OUTPUT | PollEvents::HANG_UP | PollEvents::ERROR;
+        }
         ready.set(PollEvents::INPUT, state.line.is_readable(true) || state.hung_up);
         ready.set(PollEvents::OUTPUT, output_has_room(&state) && !state.hung_up);
         ready.set(PollEvents::HANG_UP | PollEvents::ERROR, state.hung_up);
@@ -313,9 +326,18 @@ impl Terminal {
 
     /// The device is gone: signals the session, ends all waiting. Final.
     pub fn hang_up(&self) {
+        self.end_for_all(|state| state.hung_up = true);
+    }
+
+    /// Cuts off all who have it open, as if the device were gone (vhangup(2)); it can be opened again.
+    pub fn cut_off(&self) {
+        self.end_for_all(|state| state.cuts += 1);
+    }
+
+    fn end_for_all(&self, end: impl FnOnce(&mut State)) {
         let (session, foreground) = {
             let mut state = self.state.lock();
-            state.hung_up = true;
+            end(&mut state);
             state.line.flush_input();
             state.output.clear();
             (state.session.take(), state.foreground.take())
@@ -351,6 +373,16 @@ impl Terminal {
         self.state.lock().hung_up
     }
 
+    /// How often who had it open was cut off: who opens it now says so with what he does.
+    pub fn cuts(&self) -> u64 {
+        self.state.lock().cuts
+    }
+
+    /// Whether there is nothing more for who opened it after so many cuts.
+    pub(crate) fn is_over(&self, since: u64) -> bool {
+        self.state.lock().is_over(since)
+    }
+
     /// The session it controls.
     pub fn session(&self) -> Option<SessionId> {
         self.state.lock().session
@@ -384,20 +416,20 @@ impl Terminal {
         }
     }
 
-    /// Reads as termios(3) says: a line, or VMIN bytes within VTIME. Zero is the end of the file.
+    /// Reads as termios(3) says: a line, or VMIN bytes within VTIME. Zero is the end of the file. `since`: the [cuts](Self::cuts) when it was opened.
     ///
     /// # Errors
     /// [`Error::WouldBlock`], [`Error::Interrupted`], [`Error::Io`] (background), [`Error::BadAddress`].
-    pub fn read(&self, sink: &mut Sink<'_>, non_blocking: bool) -> Result<usize, Error> {
+    pub fn read(&self, sink: &mut Sink<'_>, non_blocking: bool, since: u64) -> Result<usize, Error> {
         let mut total = 0;
         while !sink.is_full() {
             self.check_job(TtySignal::BackgroundRead)?;
-            if !self.await_input(total, sink.remaining(), non_blocking)? {
+            if !self.await_input(total, sink.remaining(), non_blocking, since)? {
                 break;
             }
             let mut chunk = [0; CHUNK_BYTES];
             let room = sink.remaining().min(CHUNK_BYTES);
-            let Some(taken) = self.take(&mut chunk[..room]) else { continue };
+            let Some(taken) = self.take(&mut chunk[..room], since) else { continue };
             self.device.input_room(self);
             total += sink.write(&chunk[..taken.count]).map_err(|_| Error::BadAddress)?;
             if taken.line_ended || taken.count == 0 {
@@ -409,16 +441,19 @@ impl Terminal {
 
     /// Takes input that is there, or the end of the file. None when there is neither: another reader has taken what this one was woken for, be it a line, or an end
     /// of file that was that one's alone.
-    fn take(&self, into: &mut [u8]) -> Option<Taken> {
+    fn take(&self, into: &mut [u8], since: u64) -> Option<Taken> {
         let mut state = self.state.lock();
+        if state.cuts != since {
+            return Some(Taken { count: 0, line_ended: true });
+        }
         (state.line.is_readable(false) || state.hung_up).then(|| state.line.read(into))
     }
 
     /// Waits for input according to the mode; false when the read is over with what it has.
-    fn await_input(&self, have: usize, wanted: usize, non_blocking: bool) -> Result<bool, Error> {
+    fn await_input(&self, have: usize, wanted: usize, non_blocking: bool, since: u64) -> Result<bool, Error> {
         let (readable, hung_up, termios) = {
             let state = self.state.lock();
-            (state.line.is_readable(false), state.hung_up, *state.line.termios())
+            (state.line.is_readable(false), state.is_over(since), *state.line.termios())
         };
         if readable {
             return Ok(true);
@@ -444,7 +479,7 @@ impl Terminal {
         let timed = !canonical && time_ns > 0 && (minimum == 0 || have > 0);
         let ready = || {
             let state = self.state.lock();
-            state.line.is_readable(false) || state.hung_up
+            state.line.is_readable(false) || state.is_over(since)
         };
         let result = if timed {
             let deadline_ns = machine::time::now_ns().saturating_add(time_ns);
@@ -460,12 +495,12 @@ impl Terminal {
         }
     }
 
-    /// Writes through output processing, waiting for room.
+    /// Writes through output processing, waiting for room. `since`: the [cuts](Self::cuts) when it was opened.
     ///
     /// # Errors
     /// [`Error::WouldBlock`], [`Error::Interrupted`], [`Error::Io`] (hung up, or background with TOSTOP),
     /// [`Error::BadAddress`]; a partial write returns its count instead.
-    pub fn write(&self, source: &mut Source<'_>, non_blocking: bool) -> Result<usize, Error> {
+    pub fn write(&self, source: &mut Source<'_>, non_blocking: bool, since: u64) -> Result<usize, Error> {
         if self.termios().local.contains(LocalFlags::TOSTOP) {
             self.check_job(TtySignal::BackgroundWrite)?;
         }
@@ -477,7 +512,7 @@ impl Terminal {
                 Err(_) if total > 0 => break,
                 Err(_) => return Err(Error::BadAddress),
             };
-            let written = self.write_chunk(&chunk[..size], non_blocking);
+            let written = self.write_chunk(&chunk[..size], non_blocking, since);
             match written {
                 Ok(()) => total += size,
                 Err((count, error)) => {
@@ -490,33 +525,38 @@ impl Terminal {
     }
 
     /// Writes kernel bytes (the console's messages, a chunk of a program's write).
-    pub(crate) fn write_chunk(&self, bytes: &[u8], non_blocking: bool) -> Result<(), (usize, Error)> {
+    pub(crate) fn write_chunk(
+        &self,
+        bytes: &[u8],
+        non_blocking: bool,
+        since: u64,
+    ) -> Result<(), (usize, Error)> {
         let mut done = 0;
         loop {
-            done += self.queue_output(&bytes[done..]);
+            done += self.queue_output(&bytes[done..], since);
             self.device.output_ready(self);
             if done == bytes.len() {
                 return Ok(());
             }
-            if self.is_hung_up() {
+            if self.is_over(since) {
                 return Err((done, Error::Io));
             }
             if non_blocking {
                 return Err((done, Error::WouldBlock));
             }
             self.writers
-                .wait_interruptible(|| self.has_output_room() || self.is_hung_up())
+                .wait_interruptible(|| self.has_output_room() || self.is_over(since))
                 .map_err(|_| (done, Error::Interrupted))?;
         }
     }
 
     /// Processes as many bytes as surely fit; returns how many.
-    fn queue_output(&self, bytes: &[u8]) -> usize {
+    fn queue_output(&self, bytes: &[u8], since: u64) -> usize {
         let mut state = self.state.lock();
-        let State { line, output, hung_up, .. } = &mut *state;
-        if *hung_up {
+        if state.is_over(since) {
             return 0;
         }
+        let State { line, output, .. } = &mut *state;
         let mut done = 0;
         for &byte in bytes {
             if output.room() < LineDiscipline::MAX_EXPANSION {
@@ -560,11 +600,28 @@ mod tests {
     fn end_of_file_is_one_readers_only() {
         let terminal = Terminal::new(Arc::new(Nowhere), Name { major: 5, minor: 1 }).expect("memory");
         let mut into = [0; 8];
-        let mut count = || terminal.take(&mut into).map(|taken| taken.count);
+        let mut count = || terminal.take(&mut into, 0).map(|taken| taken.count);
         assert_eq!(terminal.input(b"\x04"), 1);
         assert_eq!(count(), Some(0), "the first is at the end");
         assert_eq!(count(), None, "the second, who was woken as well, goes on waiting");
         terminal.hang_up();
         assert_eq!(count(), Some(0), "now all are");
+    }
+
+    #[test]
+    fn who_is_cut_off_hears_nothing_of_what_comes_later() {
+        let terminal = Terminal::new(Arc::new(Nowhere), Name { major: 5, minor: 1 }).expect("memory");
+        let mut into = [0; 8];
+        let mut count = |since| terminal.take(&mut into, since).map(|taken| taken.count);
+        terminal.cut_off();
+        assert_eq!((terminal.cuts(), count(1)), (1, None), "who opens it again waits");
+        assert_eq!(terminal.input(b"line\n"), 5);
+        assert_eq!(count(0), Some(0));
+        assert_eq!(terminal.queue_output(b"x", 0), 0);
+        assert_eq!(terminal.write_chunk(b"x", false, 0), Err((0, Error::Io)));
+        assert!(terminal.poll(None, 0).contains(PollEvents::HANG_UP));
+        assert_eq!(count(1), Some(5));
+        assert_eq!(terminal.write_chunk(b"x", false, 1), Ok(()));
+        assert!(!terminal.poll(None, 1).contains(PollEvents::HANG_UP));
     }
 }
