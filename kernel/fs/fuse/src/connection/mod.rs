@@ -48,6 +48,8 @@ const BACKGROUND: u16 = 12;
 const CONGESTION: u16 = 9;
 /// How long who unmounts waits for pages that are being written.
 const LAST_WRITES_NS: u64 = 2_000_000_000;
+/// Writes of pages under way at most, of all files together: sixteen megabytes of copies.
+const WRITES_MAX: u32 = 128;
 /// Files to be forgotten that are remembered at most; what is beyond is not told to the server.
 const FORGETS_MAX: usize = 1 << 16;
 
@@ -218,25 +220,42 @@ impl Connection {
         process != 0 && process == self.server.load(Relaxed)
     }
 
-    /// A write of pages begins.
-    pub(crate) fn write_begins(&self) {
-        self.writes.fetch_add(1, SeqCst);
+    /// A write of pages begins, unless there are as many as may be.
+    pub(crate) fn write_begins(&self) -> bool {
+        let one_more = |writes| (writes < WRITES_MAX).then_some(writes + 1);
+        self.writes.fetch_update(SeqCst, SeqCst, one_more).is_ok()
     }
 
     /// It is over.
     pub(crate) fn write_ends(&self) {
-        if self.writes.fetch_sub(1, SeqCst) == 1 {
-            self.writes_end.wake_all();
-        }
+        self.writes.fetch_sub(1, SeqCst);
+        self.writes_end.wake_all();
     }
 
-    /// Waits until no page is being written any more, but not for long: a server that is about to end may have itself unmounted, and wait for that.
-    pub(crate) fn await_writes(&self) {
-        if !self.is_server_calling() {
-            let deadline_ns = machine::time::now_ns() + LAST_WRITES_NS;
+    /// Waits until a write of pages may begin.
+    ///
+    /// # Errors
+    /// `EINTR` if the thread is to end.
+    pub(crate) fn await_write_room(&self) -> Result<()> {
+        killable(&self.writes_end, || self.writes.load(SeqCst) < WRITES_MAX, || ())
+    }
+
+    /// Begins to write pages with `begin`, again and again while some are left, and waits until none is being written any more; but not for long: a server that
+    /// is about to end may have itself unmounted, and wait for that.
+    pub(crate) fn write_last(&self, begin: impl Fn(), is_left: impl Fn() -> bool) {
+        let deadline_ns = machine::time::now_ns() + LAST_WRITES_NS;
+        loop {
+            begin();
             let is_done = || self.writes.load(SeqCst) == 0;
             // Whoever does not wait to the end has been told of nothing that lasts.
-            let _ = self.writes_end.wait_interruptible_deadline(is_done, Some(deadline_ns));
+            if self.is_server_calling()
+                || self.writes_end.wait_interruptible_deadline(is_done, Some(deadline_ns)).is_err()
+                || !is_left()
+                || machine::time::now_ns() >= deadline_ns
+                || self.is_over()
+            {
+                return;
+            }
         }
     }
 

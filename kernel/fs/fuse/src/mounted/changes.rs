@@ -10,6 +10,7 @@ use vfs::inode::{Asked, Inode, NewFile, Rename};
 use vfs::{AttributeChange, Error, FileKind, Result, Timestamp};
 
 use super::handle::{self, Handle};
+use super::names::Name;
 use super::node::{Node, node_of, this_thread};
 use crate::connection::{Call, Room};
 use crate::wire::init::Flags;
@@ -83,10 +84,10 @@ impl Node {
                 (opcode::MAKE_NODE, Body::new().u32s(&[typed, device, asked.umask, 0]).name(name))
             }
         };
-        let moment = self.connection().moment();
+        let (place, moment) = (self.name(name), self.connection().moment());
         let call = Call::new(opcode, self.number, body, Room::exactly(ENTRY_BYTES));
         let answer = self.connection().call(call)?;
-        let inode = self.made(directory, name, new.kind, &answer, moment)?;
+        let inode = self.made(directory, place, new.kind, &answer, moment)?;
         Ok(inode)
     }
 
@@ -103,13 +104,13 @@ impl Node {
         let kept = OpenFlags::CREATE | OpenFlags::EXCLUSIVE | OpenFlags::TRUNCATE;
         let told = handle::told(connection, flags) | (flags & kept).bits();
         let body = Body::new().u32s(&[told, mode | FileKind::Regular.mode_bits(), umask, 0]).name(name);
-        let moment = connection.moment();
+        let (place, moment) = (self.name(name), connection.moment());
         let room = Room::exactly(ENTRY_BYTES + OPENED_BYTES);
         let answer = connection.call_if_known(Call::new(opcode::CREATE, self.number, body, room))?;
         let opened = reply::opened(&mut Decoder::new(&answer[ENTRY_BYTES..]))?;
         let node = reply::entry(&mut Decoder::new(&answer))?.node;
         let give_back = |_: &Error| connection.release(opcode::RELEASE, node, opened.handle, told);
-        let inode = self.made(directory, name, FileKind::Regular, &answer, moment).inspect_err(give_back)?;
+        let inode = self.made(directory, place, FileKind::Regular, &answer, moment).inspect_err(give_back)?;
         let handle = Handle::new(connection, node, opened, flags, FileKind::Regular)?;
         let before = node_of(&inode)?.made.lock().replace((this_thread(), handle));
         drop(before);
@@ -120,7 +121,7 @@ impl Node {
     fn made(
         &self,
         directory: &Arc<Inode>,
-        name: &[u8],
+        name: Name,
         kind: FileKind,
         answer: &[u8],
         moment: u64,
@@ -137,11 +138,11 @@ impl Node {
     pub(super) fn add_name(&self, directory: &Arc<Inode>, name: &[u8], inode: &Arc<Inode>) -> Result<()> {
         let linked = node_of(inode)?;
         let body = Body::new().u64s(&[linked.number]).name(name);
-        let moment = self.connection().moment();
+        let (place, moment) = (self.name(name), self.connection().moment());
         let call = Call::new(opcode::LINK, self.number, body, Room::exactly(ENTRY_BYTES));
         let answer = self.connection().call(call)?;
         // What the server shows there is found by the next look-up, if it is another file.
-        self.child(directory, name, &answer, moment)?;
+        self.child(directory, place, &answer, moment)?;
         self.note_change();
         linked.doubt();
         Ok(())
@@ -248,15 +249,13 @@ impl Node {
         if let Some(handle) = self.contents.handle(true) {
             (wanted.valid, wanted.handle) = (wanted.valid | change::HANDLE, handle.number);
         }
-        self.changed_size();
-        self.set(inode, &wanted)?;
-        cache.adopt_size(inode.size());
-        Ok(())
-    }
-
-    /// Answers to questions from before now do not tell the size.
-    fn changed_size(&self) {
-        self.note_change();
+        // A write of pages that is read by the server afterwards would make the file longer again.
+        self.contents.without_writes(|| {
+            self.note_change();
+            self.set(inode, &wanted)?;
+            cache.adopt_size(inode.size());
+            Ok(())
+        })
     }
 
     pub(super) fn allocate_range(
@@ -267,6 +266,10 @@ impl Node {
         length: u64,
     ) -> Result<()> {
         let handle = self.contents.handle(true).ok_or(Error::BadDescriptor)?;
+        if !mode.is_empty() {
+            // What was stored before is not to come back by being written afterwards.
+            self.write_pages()?;
+        }
         let body = Body::new().u64s(&[handle.number, offset, length]).u32s(&[mode.bits(), 0]);
         let call = Call::new(opcode::ALLOCATE, self.number, body, Room::NONE);
         let told = self.connection().call_if_known(call);

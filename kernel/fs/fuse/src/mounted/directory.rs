@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use vfs::file::{FileFeatures, FileOperations, OpenFile};
 use vfs::flags::OpenFlags;
 use vfs::inode::{DirectorySink, FIRST_POSITION};
-use vfs::{FileKind, Result, allocation};
+use vfs::{Error, FileKind, Result, allocation};
 
 use super::handle::Handle;
 use super::node::Node;
@@ -17,6 +17,8 @@ use crate::wire::{Decoder, reply};
 
 /// What is asked for at a time.
 const LIST_BYTES: usize = 4096;
+/// Lists in a row that show nothing: a server may list `.` for ever.
+const IDLE_LISTS_MAX: usize = 16;
 /// Places from here on stay as they are.
 const LAST_PLACES: u64 = i64::MAX as u64 - FIRST_POSITION + 1;
 
@@ -31,7 +33,9 @@ const fn place_of(position: u64) -> u64 {
 /// Lists a directory from a position until the sink is full.
 pub(super) fn list(handle: &Handle, position: u64, sink: &mut dyn DirectorySink) -> Result<u64> {
     let mut place = place_of(position);
-    loop {
+    let mut idle = 0;
+    while idle < IDLE_LISTS_MAX {
+        idle += 1;
         let bytes = handle.read(place, LIST_BYTES)?;
         let mut entries = Decoder::new(&bytes);
         let before = place;
@@ -42,12 +46,16 @@ pub(super) fn list(handle: &Handle, position: u64, sink: &mut dyn DirectorySink)
                 return Ok(position_of(place));
             }
             place = entry.next;
+            if !is_hidden {
+                idle = 0;
+            }
         }
         // At the end; or a server that leads in circles.
         if bytes.is_empty() || place == before {
             return Ok(position_of(place));
         }
     }
+    Err(Error::Io)
 }
 
 /// An open directory.

@@ -60,7 +60,8 @@ impl OpenRegular {
     }
 
     /// Reads past the pages; what programs have stored there by mappings is written first.
-    fn read_direct(&self, position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {
+    fn read_direct(&self, inode: &Inode, position: &mut u64, sink: &mut Sink<'_>) -> Result<usize> {
+        node_of(inode)?.write_pages()?;
         let (_, most) = self.handle.connection.transfer_bytes();
         let mut done = 0;
         while !sink.is_full() {
@@ -90,8 +91,13 @@ impl OpenRegular {
             node.update(inode)?;
         }
         let mut done = 0;
-        while !sink.is_full() && *position < inode.size() {
-            let moved = match self.read_some(node, inode, *position, sink) {
+        while !sink.is_full() {
+            // One size for all that is reckoned with it: the server may say another one at any time.
+            let size = inode.size();
+            if *position >= size {
+                break;
+            }
+            let moved = match self.read_some(node, inode, (*position, size), sink) {
                 Err(_) if done > 0 => break,
                 outcome => outcome?,
             };
@@ -105,11 +111,18 @@ impl OpenRegular {
         Ok(done)
     }
 
-    /// Reads a page that is in memory, or asks for some that are not.
-    fn read_some(&self, node: &Node, inode: &Inode, position: u64, sink: &mut Sink<'_>) -> Result<usize> {
+    /// Reads a page that is in memory, or asks for some that are not, from a position below the size on.
+    fn read_some(
+        &self,
+        node: &Node,
+        inode: &Inode,
+        (position, size): (u64, u64),
+        sink: &mut Sink<'_>,
+    ) -> Result<usize> {
+        debug_assert!(position < size, "something is left to be read");
         let cache = node.pages()?;
         let (page, within) = (position >> PAGE_SHIFT, position as usize % PAGE_SIZE);
-        let left = usize::try_from(inode.size() - position).unwrap_or(usize::MAX).min(sink.remaining());
+        let left = usize::try_from(size - position).unwrap_or(usize::MAX).min(sink.remaining());
         if let Some(frame) = cache.cached(page) {
             return Ok(sink.write_frame(&frame, within, left.min(PAGE_SIZE - within))?);
         }
@@ -117,7 +130,7 @@ impl OpenRegular {
         let goes_on = self.next.load(Relaxed) == position && position > 0;
         let wanted = if goes_on { left.max(AHEAD_BYTES) } else { left };
         let wanted = (within + wanted).next_multiple_of(PAGE_SIZE).min(most);
-        let end_of_file = inode.size().div_ceil(PAGE_SIZE as u64) - page;
+        let end_of_file = size.div_ceil(PAGE_SIZE as u64) - page;
         let absent = (0..(wanted / PAGE_SIZE) as u64).take_while(|step| cache.cached(page + step).is_none());
         let pages = (absent.count() as u64).min(end_of_file).max(1) as usize;
         node.note_access();
@@ -232,7 +245,7 @@ impl FileOperations for OpenRegular {
         let mut place = self.place.load(Relaxed);
         let position = if self.handle.is_seekable() { position } else { &mut place };
         let outcome = if self.is_direct(file) {
-            self.read_direct(position, sink)
+            self.read_direct(file.inode(), position, sink)
         } else {
             self.read_pages(file.inode(), position, sink)
         };

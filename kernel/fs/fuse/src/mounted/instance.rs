@@ -244,9 +244,9 @@ impl SuperblockOperations for Operations {
 
     /// Who unmounts waits for what was stored by mappings, for a while.
     fn finish(&self) {
-        if !self.instance.connection.is_over() {
-            flusher::sync_device(&self.instance.backing);
-            self.instance.connection.await_writes();
+        let Instance { connection, backing, .. } = &*self.instance;
+        if !connection.is_over() {
+            connection.write_last(|| flusher::sync_device(backing), || backing.dirty_pages() > 0);
         }
         self.instance.end();
     }

@@ -12,7 +12,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use machine::address::PAGE_SIZE;
 use memory::file_cache::FileCache;
@@ -56,8 +56,6 @@ pub(super) struct Node {
     believed_until_ns: AtomicU64,
     /// The server was read from since: the time of the last access is another one.
     is_accessed: AtomicBool,
-    /// When something was changed here last: see [`Connection::moment`].
-    changed_at: AtomicU64,
     /// The server has said of it what can't be.
     is_bad: AtomicBool,
     names: SpinLock<Names>,
@@ -113,7 +111,6 @@ impl Node {
             blocks: AtomicU64::new(0),
             believed_until_ns: AtomicU64::new(0),
             is_accessed: AtomicBool::new(false),
-            changed_at: AtomicU64::new(0),
             is_bad: AtomicBool::new(false),
             names: SpinLock::named("names of a file at a server", Names::new()),
             epoch: AtomicU64::new(0),
@@ -149,7 +146,7 @@ impl Node {
 
     /// Something was changed here: answers from before do not tell the size.
     pub(super) fn note_change(&self) {
-        self.changed_at.store(self.connection().next_moment(), SeqCst);
+        self.contents.changed();
         self.doubt();
     }
 
@@ -181,7 +178,7 @@ impl Node {
         inode.modified().set(found.modified);
         inode.changed().set(found.changed);
         self.blocks.store(found.blocks, Relaxed);
-        if moment < self.changed_at.load(SeqCst) {
+        if self.contents.is_changed_since(moment) {
             return self.doubt();
         }
         self.believed_until_ns.store(now_ns().saturating_add(valid_ns), Relaxed);
@@ -204,7 +201,7 @@ impl Node {
         if end >= inode.size() {
             return;
         }
-        if moment >= self.changed_at.load(SeqCst) {
+        if !self.contents.is_changed_since(moment) {
             inode.set_size(end);
             if let Some(cache) = &self.cache {
                 cache.adopt_size(end);
@@ -268,7 +265,8 @@ impl Node {
         let body = Body::new().u32s(&[access.bits(), 0]);
         let call = Call::new(opcode::ACCESS, self.number, body, Room::NONE);
         match self.connection().call_if_known(call) {
-            Ok(_) | Err(Error::NotImplemented) => self.permit_access(inode, access, who),
+            // Whether it is a program shows when somebody executes it.
+            Ok(_) | Err(Error::NotImplemented) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -285,8 +283,8 @@ impl Node {
         if may { Ok(()) } else { Err(Error::NotPermitted) }
     }
 
-    /// The name of a child, as it is kept.
-    fn name(&self, name: &[u8]) -> Name {
+    /// The name of a child, as it is kept. Made before the server is asked: what it says of the name by itself afterwards counts.
+    pub(super) fn name(&self, name: &[u8]) -> Name {
         Name { directory: self.number, epoch: self.epoch.load(Relaxed), hash: hash_name(name) }
     }
 
@@ -294,7 +292,7 @@ impl Node {
     pub(super) fn child(
         &self,
         directory: &Inode,
-        name: &[u8],
+        name: Name,
         answer: &[u8],
         moment: u64,
     ) -> Result<(Arc<Inode>, Entry)> {
@@ -306,7 +304,7 @@ impl Node {
         let found =
             reply::attributes(&mut values).inspect_err(|_| self.connection().forget(entry.node, 1))?;
         let inode = self.instance.enter(directory, &entry, &found, moment)?;
-        node_of(&inode)?.believe(self.name(name), &entry);
+        node_of(&inode)?.believe(name, &entry);
         Ok((inode, entry))
     }
 
@@ -351,7 +349,7 @@ impl Node {
     /// Makes pages of bytes that were read at a moment, unless they were changed since.
     pub(super) fn keep(&self, first: u64, pages: usize, bytes: Vec<u8>, moment: u64) {
         let Some(cache) = &self.cache else { return };
-        let is_old = || self.changed_at.load(SeqCst) > moment;
+        let is_old = || self.contents.is_changed_since(moment);
         if is_old() {
             return;
         }
@@ -396,9 +394,9 @@ impl InodeOperations for Node {
 
     fn lookup(&self, directory: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
         self.connection().admit()?;
-        let moment = self.connection().moment();
+        let (place, moment) = (self.name(name), self.connection().moment());
         let answer = self.look_up(name)?;
-        self.child(directory, name, &answer, moment).map(|(inode, _)| inode)
+        self.child(directory, place, &answer, moment).map(|(inode, _)| inode)
     }
 
     fn still_valid(&self, _directory: &Inode, name: &[u8], child: &Inode) -> bool {

@@ -4,7 +4,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use machine::address::{PAGE_SHIFT, PAGE_SIZE};
-use memory::file_cache::FileCache;
 use vfs::{Error, FileKind, Inode, Result, allocation};
 
 use super::instance::Instance;
@@ -106,22 +105,13 @@ impl Node {
             at += part.len();
             match cache.cached(page) {
                 Some(frame) => frame.write(within, part),
-                None => self.store_page(cache, page, within, part, inode.size(), moment)?,
+                None => self.store_page(page, within, part, inode.size(), moment)?,
             }
         }
         Ok(())
     }
 
-    fn store_page(
-        &self,
-        cache: &FileCache,
-        page: u64,
-        within: usize,
-        part: &[u8],
-        size: u64,
-        moment: u64,
-    ) -> Result<()> {
-        debug_assert_eq!(cache.size(), size, "the size was shown before");
+    fn store_page(&self, page: u64, within: usize, part: &[u8], size: u64, moment: u64) -> Result<()> {
         let is_whole =
             within == 0 && (part.len() == PAGE_SIZE || (page << PAGE_SHIFT) + part.len() as u64 == size);
         if is_whole {

@@ -12,7 +12,7 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use machine::address::{PAGE_SHIFT, PAGE_SIZE};
 use memory::file_cache::{CacheError, FileCache, FileRepresentative, PageRun};
@@ -30,6 +30,9 @@ const WRITES_MAX: usize = 16;
 const FROM_PAGES: u32 = 1;
 /// How often somebody who waits for all pages has those begun that were beyond the limit. Who goes on making pages dirty does not keep him.
 const ROUNDS_MAX: usize = 1 << 16;
+
+/// How often pages are asked for that are changed while the server reads them. Who changes a file without pause does not keep others for ever.
+const FILLS_MAX: u32 = 64;
 
 /// Bytes that a read has brought.
 struct Staged {
@@ -64,6 +67,12 @@ pub(super) struct Contents {
     goes_on: AtomicBool,
     /// A write has failed that nobody was told of.
     has_failed: AtomicBool,
+    /// Changes under way that no write of pages is to overtake; changed with `writes` held.
+    halts: AtomicU32,
+    /// When something was changed here last: see [`Connection::moment`].
+    changed_at: AtomicU64,
+    /// Held while a change is noted, and while pages from before none was become visible.
+    showing: sched::Mutex<()>,
 }
 
 impl Contents {
@@ -80,12 +89,51 @@ impl Contents {
             kept: SpinLock::named("file that is written after its end", None),
             goes_on: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
+            halts: AtomicU32::new(0),
+            changed_at: AtomicU64::new(0),
+            showing: sched::Mutex::named("pages that are shown", ()),
         })
     }
 
     /// These are its pages.
     pub(super) fn set_cache(&self, cache: &Arc<FileCache>) {
         self.cache.call_once(|| Arc::downgrade(cache));
+    }
+
+    /// Something was changed here. Pages that are being brought in from before are asked for again; those that are there are the caller's to change.
+    pub(super) fn changed(&self) {
+        let _showing = self.showing.lock();
+        self.changed_at.store(self.connection.next_moment(), SeqCst);
+    }
+
+    /// Whether something was changed here after a moment.
+    pub(super) fn is_changed_since(&self, moment: u64) -> bool {
+        moment < self.changed_at.load(SeqCst)
+    }
+
+    /// Does something while no write of pages is under way and none begins.
+    ///
+    /// # Errors
+    /// `EINTR` if the thread is to end; what is done.
+    pub(super) fn without_writes(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
+        let count = |change: i32| {
+            let _writes = self.writes.lock();
+            self.halts.fetch_add(change.cast_unsigned(), SeqCst);
+        };
+        count(1);
+        let waited = killable(&self.writes_end, || self.writes.lock().is_empty(), || ());
+        let outcome = waited.and_then(|()| act());
+        count(-1);
+        self.writes_end.wake_all();
+        if self.kept.lock().is_some() {
+            self.go_on();
+        }
+        outcome
+    }
+
+    /// Whether no write is under way, and one may begin.
+    fn is_quiet(&self) -> bool {
+        self.writes.lock().is_empty() && self.halts.load(SeqCst) == 0
     }
 
     /// An open file is closed: what programs have stored by mappings is written by it. Does not wait.
@@ -183,10 +231,12 @@ impl Contents {
         else {
             return false;
         };
-        let is_free = writes.len() < WRITES_MAX && writes.iter().all(|&(from, to)| last < from || to < first);
+        let is_free = self.halts.load(SeqCst) == 0
+            && writes.len() < WRITES_MAX
+            && writes.iter().all(|&(from, to)| last < from || to < first)
+            && self.connection.write_begins();
         if is_free {
             writes.push((first, last));
-            self.connection.write_begins();
         }
         is_free
     }
@@ -211,7 +261,9 @@ impl Contents {
     /// Writes bytes in as many requests as the server wants. The last one that is over ends the write.
     fn send_write(self: &Arc<Self>, handle: &Arc<Handle>, first: u64, data: &[u8]) -> Result<()> {
         let (most, _) = self.connection.transfer_bytes();
-        let write = allocation::arc(Write { contents: self.clone(), first, _handle: handle.clone() })?;
+        let write = Write { contents: self.clone(), first, _handle: handle.clone() };
+        // Without memory it is dropped, which ends the write.
+        let write = allocation::arc(write)?;
         let mut offset = first << PAGE_SHIFT;
         for part in data.chunks(most) {
             let room = Room::exactly(8);
@@ -237,7 +289,8 @@ impl Contents {
         for _ in 0..ROUNDS_MAX {
             let begun =
                 if cache.dirty_pages() > 0 { cache.start_write_back(0, u64::MAX, u64::MAX) } else { 0 };
-            killable(&self.writes_end, || self.writes.lock().is_empty(), || ())?;
+            killable(&self.writes_end, || self.is_quiet(), || ())?;
+            self.connection.await_write_room()?;
             if begun == 0 || cache.dirty_pages() == 0 || self.connection.is_over() {
                 break;
             }
@@ -282,11 +335,19 @@ impl FileRepresentative for Pages {
         if staged.is_some_and(|staged| Contents::fill_from(&staged, &pages)) {
             return pages.complete(Ok(()));
         }
-        let filled = self.0.fill_from_server(&pages);
-        pages.complete(filled.map_err(|error| match error {
-            Error::OutOfMemory => CacheError::OutOfMemory,
-            _ => CacheError::InputOutput,
-        }));
+        for round in 1.. {
+            let moment = self.0.connection.moment();
+            let filled = self.0.fill_from_server(&pages);
+            let _showing = self.0.showing.lock();
+            // Who has changed the file meanwhile has not found these pages.
+            if filled.is_ok() && round < FILLS_MAX && self.0.is_changed_since(moment) {
+                continue;
+            }
+            return pages.complete(filled.map_err(|error| match error {
+                Error::OutOfMemory => CacheError::OutOfMemory,
+                _ => CacheError::InputOutput,
+            }));
+        }
     }
 
     fn write_back(&self, pages: PageRun) {
