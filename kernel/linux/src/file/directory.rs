@@ -1,6 +1,6 @@
 //! Directories: listing, the working directory, the root.
 
-use vfs::flags::{Access, LookupFlags};
+use vfs::flags::LookupFlags;
 use vfs::inode::DirectorySink;
 use vfs::mount::PathPrefix;
 use vfs::{Capabilities, FileKind};
@@ -123,7 +123,7 @@ pub fn fchdir(task: &mut Task, descriptor: i32) -> SysResult {
         return Err(Errno::ENOTDIR);
     };
     let places = task.file_system.places();
-    task.path_context(&places).check_place(path, Access::EXECUTE)?;
+    task.path_context(&places).check_directory(path)?;
     task.file_system.set_cwd(path)?;
     Ok(0)
 }

@@ -184,11 +184,25 @@ impl<'a> PathContext<'a> {
     /// `access`, `faccessat`: whether the context's credentials allow it.
     pub fn access(&self, start: &Path, path: &[u8], access: Access, flags: LookupFlags) -> Result<()> {
         let place = self.walk(start, path, flags)?;
-        self.check_place(&place, access)
+        self.check_mount(&place, access)?;
+        self.check_wish(place.inode()?, access)
     }
 
-    /// Whether a file may be accessed at a place, the mount's flags included.
+    /// Whether a file may be accessed at a place, the mount's flags included. For what is accessed then; `access` is for who only wants to know.
     pub fn check_place(&self, place: &Path, access: Access) -> Result<()> {
+        self.check_mount(place, access)?;
+        crate::permission::check_access(place.inode()?, access, self.credentials)
+    }
+
+    /// Whether a directory may become somebody's working directory.
+    pub fn check_directory(&self, place: &Path) -> Result<()> {
+        let inode = place.inode()?;
+        inode.operations().refresh(inode);
+        self.check_wish(inode, Access::EXECUTE)
+    }
+
+    /// Whether a file's mount lets it be accessed.
+    fn check_mount(&self, place: &Path, access: Access) -> Result<()> {
         use crate::attributes::FileKind;
         let inode = place.inode()?;
         inode.operations().refresh(inode);
@@ -200,7 +214,7 @@ impl<'a> PathContext<'a> {
         {
             place.mount.writable()?;
         }
-        self.check_wish(inode, access)
+        Ok(())
     }
 
     fn check_wish(&self, inode: &Inode, access: Access) -> Result<()> {

@@ -10,7 +10,9 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use machine::address::{PAGE_SHIFT, PAGE_SIZE};
 use memory::buffer::{Sink, Source};
-use vfs::file::{FileFeatures, FileMappingKind, FileOperations, NoOperations, OpenFile, SeekFrom};
+use vfs::file::{
+    FileFeatures, FileMappingKind, FileOperations, NoOperations, OpenFile, RangeSteps, SeekFrom,
+};
 use vfs::flags::OpenFlags;
 use vfs::inode::Inode;
 use vfs::{Error, FileKind, Result, allocation};
@@ -297,6 +299,17 @@ impl FileOperations for OpenRegular {
         let node = node_of(file.inode())?;
         node.write_pages()?;
         self.handle.sync(data_only)
+    }
+
+    fn write_range(&self, file: &OpenFile, start: u64, end: u64, steps: RangeSteps) -> Result<()> {
+        let node = node_of(file.inode())?;
+        if steps.intersects(RangeSteps::WAIT_BEFORE | RangeSteps::WAIT_AFTER) {
+            return node.write_pages();
+        }
+        if steps.contains(RangeSteps::WRITE) {
+            node.pages()?.start_write_back(start >> PAGE_SHIFT, end.div_ceil(PAGE_SIZE as u64), u64::MAX);
+        }
+        Ok(())
     }
 
     fn flush(&self, file: &OpenFile) -> Result<()> {
