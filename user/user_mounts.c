@@ -110,6 +110,17 @@ static void inside(void)
     WORKS(mount("none", "/home/u/a", "tmpfs", 0, NULL));
     WORKS(mkdir("/home/u/a/mine", 0755));
     FAILS(EPERM, mount("/dev/vda", "/home/u/a/mine", "ext4", 0, NULL));
+    /* A file server of his own, without a set-user-ID program; it is gone with its descriptor. */
+    char options[100];
+    int device = open("/server", O_RDWR | O_CLOEXEC);
+    EXPECT(device >= 0, "%s\n", strerrorname_np(errno));
+    snprintf(options, sizeof options, "fd=%d,rootmode=40755,user_id=%d,group_id=%d", device, USER, USER);
+    WORKS(mount("server", "/home/u/a/mine", "fuse", 0, options));
+    EXPECT(is_mounted("/proc/self/mounts", "/home/u/a/mine") > 0, "the server's file system is nowhere\n");
+    EXPECT(is_mounted("/proc/1/mounts", "/home/u/a/mine") <= 0, "a user's server is everybody's\n");
+    close(device);
+    FAILS(ENOTCONN, stat("/home/u/a/mine/file", &about));
+    WORKS(umount("/home/u/a/mine"));
     FAILS(EPERM, mount("none", "/home/u/a/mine", "proc", 0, NULL));
     FAILS(EPERM, mount("none", "/home/u/a/mine", "devtmpfs", 0, NULL));
     FAILS(EPERM, mount("none", "/etc", "tmpfs", 0, NULL));
@@ -210,6 +221,8 @@ int main(void)
     WORKS(fchown(file, USER, USER));
     close(file);
     WORKS(mknod("programs/null", S_IFCHR | 0666, makedev(1, 3)));
+    WORKS(mknod("server", S_IFCHR, makedev(10, 229)));
+    WORKS(chmod("server", 0666));
     WORKS(chmod("programs/null", 0666));
     WORKS(mount("inherited", "inherited", "tmpfs", 0, NULL));
     WORKS(mount("proc", "proc", "proc", 0, NULL));

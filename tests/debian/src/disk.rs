@@ -83,6 +83,7 @@ fn contents(all: &[Invocation]) -> Vec<(String, String)> {
     let case = |one: &Invocation| format!("{0} {1} /bin/bash /abi/s/{0}\n", one.name, one.limit_seconds());
     let mut files: Vec<_> = all.iter().map(script).collect();
     files.push(("cases".into(), all.iter().map(case).collect()));
+    files.push(("long_run.sh".into(), include_str!("../long_run.sh").into()));
     files
 }
 

@@ -65,8 +65,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Bound to this process, as QEMU is to the command: when it is killed, no virtual machine stays behind.
-    fn command(&self, invocations: &[&Invocation]) -> Command {
+    /// A command in the guest. Bound to this process, as QEMU is to the command: when it is killed, no virtual machine stays behind.
+    pub(crate) fn command<'a>(&self, memory: &str, words: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(self.starling);
         if self.linux {
@@ -74,8 +74,8 @@ impl Machine<'_> {
         } else {
             command.args(["run", "--verbose", "--machine", "q35", "--rw", "--qemu-arg=-snapshot"]);
         }
-        command.args(["--memory", "2G", "--cpus", &self.cpus.to_string()]).arg(self.disk);
-        command.args(["--", "/abi/runner"]).args(invocations.iter().map(|one| &one.name));
+        command.args(["--memory", memory, "--cpus", &self.cpus.to_string()]).arg(self.disk);
+        command.arg("--").args(words);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -87,7 +87,8 @@ impl Machine<'_> {
         take: &mut impl FnMut(&Invocation, Option<&Outcome>),
     ) -> Result<Report, String> {
         let invocations = waiting.clone();
-        let mut child = self.command(&invocations).spawn().map_err(text)?;
+        let names = invocations.iter().map(|one| one.name.as_str());
+        let mut child = self.command("2G", ["/abi/runner"].into_iter().chain(names)).spawn().map_err(text)?;
         let out = collect(child.stdout.take().ok_or("no standard output")?);
         let log = collect(child.stderr.take().ok_or("no standard error")?);
         let limit = |name: &str| {

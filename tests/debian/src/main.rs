@@ -8,6 +8,7 @@
 mod disk;
 mod expectation;
 mod list;
+mod long_run;
 mod machine;
 mod table;
 
@@ -23,8 +24,7 @@ use list::Invocation;
 use machine::Machine;
 use table::Table;
 
-const USAGE: &str =
-    "usage: debian-tests [--cpus N,...] [--list | --show | --self-check] [=NAME | TOPIC | PART_OF_A_NAME]...";
+const USAGE: &str = "usage: debian-tests [--cpus N,...] [--list | --show | --self-check | --long-run MINUTES] [=NAME | TOPIC | PART_OF_A_NAME]...";
 
 /// What is to be done with the invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ enum Mode {
     Show,
     /// Ask Debian's kernel a second time, and compare.
     SelfCheck,
+    /// Stress Starling for so many minutes.
+    LongRun(u32),
 }
 
 #[derive(Debug)]
@@ -55,6 +57,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
             "--list" => arguments.mode = Mode::List,
             "--show" => arguments.mode = Mode::Show,
             "--self-check" => arguments.mode = Mode::SelfCheck,
+            "--long-run" => arguments.mode = Mode::LongRun(words.next()?.parse().ok()?),
             "--cpus" => {
                 let numbers = words.next()?.split(',').map(str::parse).collect::<Result<_, _>>();
                 arguments.cpus = numbers.ok()?;
@@ -112,6 +115,15 @@ fn run(arguments: &Arguments) -> Result<Tally, String> {
     }
     let starling = std::env::var_os("STARLING").map_or_else(|| root.join("starling"), PathBuf::from);
     let disk = disk::make(&starling, &all)?;
+    if let Mode::LongRun(minutes) = arguments.mode {
+        machine::build(&starling)?;
+        for &cpus in &arguments.cpus {
+            let machine = Machine { starling: &starling, disk: &disk.file, linux: false, cpus };
+            let complaints = long_run::run(&machine, minutes)?.join("\n");
+            tally.record("long_run", &format!("cpus {cpus}"), &complaints);
+        }
+        return Ok(tally);
+    }
     let expected = expectation::of(&starling, &disk, &chosen, false)?;
     match arguments.mode {
         Mode::Compare => {
@@ -136,7 +148,7 @@ fn run(arguments: &Arguments) -> Result<Tally, String> {
             }
         }
         Mode::Show => expected.iter().for_each(|(name, outcome)| show(name, outcome)),
-        Mode::List => {}
+        Mode::List | Mode::LongRun(_) => {}
     }
     Ok(tally)
 }
@@ -186,6 +198,7 @@ mod tests {
         assert_eq!(count("=git_hooks"), 1);
         assert_eq!(count("git"), all.iter().filter(|one| one.topic == "git").count());
         assert!(line("--cpus one").is_none() && line("--nonsense").is_none());
+        assert!(line("--long-run").is_none() && line("--long-run for").is_none());
         assert_eq!(line("--cpus 1,8").map(|arguments| arguments.cpus), Some(vec![1, 8]));
     }
 

@@ -21,6 +21,9 @@ const NO_NUMBER: &str = "x86-64 has no call of this number: programs try what th
 /// Calls that came after 6.1.
 const NEWER: &str = "newer than Linux 6.1";
 
+/// What is counted together.
+const BEYOND: &str = "this number and all above it: newer than Linux 6.1, or of no call";
+
 /// Number, name and reason, in the order of numbers.
 const ABSENT: &[(usize, &str, &str)] = &[
     (134, "uselib", "Debian's Linux 6.1 is built without it"),
@@ -75,6 +78,7 @@ pub fn why(number: usize) -> (&'static str, &'static str) {
     match ABSENT.binary_search_by_key(&number, |entry| entry.0) {
         Ok(index) => (ABSENT[index].1, ABSENT[index].2),
         Err(_) if SKIPPED.contains(&number) => ("-", NO_NUMBER),
+        Err(_) if number >= super::COUNT => ("-", BEYOND),
         Err(_) => ("-", NEWER),
     }
 }
