@@ -48,9 +48,6 @@ fn stand(task: &mut Task, tracee: &Arc<Tracee>, stop: Stop) -> Released {
         }
         state.publish(task);
         state.interrupt_wanted = false;
-        if stop.reason == Reason::Trap {
-            state.notice_wanted = false;
-        }
         state.stop = Some(stop);
         state.resumption = None;
         (state.is_telling, state.is_reported, state.is_listening) = (true, false, false);
@@ -203,9 +200,13 @@ pub(crate) fn if_told(task: &mut Task) -> bool {
     if !tracee.lock().wants_trap() {
         return false;
     }
-    let signal = match task.process().signals.lock().stop {
-        StopState::Running => Signal::SIGTRAP,
-        StopState::Stopping(signal) | StopState::Stopped(signal) => signal,
+    let signal = {
+        let signals = task.process().signals.lock();
+        tracee.tells_of_now();
+        match signals.stop {
+            StopState::Running => Signal::SIGTRAP,
+            StopState::Stopping(signal) | StopState::Stopped(signal) => signal,
+        }
     };
     let code = u32::from(signal.number()) | EVENT_STOP << 8;
     let information = of_itself(task, signal, code);

@@ -215,7 +215,13 @@ impl Tracee {
         state.tracer.is_some() && state.options.contains(Options::SECCOMP)
     }
 
-    /// SIGCONT was sent to its process: a tracee that was seized tells.
+    /// The running tracee is going to tell whether its process is stopped. Whoever calls this looks at that with the same hold of the lock of the
+    /// process's signals: a SIGCONT that comes after the look is to be told of by a further trap, also if it comes before the tracee stands.
+    pub(crate) fn tells_of_now(&self) {
+        self.lock().notice_wanted = false;
+    }
+
+    /// SIGCONT was sent to its process: a tracee that was seized tells. With the lock of the process's signals held.
     pub(crate) fn note_continued(&self) {
         {
             let mut state = self.lock();

@@ -220,7 +220,7 @@ fn park_if_stopped(task: &mut Task) -> bool {
         let (StopState::Stopping(signal) | StopState::Stopped(signal)) = signals.stop else { return false };
         match &tracee {
             Some(tracee) if ptrace::stop::has_passed(tracee, signals.stops) => return false,
-            Some(_) => {}
+            Some(tracee) => tracee.tells_of_now(),
             // Before a parent can learn of the stop and look.
             None => task.thread.stopped.store(true, Ordering::Relaxed),
         }
