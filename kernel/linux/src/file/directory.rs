@@ -89,11 +89,14 @@ pub fn getdents(task: &mut Task, descriptor: i32, buffer: u64, size: u32) -> Sys
 #[inline(never)]
 pub fn getcwd(task: &mut Task, buffer: u64, size: usize) -> SysResult {
     const UNREACHABLE: &[u8] = b"(unreachable)";
+    /// Most paths fit, and a smaller object could lie in a cache line with one of another processor.
+    const WHOLE_LINE: usize = 64;
     let places = task.file_system.places();
     if places.cwd.is_deleted() {
         return Err(Errno::ENOENT);
     }
     let mut path = alloc::vec::Vec::new();
+    memory::fallible::try_reserve(&mut path, WHOLE_LINE).map_err(|_| Errno::ENOMEM)?;
     let prefix = places.cwd.write_to(&places.root, false, &mut path)?;
     if prefix != PathPrefix::Reachable {
         memory::fallible::try_reserve(&mut path, UNREACHABLE.len()).map_err(|_| Errno::ENOMEM)?;
