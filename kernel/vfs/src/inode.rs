@@ -111,6 +111,8 @@ pub struct Rename<'a> {
     pub replaced: Option<&'a Arc<Inode>>,
     /// How.
     pub flags: RenameFlags,
+    /// With [`RenameFlags::WHITEOUT`]: what has the old name afterwards.
+    pub whiteout: Option<&'a NewFile<'a>>,
 }
 
 /// Takes directory entries; called by file systems without spin locks held, since it may write to user memory.

@@ -57,6 +57,8 @@ pub struct Move<'a> {
     pub exchange: bool,
     /// The new name must not exist.
     pub keep_existing: bool,
+    /// What has the old name afterwards; not with `exchange`.
+    pub whiteout: Option<&'a NewFile<'a>>,
     /// May use what is kept for the superuser.
     pub privileged: bool,
 }
@@ -366,7 +368,17 @@ fn move_name(
     let from = handle.inode(what.from)?;
     // An addition to the same directory may have split its block.
     let found = directory::find(handle, &from, what.old)?.ok_or(Error::NotFound)?;
-    directory::remove(handle, &from, found)?;
+    match what.whiteout {
+        Some(new) => {
+            let made = handle.make_inode(&from, new, now)?;
+            directory::point(
+                handle,
+                &from,
+                NewEntry { name: what.old, inode: made.number, kind: made.kind },
+            )?;
+        }
+        None => directory::remove(handle, &from, found)?,
+    }
     if is_directory && what.from != what.to {
         set_parent(handle, &moved, what.to)?;
         change_parents(handle, what.from, what.to)?;

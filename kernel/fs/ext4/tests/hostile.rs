@@ -119,8 +119,16 @@ fn an_index_that_reaches_behind_its_block_is_refused() {
     let writer = mount(bytes).expect("the superblock is sound");
     let other = writer.system().lookup(&writer.system().root().expect("a root"), b"other");
     let to = other.expect("it is there").number;
-    let what =
-        Move { from: root, old: b"d", to, new: b"d", exchange: false, keep_existing: true, privileged: true };
+    let what = Move {
+        from: root,
+        old: b"d",
+        to,
+        new: b"d",
+        exchange: false,
+        keep_existing: true,
+        whiteout: None,
+        privileged: true,
+    };
     let moved = writer.rename(&what, NOW).map(drop);
     assert!(matches!(moved, Err(Error::Corrupted(..))), "{moved:?}");
 }

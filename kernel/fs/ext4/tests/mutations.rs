@@ -95,6 +95,7 @@ fn disturb(writer: &Writer, random: &mut Random) {
                 new: b"moved",
                 exchange: random.below(2) == 0,
                 keep_existing: false,
+                whiteout: None,
                 privileged: true,
             };
             bear(writer.rename(&what, now));

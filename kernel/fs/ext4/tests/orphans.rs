@@ -225,6 +225,7 @@ fn a_file_is_committed_only_if_a_transaction_has_its_changes() {
                 new: b"moved",
                 exchange: false,
                 keep_existing: true,
+                whiteout: None,
                 privileged: true,
             },
             later,

@@ -40,6 +40,9 @@ struct Move<'a> {
 }
 
 pub(crate) fn rename(rename: &Rename<'_>) -> Result<()> {
+    if rename.whiteout.is_some() {
+        return Err(Error::Invalid);
+    }
     let exchanged = rename.replaced.filter(|_| rename.flags.contains(RenameFlags::EXCHANGE));
     let replaced = rename.replaced.filter(|_| exchanged.is_none());
     check_moves(rename.inode)?;
@@ -118,30 +121,27 @@ impl Move<'_> {
             self.run(RenameFlags::EXCHANGE)?;
             return upper.remove(&self.old, &old_name, self.old_below);
         }
-        // Made first, so that space for it is not missing afterwards.
-        let whiteout = if self.old_below { Some(upper.whiteout()?) } else { None };
-        self.run(RenameFlags::empty())?;
-        whiteout.map_or(Ok(()), |whiteout| whiteout.install(&self.old, &old_name).map(|_| ()))
+        self.run(self.leaving())
+    }
+
+    /// In the same step what lies below the old name is hidden.
+    fn leaving(&self) -> RenameFlags {
+        if self.old_below { RenameFlags::WHITEOUT } else { RenameFlags::empty() }
     }
 
     /// The new name is absent, or a whiteout.
     fn take(&self) -> Result<()> {
-        let upper = node::of(self.rename.inode)?.overlay.upper()?;
-        let old_name = vfs::name::Name::new(self.rename.old_name)?;
-        let mut hidden = find(&self.new.dentry, self.rename.new_name.as_bytes())?.is_some();
+        let hidden = find(&self.new.dentry, self.rename.new_name.as_bytes())?.is_some();
         self.hide_below(self.rename.inode, self.new_below || hidden)?;
-        if self.old_below && !hidden {
-            // Hiding nothing, it is not seen.
-            upper.remove(&self.new, self.rename.new_name, true)?;
-            hidden = true;
-        }
         if !hidden {
-            return self.run(RenameFlags::NO_REPLACE);
+            return self.run(RenameFlags::NO_REPLACE | self.leaving());
         }
-        if !self.old_below && !is_directory(self.rename.inode) {
-            return self.run(RenameFlags::empty());
+        if !is_directory(self.rename.inode) {
+            return self.run(self.leaving());
         }
+        // No directory takes the place of a whiteout.
         self.run(RenameFlags::EXCHANGE)?;
+        let old_name = vfs::name::Name::new(self.rename.old_name)?;
         if self.old_below { Ok(()) } else { layer::remove(&self.old, &old_name) }
     }
 }

@@ -230,6 +230,16 @@ impl TmpNode {
         Ok(())
     }
 
+    /// The old name begins to mean the whiteout.
+    fn leave(&self, rename: &Rename<'_>, whiteout: Arc<Inode>) -> Result<()> {
+        self.names()?.write().replace(rename.old_name, whiteout).ok_or(Error::NotFound)?;
+        if rename.inode.kind == FileKind::Directory {
+            rename.old_directory.remove_link();
+        }
+        rename.old_directory.touch_modified();
+        Ok(())
+    }
+
     fn exchange(&self, rename: &Rename<'_>, other: &Arc<Inode>) -> Result<()> {
         let target = rename.new_directory.downcast::<Self>().ok_or(Error::CrossDevice)?;
         self.names()?.write().replace(rename.old_name, other.clone()).ok_or(Error::NotFound)?;
@@ -329,13 +339,23 @@ impl InodeOperations for TmpNode {
         {
             return Err(Error::NotEmpty);
         }
+        let whiteout = match rename.whiteout {
+            Some(_) if self.limits.huge.is_some() => return Err(Error::Invalid),
+            Some(new) => Some(self.make(rename.old_directory, new)?),
+            None => None,
+        };
         if rename.replaced.is_none() {
             let target = rename.new_directory.downcast::<Self>().ok_or(Error::CrossDevice)?;
             target.names()?.write().reserve()?;
         }
         // From here on nothing fails: the new name comes first, so that the file never has none.
         Self::put_renamed(rename)?;
-        Self::remove_name(rename.old_directory, &mut self.names()?.write(), rename.old_name)?;
+        match whiteout {
+            Some(whiteout) => self.leave(rename, whiteout)?,
+            None => {
+                Self::remove_name(rename.old_directory, &mut self.names()?.write(), rename.old_name)?;
+            }
+        }
         rename.inode.touch_changed();
         Ok(())
     }

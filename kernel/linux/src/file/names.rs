@@ -106,7 +106,7 @@ pub fn renameat(task: &mut Task, old_directory: i32, old: u64, new_directory: i3
     renameat2(task, old_directory, old, new_directory, new, 0)
 }
 
-/// Renames or exchanges files, relative to directories. RENAME_WHITEOUT is EINVAL.
+/// Renames or exchanges files, relative to directories, or leaves a whiteout.
 #[inline(never)]
 pub fn renameat2(
     task: &mut Task,

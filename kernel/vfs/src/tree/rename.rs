@@ -9,15 +9,16 @@ use alloc::sync::Arc;
 
 use sched::RwLockWriteGuard;
 
-use crate::attributes::FileKind;
+use crate::attributes::{DeviceNumber, FileKind};
 use crate::credentials::Credentials;
 use crate::dentry::{Dentry, Exchange, Relocation};
 use crate::flags::{Access, LookupFlags, RenameFlags};
-use crate::inode::{Inode, Rename};
+use crate::inode::{Inode, NewFile, Rename};
 use crate::inotify;
 use crate::mount::Path;
 use crate::name::Name;
-use crate::permission::{check_access, check_removal};
+use crate::permission::{check_access, check_removal, inherit};
+use crate::tree::create::check_known;
 use crate::tree::remove::is_mount_point;
 use crate::walk::{Last, LastName, PathContext, Walker, find_entry_locked};
 use crate::{Error, Result};
@@ -84,8 +85,8 @@ impl PathContext<'_> {
         new_path: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
-        if flags.contains(RenameFlags::WHITEOUT)
-            || flags.contains(RenameFlags::NO_REPLACE | RenameFlags::EXCHANGE)
+        let alone = RenameFlags::NO_REPLACE | RenameFlags::WHITEOUT;
+        if flags.contains(RenameFlags::EXCHANGE) && flags.intersects(alone)
             || RenameFlags::from_bits(flags.bits()).is_none()
         {
             return Err(Error::Invalid);
@@ -156,6 +157,8 @@ impl PathContext<'_> {
         {
             return Err(Error::Busy);
         }
+        let whiteout =
+            if flags.contains(RenameFlags::WHITEOUT) { Some(whiteout(old, credentials)?) } else { None };
         let rename = Rename {
             old_directory: old.directory,
             old_name: old.name.as_bytes(),
@@ -164,6 +167,7 @@ impl PathContext<'_> {
             new_name: &new.name,
             replaced: replaced.as_ref(),
             flags,
+            whiteout: whiteout.as_ref(),
         };
         // Nobody changes their attributes or gives them another name meanwhile; in a directory that loses its name nothing is made.
         let moved = (!moves_directory).then_some(&inode);
@@ -248,6 +252,15 @@ impl PathContext<'_> {
         }
         Ok(())
     }
+}
+
+/// What is left under the old name: a device that is none, by which an overlay hides what lies below.
+fn whiteout(old: &Side<'_>, credentials: &Credentials) -> Result<NewFile<'static>> {
+    let kind = FileKind::CharacterDevice;
+    let (group, mode) = inherit(old.directory, kind, 0, credentials);
+    let user = credentials.user;
+    check_known(old.parent, user, group)?;
+    Ok(NewFile { kind, mode, access_lists: None, user, group, special: DeviceNumber::default(), target: &[] })
 }
 
 /// Renames below one mount without asking who may; `flags` as the call's.

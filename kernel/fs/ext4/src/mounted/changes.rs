@@ -178,6 +178,8 @@ impl Node {
     }
 
     pub(super) fn move_name(&self, rename: &Rename<'_>) -> Result<()> {
+        let privileged = self.instance.is_privileged();
+        let whiteout = rename.whiteout.map(|new| new_file(new, &[], privileged));
         let what = Move {
             from: self.file.number,
             old: rename.old_name,
@@ -185,7 +187,8 @@ impl Node {
             new: rename.new_name.as_bytes(),
             exchange: rename.flags.contains(RenameFlags::EXCHANGE),
             keep_existing: rename.flags.contains(RenameFlags::NO_REPLACE),
-            privileged: self.instance.is_privileged(),
+            whiteout: whiteout.as_ref(),
+            privileged,
         };
         self.instance.with_space(|writer| writer.rename(&what, now()))?;
         let node = node_of(rename.inode)?;

@@ -15,7 +15,19 @@ pub(crate) enum Node {
     Directory,
     File(Vec<u8>),
     Link(Vec<u8>),
+    Whiteout,
 }
+
+const WHITEOUT: NewFile<'_> = NewFile {
+    kind: Kind::CharacterDevice,
+    mode: 0,
+    user: 70_000,
+    group: 5,
+    special: (0, 0),
+    target: &[],
+    attributes: &[],
+    privileged: true,
+};
 
 /// Names, by path without the first slash, the numbers of the files, and what these are.
 #[derive(Clone, Default, Debug)]
@@ -260,6 +272,7 @@ impl Model {
             return Ok(());
         }
         let exchange = replaced.is_some() && random.below(3) == 0;
+        let whiteout = !exchange && random.below(3) == 0;
         let ((from, old_name), (to, new_name)) = (parent_of(&old), parent_of(&new));
         let what = Move {
             from: self.number(from),
@@ -268,6 +281,7 @@ impl Model {
             new: new_name.as_bytes(),
             exchange,
             keep_existing: false,
+            whiteout: whiteout.then_some(&WHITEOUT),
             privileged: true,
         };
         let gone = match writer.rename(&what, now) {
@@ -286,6 +300,12 @@ impl Model {
             self.forget_name(&new);
         }
         self.move_tree(&old, &new);
+        if whiteout {
+            let directory = writer.system().inode(what.from)?;
+            let left = writer.system().lookup(&directory, what.old)?;
+            self.names.insert(old.clone(), left.number);
+            self.files.insert(left.number, Node::Whiteout);
+        }
         match gone {
             Some(gone) if gone.links == 0 => writer.delete(gone.number, now),
             _ => Ok(()),
@@ -376,6 +396,7 @@ pub(crate) fn walk(
         let node = match inode.kind {
             Kind::Directory => Node::Directory,
             Kind::Link => Node::Link(system.link_target(&inode).expect("a target")),
+            Kind::CharacterDevice => Node::Whiteout,
             _ => {
                 let mut bytes = vec![0xee; inode.size as usize];
                 assert_eq!(system.read(&inode, 0, &mut bytes), Ok(bytes.len()));

@@ -120,7 +120,7 @@ impl Node {
     }
 
     pub(super) fn move_name(&self, rename: &Rename<'_>) -> Result<()> {
-        if rename.flags.intersects(RenameFlags::EXCHANGE | RenameFlags::WHITEOUT) {
+        if rename.whiteout.is_some() || rename.flags.contains(RenameFlags::EXCHANGE) {
             return Err(Error::Invalid);
         }
         let to = node_of(rename.new_directory)?;

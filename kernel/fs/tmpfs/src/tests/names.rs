@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use vfs::Error;
-use vfs::attributes::{DeviceNumber, FileKind};
+use vfs::attributes::{AttributeChange, DeviceNumber, FileKind};
 use vfs::flags::{OpenFlags, RenameFlags};
 use vfs::generated::{Directory, Node, StaticDirectory, text_file};
 
@@ -90,7 +90,8 @@ fn rename_fails_as_the_manual_says() {
     let context = world.context();
     let with = |flags| context.rename(world.cwd(), b"/file", world.cwd(), b"/dir", flags);
     assert_eq!(with(RenameFlags::NO_REPLACE).unwrap_err(), Error::Exists);
-    assert_eq!(with(RenameFlags::WHITEOUT).unwrap_err(), Error::Invalid);
+    assert_eq!(with(RenameFlags::WHITEOUT).unwrap_err(), Error::IsDirectory);
+    assert_eq!(with(RenameFlags::WHITEOUT | RenameFlags::EXCHANGE).unwrap_err(), Error::Invalid);
     assert_eq!(with(RenameFlags::NO_REPLACE | RenameFlags::EXCHANGE).unwrap_err(), Error::Invalid);
 }
 
@@ -112,6 +113,37 @@ fn exchange_swaps_a_file_and_a_directory() {
     world.context().rename(world.cwd(), b"/b/dir", world.cwd(), b"/b/other", flags).unwrap();
     assert_eq!(world.read_file("/b/dir").unwrap(), b"y");
     assert_eq!(world.read_file("/b/other").unwrap(), b"x");
+}
+
+#[test]
+fn a_whiteout_has_the_old_name_at_once() {
+    let mut world = World::new();
+    world.mkdir("/a").unwrap();
+    world.mkdir("/a/dir").unwrap();
+    world.mkdir("/b").unwrap();
+    world.write_file("/b/file", b"x").unwrap();
+    let flags = RenameFlags::WHITEOUT;
+    let rename = |world: &World, old: &str, new: &str| {
+        world.context().rename(world.cwd(), old.as_bytes(), world.cwd(), new.as_bytes(), flags)
+    };
+    rename(&world, "/a/dir", "/b/dir").unwrap();
+    assert_eq!((world.stat("/a").unwrap().links, world.stat("/b").unwrap().links), (2, 3));
+    let left = world.stat("/a/dir").unwrap();
+    assert_eq!((left.mode, left.links), (FileKind::CharacterDevice.mode_bits(), 1));
+    assert_eq!((left.special.major, left.special.minor), (0, 0));
+    assert_eq!(world.rmdir("/a").unwrap_err(), Error::NotEmpty);
+    // Within a directory, over what was left; it takes no privilege.
+    let open_to_all = AttributeChange { mode: Some(0o777), ..AttributeChange::default() };
+    world.context().change_attributes(&world.walk("/b").unwrap(), &open_to_all).unwrap();
+    world.become_user(7);
+    rename(&world, "/b/file", "/b/other").unwrap();
+    assert_eq!(world.read_file("/b/other").unwrap(), b"x");
+    assert_eq!(world.stat("/b/file").unwrap().user, 7);
+    rename(&world, "/b/other", "/b/file").unwrap();
+    assert_eq!(world.read_file("/b/file").unwrap(), b"x");
+    assert_eq!(world.stat("/b/other").unwrap().mode, FileKind::CharacterDevice.mode_bits());
+    world.unlink("/b/other").unwrap();
+    assert_eq!(world.stat("/b/other").unwrap_err(), Error::NotFound);
 }
 
 #[test]
