@@ -35,10 +35,12 @@ pub(crate) fn directory() -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Makes the disk, unless it is there with the same content.
+/// Makes the disk, unless it is there with the same content. Of several that make it at once each has its turn.
 pub(crate) fn make(starling: &Path, all: &[Invocation]) -> Result<Disk, String> {
     let base = base(starling)?;
     let directory = directory()?;
+    let turn = fs::File::create(directory.join("disk.lock")).map_err(text)?;
+    turn.lock().map_err(text)?;
     let runner = runner(&directory)?;
     let contents = contents(all);
     let mut hasher = DefaultHasher::new();
