@@ -111,7 +111,7 @@ bitflags! {
         const NO_REPLACE = 1;
         /// Swap the two names.
         const EXCHANGE = 2;
-        /// Leave a whiteout behind; no file system here supports it.
+        /// Leave a whiteout behind: a character device 0:0, by which an overlay hides what lies below.
         const WHITEOUT = 4;
     }
 }

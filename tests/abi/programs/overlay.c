@@ -208,6 +208,30 @@ static void refused(void)
     SHOW(mount("overlay", "m", "overlay", 0, "lowerdir=l1:l2,upperdir=u,workdir=u"));
 }
 
+/* A whiteout that has the new name goes to the old one: that takes no inode. */
+static void without_room(void)
+{
+    put_text("l1/p", "p");
+    put_text("l1/q", "q");
+    put_text("l1/r", "r");
+    SHOW(mount("overlay", "m", "overlay", 0, usual));
+    SHOW(unlink("m/p"));
+    SHOW(chmod("m/q", 0600));
+    SHOW(chmod("m/r", 0600));
+    struct statfs about;
+    statfs(".", &about);
+    char options[40];
+    snprintf(options, sizeof options, "nr_inodes=%ld", (long)(about.f_files - about.f_ffree));
+    SHOW(mount(NULL, ".", NULL, MS_REMOUNT, options));
+    SHOW(rename("m/q", "m/p"));
+    kind("u/q");
+    cat("m/p");
+    SHOW(rename("m/r", "m/p"));
+    cat("m/r");
+    cat("m/p");
+    SHOW(umount("m"));
+}
+
 int main(void)
 {
     mkdir("t", 0755);
@@ -236,6 +260,7 @@ int main(void)
     SHOW(mount(NULL, "m", NULL, MS_REMOUNT, NULL));
     SHOW(unlink("m/one"));
     SHOW(umount("m"));
+    without_room();
     chdir("..");
     SHOW(umount("t"));
     return 0;

@@ -409,6 +409,14 @@ static void overlays(void)
         SHOW(mount("o", "theirs/merged", "overlay", 0, "lowerdir=theirs/low,upperdir=theirs/up,workdir=theirs/work"));
         SHOW(mkdir("theirs/merged/sub/new", 0755));
         SHOW(access("theirs/up/sub/new", F_OK));
+        /* What hides the old name belongs to who mounted it. */
+        put_text("theirs/low/sub/second", "y");
+        SHOW(rename("theirs/merged/sub/file", "theirs/merged/sub/moved"));
+        SHOW(access("theirs/merged/sub/file", F_OK));
+        SHOW(rename("theirs/merged/sub/moved", "theirs/merged/sub/second"));
+        struct stat hidden;
+        SHOW(lstat("theirs/up/sub/file", &hidden));
+        SHOW(S_ISCHR(hidden.st_mode));
         SHOW(umount("theirs/merged"));
     }));
     chmod(".", 0777);

@@ -2,9 +2,9 @@
 //!
 //! A directory that has anything below is not renamed (`EXDEV`): its lower part could not follow. `mv` copies it then.
 //!
-//! What is left at the old name must be a whiteout if there is something below it. Exchanging the file with a whiteout that is at the new name does both in one
-//! step. Only a rename that replaces a file takes two, so that the new name always means something; a crash between them lets the old name
-//! show again what is below.
+//! What is left at the old name must be a whiteout if there is something below it: one that the rename leaves, or, exchanged, the one that is at the new name.
+//! Where the upper layer leaves none, a rename that replaces a file takes two steps, so that the new name always means something; a crash between them lets
+//! the old name show again what is below.
 
 use alloc::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::change::{lose_name, upper_place};
 use crate::copy_up::copy_up;
 use crate::listing;
 use crate::node::{self, Place, find};
-use crate::work::set_opaque;
+use crate::work::{set_opaque, whiteout};
 
 fn is_directory(inode: &Inode) -> bool {
     inode.kind == FileKind::Directory
@@ -102,7 +102,8 @@ impl Move<'_> {
 
     fn run(&self, flags: RenameFlags) -> Result<()> {
         let old_name = vfs::name::Name::new(self.rename.old_name)?;
-        layer::rename((&self.old, &old_name), (&self.new, self.rename.new_name), flags)
+        let whiteout = flags.contains(RenameFlags::WHITEOUT).then(whiteout);
+        layer::rename((&self.old, &old_name), (&self.new, self.rename.new_name), flags, whiteout.as_ref())
     }
 
     fn exchange(&self, other: &Arc<Inode>) -> Result<()> {
@@ -121,12 +122,18 @@ impl Move<'_> {
             self.run(RenameFlags::EXCHANGE)?;
             return upper.remove(&self.old, &old_name, self.old_below);
         }
-        self.run(self.leaving())
-    }
-
-    /// In the same step what lies below the old name is hidden.
-    fn leaving(&self) -> RenameFlags {
-        if self.old_below { RenameFlags::WHITEOUT } else { RenameFlags::empty() }
+        if !self.old_below {
+            return self.run(RenameFlags::empty());
+        }
+        match self.run(RenameFlags::WHITEOUT) {
+            // The upper layer knows no such step: two. The whiteout is made first, so that space for it is not missing afterwards.
+            Err(Error::Invalid) => {
+                let whiteout = upper.whiteout()?;
+                self.run(RenameFlags::empty())?;
+                whiteout.install(&self.old, &old_name).map(|_| ())
+            }
+            done => done,
+        }
     }
 
     /// The new name is absent, or a whiteout.
@@ -134,12 +141,13 @@ impl Move<'_> {
         let hidden = find(&self.new.dentry, self.rename.new_name.as_bytes())?.is_some();
         self.hide_below(self.rename.inode, self.new_below || hidden)?;
         if !hidden {
-            return self.run(RenameFlags::NO_REPLACE | self.leaving());
+            let leaving = if self.old_below { RenameFlags::WHITEOUT } else { RenameFlags::empty() };
+            return self.run(RenameFlags::NO_REPLACE | leaving);
         }
-        if !is_directory(self.rename.inode) {
-            return self.run(self.leaving());
+        if !self.old_below && !is_directory(self.rename.inode) {
+            return self.run(RenameFlags::empty());
         }
-        // No directory takes the place of a whiteout.
+        // The whiteout goes to the old name, or away: no directory replaces one.
         self.run(RenameFlags::EXCHANGE)?;
         let old_name = vfs::name::Name::new(self.rename.old_name)?;
         if self.old_below { Ok(()) } else { layer::remove(&self.old, &old_name) }

@@ -27,7 +27,7 @@ pub(crate) struct Temporary<'a> {
 }
 
 /// What a whiteout is made as.
-fn whiteout() -> NewFile<'static> {
+pub(crate) fn whiteout() -> NewFile<'static> {
     NewFile {
         kind: FileKind::CharacterDevice,
         mode: 0,
@@ -125,7 +125,7 @@ impl Upper {
             }
             (Some(directory), false) => {
                 let hidden = self.name()?;
-                layer::rename((parent, name), (&self.work()?, &hidden), RenameFlags::NO_REPLACE)?;
+                layer::rename((parent, name), (&self.work()?, &hidden), RenameFlags::NO_REPLACE, None)?;
                 let gone = Temporary { upper: self, name: hidden, dentry: directory.clone(), moved: false };
                 gone.discard(&directory);
                 Ok(())
@@ -137,21 +137,21 @@ impl Upper {
 impl Temporary<'_> {
     /// Moves it to its place, and away what is there.
     pub(crate) fn replace(mut self, parent: &Path, name: &Name) -> Result<()> {
-        layer::rename((&self.upper.work()?, &self.name), (parent, name), RenameFlags::empty())?;
+        layer::rename((&self.upper.work()?, &self.name), (parent, name), RenameFlags::empty(), None)?;
         self.moved = true;
         Ok(())
     }
 
     /// Moves it to its place, where nothing is.
     pub(crate) fn install(mut self, parent: &Path, name: &Name) -> Result<Arc<Dentry>> {
-        layer::rename((&self.upper.work()?, &self.name), (parent, name), RenameFlags::NO_REPLACE)?;
+        layer::rename((&self.upper.work()?, &self.name), (parent, name), RenameFlags::NO_REPLACE, None)?;
         self.moved = true;
         Ok(self.dentry.clone())
     }
 
     /// Changes places with what is there, which is the temporary file then.
     pub(crate) fn exchange(self, parent: &Path, name: &Name) -> Result<Self> {
-        layer::rename((&self.upper.work()?, &self.name), (parent, name), RenameFlags::EXCHANGE)?;
+        layer::rename((&self.upper.work()?, &self.name), (parent, name), RenameFlags::EXCHANGE, None)?;
         Ok(self)
     }
 

@@ -330,6 +330,9 @@ impl InodeOperations for TmpNode {
     }
 
     fn rename(&self, rename: &Rename<'_>) -> Result<()> {
+        if rename.whiteout.is_some() && self.limits.huge.is_some() {
+            return Err(Error::Invalid);
+        }
         if let Some(other) = rename.replaced.filter(|_| rename.flags.contains(RenameFlags::EXCHANGE)) {
             return self.exchange(rename, other);
         }
@@ -340,7 +343,6 @@ impl InodeOperations for TmpNode {
             return Err(Error::NotEmpty);
         }
         let whiteout = match rename.whiteout {
-            Some(_) if self.limits.huge.is_some() => return Err(Error::Invalid),
             Some(new) => Some(self.make(rename.old_directory, new)?),
             None => None,
         };

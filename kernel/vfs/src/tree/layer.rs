@@ -108,12 +108,17 @@ pub fn remove(parent: &Path, name: &Name) -> Result<()> {
     Ok(())
 }
 
-/// Renames, as `renameat2` with these flags.
+/// Renames, as `renameat2` with these flags; with [`RenameFlags::WHITEOUT`] that is what the old name is left to.
 ///
 /// # Errors
 /// Those of the call, but for permissions.
-pub fn rename(old: (&Path, &Name), new: (&Path, &Name), flags: RenameFlags) -> Result<()> {
-    rename_between(old, new, flags)
+pub fn rename(
+    old: (&Path, &Name),
+    new: (&Path, &Name),
+    flags: RenameFlags,
+    whiteout: Option<&NewFile<'_>>,
+) -> Result<()> {
+    rename_between(old, new, flags, whiteout)
 }
 
 /// A file's access list as its file system keeps it.

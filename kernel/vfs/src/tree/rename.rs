@@ -18,6 +18,7 @@ use crate::inotify;
 use crate::mount::Path;
 use crate::name::Name;
 use crate::permission::{check_access, check_removal, inherit};
+use crate::tree::access_list;
 use crate::tree::create::check_known;
 use crate::tree::remove::is_mount_point;
 use crate::walk::{Last, LastName, PathContext, Walker, find_entry_locked};
@@ -106,7 +107,18 @@ impl PathContext<'_> {
         let crosses = !Arc::ptr_eq(old.directory, new.directory);
         let _tree = if crosses { Some(superblock.rename_lock().lock()) } else { None };
         let _locks = lock_both(&old, &new);
-        Self::rename_locked(self.credentials, &old, &new, flags)
+        if !flags.contains(RenameFlags::WHITEOUT) {
+            return Self::rename_locked(self.credentials, &old, &new, flags, None);
+        }
+        // What is left: a device that is none, by which an overlay hides what lies below.
+        let kind = FileKind::CharacterDevice;
+        let (group, mode) = inherit(old.directory, kind, 0, self.credentials);
+        let (lists, mode) = access_list::inherit(old.directory, kind, mode, self.umask)?;
+        let (user, access_lists) = (self.credentials.user, lists.as_deref());
+        check_known(old.parent, user, group)?;
+        let special = DeviceNumber::default();
+        let whiteout = NewFile { kind, mode, access_lists, user, group, special, target: &[] };
+        Self::rename_locked(self.credentials, &old, &new, flags, Some(&whiteout))
     }
 
     fn rename_locked(
@@ -114,6 +126,7 @@ impl PathContext<'_> {
         old: &Side<'_>,
         new: &Side<'_>,
         flags: RenameFlags,
+        whiteout: Option<&NewFile<'_>>,
     ) -> Result<()> {
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         let source = old.find()?.ok_or(Error::NotFound)?;
@@ -157,8 +170,6 @@ impl PathContext<'_> {
         {
             return Err(Error::Busy);
         }
-        let whiteout =
-            if flags.contains(RenameFlags::WHITEOUT) { Some(whiteout(old, credentials)?) } else { None };
         let rename = Rename {
             old_directory: old.directory,
             old_name: old.name.as_bytes(),
@@ -167,7 +178,7 @@ impl PathContext<'_> {
             new_name: &new.name,
             replaced: replaced.as_ref(),
             flags,
-            whiteout: whiteout.as_ref(),
+            whiteout,
         };
         // Nobody changes their attributes or gives them another name meanwhile; in a directory that loses its name nothing is made.
         let moved = (!moves_directory).then_some(&inode);
@@ -254,17 +265,13 @@ impl PathContext<'_> {
     }
 }
 
-/// What is left under the old name: a device that is none, by which an overlay hides what lies below.
-fn whiteout(old: &Side<'_>, credentials: &Credentials) -> Result<NewFile<'static>> {
-    let kind = FileKind::CharacterDevice;
-    let (group, mode) = inherit(old.directory, kind, 0, credentials);
-    let user = credentials.user;
-    check_known(old.parent, user, group)?;
-    Ok(NewFile { kind, mode, access_lists: None, user, group, special: DeviceNumber::default(), target: &[] })
-}
-
-/// Renames below one mount without asking who may; `flags` as the call's.
-pub(super) fn rename_between(old: (&Path, &Name), new: (&Path, &Name), flags: RenameFlags) -> Result<()> {
+/// Renames below one mount without asking who may; `flags` as the call's, and what is left if they want a whiteout.
+pub(super) fn rename_between(
+    old: (&Path, &Name),
+    new: (&Path, &Name),
+    flags: RenameFlags,
+    whiteout: Option<&NewFile<'_>>,
+) -> Result<()> {
     let side =
         |(parent, name): (&'_ Path, &Name)| -> Result<_> { Ok((parent.inode()?.clone(), name.clone())) };
     let ((old_directory, old_name), (new_directory, new_name)) = (side(old)?, side(new)?);
@@ -274,7 +281,7 @@ pub(super) fn rename_between(old: (&Path, &Name), new: (&Path, &Name), flags: Re
     let crosses = !Arc::ptr_eq(old.directory, new.directory);
     let _tree = if crosses { Some(old.parent.mount.superblock().rename_lock().lock()) } else { None };
     let _locks = lock_both(&old, &new);
-    PathContext::rename_locked(&Credentials::root(), &old, &new, flags)
+    PathContext::rename_locked(&Credentials::root(), &old, &new, flags, whiteout)
 }
 
 /// The entry that says that the new name does not exist, if it is cached.

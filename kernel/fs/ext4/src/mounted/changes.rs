@@ -179,7 +179,9 @@ impl Node {
 
     pub(super) fn move_name(&self, rename: &Rename<'_>) -> Result<()> {
         let privileged = self.instance.is_privileged();
-        let whiteout = rename.whiteout.map(|new| new_file(new, &[], privileged));
+        let lists = access_list::encode_new(rename.whiteout.and_then(|new| new.access_lists))?;
+        let attributes = borrowed(&lists)?;
+        let whiteout = rename.whiteout.map(|new| new_file(new, &attributes, privileged));
         let what = Move {
             from: self.file.number,
             old: rename.old_name,
