@@ -645,6 +645,7 @@ impl PreparedWorker {
         self.thread.set_kernel_thread(self.kernel.thread().clone());
         list_among_threads(&self.thread)?;
         table::insert_thread(&self.thread);
+        control_group::settle(&self.thread);
         self.reserved.keep();
         self.kernel.start();
         Ok(())
@@ -700,7 +701,7 @@ fn worker_name(mut tid: Pid) -> [u8; crate::process::thread::NAME_BYTES] {
     name
 }
 
-/// Lists a thread among those of its process.
+/// Lists a worker among the threads of its process, and of its control group.
 fn list_among_threads(thread: &Arc<Thread>) -> Result<(), Errno> {
     let process = thread.process();
     let mut signals = process.signals.lock();
@@ -708,7 +709,9 @@ fn list_among_threads(thread: &Arc<Thread>) -> Result<(), Errno> {
         return Err(Errno::ERESTARTNOINTR);
     }
     let mut threads = process.threads.lock();
-    memory::fallible::try_push(&mut threads, thread.clone()).map_err(|_| Errno::ENOMEM)?;
+    memory::fallible::try_reserve(&mut threads, 1).map_err(|_| Errno::ENOMEM)?;
+    process.control_group.thread_begins()?;
+    threads.push(thread.clone());
     if let StopState::Stopping(_) = signals.stop {
         signals.to_park += 1;
     }

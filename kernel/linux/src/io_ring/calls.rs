@@ -274,6 +274,9 @@ fn wait_until_there(
     loop {
         if submitter.has_ready() {
             go_on(task, submitter);
+            if task.thread.is_killed() {
+                return Err(Errno::EINTR);
+            }
         }
         ring.flush_completions();
         let is_there = || Completions::available(&ring.memory) >= least;

@@ -59,12 +59,6 @@ pub(super) fn take_back(ring: &Arc<Ring>, wanted: impl Fn(&Request) -> bool) {
     }
 }
 
-/// Nobody has the ring open any more.
-pub(super) fn close(ring: &Arc<Ring>) {
-    take_back(ring, |_| true);
-    ring.resources.clear();
-}
-
 /// Which requests a program means.
 pub(super) struct Criteria {
     pub(super) user_data: Option<u64>,

@@ -125,10 +125,16 @@ impl Ring {
         posted
     }
 
-    /// A completion of another ring's request; room for it is made here.
+    /// A completion of another ring's request; room for it is made here, as long as not too many found none.
+    ///
+    /// # Errors
+    /// EOVERFLOW, ENOMEM.
     pub(super) fn post_foreign(&self, completion: &Completion) -> Result<(), Errno> {
         if self.post_if_room(completion) {
             return Ok(());
+        }
+        if self.is_full() {
+            return Err(Errno::EOVERFLOW);
         }
         self.completions.make_room(self.live() + 1)?;
         self.post(completion, false);

@@ -37,7 +37,7 @@ pub(super) fn without_waiting<R>(task: &mut Task, run: impl FnOnce(&mut Task) ->
     // What else the flag may have been set for meanwhile is looked for now, and on the way to user mode.
     thread.set_attention(false);
     task.needs_work = true;
-    if deliver::is_pending(task) {
+    if deliver::is_pending(task) || task.process().control_group.freezes() {
         thread.set_attention(true);
     }
     result
@@ -97,7 +97,7 @@ fn wait(task: &mut Task, request: &Arc<Request>) -> Option<Arc<Request>> {
             return finish(request, Err(Errno::ECANCELED), 0);
         }
         match with_credentials(task, request, |task| operations::perform(task, request, true, false)) {
-            Step::Done(Err(errno), _) if is_wait(errno) => {
+            Step::Done(Err(errno), _) if is_wait(request, errno) => {
                 // By a signal for the process, or because it is to end.
                 if request.is_cancelled() || super::worker::attend(task).is_err() {
                     return finish(request, Err(Errno::ECANCELED), 0);
@@ -111,9 +111,9 @@ fn wait(task: &mut Task, request: &Arc<Request>) -> Option<Arc<Request>> {
     }
 }
 
-/// A wait was not begun, or ended.
-fn is_wait(errno: Errno) -> bool {
-    errno == Errno::EINTR || errno.is_restart()
+/// A wait was not begun, or ended. A descriptor that was closed is closed, whatever its file system says of that.
+fn is_wait(request: &Request, errno: Errno) -> bool {
+    (errno == Errno::EINTR || errno.is_restart()) && request.entry.operation != operation::CLOSE
 }
 
 /// What would not wait because its file says so (`O_NONBLOCK`) waits for the file all the same, as on Linux: that is what rings are for.
@@ -140,7 +140,9 @@ fn attempt(task: &mut Task, request: &Arc<Request>, by: By, told: bool) -> Optio
         };
         let step = if by == By::Call { perform(task) } else { without_waiting(task, perform) };
         let class = match step {
-            Step::Done(Err(errno), _) if is_wait(errno) || waits_unasked(request, errno) => Class::Unbounded,
+            Step::Done(Err(errno), _) if is_wait(request, errno) || waits_unasked(request, errno) => {
+                Class::Unbounded
+            }
             Step::Done(result, flags) => return finish(request, result, flags),
             Step::Kept => {
                 let submitter = request.submitter.clone();
@@ -178,6 +180,8 @@ fn attempt(task: &mut Task, request: &Arc<Request>, by: By, told: bool) -> Optio
 /// A worker has found that it must wait.
 fn wait_in_worker(task: &mut Task, request: &Arc<Request>) -> Option<Arc<Request>> {
     limit_time(request);
+    // Who is to go on with what is told of meanwhile.
+    request.submitter.start_worker_if_wanted(task);
     request.changing.lock().worker = Some(task.thread.clone());
     wait(task, request)
 }
@@ -288,7 +292,9 @@ pub(super) fn finish(request: &Arc<Request>, result: SysResult, flags: u32) -> O
     let failed = is_failure(request, value);
     let next = take_next(request);
     end(request, value, flags, failed);
-    if failed && !request.has(entry::HARD_LINK) {
+    // The rest of a chain that is taken back as a whole ends with the first of it that does.
+    let is_cancelled = next.as_ref().is_some_and(|next| next.is_cancelled());
+    if failed && (is_cancelled || !request.has(entry::HARD_LINK)) {
         cancel_chain(next);
         return None;
     }

@@ -150,6 +150,13 @@ impl RingMemory {
         self.rings.word(at)
     }
 
+    /// Entries that the program has put in behind those that were taken. More than there are places means nothing.
+    pub(super) fn waiting_entries(&self, taken: u32) -> u32 {
+        // Acquire: entries were written before the tail.
+        let tail = self.word(word::SUBMISSION_TAIL).load(core::sync::atomic::Ordering::Acquire);
+        tail.wrapping_sub(taken).min(self.submission_entries)
+    }
+
     /// The number of the entry that is submitted at a position of the ring. It may be any number.
     pub(super) fn submitted(&self, position: u32) -> u32 {
         let index = (position & (self.submission_entries - 1)) as usize;

@@ -42,6 +42,7 @@
 mod abi;
 pub(crate) mod calls;
 mod cancel;
+mod closing;
 mod completions;
 mod execute;
 mod memory;

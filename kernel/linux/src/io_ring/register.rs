@@ -146,7 +146,7 @@ fn nothing(argument: u64, count: u32) -> Result<(), Errno> {
 
 fn register(task: &mut Task, ring: &Arc<Ring>, number: u32, argument: u64, count: u32) -> SysResult {
     match number {
-        kind::BUFFERS => set_buffers(ring, argument, count),
+        kind::BUFFERS => set_buffers(task, ring, argument, count),
         kind::NO_BUFFERS => {
             nothing(argument, count)?;
             ring.resources.forget_buffers().map(|()| 0)
@@ -209,7 +209,7 @@ fn register(task: &mut Task, ring: &Arc<Ring>, number: u32, argument: u64, count
 }
 
 /// Registers buffers. They are remembered, not pinned: what is unmapped later is EFAULT for who uses it.
-fn set_buffers(ring: &Ring, argument: u64, count: u32) -> SysResult {
+fn set_buffers(task: &Task, ring: &Ring, argument: u64, count: u32) -> SysResult {
     let count = count as usize;
     if count == 0 || count > BUFFERS_MAX {
         return Err(Errno::EINVAL);
@@ -218,6 +218,9 @@ fn set_buffers(ring: &Ring, argument: u64, count: u32) -> SysResult {
     for index in 0..count {
         let vector: IoVector = UserPointer::new(argument).add(index).read()?;
         buffers.push(checked_buffer(vector.base, vector.length)?);
+        if task.thread.is_killed() {
+            return Err(Errno::EINTR);
+        }
     }
     ring.resources.set_buffers(buffers).map(|()| 0)
 }

@@ -155,8 +155,13 @@ impl Request {
         self.draining.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_draining(&self, draining: bool) {
-        self.draining.store(draining, Ordering::Relaxed);
+    /// Says of this one and those that follow it whether others wait for their ends.
+    pub(super) fn set_chain_draining(self: &Arc<Self>, draining: bool) {
+        let mut member = Some(self.clone());
+        while let Some(request) = member {
+            request.draining.store(draining, Ordering::Relaxed);
+            member = request.changing.lock().next.clone();
+        }
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
@@ -186,7 +191,7 @@ impl Request {
     }
 
     /// Puts an armed request on its submitter's list. If somebody has it, that is noted.
-    fn fire(self: &Arc<Self>) {
+    pub(super) fn fire(self: &Arc<Self>) {
         // Release: who takes the note back sees what it was for.
         self.missed.store(true, Ordering::Release);
         let fires = self

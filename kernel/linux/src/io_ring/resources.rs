@@ -21,6 +21,8 @@ const PERSONALITIES_MAX: usize = 1 << 10;
 /// Groups of provided buffers, and buffers of a group.
 const GROUPS_MAX: usize = 1 << 10;
 const PROVIDED_MAX: usize = 1 << 16;
+/// Buffers of all groups of a ring: what the kernel keeps of them is nobody's memory.
+const ALL_PROVIDED_MAX: usize = 1 << 18;
 /// In a place for an operation that opens: the first that is free.
 pub(super) const ANY_PLACE: u32 = u32::MAX;
 
@@ -212,12 +214,22 @@ impl Resources {
             let known = groups.iter_mut().position(|known| known.number == group);
             let at = match known {
                 Some(at) => at,
-                None if groups.len() >= GROUPS_MAX => return Err(Errno::ENOMEM),
+                None if groups.len() >= GROUPS_MAX => {
+                    // One that is used up leaves its place.
+                    let empty = groups.iter().position(|known| known.buffers.is_empty());
+                    let at = empty.ok_or(Errno::ENOMEM)?;
+                    groups[at].number = group;
+                    at
+                }
                 None => {
                     groups.push(Group { number: group, buffers: VecDeque::new() });
                     groups.len() - 1
                 }
             };
+            let all: usize = groups.iter().map(|known| known.buffers.len()).sum();
+            if all + count > ALL_PROVIDED_MAX {
+                return Err(Errno::ENOMEM);
+            }
             let buffers = &mut groups[at].buffers;
             let total = buffers.len() + count;
             if total > PROVIDED_MAX {

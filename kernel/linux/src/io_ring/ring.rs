@@ -78,6 +78,8 @@ pub(super) struct Ring {
     pub(super) is_restricted: AtomicBool,
     /// The thread that alone may submit, as the address of what it has for that; 0: not known yet.
     pub(super) issuer: AtomicU64,
+    /// The next one to be closed; see `closing`.
+    pub(super) next_to_close: SpinLock<Option<Arc<Self>>>,
     _charge: Option<LockedMemory>,
 }
 
@@ -104,9 +106,15 @@ impl Ring {
             restrictions: SpinLock::named("restrictions of a ring", None),
             is_restricted: AtomicBool::new(false),
             issuer: AtomicU64::new(0),
+            next_to_close: SpinLock::named("next ring to close", None),
             _charge: charge,
         };
         fallible::try_arc(ring).map_err(|_| Errno::ENOMEM)
+    }
+
+    /// Entries that the program has put in and that were not taken.
+    pub(super) fn submitted(&self) -> u32 {
+        self.memory.waiting_entries(self.submission.lock().head)
     }
 
     /// Requests under way.
@@ -114,12 +122,17 @@ impl Ring {
         self.live.load(Ordering::Relaxed)
     }
 
+    /// Whether as much is under way as may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.live() + self.overflowed() >= LIVE_MAX
+    }
+
     /// A place for one more request, and room for its completion.
     ///
     /// # Errors
     /// EBUSY, ENOMEM.
     pub(super) fn claim_place(&self) -> Result<u32, Errno> {
-        if self.live() + self.overflowed() >= LIVE_MAX {
+        if self.is_full() {
             return Err(Errno::EBUSY);
         }
         let place = loop {
@@ -240,11 +253,7 @@ impl Ring {
         deferred.members -= members;
         drop(deferred);
         // It never began, so nobody waits for its members.
-        let mut member = Some(former);
-        while let Some(request) = member {
-            request.set_draining(false);
-            member = request.changing.lock().next.clone();
-        }
+        former.set_chain_draining(false);
         true
     }
 
@@ -303,7 +312,7 @@ impl FileOperations for RingFile {
     }
 
     fn release(&self, _file: &OpenFile) {
-        super::cancel::close(&self.0);
+        super::closing::close(&self.0);
     }
 
     fn describe(&self, _file: &OpenFile, out: &mut dyn fmt::Write) -> fmt::Result {

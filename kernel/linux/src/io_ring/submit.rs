@@ -44,6 +44,7 @@ pub(super) fn submit(
     count: usize,
 ) -> Result<usize, Errno> {
     submitter.note_ring(ring)?;
+    let count = count.min(ring.submitted() as usize);
     let mut done = 0;
     while done < count {
         let taken = {
@@ -67,6 +68,8 @@ pub(super) fn submit(
 
 fn begin(task: &mut Task, ring: &Arc<Ring>, chain: Chain) {
     if chain.failed {
+        // It never began, so nobody waits for its members.
+        chain.head.set_chain_draining(false);
         execute::cancel_chain(Some(chain.head));
         return;
     }
@@ -88,9 +91,7 @@ fn take_chain(
 ) -> Taken {
     let mut taken = Taken { chain: None, entries: 0, stopped: None, dropped: false };
     while taken.entries < most {
-        // Acquire: entries were written before the tail. More than there are places means nothing.
-        let tail = ring.memory.word(word::SUBMISSION_TAIL).load(Ordering::Acquire);
-        if tail.wrapping_sub(submission.head).min(ring.memory.submission_entries) == 0 {
+        if ring.memory.waiting_entries(submission.head) == 0 {
             break;
         }
         let Some(entry) = ring.memory.entry(ring.memory.submitted(submission.head)) else {
@@ -115,11 +116,7 @@ fn take_chain(
     if let Some(chain) = &taken.chain
         && chain.drains
     {
-        let mut member = Some(chain.head.clone());
-        while let Some(request) = member {
-            request.set_draining(true);
-            member = request.changing.lock().next.clone();
-        }
+        chain.head.set_chain_draining(true);
     }
     taken
 }

@@ -82,7 +82,7 @@ impl Queues {
 
 /// What a worker is to do.
 pub(super) enum Item {
-    /// Go on with what was told of.
+    /// Go on with what was told of; it counts as unbounded.
     Ready(Arc<Request>),
     /// Execute this, however long it waits.
     Work(Arc<Request>, Class),
@@ -99,6 +99,8 @@ pub(crate) struct Submitter {
     event: WaitQueue,
     /// Rings that were submitted to.
     rings: SpinLock<Vec<Weak<Ring>>>,
+    /// Where the process of the thread lies: workers are threads of that one.
+    process: usize,
     registered: SpinLock<[Option<Arc<OpenFile>>; REGISTERED_MAX]>,
 }
 
@@ -114,6 +116,7 @@ impl Submitter {
             queues: IrqSpinLock::named("requests of a submitter", queues),
             event: WaitQueue::new(),
             rings: SpinLock::named("rings of a submitter", Vec::new()),
+            process: Arc::as_ptr(task.process()).addr(),
             registered: SpinLock::named("registered rings", [const { None }; REGISTERED_MAX]),
         })
         .map_err(|_| Errno::ENOMEM)?;
@@ -128,7 +131,12 @@ impl Submitter {
             return Ok(());
         }
         let mut rings = vfs::allocation::lock_with_room(|| self.rings.lock(), 1, |rings| rings)?;
+        // Those that are gone leave their places.
+        let gone = rings.iter().position(|known| known.strong_count() == 0);
+        let former = gone.map(|index| rings.swap_remove(index));
         rings.push(Arc::downgrade(ring));
+        drop(rings);
+        drop(former);
         Ok(())
     }
 
@@ -164,7 +172,13 @@ impl Submitter {
 
     /// A request that was admitted has ended.
     pub(super) fn dismiss(&self) {
-        self.queues.lock().live -= 1;
+        let mut queues = self.queues.lock();
+        queues.live -= 1;
+        let is_awaited = queues.is_closing && queues.live == 0;
+        drop(queues);
+        if is_awaited {
+            self.event.wake_all();
+        }
     }
 
     /// A request was told of. Called from anywhere.
@@ -233,9 +247,10 @@ impl Submitter {
         }
     }
 
-    /// Sees to it that somebody serves what will be told of.
+    /// Sees to it that somebody serves what will be told of. A thread of another process, which has the ring as well, makes no worker: that would be
+    /// one of its own process, and serve requests of this one.
     pub(super) fn start_worker_if_wanted(self: &Arc<Self>, task: &Task) {
-        if self.queues.lock().wants_worker() {
+        if self.process == Arc::as_ptr(task.process()).addr() && self.queues.lock().wants_worker() {
             // Who can't have one more makes do with those that there are.
             let _ = worker::start(task, self);
         }
@@ -314,10 +329,13 @@ impl Submitter {
                 return Item::End;
             }
             if let Some(request) = queues.ready.pop_front() {
+                // It may turn out to wait as long as others want.
+                queues.running[Class::Unbounded as usize] += 1;
                 drop(queues);
                 if request.take(Stage::Ready) {
                     return Item::Ready(request);
                 }
+                self.queues.lock().running[Class::Unbounded as usize] -= 1;
                 continue;
             }
             let Some((request, class)) = queues.next_work() else {
@@ -414,10 +432,22 @@ impl Submitter {
             process.thread_event.wait_until(|| !is_there());
             self.strike(&worker);
         }
-        for ring in rings.iter().filter_map(Weak::upgrade) {
-            cancel::take_back(&ring, mine);
+        loop {
+            for ring in rings.iter().filter_map(Weak::upgrade) {
+                cancel::take_back(&ring, mine);
+            }
+            while let Some(request) = self.take_ready() {
+                super::execute::finish_and_hand_over(&request, Err(Errno::ECANCELED));
+            }
+            if self.queues.lock().live == 0 {
+                break;
+            }
+            // A thread of another submitter is in the midst of one: it ends it, or hands it over.
+            self.event.wait_until(|| {
+                let queues = self.queues.lock();
+                queues.live == 0 || !queues.ready.is_empty()
+            });
         }
-        debug_assert_eq!(self.queues.lock().live, 0, "every request has ended");
         let rest = {
             let mut queues = self.queues.lock();
             (core::mem::take(&mut queues.ready), core::mem::take(&mut queues.work))

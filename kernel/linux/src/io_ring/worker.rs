@@ -35,7 +35,10 @@ fn live(mut task: Box<Task>, submitter: &Arc<Submitter>) {
             break;
         }
         match submitter.next_item(may_end) {
-            Item::Ready(request) => execute::go_on(&mut task, request, execute::By::Worker),
+            Item::Ready(request) => {
+                execute::go_on(&mut task, request, execute::By::Worker);
+                submitter.work_done(Class::Unbounded);
+            }
             Item::Work(request, class) => work(&mut task, submitter, request, class),
             Item::Nothing => {
                 may_end = submitter.wait_for_work(now_ns() + IDLE_NS) == Err(WaitError::TimedOut);

@@ -32,6 +32,9 @@ mod cancels {
     pub(super) const KNOWN: u32 = ALL | FILE | ANY | FIXED_FILE | USER_DATA | OPERATION;
 }
 
+/// Completions of a poll before others have their turn.
+const POSTS_AT_ONCE: u32 = 16;
+
 /// What an entry polls for.
 pub(in super::super) fn events_of(entry: &Entry) -> PollEvents {
     PollEvents::from_bits_truncate(entry.operation_flags) | PollEvents::ALWAYS
@@ -48,6 +51,7 @@ pub(super) fn add(request: &Arc<Request>, file: &Arc<OpenFile>) -> Step {
     };
     let multiple = request.entry.length & MULTIPLE != 0;
     let mut told = PollEvents::empty();
+    let mut posts = 0;
     request.missed.store(true, Ordering::Relaxed);
     loop {
         let events = request.changing.lock().events;
@@ -74,6 +78,13 @@ pub(super) fn add(request: &Arc<Request>, file: &Arc<OpenFile>) -> Step {
         if !multiple {
             return Step::Done(Ok(ready.bits() as usize), 0);
         }
+        if posts == POSTS_AT_ONCE {
+            // What makes its own file ready again by each completion does not keep its server for ever.
+            request.left.store(true, Ordering::Relaxed);
+            request.put(Stage::Armed);
+            request.fire();
+            return Step::Kept;
+        }
         let one = Completion {
             user_data: request.user_data(),
             result: ready.bits() as i32,
@@ -83,6 +94,7 @@ pub(super) fn add(request: &Arc<Request>, file: &Arc<OpenFile>) -> Step {
             return Step::Done(Ok(ready.bits() as usize), 0);
         }
         told = ready;
+        posts += 1;
     }
 }
 
