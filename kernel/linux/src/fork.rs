@@ -462,6 +462,7 @@ fn construct(
         undo,
         name_spaces: name_spaces.clone(),
         restriction: task.thread.restriction(),
+        closing: Default::default(),
     };
     let thread = Thread::new(pid, process, task.thread.blocked(), shared);
     let thread = memory::fallible::try_arc(thread).map_err(|_| Errno::ENOMEM)?;
@@ -705,7 +706,8 @@ fn worker_name(mut tid: Pid) -> [u8; crate::process::thread::NAME_BYTES] {
 fn list_among_threads(thread: &Arc<Thread>) -> Result<(), Errno> {
     let process = thread.process();
     let mut signals = process.signals.lock();
-    if signals.group_exit.is_some() || signals.executing {
+    // Killed: who waits for its submitter's workers has looked for it already.
+    if signals.group_exit.is_some() || signals.executing || thread.is_killed() {
         return Err(Errno::ERESTARTNOINTR);
     }
     let mut threads = process.threads.lock();

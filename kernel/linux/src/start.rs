@@ -218,6 +218,7 @@ pub(crate) fn make(
         undo: None,
         name_spaces: None,
         restriction: Restriction::None,
+        closing: Default::default(),
     };
     let thread = Thread::new(reserved.number(), process.clone(), SignalSet::EMPTY, shared);
     let thread = memory::fallible::try_arc(thread).map_err(no_memory)?;

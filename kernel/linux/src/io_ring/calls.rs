@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use ::memory::fallible;
 use machine::time::now_ns;
-use sched::WaitError;
+use sched::{WaitError, current};
 use vfs::{Capabilities, OpenFile, OpenFlags};
 
 use super::abi::{Parameters, enter, feature, setup};
@@ -274,14 +274,20 @@ fn wait_until_there(
     loop {
         if submitter.has_ready() {
             go_on(task, submitter);
-            if task.thread.is_killed() {
-                return Err(Errno::EINTR);
-            }
         }
         ring.flush_completions();
         let is_there = || Completions::available(&ring.memory) >= least;
         if is_there() {
             return Ok(());
+        }
+        // What becomes ready again and again keeps neither signals nor time away.
+        if submitter.has_ready() {
+            if current().must_look() {
+                return Err(Errno::ERESTARTNOHAND);
+            }
+            if deadline_ns.is_some_and(|deadline_ns| now_ns() >= deadline_ns) {
+                return Err(Errno::ETIME);
+            }
         }
         let condition = || is_there() || submitter.has_ready();
         match ring.arrived.wait_interruptible_deadline(condition, deadline_ns) {

@@ -308,6 +308,8 @@ fn take_next(request: &Arc<Request>) -> Option<Arc<Request>> {
         return Some(next);
     }
     let after = next.changing.lock().next.take();
+    // Somebody who is in the midst of giving it another time ends it then.
+    next.cancel_soon();
     let stages = [Stage::Held, Stage::Armed, Stage::Ready];
     if let Some(from) = stages.into_iter().find(|stage| next.take(*stage)) {
         if from == Stage::Ready {

@@ -55,5 +55,6 @@ mod submit;
 mod submitter;
 mod worker;
 
+pub(crate) use closing::Closing;
 pub(crate) use ring::is_ring;
 pub(crate) use submitter::Submitter;

@@ -190,8 +190,15 @@ impl Request {
         self.stage.store(stage as u8, Ordering::Release);
     }
 
+    /// Its owner lets others have their turn before it goes on.
+    pub(super) fn yield_turn(self: &Arc<Self>) {
+        self.left.store(true, Ordering::Relaxed);
+        self.put(Stage::Armed);
+        self.fire();
+    }
+
     /// Puts an armed request on its submitter's list. If somebody has it, that is noted.
-    pub(super) fn fire(self: &Arc<Self>) {
+    fn fire(self: &Arc<Self>) {
         // Release: who takes the note back sees what it was for.
         self.missed.store(true, Ordering::Release);
         let fires = self

@@ -21,8 +21,8 @@ const PERSONALITIES_MAX: usize = 1 << 10;
 /// Groups of provided buffers, and buffers of a group.
 const GROUPS_MAX: usize = 1 << 10;
 const PROVIDED_MAX: usize = 1 << 16;
-/// Buffers of all groups of a ring: what the kernel keeps of them is nobody's memory.
-const ALL_PROVIDED_MAX: usize = 1 << 18;
+/// Buffers that all groups of a ring have room for: what the kernel keeps of them is nobody's memory.
+const ALL_PROVIDED_MAX: usize = 1 << 20;
 /// In a place for an operation that opens: the first that is free.
 pub(super) const ANY_PLACE: u32 = u32::MAX;
 
@@ -226,7 +226,7 @@ impl Resources {
                     groups.len() - 1
                 }
             };
-            let all: usize = groups.iter().map(|known| known.buffers.len()).sum();
+            let all: usize = groups.iter().map(|known| known.buffers.capacity()).sum();
             if all + count > ALL_PROVIDED_MAX {
                 return Err(Errno::ENOMEM);
             }

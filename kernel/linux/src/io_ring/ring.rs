@@ -214,6 +214,11 @@ impl Ring {
             deferred.heads.push((head.clone(), members));
             deferred.members += members;
         }
+        drop(deferred);
+        if !begins {
+            // What it was to wait for may have been chains of other submitters that were deferred behind it.
+            self.begin_next();
+        }
         Ok(begins)
     }
 
@@ -227,6 +232,11 @@ impl Ring {
             deferred.draining = deferred.draining.saturating_sub(1);
         }
         drop(deferred);
+        self.begin_next();
+    }
+
+    /// Chains whose turn it is are given to their submitters.
+    fn begin_next(&self) {
         loop {
             let mut deferred = self.deferred.lock();
             let Some((head, members)) = deferred.heads.first() else { return };

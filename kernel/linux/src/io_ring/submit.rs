@@ -75,9 +75,15 @@ fn begin(task: &mut Task, ring: &Arc<Ring>, chain: Chain) {
     }
     match ring.may_begin(&chain.head, chain.members, chain.drains) {
         Ok(true) => execute::begin(task, chain.head, By::Call),
-        Ok(false) => {}
+        Ok(false) => {
+            let submitter = chain.head.submitter.clone();
+            submitter.start_worker_if_wanted(task);
+        }
         // It can't be kept until its turn.
-        Err(_) => execute::cancel_chain(Some(chain.head)),
+        Err(_) => {
+            chain.head.set_chain_draining(false);
+            execute::cancel_chain(Some(chain.head));
+        }
     }
 }
 

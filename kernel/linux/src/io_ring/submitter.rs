@@ -99,8 +99,6 @@ pub(crate) struct Submitter {
     event: WaitQueue,
     /// Rings that were submitted to.
     rings: SpinLock<Vec<Weak<Ring>>>,
-    /// Where the process of the thread lies: workers are threads of that one.
-    process: usize,
     registered: SpinLock<[Option<Arc<OpenFile>>; REGISTERED_MAX]>,
 }
 
@@ -116,7 +114,6 @@ impl Submitter {
             queues: IrqSpinLock::named("requests of a submitter", queues),
             event: WaitQueue::new(),
             rings: SpinLock::named("rings of a submitter", Vec::new()),
-            process: Arc::as_ptr(task.process()).addr(),
             registered: SpinLock::named("registered rings", [const { None }; REGISTERED_MAX]),
         })
         .map_err(|_| Errno::ENOMEM)?;
@@ -247,10 +244,9 @@ impl Submitter {
         }
     }
 
-    /// Sees to it that somebody serves what will be told of. A thread of another process, which has the ring as well, makes no worker: that would be
-    /// one of its own process, and serve requests of this one.
+    /// Sees to it that somebody serves what will be told of. The caller is the submitter's thread, or one of its workers.
     pub(super) fn start_worker_if_wanted(self: &Arc<Self>, task: &Task) {
-        if self.process == Arc::as_ptr(task.process()).addr() && self.queues.lock().wants_worker() {
+        if self.queues.lock().wants_worker() {
             // Who can't have one more makes do with those that there are.
             let _ = worker::start(task, self);
         }

@@ -21,6 +21,7 @@ use crate::credentials::account::ProcessCharge;
 use crate::credentials::identity::Credentials;
 use crate::exec::persona::Persona;
 use crate::file::context::FileSystemContext;
+use crate::io_ring::Closing;
 use crate::name_space::NameSpaces;
 use crate::ptrace::tracee::Tracee;
 use crate::seccomp::{Mode, Restriction};
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) name_spaces: Option<Arc<NameSpaces>>,
     /// What restricts its calls.
     pub(crate) restriction: Restriction,
+    /// Submission rings that it is to close.
+    pub(crate) closing: Closing,
 }
 
 /// A thread of a process. In cache lines of its own: threads of other processes are its neighbours in the heap.

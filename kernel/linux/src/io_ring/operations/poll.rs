@@ -32,8 +32,8 @@ mod cancels {
     pub(super) const KNOWN: u32 = ALL | FILE | ANY | FIXED_FILE | USER_DATA | OPERATION;
 }
 
-/// Completions of a poll before others have their turn.
-const POSTS_AT_ONCE: u32 = 16;
+/// Completions of one request before others have their turn.
+pub(super) const POSTS_AT_ONCE: u32 = 16;
 
 /// What an entry polls for.
 pub(in super::super) fn events_of(entry: &Entry) -> PollEvents {
@@ -80,9 +80,7 @@ pub(super) fn add(request: &Arc<Request>, file: &Arc<OpenFile>) -> Step {
         }
         if posts == POSTS_AT_ONCE {
             // What makes its own file ready again by each completion does not keep its server for ever.
-            request.left.store(true, Ordering::Relaxed);
-            request.put(Stage::Armed);
-            request.fire();
+            request.yield_turn();
             return Step::Kept;
         }
         let one = Completion {
@@ -158,7 +156,10 @@ pub(super) fn remove(task: &mut Task, request: &Arc<Request>) -> SysResult {
     {
         next.hand_over();
     }
-    found.submitter.clone().start_worker_if_wanted(task);
+    // Another thread's workers would have the files, or even the memory, of this one.
+    if task.submitter.as_ref().is_some_and(|own| Arc::ptr_eq(own, &found.submitter)) {
+        found.submitter.start_worker_if_wanted(task);
+    }
     Ok(0)
 }
 

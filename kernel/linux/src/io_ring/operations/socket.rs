@@ -9,6 +9,7 @@ use super::super::abi::{Completion, Entry, completion, entry, operation};
 use super::super::request::{Prepared, Request};
 use super::super::submitter::Class;
 use super::Step;
+use super::poll::POSTS_AT_ONCE;
 use super::transfer::{give_back, with_buffer};
 use crate::errno::{Errno, SysResult};
 use crate::file::context::descriptor_flags;
@@ -121,7 +122,7 @@ fn receive_message(task: &Task, request: &Request, file: Arc<OpenFile>) -> Step 
 /// Takes connections: one, or all that come until it is taken back.
 fn accept(task: &Task, request: &Arc<Request>, file: &Arc<OpenFile>) -> Step {
     let multiple = request.entry.priority & ACCEPT_MULTIPLE != 0;
-    loop {
+    for _ in 0..POSTS_AT_ONCE {
         let result = accept_one(task, request, file);
         let Ok(number) = result else { return Step::Done(result, 0) };
         if !multiple {
@@ -136,6 +137,8 @@ fn accept(task: &Task, request: &Arc<Request>, file: &Arc<OpenFile>) -> Step {
             return Step::Done(Err(Errno::ECANCELED), 0);
         }
     }
+    request.yield_turn();
+    Step::Kept
 }
 
 fn accept_one(task: &Task, request: &Request, file: &Arc<OpenFile>) -> SysResult {

@@ -153,5 +153,9 @@ pub(super) fn remove(request: &Arc<Request>) -> SysResult {
         }
         None => found.put(Stage::Armed),
     }
+    // Cancelled meanwhile: nobody else ends it.
+    if found.is_cancelled() && found.take(Stage::Armed) {
+        execute::finish_and_hand_over(&found, Err(Errno::ECANCELED));
+    }
     Ok(0)
 }
