@@ -15,7 +15,9 @@ use sched::Mutex;
 use sync::Once;
 use vfs::{FileSystemContext, OpenFile, Path};
 
+use crate::abi::ResourceLimit;
 use crate::errno::Errno;
+use crate::process::limits::Resource;
 use crate::process::table::ReservedPid;
 use crate::start::{Command, become_command, make};
 
@@ -62,8 +64,14 @@ pub(crate) fn start_program(arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) 
 
 fn start(arguments: Vec<Vec<u8>>, environment: Vec<Vec<u8>>, files: Vec<Arc<OpenFile>>) -> Result<(), Errno> {
     let file_system = ROOT.get().ok_or(Errno::ENOENT)?.duplicate()?;
+    let reads_dump = !files.is_empty();
     let command = Command { arguments, environment, user: (0, 0), file_system, files, terminal: None };
-    let prepared = make(command, ReservedPid::allocate()?, |task, arguments, environment| {
+    let prepared = make(command, ReservedPid::allocate()?, move |task, arguments, environment| {
+        if reads_dump {
+            // One that crashes itself is not dumped into one more of its kind: core(5).
+            let one = |_| Ok::<_, Errno>(ResourceLimit { current: 1, maximum: 1 });
+            let _ = task.process().change_limit(Resource::Core as usize, one);
+        }
         become_command(task, &arguments, &environment, |_| ());
     })?;
     prepared.start();

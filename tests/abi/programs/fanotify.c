@@ -420,6 +420,32 @@ static void many(void)
     close(group);
 }
 
+/* Memory that ends in the midst of an event: what is asked in it is denied, and its descriptor is nobody's. */
+static void memory_ends(void)
+{
+    puts("-- memory that ends");
+    group = fanotify_init(FAN_CLASS_CONTENT | FAN_NONBLOCK, O_RDONLY);
+    put_text("d/asked", "");
+    SHOW(fanotify_mark(group, FAN_MARK_ADD, FAN_OPEN_PERM, AT_FDCWD, "d/asked"));
+    char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(pages + 4096, 4096);
+    pid_t asks = CHILD({
+        SHOW(open("d/asked", O_RDONLY));
+    });
+    struct pollfd there = { group, POLLIN, 0 };
+    SHOW(poll(&there, 1, 30000));
+    int free_before = dup(0);
+    close(free_before);
+    SHOW(read(group, pages + 4096 - 10, 4096));
+    int free_after = dup(0);
+    close(free_after);
+    TRUE(free_before == free_after);
+    REAP(asks);
+    show("after it", FAN_ALLOW);
+    close(group);
+    unlink("d/asked");
+}
+
 int main(int count, char **words)
 {
     (void)words;
@@ -435,6 +461,7 @@ int main(int count, char **words)
     with_handles("pidfds", FAN_REPORT_DFID_NAME | FAN_REPORT_PIDFD);
     errors();
     questions();
+    memory_ends();
     many();
     return 0;
 }

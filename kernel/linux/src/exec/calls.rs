@@ -114,6 +114,8 @@ struct Prepared {
     sp: u64,
     executable: Executable,
     credentials: Arc<Credentials>,
+    /// Those that it has instead if, at the last moment, it may not gain what its file gives.
+    without_gains: Option<Arc<Credentials>>,
     secure: bool,
     readable: bool,
     comm: Vec<u8>,
@@ -198,7 +200,7 @@ fn prepare(
     if program.flawed {
         return Err(Failure::After);
     }
-    let (credentials, secure) = new_credentials(task, resolved.gives())?;
+    let (credentials, secure, without_gains) = new_credentials(task, resolved.gives())?;
     let mut persona = task.thread.persona() - Persona::READ_IMPLIES_EXECUTE;
     if secure || !task.credentials.permitted.contains(credentials.permitted) {
         persona -= Persona::UNSAFE;
@@ -229,7 +231,10 @@ fn prepare(
     let vdso = crate::vdso::map(&space, times)?;
     let start_break = image::place_heap(&space, &main, placement);
     let mut executable = describe(file, &main, start_break, guard)?;
-    executable.space = files::space_of_memory(task, &file.file);
+    // A program that others hand over to its interpreter is kept from those who may not read it, too.
+    let unreadable = resolved.handed_over.as_ref().filter(|file| !files::is_readable(task, file));
+    executable.space = files::space_of_memory(task, unreadable.unwrap_or(&file.file));
+    let readable = unreadable.is_none() && files::is_readable(task, &file.file);
     let facts = Facts {
         main: &main,
         interpreter_base,
@@ -242,8 +247,9 @@ fn prepare(
         hands_over: resolved.handed_over.is_some(),
     };
     let sp = stack::build(&space, top, arguments, &facts, &mut executable)?;
-    let readable = files::is_readable(task, &file.file);
     let credentials = memory::fallible::try_arc(credentials).map_err(|_| Errno::ENOMEM)?;
+    let without_gains =
+        without_gains.map(memory::fallible::try_arc).transpose().map_err(|_| Errno::ENOMEM)?;
     let handed_over = resolved.handed_over;
     Ok(Prepared {
         space,
@@ -251,6 +257,7 @@ fn prepare(
         sp,
         executable,
         credentials,
+        without_gains,
         secure,
         readable,
         comm,
@@ -276,12 +283,19 @@ fn describe(
     })
 }
 
-fn new_credentials(task: &Task, file: &Arc<OpenFile>) -> Result<(Credentials, bool), Errno> {
+/// Whether who traces the caller lets it gain privileges.
+fn tracer_lets_gain(task: &Task) -> bool {
+    task.thread.tracee().is_none_or(|tracee| tracee.may_gain_privileges(task.credentials.space()))
+}
+
+/// The credentials of the new program, whether it is to be careful, and the credentials without what its file gives, if it gives anything.
+fn new_credentials(
+    task: &Task,
+    file: &Arc<OpenFile>,
+) -> Result<(Credentials, bool, Option<Credentials>), Errno> {
     // Together: a mode that a former owner gave does not count for a new one.
     let Identity { mode, user, group } = file.inode().identity();
-    let may_gain =
-        || task.thread.tracee().is_none_or(|tracee| tracee.may_gain_privileges(task.credentials.space()));
-    let honoured = files::honours_set_id(task, file) && may_gain();
+    let honoured = files::honours_set_id(task, file) && tracer_lets_gain(task);
     let no_new_privileges = task.thread.has_no_new_privileges();
     let bits_count = honoured && !no_new_privileges && task.credentials.space().knows(user, group);
     let executable_group = MODE_SET_GROUP | MODE_GROUP_EXECUTE;
@@ -291,7 +305,15 @@ fn new_credentials(task: &Task, file: &Arc<OpenFile>) -> Result<(Credentials, bo
         capabilities: if honoured { FileCapabilities::of(file.inode())? } else { None },
         no_new_privileges,
     };
-    task.credentials.after_exec(&gives)
+    let (credentials, secure) = task.credentials.after_exec(&gives)?;
+    let gives_any = gives.user.is_some() || gives.group.is_some() || gives.capabilities.is_some();
+    let without_gains = if gives_any {
+        let nothing = FileGives { user: None, group: None, capabilities: None, no_new_privileges: true };
+        Some(task.credentials.after_exec(&nothing)?.0)
+    } else {
+        None
+    };
+    Ok((credentials, secure, without_gains))
 }
 
 /// Ends the other threads of the process; this one takes the leader's number. Returns the number that it had.
@@ -340,21 +362,32 @@ fn install(task: &mut Task, new: Prepared) {
     let gains = !task.credentials.permitted.contains(new.credentials.permitted);
     let (user, group) = (&new.credentials.user, &new.credentials.group);
     let acts_for_itself = user.real == user.effective && group.real == group.effective;
+    let without_gains = new.without_gains.map(|credentials| task.prepare_credentials(credentials));
     let credentials = task.prepare_credentials(new.credentials);
     let is_dumpable = acts_for_itself && !gains && new.readable;
     let former = {
         let mut executable = process.executable.lock();
         let program = executable.program + 1;
         let former = core::mem::replace(&mut *executable, Executable { program, ..new.executable });
-        let credentials = task.swap_credentials(credentials);
+        // Since the look at what its file gives somebody may have begun to trace it, or given it a filter of calls. Who begins to trace it from here on
+        // finds another program, and asks again whether he may.
+        let (chosen, loses) = match without_gains {
+            Some(others) if task.thread.has_no_new_privileges() || !tracer_lets_gain(task) => (others, true),
+            _ => (credentials, false),
+        };
+        let credentials = task.swap_credentials(chosen);
         if is_dumpable {
             process.is_dumpable.store(1, Ordering::Relaxed);
         } else {
             process.set_privileged_dumpable();
         }
-        (former, credentials, process.replace_address_space(Some(new.space)))
+        (former, credentials, process.replace_address_space(Some(new.space)), loses)
     };
+    let (.., loses) = former;
     drop(former);
+    if loses {
+        task.address_space.set_limits(crate::memory::limits_of(&process, &task.credentials));
+    }
     if let Some(spaces) = new.name_spaces {
         spaces.times.freeze();
         task.enter_name_spaces(Some(spaces));

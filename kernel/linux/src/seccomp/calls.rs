@@ -162,10 +162,11 @@ fn install(
             });
         }
         for thread in others() {
-            thread.restrict(Restriction::Filters(filter.clone()));
+            // First, so that a child that is just made with the filter has this as well.
             if task.thread.has_no_new_privileges() {
                 thread.gain_no_privileges();
             }
+            thread.restrict(Restriction::Filters(filter.clone()));
         }
     }
     task.thread.restrict(Restriction::Filters(filter));
