@@ -52,10 +52,43 @@ static int reader(char **words)
     return 0;
 }
 
+/* The end of a name space's first process ends the dumps of the others in it. */
+static void name_space_ends(void)
+{
+    pid_t init = (pid_t)syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, NULL, NULL, NULL, 0);
+    if (init == 0) {
+        aborting(0);
+        for (;;)
+            pause();
+    }
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", init, init);
+    int child;
+    while ((child = atoi(get_text(path))) == 0)
+        sched_yield();
+    snprintf(path, sizeof path, "/proc/%d/status", child);
+    while (!strstr(get_text(path), "CoreDumping:\t1"))
+        sched_yield();
+    kill(init, SIGKILL);
+    EXPECT(WTERMSIG(end_of(init)) == SIGKILL, "another end");
+}
+
+/* A reader that crashes is not read itself. */
+static void reader_crashes(void)
+{
+    set_knob(PATTERN, "|/abi/bin/core_pipe crash x");
+    end_of(aborting(0));
+    EXPECT(!strcmp(get_text("/tmp/crashes"), "x"), "%s", get_text("/tmp/crashes"));
+}
+
 int main(int count, char **words)
 {
     if (count > 2 && !strcmp(words[1], "read"))
         return reader(words);
+    if (count > 2 && !strcmp(words[1], "crash")) {
+        write(open("/tmp/crashes", O_CREAT | O_WRONLY | O_APPEND, 0600), "x", 1);
+        abort();
+    }
     /* Until the dumper has gone. */
     if (count > 2 && !strcmp(words[1], "wait"))
         return poll(&(struct pollfd){ .fd = 0 }, 1, -1) != 1;
@@ -83,6 +116,8 @@ int main(int count, char **words)
     kill(child, SIGKILL);
     status = end_of(child);
     EXPECT(WTERMSIG(status) == SIGABRT && WCOREDUMP(status) == 0, "SIGKILL ends it: %x", status);
+    name_space_ends();
+    reader_crashes();
     set_knob(PATTERN, "core");
     return verdict_failed;
 }

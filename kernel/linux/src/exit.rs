@@ -50,12 +50,22 @@ impl Process {
     /// The same with the signals locked; the caller wakes those who wait for `signal_event` afterwards.
     pub(crate) fn begin_exit_locked(&self, signals: &mut ProcessSignals, status: u32) {
         if signals.group_exit.is_some() {
+            if status == Signal::SIGKILL.number().into() {
+                self.abort_dump();
+            }
             return;
         }
         signals.group_exit = Some(status);
         signals.stop = StopState::Running;
         for thread in self.threads.lock().iter() {
             thread.kill();
+        }
+    }
+
+    /// SIGKILL has come to a process that ends: if it is dumped, that ends, too. With the signals locked.
+    pub(crate) fn abort_dump(&self) {
+        if let Some(gathering) = &*self.gathering.lock() {
+            gathering.abort();
         }
     }
 }

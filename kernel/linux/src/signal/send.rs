@@ -103,10 +103,8 @@ fn send(
     {
         let mut signals = process.signals.lock();
         if signals.group_exit.is_some() {
-            if signal == Signal::SIGKILL
-                && let Some(gathering) = &*process.gathering.lock()
-            {
-                gathering.abort();
+            if signal == Signal::SIGKILL {
+                process.abort_dump();
             }
             return Ok(());
         }
