@@ -220,6 +220,18 @@ static void executions(void)
         SHOW(syscall(SYS_capset, &header, data));
         execl(program, "file_capabilities", "report", "inherited", NULL);
     }));
+    SHOW(give(program, VFS_CAP_REVISION_2 | VFS_CAP_FLAGS_EFFECTIVE, BIT(CAP_CHOWN), 0));
+    REAP(CHILD({
+        /* What it has already it keeps by its file, although it may gain nothing. */
+        struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+        struct __user_cap_data_struct data[2] = { 0 };
+        prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
+        setresuid(1000, 1000, 1000);
+        data[0].permitted = BIT(CAP_CHOWN);
+        SHOW(syscall(SYS_capset, &header, data));
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        execl(program, "file_capabilities", "report", "kept with no new privileges", NULL);
+    }));
     SHOW(give(program, VFS_CAP_REVISION_2 | VFS_CAP_FLAGS_EFFECTIVE, BIT(CAP_NET_RAW), 0));
     chmod(program, 04755);
     run(program, "with set-user-id, user", 1000);

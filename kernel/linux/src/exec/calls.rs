@@ -27,6 +27,7 @@ use crate::name_space::{self, NameSpaces};
 use crate::process::limits::Resource;
 use crate::process::process::Executable;
 use crate::process::table::{self, Pid};
+use crate::ptrace::tracee::Tracee;
 use crate::signal::set::Signal;
 use crate::task::Task;
 
@@ -283,19 +284,19 @@ fn describe(
     })
 }
 
-/// Whether who traces the caller lets it gain privileges.
-fn tracer_lets_gain(task: &Task) -> bool {
-    task.thread.tracee().is_none_or(|tracee| tracee.may_gain_privileges(task.credentials.space()))
+/// Whether who traces the caller, if anybody does, lets it gain privileges.
+fn tracer_lets_gain(task: &Task, tracee: Option<&Arc<Tracee>>) -> bool {
+    tracee.is_none_or(|tracee| tracee.may_gain_privileges(task.credentials.space()))
 }
 
-/// The credentials of the new program, whether it is to be careful, and the credentials without what its file gives, if it gives anything.
+/// The credentials of the new program, whether it is to be careful, and the credentials without what its file gives, if that gives anything more.
 fn new_credentials(
     task: &Task,
     file: &Arc<OpenFile>,
 ) -> Result<(Credentials, bool, Option<Credentials>), Errno> {
     // Together: a mode that a former owner gave does not count for a new one.
     let Identity { mode, user, group } = file.inode().identity();
-    let honoured = files::honours_set_id(task, file) && tracer_lets_gain(task);
+    let honoured = files::honours_set_id(task, file) && tracer_lets_gain(task, task.thread.tracee().as_ref());
     let no_new_privileges = task.thread.has_no_new_privileges();
     let bits_count = honoured && !no_new_privileges && task.credentials.space().knows(user, group);
     let executable_group = MODE_SET_GROUP | MODE_GROUP_EXECUTE;
@@ -307,7 +308,8 @@ fn new_credentials(
     };
     let (credentials, secure) = task.credentials.after_exec(&gives)?;
     let gives_any = gives.user.is_some() || gives.group.is_some() || gives.capabilities.is_some();
-    let without_gains = if gives_any {
+    // Who may gain nothing already keeps what of its file's capabilities it has.
+    let without_gains = if gives_any && !no_new_privileges {
         let nothing = FileGives { user: None, group: None, capabilities: None, no_new_privileges: true };
         Some(task.credentials.after_exec(&nothing)?.0)
     } else {
@@ -371,8 +373,10 @@ fn install(task: &mut Task, new: Prepared) {
         let former = core::mem::replace(&mut *executable, Executable { program, ..new.executable });
         // Since the look at what its file gives somebody may have begun to trace it, or given it a filter of calls. Who begins to trace it from here on
         // finds another program, and asks again whether he may.
+        let tracee = without_gains.as_ref().and_then(|_| task.thread.tracee());
+        let may_gain = !task.thread.has_no_new_privileges() && tracer_lets_gain(task, tracee.as_ref());
         let (chosen, loses) = match without_gains {
-            Some(others) if task.thread.has_no_new_privileges() || !tracer_lets_gain(task) => (others, true),
+            Some(others) if !may_gain => (others, true),
             _ => (credentials, false),
         };
         let credentials = task.swap_credentials(chosen);
@@ -381,7 +385,7 @@ fn install(task: &mut Task, new: Prepared) {
         } else {
             process.set_privileged_dumpable();
         }
-        (former, credentials, process.replace_address_space(Some(new.space)), loses)
+        (former, credentials, process.replace_address_space(Some(new.space)), tracee, loses)
     };
     let (.., loses) = former;
     drop(former);
