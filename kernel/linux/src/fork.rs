@@ -17,6 +17,7 @@ use crate::control_group;
 use crate::credentials::account::ProcessCharge;
 use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult};
+use crate::file::context::FileSystemUse;
 use crate::name_space::{self, NameSpaces};
 use crate::process::limits::Resource;
 use crate::process::pid_space::Space;
@@ -456,7 +457,7 @@ fn construct(
     let shared = Shared {
         credentials: credentials.clone(),
         files: Some(Arc::clone(&files)),
-        file_system: Some(file_system.clone()),
+        file_system: Some(FileSystemUse::begin(file_system.clone())),
         name,
         charge: Some(charge),
         undo,

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::file::context::FileSystemUse;
 use machine::user::UserContext;
 use memory::address_space::AddressSpace;
 use sched::{NewThread, UserStart};
@@ -212,7 +213,7 @@ pub(crate) fn make(
     let shared = Shared {
         credentials: credentials.clone(),
         files: Some(Arc::clone(&files)),
-        file_system: Some(command.file_system.clone()),
+        file_system: Some(FileSystemUse::begin(command.file_system.clone())),
         name: [0; crate::process::thread::NAME_BYTES],
         charge,
         undo: None,

@@ -20,7 +20,7 @@ use crate::abi::AlternateStack;
 use crate::credentials::account::ProcessCharge;
 use crate::credentials::identity::Credentials;
 use crate::errno::{Errno, SysResult, register_of};
-use crate::file::context::FileSystemContext;
+use crate::file::context::{FileSystemContext, FileSystemUse};
 use crate::name_space::NameSpaces;
 use crate::process::process::Process;
 use crate::process::thread::Thread;
@@ -121,7 +121,7 @@ pub struct Task {
 
 /// Credentials that a thread is about to have.
 pub(crate) struct PreparedCredentials {
-    new: Arc<Credentials>,
+    pub(crate) new: Arc<Credentials>,
     /// What they count, if that is somebody else's account.
     charge: Option<Option<ProcessCharge>>,
 }
@@ -186,7 +186,7 @@ impl Task {
 
     /// Replaces its root, current directory and umask.
     pub(crate) fn replace_file_system(&mut self, new: Arc<FileSystemContext>) {
-        let shared = self.thread.shared.lock().file_system.replace(new.clone());
+        let shared = self.thread.shared.lock().file_system.replace(FileSystemUse::begin(new.clone()));
         let old = core::mem::replace(&mut self.file_system, new);
         drop((shared, old));
     }

@@ -67,8 +67,21 @@ pub struct FileGives {
     pub group: Option<u32>,
     /// Capabilities.
     pub capabilities: Option<FileCapabilities>,
-    /// The process has given up gaining any (PR_SET_NO_NEW_PRIVS): no bits count, and of capabilities only what it has.
-    pub no_new_privileges: bool,
+    /// What keeps the process from gaining any of it.
+    pub restraint: Restraint,
+}
+
+/// What keeps a process from gaining privileges by a program's file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Restraint {
+    /// Nothing.
+    #[default]
+    None,
+    /// Somebody else has a hand in it: a tracer without privileges, or who shares its root and working directory. It gets other ids only if it may take
+    /// any (CAP_SETUID), and of capabilities those that it has.
+    Unsafe,
+    /// It has given up gaining any (PR_SET_NO_NEW_PRIVS): neither ids nor capabilities.
+    NoNewPrivileges,
 }
 
 /// Who a thread acts for and what it may do.
@@ -280,12 +293,18 @@ impl Credentials {
             }
             is_effective |= self.is_root(new.user.effective);
         }
-        if file.no_new_privileges && !self.permitted.contains(new.permitted) {
+        let privileged_ids =
+            new.user.effective != self.user.effective || !self.file.in_group(new.group.effective);
+        let gains = privileged_ids || !self.permitted.contains(new.permitted);
+        if gains && file.restraint != Restraint::None {
+            if file.restraint == Restraint::NoNewPrivileges || !self.has_here(Capabilities::SETUID) {
+                new.user.effective = new.user.real;
+                new.group.effective = new.group.real;
+            }
             new.permitted &= self.permitted;
         }
-        let changed_ids = new.user.effective != self.user.real || new.group.effective != self.group.real;
-        let privileged_ids =
-            new.user.effective != self.user.effective || new.group.effective != self.group.effective;
+        let changed_ids =
+            privileged_ids || new.user.effective != self.user.real || new.group.effective != self.group.real;
         new.user.saved = new.user.effective;
         new.group.saved = new.group.effective;
         new.file.user = new.user.effective;
@@ -389,7 +408,7 @@ mod tests {
         let mut user = root();
         (user.user, user.permitted, user.file.capabilities) = (Ids::all(1000), Capabilities::CHOWN, none);
         let file = FileGives {
-            no_new_privileges: true,
+            restraint: Restraint::NoNewPrivileges,
             ..giving(Capabilities::NET_RAW | Capabilities::CHOWN, none, true)
         };
         let (program, _) = user.after_exec(&file).expect("allowed");

@@ -18,7 +18,7 @@ use super::open as files;
 use super::persona::{Persona, Placement};
 use super::stack::{self, Facts};
 use crate::abi::AlternateStack;
-use crate::credentials::identity::{Credentials, FileGives};
+use crate::credentials::identity::{Credentials, FileGives, Ids, Restraint};
 use crate::elf::ExecutableGuard;
 use crate::errno::{Errno, SysResult};
 use crate::file::context::descriptor_number;
@@ -115,8 +115,8 @@ struct Prepared {
     sp: u64,
     executable: Executable,
     credentials: Arc<Credentials>,
-    /// Those that it has instead if, at the last moment, it may not gain what its file gives.
-    without_gains: Option<Arc<Credentials>>,
+    /// Those that it has instead if, at the last moment, it may not gain what its file gives; and whether it is to be careful then.
+    without_gains: Option<(Arc<Credentials>, bool)>,
     secure: bool,
     readable: bool,
     comm: Vec<u8>,
@@ -249,8 +249,12 @@ fn prepare(
     };
     let sp = stack::build(&space, top, arguments, &facts, &mut executable)?;
     let credentials = memory::fallible::try_arc(credentials).map_err(|_| Errno::ENOMEM)?;
-    let without_gains =
-        without_gains.map(memory::fallible::try_arc).transpose().map_err(|_| Errno::ENOMEM)?;
+    let without_gains = match without_gains {
+        Some((credentials, secure)) => {
+            Some((memory::fallible::try_arc(credentials).map_err(|_| Errno::ENOMEM)?, secure))
+        }
+        None => None,
+    };
     let handed_over = resolved.handed_over;
     Ok(Prepared {
         space,
@@ -289,31 +293,35 @@ fn tracer_lets_gain(task: &Task, tracee: Option<&Arc<Tracee>>) -> bool {
     tracee.is_none_or(|tracee| tracee.may_gain_privileges(task.credentials.space()))
 }
 
-/// The credentials of the new program, whether it is to be careful, and the credentials without what its file gives, if that gives anything more.
+/// The credentials of the new program and whether it is to be careful; and both without what its file gives, if that gives anything more.
 fn new_credentials(
     task: &Task,
     file: &Arc<OpenFile>,
-) -> Result<(Credentials, bool, Option<Credentials>), Errno> {
+) -> Result<(Credentials, bool, Option<(Credentials, bool)>), Errno> {
     // Together: a mode that a former owner gave does not count for a new one.
     let Identity { mode, user, group } = file.inode().identity();
-    let honoured = files::honours_set_id(task, file) && tracer_lets_gain(task, task.thread.tracee().as_ref());
-    let no_new_privileges = task.thread.has_no_new_privileges();
-    let bits_count = honoured && !no_new_privileges && task.credentials.space().knows(user, group);
+    let honoured = files::honours_set_id(task, file);
+    let restraint = match task.thread.has_no_new_privileges() {
+        true => Restraint::NoNewPrivileges,
+        false if !tracer_lets_gain(task, task.thread.tracee().as_ref()) => Restraint::Unsafe,
+        false => Restraint::None,
+    };
+    let bits_count =
+        honoured && restraint != Restraint::NoNewPrivileges && task.credentials.space().knows(user, group);
     let executable_group = MODE_SET_GROUP | MODE_GROUP_EXECUTE;
     let gives = FileGives {
         user: (bits_count && mode & MODE_SET_USER != 0).then_some(user),
         group: (bits_count && mode & executable_group == executable_group).then_some(group),
         capabilities: if honoured { FileCapabilities::of(file.inode())? } else { None },
-        no_new_privileges,
+        restraint,
     };
     let (credentials, secure) = task.credentials.after_exec(&gives)?;
     let gives_any = gives.user.is_some() || gives.group.is_some() || gives.capabilities.is_some();
-    // Who may gain nothing already keeps what of its file's capabilities it has.
-    let without_gains = if gives_any && !no_new_privileges {
-        let nothing = FileGives { user: None, group: None, capabilities: None, no_new_privileges: true };
-        Some(task.credentials.after_exec(&nothing)?.0)
-    } else {
-        None
+    let without_gains = match restraint {
+        Restraint::None if gives_any => {
+            Some(task.credentials.after_exec(&FileGives { restraint: Restraint::Unsafe, ..gives })?)
+        }
+        _ => None,
     };
     Ok((credentials, secure, without_gains))
 }
@@ -361,43 +369,54 @@ fn install(task: &mut Task, new: Prepared) {
     crate::exit::release_user_memory(task);
     drop(current().set_address_space(Some(new.space.clone())));
     drop(core::mem::replace(&mut task.address_space, new.space.clone()));
-    let gains = !task.credentials.permitted.contains(new.credentials.permitted);
-    let (user, group) = (&new.credentials.user, &new.credentials.group);
-    let acts_for_itself = user.real == user.effective && group.real == group.effective;
-    let without_gains = new.without_gains.map(|credentials| task.prepare_credentials(credentials));
+    let is_readable = new.readable;
+    let is_dumpable = |before: &Credentials, new: &Credentials| {
+        let is_same = |before: &Ids, new: &Ids| [before.real, before.effective] == [new.effective; 2];
+        is_readable
+            && before.permitted.contains(new.permitted)
+            && is_same(&before.user, &new.user)
+            && is_same(&before.group, &new.group)
+    };
+    let without_gains =
+        new.without_gains.map(|(credentials, secure)| (task.prepare_credentials(credentials), secure));
     let credentials = task.prepare_credentials(new.credentials);
-    let is_dumpable = acts_for_itself && !gains && new.readable;
     let former = {
         let mut executable = process.executable.lock();
         let program = executable.program + 1;
         let former = core::mem::replace(&mut *executable, Executable { program, ..new.executable });
         // Since the look at what its file gives somebody may have begun to trace it, or given it a filter of calls. Who begins to trace it from here on
-        // finds another program, and asks again whether he may.
+        // finds another program, and asks again whether he may. Whoever shares its root could show it other files than its author expects; from
+        // here on nobody can begin to, as it is its process's only thread.
         let tracee = without_gains.as_ref().and_then(|_| task.thread.tracee());
-        let may_gain = !task.thread.has_no_new_privileges() && tracer_lets_gain(task, tracee.as_ref());
-        let (chosen, loses) = match without_gains {
-            Some(others) if !may_gain => (others, true),
-            _ => (credentials, false),
+        let may_gain = !task.thread.has_no_new_privileges()
+            && tracer_lets_gain(task, tracee.as_ref())
+            && !task.file_system.is_shared();
+        let (chosen, corrected) = match without_gains {
+            Some((others, secure)) if !may_gain => (others, Some(secure)),
+            _ => (credentials, None),
         };
+        let is_dumpable = is_dumpable(&task.credentials, &chosen.new);
         let credentials = task.swap_credentials(chosen);
         if is_dumpable {
             process.is_dumpable.store(1, Ordering::Relaxed);
         } else {
             process.set_privileged_dumpable();
         }
-        (former, credentials, process.replace_address_space(Some(new.space)), tracee, loses)
+        (former, credentials, process.replace_address_space(Some(new.space)), tracee, corrected)
     };
-    let (.., loses) = former;
+    let (.., corrected) = former;
     drop(former);
-    if loses {
+    let auxiliary = process.executable.lock().auxiliary;
+    if let Some(secure) = corrected {
         task.address_space.set_limits(crate::memory::limits_of(&process, &task.credentials));
+        // Whoever took that memory away meanwhile has taken the program's stack.
+        let _ = stack::correct_identity(&task.address_space, auxiliary, &task.credentials, secure);
     }
     if let Some(spaces) = new.name_spaces {
         spaces.times.freeze();
         task.enter_name_spaces(Some(spaces));
     }
 
-    let auxiliary = process.executable.lock().auxiliary;
     unshare(task);
     if let Some(file) = new.handed_over
         && hand_over(task, file, auxiliary).is_err()
@@ -408,7 +427,7 @@ fn install(task: &mut Task, new: Prepared) {
     process.timers.cancel_posix();
     process.contexts.end();
     process.did_exec.store(true, Ordering::Relaxed);
-    if new.secure {
+    if corrected.unwrap_or(new.secure) {
         process.kinship.lock().death_signal = 0;
     }
     task.thread.set_persona(new.persona);

@@ -39,6 +39,9 @@ const AT_SYSINFO_EHDR: u64 = 33;
 const AT_MINSIGSTKSZ: u64 = 51;
 /// Pairs in the auxiliary vector, the terminating one included.
 const AUXILIARY_PAIRS: usize = 24;
+/// Those that say who the program acts for, and how many are before them.
+const IDENTITY_PAIRS: usize = 5;
+const BEFORE_IDENTITY: u64 = 11;
 /// AT_FLAGS: the first argument stands behind the path.
 const FLAG_PRESERVE_FIRST: u64 = 1;
 /// Stack mapped beyond what the arguments need; it grows from there.
@@ -66,6 +69,38 @@ pub(super) struct Facts<'a> {
 pub(super) fn place_of_descriptor(auxiliary: (u64, u64)) -> u64 {
     // The last pair but the end.
     auxiliary.1 - 3 * 8
+}
+
+/// Says who the program acts for after all, in an auxiliary vector there.
+///
+/// # Errors
+/// ENOMEM if it is not there any more.
+pub(super) fn correct_identity(
+    space: &AddressSpace,
+    auxiliary: (u64, u64),
+    credentials: &Credentials,
+    secure: bool,
+) -> Result<(), Errno> {
+    let mut bytes = [0; 16 * IDENTITY_PAIRS];
+    let pairs = identity(credentials, secure);
+    for (word, value) in
+        bytes.chunks_exact_mut(8).zip(pairs.into_iter().flat_map(|(kind, value)| [kind, value]))
+    {
+        word.copy_from_slice(&value.to_le_bytes());
+    }
+    write(space, auxiliary.0 + 16 * BEFORE_IDENTITY, &bytes)
+}
+
+/// What an auxiliary vector says of who the program acts for, and whether it is to be careful.
+fn identity(credentials: &Credentials, secure: bool) -> [(u64, u64); IDENTITY_PAIRS] {
+    let (user, group, space) = (&credentials.user, &credentials.group, credentials.space());
+    [
+        (AT_UID, space.shown_user(user.real).into()),
+        (AT_EUID, space.shown_user(user.effective).into()),
+        (AT_GID, space.shown_group(group.real).into()),
+        (AT_EGID, space.shown_group(group.effective).into()),
+        (AT_SECURE, secure.into()),
+    ]
 }
 
 /// Maps the stack below `top` and fills it; notes in `executable` where things are. Returns the first stack pointer.
@@ -130,8 +165,7 @@ fn auxiliary_vector(
     name: u64,
     platform: u64,
 ) -> [(u64, u64); AUXILIARY_PAIRS] {
-    let (user, group) = (&facts.credentials.user, &facts.credentials.group);
-    let space = facts.credentials.space();
+    let [user, effective_user, group, effective_group, secure] = identity(facts.credentials, facts.secure);
     [
         (AT_SYSINFO_EHDR, facts.vdso),
         (AT_MINSIGSTKSZ, crate::signal::frame::largest_frame() as u64),
@@ -144,11 +178,12 @@ fn auxiliary_vector(
         (AT_BASE, facts.interpreter_base),
         (AT_FLAGS, if facts.keeps_first { FLAG_PRESERVE_FIRST } else { 0 }),
         (AT_ENTRY, facts.main.entry),
-        (AT_UID, space.shown_user(user.real).into()),
-        (AT_EUID, space.shown_user(user.effective).into()),
-        (AT_GID, space.shown_group(group.real).into()),
-        (AT_EGID, space.shown_group(group.effective).into()),
-        (AT_SECURE, facts.secure.into()),
+        // From here on the pairs of the identity.
+        user,
+        effective_user,
+        group,
+        effective_group,
+        secure,
         (AT_RANDOM, random),
         (AT_HWCAP2, crate::hardware::more_capabilities().into()),
         (AT_EXECFN, name),

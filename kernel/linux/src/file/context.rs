@@ -1,6 +1,6 @@
 //! From a task to what the file layer needs: where paths begin, and who asks.
 
-pub use vfs::walk::FileSystemContext;
+pub use vfs::walk::{FileSystemContext, FileSystemUse};
 use vfs::walk::{PathContext, Places};
 use vfs::{Error, Path};
 

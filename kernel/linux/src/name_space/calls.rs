@@ -214,7 +214,7 @@ impl Entered {
         let users = self.credentials.as_ref().unwrap_or(credentials).space().clone();
         match target {
             Target::Users(space) => {
-                let is_alone = task.process().thread_count() == 1 && !task.shares_file_system();
+                let is_alone = task.process().thread_count() == 1 && !task.file_system.is_shared();
                 if space.is_same(credentials.space()) || !is_alone {
                     return Err(Errno::EINVAL);
                 }
@@ -251,7 +251,7 @@ impl Entered {
             }
             Target::Mounts(mounts) => {
                 credentials.require_in(&users, Capabilities::SYS_CHROOT)?;
-                if task.shares_file_system() {
+                if task.file_system.is_shared() {
                     return Err(Errno::EINVAL);
                 }
                 let context = FileSystemContext::initial(mounts.clone())?;
@@ -272,11 +272,5 @@ impl Task {
             users += u32::from(process.look_at_address_space(|space| space.id()) == Some(own));
         });
         users <= 1 && self.process().thread_count() == 1
-    }
-
-    /// Whether others have its root and working directory, too. It and what it shows of itself have a reference each.
-    fn shares_file_system(&self) -> bool {
-        const OWN: usize = 2;
-        Arc::strong_count(&self.file_system) > OWN
     }
 }

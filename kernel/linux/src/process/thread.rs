@@ -20,7 +20,7 @@ use super::transfers::Transfers;
 use crate::credentials::account::ProcessCharge;
 use crate::credentials::identity::Credentials;
 use crate::exec::persona::Persona;
-use crate::file::context::FileSystemContext;
+use crate::file::context::{FileSystemContext, FileSystemUse};
 use crate::io_ring::Closing;
 use crate::name_space::NameSpaces;
 use crate::ptrace::tracee::Tracee;
@@ -36,7 +36,7 @@ pub const NAME_BYTES: usize = 16;
 pub(crate) struct Shared {
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) files: Option<Arc<DescriptorTable>>,
-    pub(crate) file_system: Option<Arc<FileSystemContext>>,
+    pub(crate) file_system: Option<FileSystemUse>,
     pub(crate) name: [u8; NAME_BYTES],
     pub(crate) charge: Option<ProcessCharge>,
     /// Made on its first use, by the thread itself.
@@ -214,7 +214,7 @@ impl Thread {
 
     /// Its root, current directory and umask, until it exits.
     pub fn file_system(&self) -> Option<Arc<FileSystemContext>> {
-        self.shared.lock().file_system.clone()
+        self.shared.lock().file_system.as_ref().map(|own| own.context().clone())
     }
 
     /// Whether somebody has a say in its calls: filters, or a tracer.

@@ -1,6 +1,7 @@
 //! Where walks begin: root and working directory of a process, and who walks.
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use memory::per_cpu::Shared;
 use sync::SpinLock;
@@ -55,7 +56,9 @@ impl core::ops::Deref for OwnPlaces {
 /// What `CLONE_FS` shares: root, working directory and umask.
 pub struct FileSystemContext {
     places: SpinLock<CurrentPlaces>,
-    umask: core::sync::atomic::AtomicU32,
+    umask: AtomicU32,
+    /// How many threads have it as theirs.
+    users: AtomicU32,
     /// As in [`OwnPlaces`].
     _fill: [u64; 3],
 }
@@ -68,7 +71,8 @@ impl FileSystemContext {
         let places = OwnPlaces::new(places)?;
         allocation::arc(Self {
             places: SpinLock::new(places),
-            umask: core::sync::atomic::AtomicU32::new(umask & 0o777),
+            umask: AtomicU32::new(umask & 0o777),
+            users: AtomicU32::new(0),
             _fill: [0; 3],
         })
     }
@@ -94,12 +98,18 @@ impl FileSystemContext {
     /// The file mode creation mask.
     pub fn umask(&self) -> u32 {
         // Relaxed: a word of its own.
-        self.umask.load(core::sync::atomic::Ordering::Relaxed)
+        self.umask.load(Ordering::Relaxed)
     }
 
     /// Changes the mask; returns the old one.
     pub fn set_umask(&self, mask: u32) -> u32 {
-        self.umask.swap(mask & 0o777, core::sync::atomic::Ordering::Relaxed)
+        self.umask.swap(mask & 0o777, Ordering::Relaxed)
+    }
+
+    /// Whether more than one thread has it as its own.
+    pub fn is_shared(&self) -> bool {
+        // Relaxed: who would begin to share it is a user himself, so it never looks unshared meanwhile.
+        self.users.load(Ordering::Relaxed) > 1
     }
 
     fn replace(&self, change: impl Fn(&Places) -> Places) -> Result<()> {
@@ -153,6 +163,28 @@ impl FileSystemContext {
         let before = core::mem::replace(&mut *self.places.lock(), new);
         drop(before);
         Ok(())
+    }
+}
+
+/// A thread has a context as its own. Counted apart from the references to it, which also those take who look at somebody else's.
+pub struct FileSystemUse(Arc<FileSystemContext>);
+
+impl FileSystemUse {
+    /// One more user.
+    pub fn begin(context: Arc<FileSystemContext>) -> Self {
+        context.users.fetch_add(1, Ordering::Relaxed);
+        Self(context)
+    }
+
+    /// What is used.
+    pub fn context(&self) -> &Arc<FileSystemContext> {
+        &self.0
+    }
+}
+
+impl Drop for FileSystemUse {
+    fn drop(&mut self) {
+        self.0.users.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
