@@ -11,7 +11,7 @@ use crate::machine::Machine;
 /// Of the free memory before, the part that may be missing afterwards: caches of the kernel's allocators.
 const MEMORY_SHARE: u64 = 200;
 /// Lines of the kernel's log that are quoted.
-const QUOTED: usize = 20;
+const QUOTED: usize = 60;
 
 /// Runs it, shows what it says, and returns what is wrong.
 pub(crate) fn run(machine: &Machine<'_>, minutes: u32) -> Result<Vec<String>, String> {
@@ -42,12 +42,13 @@ pub(crate) fn run(machine: &Machine<'_>, minutes: u32) -> Result<Vec<String>, St
 
 /// What is wrong with a run, from what it said and what the kernel reported meanwhile.
 fn judge(said: &str, log: &str) -> Vec<String> {
-    let mut complaints: Vec<_> = log
-        .lines()
-        .filter(|line| is_report(line))
-        .take(QUOTED)
-        .map(|line| format!("report: {line}"))
-        .collect();
+    let mut has_panicked = false;
+    // Behind a panic stands where it was: such a run may not come again.
+    let reports = log.lines().filter(|line| {
+        has_panicked |= line.contains("panicked");
+        has_panicked || is_report(line)
+    });
+    let mut complaints: Vec<_> = reports.take(QUOTED).map(|line| format!("report: {line}")).collect();
     let of = |kind: &'static str| said.lines().filter_map(move |line| line.strip_prefix(kind));
     complaints.extend(of("=failed ").map(|what| format!("failed: {what}")));
     complaints.extend(
@@ -87,7 +88,7 @@ fn state<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, u64> {
 /// Whether a line of the log is more than an information: `[ SECONDS] LEVEL PLACE: TEXT`.
 fn is_report(line: &str) -> bool {
     let level = line.split_once("] ").and_then(|(_, rest)| rest.split(' ').next());
-    matches!(level, Some("WARN" | "ERROR")) || line.contains("panicked")
+    matches!(level, Some("WARN" | "ERROR"))
 }
 
 /// Whether a line of `missing_syscalls` says why: number, count, name and reason.
@@ -133,6 +134,8 @@ mod tests {
             judge(GOOD, &(LOG.to_owned() + report)),
             ["report: [ 2340.233889] WARN  memory::frame: lost"]
         );
+        let report = "kernel panic on processor 3: panicked at a.rs:1:5:\n  #1 some_function\n";
+        assert_eq!(judge(GOOD, &(LOG.to_owned() + report)).len(), 2);
         assert_eq!(judge("", LOG).len(), 2);
     }
 }

@@ -5,7 +5,9 @@
 //! handful of callbacks and no grace period of their own.
 //!
 //! A block is allocated when the last one is full. When that fails, [`try_drop_later`] gives the value back and
-//! [`drop_later`] waits for a grace period itself.
+//! [`drop_later`] waits for a grace period itself; where it may not, the value is leaked, as callbacks drop such values, too.
+//!
+//! An open block has room whenever interrupts are on: who fills it takes it away before an interrupt finds it so.
 //!
 //! The open block and the counts are touched by their own CPU only, with interrupts off; other CPUs read the counts.
 
@@ -13,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::alloc::Layout;
 use core::cell::UnsafeCell;
-use core::ptr;
+use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use machine::cpu::CpuId;
@@ -140,15 +142,14 @@ pub fn try_drop_later<D: Deferred>(value: D) -> Result<(), D> {
     pressure::pace();
     let _preemption = preempt::disable();
     let local = LOCAL.this();
-    let (full, first) = loop {
+    let (filled, first) = loop {
         if !ensure_open(local) {
             queue::bump(&local.refused, 1);
             return Err(value);
         }
         let _interrupts = interrupt::disable();
         // SAFETY: interrupts are off and this is the CPU's own.
-        let Some(block) = unsafe { (*local.open.get()).as_mut() }.filter(|block| block.count < ENTRIES)
-        else {
+        let Some(block) = (unsafe { (*local.open.get()).as_mut() }) else {
             // An interrupt since then filled it, and found no memory for the next one.
             continue;
         };
@@ -156,25 +157,31 @@ pub fn try_drop_later<D: Deferred>(value: D) -> Result<(), D> {
         block.count += 1;
         block.weight += D::WEIGHT;
         let first = queue::bump(&local.put, 1) == local.dropped.load(Ordering::Relaxed) + 1;
-        break (block.count == ENTRIES, first);
+        let is_full = block.count == ENTRIES;
+        break (if is_full { take_open(local) } else { None }, first);
     };
-    if full {
-        flush();
+    let is_full = filled.is_some();
+    if let Some(filled) = filled {
+        hand_over(local, filled);
         // Room for the next one, also for an interrupt's.
         ensure_open(local);
     }
-    if full || first {
+    if is_full || first {
         queue::ask_for_service();
     }
     Ok(())
 }
 
-/// Drops the value after a grace period; it shares a callback with others. In a thread that may sleep: without memory it waits for
-/// the grace period.
+/// Drops the value after a grace period; it shares a callback with others. Without memory it waits for the grace period; where nobody may sleep, the value
+/// is leaked then, which is a loss but no danger.
 pub fn drop_later<D: Deferred>(value: D) {
-    if let Err(value) = try_drop_later(value) {
+    let Err(value) = try_drop_later(value) else { return };
+    if preempt::count() == 0 && !interrupt::in_interrupt() && interrupt::are_enabled() {
         grace_period::synchronize_expedited();
         drop(value);
+    } else {
+        log::error!("no memory to note what is to be dropped after a grace period: it is leaked");
+        core::mem::forget(value);
     }
 }
 
@@ -183,7 +190,7 @@ fn ensure_open(local: &Local) -> bool {
     let has_room = || {
         let _interrupts = interrupt::disable();
         // SAFETY: the CPU's own, interrupts are off.
-        unsafe { (*local.open.get()).as_ref() }.is_some_and(|block| block.count < ENTRIES)
+        !unsafe { *local.open.get() }.is_null()
     };
     if has_room() {
         return true;
@@ -221,21 +228,35 @@ fn ensure_open(local: &Local) -> bool {
 /// Hands the open block over, if anything is in it. The caller cannot migrate.
 pub(super) fn flush() {
     let local = LOCAL.this();
-    let (block, weight) = {
+    let block = {
         let _interrupts = interrupt::disable();
-        // SAFETY: the CPU's own, interrupts are off.
-        let open = unsafe { &mut *local.open.get() };
-        // SAFETY: the open block is live.
-        match unsafe { open.as_ref() } {
-            Some(block) if block.count > 0 => {
-                let weight = block.weight;
-                (core::mem::replace(open, ptr::null_mut()), weight)
-            }
-            _ => return,
-        }
+        take_open(local)
     };
+    if let Some(block) = block {
+        hand_over(local, block);
+    }
+}
+
+/// A block that waits for its grace period, and what its entries say about their bytes.
+type Filled = (NonNull<Block>, usize);
+
+/// Takes the open block away, if anything is in it. Of this CPU, with interrupts off.
+fn take_open(local: &Local) -> Option<Filled> {
+    // SAFETY: the CPU's own, interrupts are off.
+    let open = unsafe { &mut *local.open.get() };
+    let block = NonNull::new(*open)?;
+    // SAFETY: the open block is live.
+    let Block { count, weight, .. } = unsafe { block.as_ref() };
+    if *count == 0 {
+        return None;
+    }
+    *open = ptr::null_mut();
+    Some((block, *weight))
+}
+
+fn hand_over(local: &Local, (block, weight): Filled) {
     queue::bump(&local.blocks, 1);
-    queue::enqueue_to_wait(Kind::Classic, block.cast(), size_of::<Block>() + weight);
+    queue::enqueue_to_wait(Kind::Classic, block.as_ptr().cast(), size_of::<Block>() + weight);
 }
 
 /// Drops what a block notes, and the block.
@@ -308,6 +329,46 @@ mod tests {
         queue::tests::run_all();
         assert_eq!(drops.load(Ordering::Relaxed), 1000);
         assert_eq!(waiting(this), 0);
+    }
+
+    /// What is being noted while an interrupt arrives, which notes something itself as soon as it can.
+    struct Interrupted(Box<u32>);
+
+    static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
+    static REFUSED: AtomicU32 = AtomicU32::new(0);
+
+    impl Deferred for Interrupted {
+        fn into_raw(self) -> *mut () {
+            machine::ipi::send(machine::cpu::current(), machine::ipi::Ipi::Debugger);
+            self.0.into_raw()
+        }
+
+        // SAFETY: that of the box.
+        unsafe fn drop_raw(raw: *mut ()) -> usize {
+            // SAFETY: the caller's promise.
+            unsafe { Box::<u32>::drop_raw(raw) }
+        }
+    }
+
+    #[test]
+    fn an_interrupt_finds_room_whenever_it_comes() {
+        machine::ipi::set_handler(machine::ipi::Ipi::Debugger, || {
+            INTERRUPTS.fetch_add(1, Ordering::Relaxed);
+            let is_refused = try_drop_later(Box::new(0_u32)).is_err();
+            REFUSED.fetch_add(u32::from(is_refused), Ordering::Relaxed);
+        });
+        // They take turns. First the interrupt fills the blocks, then who is interrupted.
+        for _ in 0..2 {
+            for _ in 0..2 * ENTRIES {
+                assert!(try_drop_later(Interrupted(Box::new(0))).is_ok());
+            }
+            assert!(try_drop_later(Box::new(0_u32)).is_ok());
+        }
+        queue::tests::run_all();
+        assert_eq!(
+            (INTERRUPTS.load(Ordering::Relaxed), REFUSED.load(Ordering::Relaxed)),
+            (4 * ENTRIES as u32, 0)
+        );
     }
 
     #[test]
