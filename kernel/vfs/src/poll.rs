@@ -237,6 +237,16 @@ impl PollList {
         drop(removed);
     }
 
+    /// Forgets all watchers: what they watched is no more.
+    pub fn clear(&self) {
+        let entries = {
+            let mut entries = self.entries.lock();
+            self.number.store(0, Ordering::Relaxed);
+            core::mem::take(&mut *entries)
+        };
+        drop(entries);
+    }
+
     /// The number of entries, stale ones included.
     pub fn len(&self) -> usize {
         self.number.load(Ordering::Relaxed) as usize

@@ -201,7 +201,7 @@ fn prepare(
     if program.flawed {
         return Err(Failure::After);
     }
-    let (credentials, secure, without_gains) = new_credentials(task, resolved.gives())?;
+    let ((credentials, secure), without_gains) = new_credentials(task, resolved.gives())?;
     let mut persona = task.thread.persona() - Persona::READ_IMPLIES_EXECUTE;
     if secure || !task.credentials.permitted.contains(credentials.permitted) {
         persona -= Persona::UNSAFE;
@@ -293,11 +293,11 @@ fn tracer_lets_gain(task: &Task, tracee: Option<&Arc<Tracee>>) -> bool {
     tracee.is_none_or(|tracee| tracee.may_gain_privileges(task.credentials.space()))
 }
 
-/// The credentials of the new program and whether it is to be careful; and both without what its file gives, if that gives anything more.
-fn new_credentials(
-    task: &Task,
-    file: &Arc<OpenFile>,
-) -> Result<(Credentials, bool, Option<(Credentials, bool)>), Errno> {
+/// The credentials of a new program, and whether it is to be careful.
+type Given = (Credentials, bool);
+
+/// What the new program gets; and what it gets without what its file gives, if that gives anything more.
+fn new_credentials(task: &Task, file: &Arc<OpenFile>) -> Result<(Given, Option<Given>), Errno> {
     // Together: a mode that a former owner gave does not count for a new one.
     let Identity { mode, user, group } = file.inode().identity();
     let honoured = files::honours_set_id(task, file);
@@ -323,7 +323,7 @@ fn new_credentials(
         }
         _ => None,
     };
-    Ok((credentials, secure, without_gains))
+    Ok(((credentials, secure), without_gains))
 }
 
 /// Ends the other threads of the process; this one takes the leader's number. Returns the number that it had.

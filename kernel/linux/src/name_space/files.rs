@@ -168,10 +168,11 @@ fn open(caller: &Thread, target: Target) -> Result<usize> {
 struct NameSpaceInode(Target);
 
 impl Drop for NameSpaceInode {
-    /// The last user of a mounted file may be a callback, and the end of a name space of mounts sleeps.
+    /// The last user of a mounted file may be a callback; the end of a name space of mounts sleeps, and so does that of one of IPC, for its message queues.
     fn drop(&mut self) {
-        if let Target::Mounts(mounts) = core::mem::replace(&mut self.0, Target::Times(Space::default())) {
-            sched::work::queue(alloc::boxed::Box::new(move || drop(mounts)));
+        let target = core::mem::replace(&mut self.0, Target::Times(Space::default()));
+        if matches!(target, Target::Mounts(_) | Target::Ipc(_)) {
+            sched::work::queue(alloc::boxed::Box::new(move || drop(target)));
         }
     }
 }

@@ -26,8 +26,8 @@ use super::flavour::Kind;
 use super::{grace_period, pressure, queue};
 use crate::{PerCpu, per_cpu};
 
-/// Entries of a block: it fills 2 KiB.
-const ENTRIES: usize = 126;
+/// Entries of a block: it fills 1 KiB, as larger ones are not taken from the memory that is kept for those who can't wait.
+const ENTRIES: usize = 62;
 
 /// Something that owns one allocation and can be dropped later.
 pub trait Deferred: Send + Sized + 'static {
@@ -322,8 +322,8 @@ mod tests {
             assert!(try_drop_later(Box::new(CountsDrop(drops.clone()))).is_ok());
         }
         flush();
-        assert_eq!(counts(this).0 - blocks, 8);
-        assert_eq!(queue::counts(this, Kind::Classic).queued - queued, 8);
+        assert_eq!(counts(this).0 - blocks, 17);
+        assert_eq!(queue::counts(this, Kind::Classic).queued - queued, 17);
         assert_eq!(drops.load(Ordering::Relaxed), 0);
         drop(section);
         queue::tests::run_all();
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn block_fits_two_kibibytes() {
-        assert!(size_of::<Block>() <= 2048);
+    fn block_may_be_taken_from_the_reserve() {
+        assert!(size_of::<Block>() <= 1024);
     }
 }

@@ -34,16 +34,11 @@ use sched::WaitQueue;
 use sync::{IrqSpinLock, SpinLock};
 
 use super::item::{EpollEvent, EpollEvents, EpollItem};
+use super::nesting::{Links, Nesting};
 use crate::file::{FileFeatures, FileOperations, OpenFile};
 use crate::flags::OpenFlags;
 use crate::poll::{PollEvents, PollList, PollTable};
 use crate::{Error, Result, allocation, anonymous, wait};
-
-/// Instances that may watch each other in a chain.
-const NESTING_MAX: usize = 5;
-
-/// Held while an instance is made to watch another: the check for circles must see all of them.
-static NESTING: sched::Mutex<()> = sched::Mutex::named("nesting of epoll", ());
 
 /// Interests that there is room for at the first one.
 const FIRST_ROOM: usize = 4;
@@ -140,6 +135,7 @@ pub(super) struct Shared {
     waiters: WaitQueue,
     sleeping: AtomicUsize,
     watchers: PollList,
+    pub(super) links: SpinLock<Links>,
 }
 
 impl Shared {
@@ -355,6 +351,7 @@ pub fn create_epoll() -> Result<Arc<OpenFile>> {
         waiters: WaitQueue::new(),
         sleeping: AtomicUsize::new(0),
         watchers: PollList::new(),
+        links: SpinLock::new(Links::default()),
     })?;
     let epoll = allocation::arc(Epoll { shared })?;
     OpenFile::anonymous(anonymous::shared_inode()?, epoll, OpenFlags::READ_WRITE)
@@ -364,6 +361,10 @@ impl Epoll {
     /// The instance behind an open file. Fails with `EINVAL`.
     pub fn of(file: &OpenFile) -> Result<&Self> {
         file.object::<Self>().ok_or(Error::Invalid)
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// `EPOLL_CTL_ADD`
@@ -379,16 +380,7 @@ impl Epoll {
                 return Err(Error::Invalid);
             }
         }
-        let _nesting = match nested {
-            Some(inner) => {
-                let guard = NESTING.lock();
-                if inner.depth_to(&self.shared, 1)? + 1 > NESTING_MAX {
-                    return Err(Error::Loop);
-                }
-                Some(guard)
-            }
-            None => None,
-        };
+        let nesting = nested.map(|inner| Nesting::begin(&self.shared, &inner.shared)).transpose()?;
         let key = (descriptor, file.id());
         let event = EpollEvent { events: event.events.with_always(), ..event };
         let memory = memory::fallible::try_empty_arc()?;
@@ -405,7 +397,11 @@ impl Epoll {
         };
         let item = self.shared.insert(memory, make, key)?;
         let linked = file.add_interest(Arc::downgrade(&item)).and_then(|()| item.arm(file));
-        linked.inspect_err(|_| self.shared.remove(&item))
+        linked.inspect_err(|_| self.shared.remove(&item))?;
+        if let Some(nesting) = nesting {
+            nesting.link(&item);
+        }
+        Ok(())
     }
 
     /// `EPOLL_CTL_MOD`
@@ -436,29 +432,6 @@ impl Epoll {
         match file.object::<Self>() {
             Some(inner) if Arc::ptr_eq(&inner.shared, &self.shared) => Err(Error::Invalid),
             _ => Ok(()),
-        }
-    }
-
-    /// The length of the longest chain of instances below this one; `ELOOP` when `outer` is among them.
-    fn depth_to(&self, outer: &Arc<Shared>, level: usize) -> Result<usize> {
-        if level > NESTING_MAX || Arc::ptr_eq(&self.shared, outer) {
-            return Err(Error::Loop);
-        }
-        let mut deepest = level;
-        let mut index = 0;
-        loop {
-            let item = {
-                let interests = self.shared.interests.lock();
-                match interests.places.get(index) {
-                    Some(place) => place.clone(),
-                    None => return Ok(deepest),
-                }
-            };
-            index += 1;
-            let Some(file) = item.and_then(|item| item.file.upgrade()) else { continue };
-            if let Some(inner) = file.object::<Self>() {
-                deepest = deepest.max(inner.depth_to(outer, level + 1)?);
-            }
         }
     }
 
@@ -548,6 +521,8 @@ impl FileOperations for Epoll {
 
 impl Drop for Epoll {
     fn drop(&mut self) {
+        // What lists of watched files still have of it keeps nothing else: no chain of ended instances grows, which would end one in the other.
+        self.shared.watchers.clear();
         let mut index = 0;
         loop {
             let item = match self.shared.interests.lock().places.get(index) {

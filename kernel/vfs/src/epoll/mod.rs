@@ -2,6 +2,7 @@
 
 mod instance;
 mod item;
+mod nesting;
 
 pub use instance::{Epoll, create_epoll};
 pub use item::{EpollEvent, EpollEvents, EpollItem};

@@ -419,7 +419,9 @@ impl OpenFile {
     /// Notes an `epoll` interest, so that it ends with the file.
     pub(crate) fn add_interest(&self, item: Weak<EpollItem>) -> Result<()> {
         let mut interests = self.interests.lock();
-        interests.retain(|known| known.strong_count() > 0);
+        if interests.len() == interests.capacity() {
+            interests.retain(|known| known.strong_count() > 0);
+        }
         allocation::push(&mut interests, item)
     }
 }

@@ -70,9 +70,18 @@ impl MountNamespace {
         OpenFile::at_path(place, OpenFlags::PATH, Some(object), None)
     }
 
-    /// Whether the place is the root of a mount that may be changed from here: one of this name space, or a detached one.
-    pub(super) fn check_changeable(&self, place: &Path) -> Result<()> {
-        let detached = || place.mount.home().is_some_and(|home| home.is_detached());
+    /// Whether the place is the root of a mount that may be changed from here: one of this name space, or a detached one. That is kept in `home`, which
+    /// is to outlive the change: the end of a name space is a change itself.
+    ///
+    /// # Errors
+    /// `EINVAL`.
+    pub(super) fn check_changeable(
+        &self,
+        place: &Path,
+        home: &mut Option<Arc<MountNamespace>>,
+    ) -> Result<()> {
+        *home = place.mount.home();
+        let detached = || home.as_ref().is_some_and(|home| home.is_detached());
         if place.is_mount_root() && (self.contains(&place.mount) || detached()) {
             Ok(())
         } else {
@@ -85,9 +94,10 @@ impl MountNamespace {
     /// # Errors
     /// `EINVAL`: one is not a mount's root, `to` propagates already, or shows what `from` does not. No memory.
     pub fn copy_propagation(self: &Arc<Self>, from: &Path, to: &Path) -> Result<()> {
+        let mut homes = [None, None];
         let change = Change::begin();
-        self.check_changeable(from)?;
-        self.check_changeable(to)?;
+        self.check_changeable(from, &mut homes[0])?;
+        self.check_changeable(to, &mut homes[1])?;
         let relations = to.mount.relations();
         let hides = |child: &Shared<Mount>| {
             child.is_locked()

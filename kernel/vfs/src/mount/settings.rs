@@ -132,8 +132,9 @@ impl MountNamespace {
     /// # Errors
     /// `EINVAL`: it is not a mount's root. `EPERM`: a flag is locked. `EBUSY`: it is to be read only, and is written. No memory.
     pub fn set_attributes(self: &Arc<Self>, place: &Path, wanted: &AttributeChange) -> Result<()> {
+        let mut home = None;
         let mut change = Change::begin();
-        self.check_changeable(place)?;
+        self.check_changeable(place, &mut home)?;
         let mounts = if wanted.recursive { tree::members(&place.mount)? } else { tree::only(&place.mount)? };
         let new_flags = |mount: &Mount| mount.flags().difference(wanted.clear) | wanted.set;
         for mount in &mounts {
