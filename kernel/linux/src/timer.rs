@@ -578,6 +578,7 @@ pub fn timer_create(task: &mut Task, clock: i32, event: u64, out: u64) -> SysRes
 struct ReservedTimer {
     process: Arc<Process>,
     id: usize,
+    is_filled: bool,
 }
 
 impl ReservedTimer {
@@ -593,11 +594,12 @@ impl ReservedTimer {
             memory::fallible::try_push(&mut inner.timers, Place::Reserved).map_err(|_| Errno::EAGAIN)?;
             Ok(inner.timers.len() - 1)
         })?;
-        Ok(ReservedTimer { process: process.clone(), id })
+        Ok(ReservedTimer { process: process.clone(), id, is_filled: false })
     }
 
-    fn fill(self, timer: Arc<ProcessTimer>) {
+    fn fill(mut self, timer: Arc<ProcessTimer>) {
         self.put(Place::Timer(timer));
+        self.is_filled = true;
     }
 
     fn put(&self, new: Place) {
@@ -611,8 +613,10 @@ impl ReservedTimer {
 
 impl Drop for ReservedTimer {
     fn drop(&mut self) {
-        // Does nothing to a place that was filled.
-        self.put(Place::Free);
+        // Of one that was filled the timer may be deleted by now, and the number be somebody else's.
+        if !self.is_filled {
+            self.put(Place::Free);
+        }
     }
 }
 

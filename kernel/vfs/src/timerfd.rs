@@ -150,9 +150,14 @@ pub fn create(clock: TimerClock, flags: OpenFlags) -> Result<Arc<OpenFile>> {
     let file = allocation::arc(TimerFile { clock, shared, timer: Timer::new(callback)? })?;
     if clock == TimerClock::RealTime {
         let mut timers = REAL_TIME.lock();
-        let before = timers.list.len();
-        timers.list.retain(|timer| timer.strong_count() > 0);
-        timers.removals += u64::from(timers.list.len() < before);
+        // A look at all of them for each time that they have become twice as many.
+        if timers.list.len() == timers.list.capacity() {
+            let before = timers.list.len();
+            timers.list.retain(|timer| timer.strong_count() > 0);
+            timers.removals += u64::from(timers.list.len() < before);
+            let living = timers.list.len();
+            allocation::reserve(&mut timers.list, living)?;
+        }
         allocation::push(&mut timers.list, Arc::downgrade(&file))?;
     }
     let flags = (flags & OpenFlags::NON_BLOCK) | OpenFlags::READ_WRITE;

@@ -8,7 +8,8 @@
 //!
 //! # Why a snapshot suffices
 //! A socket that is found without a reference from outside gets one only by being received, which takes a reference to
-//! the socket in whose inbox it lies, and registration ([`take_off`], [`land`]) takes the registry's lock. References that go while the
+//! the socket in whose inbox it lies, and registration ([`take_off`], [`land`]) takes the registry's lock, as does who only looks at a
+//! message and so has its sockets too ([`between_counts`]). References that go while the
 //! collection looks only make it keep more; the next one finds it.
 //!
 //! # Connections that wait
@@ -100,6 +101,12 @@ pub(super) fn land(flight: Flight) {
         registry.entries = Vec::new();
         registry.free = Vec::new();
     }
+}
+
+/// Runs while no collection counts references: for who takes one from a message that stays where it is.
+pub(super) fn between_counts<R>(act: impl FnOnce() -> R) -> R {
+    let _registry = REGISTRY.lock();
+    act()
 }
 
 /// A socket has ended or is about to be sent: runs a collection when it is time. Without sockets in flight: one load.

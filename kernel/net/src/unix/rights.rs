@@ -97,17 +97,25 @@ impl Rights {
     pub(super) fn copy_files(&self) -> Result<Vec<Arc<OpenFile>>> {
         let mut files = Vec::new();
         allocation::reserve(&mut files, self.files.len())?;
-        files.extend(self.files.iter().cloned());
+        let mut copy = || files.extend(self.files.iter().cloned());
+        if self.flights.is_empty() {
+            copy()
+        } else {
+            garbage::between_counts(copy)
+        }
         Ok(files)
     }
 
     /// Nobody will receive them.
     pub fn discard(mut self: Box<Self>) {
         let sockets = self.files.iter().any(|file| file.object::<UnixSocket>().is_some());
+        // Until they are dropped they count for who sent them: that may be later, and somebody else's work.
+        let charge = self.charge.take();
         self.land();
         if !sockets {
             return;
         }
+        self.charge = charge;
         {
             let mut list = DISCARDED.lock();
             self.next = list.take();

@@ -122,14 +122,16 @@ fn longest(
     Ok(length)
 }
 
-/// Makes room for one more interest; those that have ended go first.
+/// Makes room for one more interest, or for as many as there are: those that have ended go first then, and what they were of. No end of those waits.
 fn make_room(links: &SpinLock<Links>, direction: Direction) -> Result<()> {
+    let mut more = 1;
     {
         let mut links = links.lock();
         let known = direction.of(&mut links);
         if known.len() == known.capacity() {
             known.retain(|item| item.upgrade().is_some_and(|item| !item.dead.load(Ordering::Acquire)));
+            more = known.len().max(1);
         }
     }
-    allocation::lock_with_room(|| links.lock(), 1, |links| direction.of(links)).map(drop)
+    allocation::lock_with_room(|| links.lock(), more, |links| direction.of(links)).map(drop)
 }

@@ -421,6 +421,8 @@ impl OpenFile {
         let mut interests = self.interests.lock();
         if interests.len() == interests.capacity() {
             interests.retain(|known| known.strong_count() > 0);
+            let living = interests.len();
+            allocation::reserve(&mut interests, living)?;
         }
         allocation::push(&mut interests, item)
     }
