@@ -15,6 +15,7 @@ use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use machine::time::now_ns;
 use memory::buffer::Sink;
@@ -132,6 +133,9 @@ pub struct TimerFile {
 static REAL_TIME: SpinLock<RealTimeTimers> =
     SpinLock::named("timers of the time of day", RealTimeTimers { list: Vec::new(), removals: 0 });
 
+/// About how many of them have ended since they were last looked at.
+static ENDED: AtomicUsize = AtomicUsize::new(0);
+
 struct RealTimeTimers {
     list: Vec<Weak<TimerFile>>,
     /// How often timers were taken out, which moves those behind them forward.
@@ -150,13 +154,12 @@ pub fn create(clock: TimerClock, flags: OpenFlags) -> Result<Arc<OpenFile>> {
     let file = allocation::arc(TimerFile { clock, shared, timer: Timer::new(callback)? })?;
     if clock == TimerClock::RealTime {
         let mut timers = REAL_TIME.lock();
-        // A look at all of them for each time that they have become twice as many.
-        if timers.list.len() == timers.list.capacity() {
+        // A look at all of them when half of them have ended.
+        if ENDED.load(Ordering::Relaxed) > timers.list.len() / 2 {
+            ENDED.store(0, Ordering::Relaxed);
             let before = timers.list.len();
             timers.list.retain(|timer| timer.strong_count() > 0);
             timers.removals += u64::from(timers.list.len() < before);
-            let living = timers.list.len();
-            allocation::reserve(&mut timers.list, living)?;
         }
         allocation::push(&mut timers.list, Arc::downgrade(&file))?;
     }
@@ -311,6 +314,10 @@ impl FileOperations for TimerFile {
 impl Drop for TimerFile {
     fn drop(&mut self) {
         self.timer.cancel();
+        if self.clock == TimerClock::RealTime {
+            // Relaxed: a count that may be a little off.
+            ENDED.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

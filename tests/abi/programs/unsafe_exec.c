@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/auxv.h>
+#include <sys/fsuid.h>
 #include <sys/ptrace.h>
 
 enum { USER = 1000, OTHER = 1001, OWNER = 2000, GROUP = 1500 };
@@ -25,13 +26,15 @@ static const struct program {
 
 static const struct caller {
     const char *name;
-    int real, effective;
+    int real, effective, file, drops;
 } callers[] = {
-    { "user", USER, USER },
-    { "two users", USER, OTHER },
-    { "careful root", 0, USER },
-    { "half root", USER, 0 },
-    { "root", 0, 0 },
+    { "user", USER, USER, USER, 0 },
+    { "two users", USER, OTHER, OTHER, 0 },
+    { "careful root", 0, USER, USER, 0 },
+    { "half root", USER, 0, 0, 0 },
+    { "root", 0, 0, 0, 0 },
+    { "poor root", 0, 0, 0, 1 },
+    { "root with others' files", 0, 0, USER, 0 },
 };
 
 static const char *kind_of(uint32_t low)
@@ -77,6 +80,14 @@ static void become(const struct caller *caller)
     setgroups(1, &group);
     setresgid(caller->real, caller->effective, caller->effective);
     setresuid(caller->real, caller->effective, caller->effective);
+    if (caller->file != caller->effective)
+        setfsuid(caller->file);
+    if (caller->drops) {
+        struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+        struct __user_cap_data_struct none[2] = { 0 };
+        if (syscall(SYS_capset, &header, none) != 0)
+            abort();
+    }
 }
 
 static void execute(const char *program)

@@ -296,7 +296,7 @@ fn tracer_lets_gain(task: &Task, tracee: Option<&Arc<Tracee>>) -> bool {
 /// The credentials of a new program, and whether it is to be careful.
 type Given = (Credentials, bool);
 
-/// What the new program gets; and what it gets without what its file gives, if that gives anything more.
+/// What the new program gets; and what it gets if it may gain nothing after all, if it would gain anything.
 fn new_credentials(task: &Task, file: &Arc<OpenFile>) -> Result<(Given, Option<Given>), Errno> {
     // Together: a mode that a former owner gave does not count for a new one.
     let Identity { mode, user, group } = file.inode().identity();
@@ -317,8 +317,10 @@ fn new_credentials(task: &Task, file: &Arc<OpenFile>) -> Result<(Given, Option<G
     };
     let (credentials, secure) = task.credentials.after_exec(&gives)?;
     let gives_any = gives.user.is_some() || gives.group.is_some() || gives.capabilities.is_some();
+    // Root gains what it has given up, whatever its file gives.
+    let gains = gives_any || !task.credentials.permitted.contains(credentials.permitted);
     let without_gains = match restraint {
-        Restraint::None if gives_any => {
+        Restraint::None if gains => {
             Some(task.credentials.after_exec(&FileGives { restraint: Restraint::Unsafe, ..gives })?)
         }
         _ => None,
@@ -374,6 +376,7 @@ fn install(task: &mut Task, new: Prepared) {
         let is_same = |before: &Ids, new: &Ids| [before.real, before.effective] == [new.effective; 2];
         is_readable
             && before.permitted.contains(new.permitted)
+            && (before.file.user, before.file.group) == (new.file.user, new.file.group)
             && is_same(&before.user, &new.user)
             && is_same(&before.group, &new.group)
     };

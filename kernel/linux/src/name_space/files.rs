@@ -171,7 +171,12 @@ impl Drop for NameSpaceInode {
     /// The last user of a mounted file may be a callback; the end of a name space of mounts sleeps, and so does that of one of IPC, for its message queues.
     fn drop(&mut self) {
         let target = core::mem::replace(&mut self.0, Target::Times(Space::default()));
-        if matches!(target, Target::Mounts(_) | Target::Ipc(_)) {
+        let sleeps = match &target {
+            Target::Mounts(_) => true,
+            Target::Ipc(space) => !space.is_first(),
+            _ => false,
+        };
+        if sleeps {
             sched::work::queue(alloc::boxed::Box::new(move || drop(target)));
         }
     }

@@ -112,10 +112,11 @@ impl Rights {
         // Until they are dropped they count for who sent them: that may be later, and somebody else's work.
         let charge = self.charge.take();
         self.land();
+        self.charge = charge;
         if !sockets {
+            self.files.clear();
             return;
         }
-        self.charge = charge;
         {
             let mut list = DISCARDED.lock();
             self.next = list.take();

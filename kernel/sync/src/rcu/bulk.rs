@@ -262,7 +262,7 @@ fn hand_over(local: &Local, (block, weight): Filled) {
 /// Drops what a block notes, and the block.
 ///
 /// # Safety
-/// `header` is that of a block that [`flush`] handed over.
+/// `header` is that of a block that was handed over.
 unsafe fn drop_block(header: *mut Header) -> usize {
     let block = header.cast::<Block>();
     // SAFETY: the header is a block's first field, and the block is ours now.
