@@ -128,6 +128,11 @@ impl Volume {
 
     /// Submits a bio and sleeps until it has ended.
     pub fn transfer(&self, bio: Bio) -> Result<Vec<Segment>> {
+        // Also where the device is quick enough that nobody has to.
+        debug_assert!(
+            machine::preempt::count() == 0,
+            "a thread in an atomic section must not wait for a disk"
+        );
         let (bio, waiter) = Waiter::of(bio)?;
         self.submit(bio);
         let (segments, outcome) = waiter.wait();

@@ -132,7 +132,8 @@ fn finish_thread(process: &Arc<Process>, thread: &Arc<Thread>, exit_code: u32) {
     let tid = thread.tid();
     if tid == process.pid() {
         *process.last_name.lock() = thread.name();
-        *process.last_credentials.lock() = thread.credentials();
+        let former = core::mem::replace(&mut *process.last_credentials.lock(), thread.credentials());
+        drop(former);
     }
     let (last, status, completed_stop) = leave(process, thread);
     let status = status.unwrap_or(exit_code);
@@ -286,7 +287,10 @@ fn end_process(process: &Arc<Process>) {
         }
     };
     match end {
-        Ok(end) => end.announce(process),
+        Ok(end) => {
+            crate::ptrace::end::forget_tracee(process);
+            end.announce(process);
+        }
         Err(held) => held.announce(status),
     }
     process.end_pollers.notify(vfs::PollEvents::INPUT);

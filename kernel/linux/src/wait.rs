@@ -165,9 +165,14 @@ pub(crate) fn bury(process: &Arc<Process>, waited: Waited) -> Option<Arc<Process
     parent
 }
 
+/// Whether a child has ended, its parent has been told, and no tracer is to wait for it first.
+fn is_left(child: &Arc<Process>) -> bool {
+    child.state() == State::Zombie && !child.is_leader_traced.load(Ordering::Acquire) && !child.is_telling()
+}
+
 /// Whether a child has ended and nobody waits for it.
 pub(crate) fn has_zombie(process: &Process) -> bool {
-    process.children.lock().list.iter().any(|child| child.state() == State::Zombie && !child.is_telling())
+    process.children.lock().list.iter().any(is_left)
 }
 
 /// Waits for all children that have ended, for a parent that will not.
@@ -175,8 +180,7 @@ pub(crate) fn bury_zombies_of(process: &Process) {
     loop {
         let zombie = {
             let children = process.children.lock();
-            let is_left = |child: &&Arc<Process>| child.state() == State::Zombie && !child.is_telling();
-            children.list.iter().find(is_left).cloned()
+            children.list.iter().find(|child| is_left(child)).cloned()
         };
         let Some(zombie) = zombie else { return };
         if zombie.claim_zombie() {

@@ -29,12 +29,19 @@ use crate::{balance, deadline, idle, placement, softirq, stack, statistics};
 /// Runs another thread if there is one that should. The current thread stays runnable unless it has announced that it
 /// sleeps; wait functions do that, use them instead.
 pub fn schedule() {
-    debug_assert!(preempt::count() == 0, "a thread in an atomic section must not sleep");
-    debug_assert!(!interrupt::in_interrupt(), "interrupt handlers must not sleep");
+    ensure_may_sleep();
     dispatch(Reason::Voluntary);
     if preempt::need_resched() {
         preempt_hook();
     }
+}
+
+/// Also in the release: who slept in an atomic section would hand its count to whoever runs next, and what that one does, or how it ends, would name the wrong
+/// one. What a read section protects would be freed meanwhile.
+#[inline(always)]
+fn ensure_may_sleep() {
+    assert!(preempt::count() == 0, "a thread in an atomic section must not sleep");
+    assert!(!interrupt::in_interrupt(), "interrupt handlers must not sleep");
 }
 
 /// Lets the other runnable threads of this CPU go first.
@@ -131,8 +138,7 @@ fn dispatch(reason: Reason) {
 /// what is left of its own turn. Where that cannot be (more urgent threads wait, no memory for the other's stack, it may not run
 /// here) the other is woken as usual.
 pub(crate) fn hand_over(next: HandOver) {
-    debug_assert!(preempt::count() == 0, "a thread in an atomic section must not sleep");
-    debug_assert!(!interrupt::in_interrupt(), "interrupt handlers must not sleep");
+    ensure_may_sleep();
     let preemption = preempt::disable();
     let interrupts = interrupt::disable();
     // Acquire: pairs with the Release at the end of the thread's last switch.
@@ -379,7 +385,7 @@ pub fn abandon_current() -> ! {
 /// page-fault stack, with interrupts off and preemption enabled.
 #[cfg(target_os = "none")]
 pub(crate) fn leave_parked() -> ! {
-    debug_assert!(preempt::count() == 0, "a thread in an atomic section cannot wait");
+    assert!(preempt::count() == 0, "a thread in an atomic section cannot wait");
     dispatch(Reason::Parked);
     unreachable!("a parked thread continues from its registers")
 }

@@ -199,7 +199,7 @@ pub trait InodeOperations: Any + Send + Sync {
         }
     }
 
-    /// Brings attributes up to date that the file system computes (owner of `/proc/PID`, size of a table).
+    /// Brings attributes up to date that the file system computes (owner of `/proc/PID`, size of a table). May sleep.
     fn refresh(&self, inode: &Inode) {}
 
     /// Answers what is asked of a file that is left to its file system ([`InodeHead::leave_to_file_system`]), before anything is done with it for a program.
@@ -254,9 +254,16 @@ pub trait InodeOperations: Any + Send + Sync {
         Err(Error::NotSupported)
     }
 
-    /// 512-byte blocks in use.
+    /// 512-byte blocks in use. May sleep.
     fn blocks(&self, inode: &Inode) -> u64 {
         0
+    }
+
+    /// [`refresh`](Self::refresh) and [`blocks`](Self::blocks) for who is in a read section. `None` where they would sleep; to be asked of no file of a volatile
+    /// file system.
+    fn blocks_at_hand(&self, inode: &Inode) -> Option<u64> {
+        self.refresh(inode);
+        Some(self.blocks(inode))
     }
 
     /// Copies the value of an extended attribute into `buffer` (nothing when it is empty) and returns its length.
@@ -595,10 +602,20 @@ impl Inode {
         if self.is_left_to_file_system() { self.operations.permit(self, question) } else { Ok(()) }
     }
 
-    /// What `stat` shows, the mount's part left empty. About a dozen plain loads.
-    #[inline(always)]
+    /// What `stat` shows, the mount's part left empty. May sleep.
     pub fn status(&self) -> FileStatus {
         self.operations.refresh(self);
+        self.status_with(self.operations.blocks(self))
+    }
+
+    /// The same for who is in a read section; `None` if it is not at hand. About a dozen plain loads.
+    #[inline(always)]
+    pub(crate) fn status_at_hand(&self) -> Option<FileStatus> {
+        Some(self.status_with(self.operations.blocks_at_hand(self)?))
+    }
+
+    #[inline(always)]
+    fn status_with(&self, blocks: u64) -> FileStatus {
         let head = &self.head;
         FileStatus {
             device: head.device,
@@ -610,7 +627,7 @@ impl Inode {
             special: head.special,
             size: head.size(),
             block_size: head.block_bytes,
-            blocks: self.operations.blocks(self),
+            blocks,
             accessed: head.accessed.get(),
             modified: head.modified.get(),
             changed: head.changed.get(),

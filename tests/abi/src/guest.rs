@@ -67,10 +67,12 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// What the machine said last: the kernel's log, and the progress of guest cases.
+/// What the machine said last, the kernel's log and the progress of guest cases, and before that the warnings and errors of the kernel until then.
 fn show_log(log: &str) {
     let lines: Vec<&str> = log.lines().collect();
-    for line in &lines[lines.len().saturating_sub(KEPT_LINES)..] {
+    let (before, last) = lines.split_at(lines.len().saturating_sub(KEPT_LINES));
+    let is_report = |line: &&&str| line.contains("] WARN ") || line.contains("] ERROR ");
+    for line in before.iter().filter(is_report).take(KEPT_LINES).chain(last) {
         eprintln!("    | {line}");
     }
 }

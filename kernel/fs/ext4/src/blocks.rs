@@ -44,6 +44,27 @@ impl Blocks for FileSystem {
     }
 }
 
+/// What of a file system is in memory: other blocks are not there. Never sleeps.
+pub(crate) struct AtHand<'a>(pub(crate) &'a FileSystem);
+
+impl Blocks for AtHand<'_> {
+    fn geometry(&self) -> &Geometry {
+        self.0.geometry()
+    }
+
+    fn inode_tables(&self) -> &[AtomicU64] {
+        self.0.inode_tables()
+    }
+
+    fn block(&self, block: u64, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
+        self.0.cache.at_hand(block, check)
+    }
+
+    fn part(&self, block: u64, part: usize, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
+        self.0.cache.part_at_hand(block, part, check)
+    }
+}
+
 /// The bytes of an inode: a part of a block.
 pub(crate) struct RawInodeBytes {
     block: BlockBytes,

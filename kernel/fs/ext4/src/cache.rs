@@ -82,6 +82,13 @@ struct Entry {
     parts: CheckedParts,
 }
 
+/// What the cache has of a block.
+struct Known {
+    bytes: BlockBytes,
+    checked: bool,
+    parts: CheckedParts,
+}
+
 /// See the theory of this file.
 pub(crate) struct Cache {
     volume: Volume,
@@ -179,24 +186,42 @@ impl Cache {
         }
     }
 
+    /// What the cache has of a block. Never sleeps.
+    fn look(&self, block: u64) -> Option<Known> {
+        self.entries.lock().get_mut(&block).map(|entry| {
+            entry.used = true;
+            Known { bytes: entry.bytes.clone(), checked: entry.checked, parts: entry.parts }
+        })
+    }
+
     /// The block's bytes. `check` looks at them unless they passed before.
     pub(crate) fn get(&self, block: u64, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
-        let cached = self.entries.lock().get_mut(&block).map(|entry| {
-            entry.used = true;
-            (entry.bytes.clone(), entry.checked)
-        });
-        if let Some((bytes, checked)) = cached {
-            if !checked {
-                check(&bytes)?;
-                self.mark_checked(block, &bytes);
-            }
-            return Ok(bytes);
+        if let Some(known) = self.look(block) {
+            return self.checked(block, known, check);
         }
         let departures = self.departures.load(Relaxed);
         let bytes = fallible::try_arc(self.read(block)?)?;
         check(&bytes)?;
         self.keep(block, &bytes, departures)?;
         Ok(bytes)
+    }
+
+    /// The same without asking the disk: `ENOENT` for a block that is not here. Never sleeps.
+    pub(crate) fn at_hand(&self, block: u64, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<BlockBytes> {
+        self.checked(block, self.look(block).ok_or(Error::NotFound)?, check)
+    }
+
+    fn checked(
+        &self,
+        block: u64,
+        known: Known,
+        check: impl FnOnce(&[u8]) -> Result<()>,
+    ) -> Result<BlockBytes> {
+        if !known.checked {
+            check(&known.bytes)?;
+            self.mark_checked(block, &known.bytes);
+        }
+        Ok(known.bytes)
     }
 
     /// The bytes of a block of many structures, of which `check` looks at one unless that passed before.
@@ -207,6 +232,27 @@ impl Cache {
         check: impl FnOnce(&[u8]) -> Result<()>,
     ) -> Result<BlockBytes> {
         let (bytes, parts) = self.get_parts(block)?;
+        self.part_checked(block, part, (bytes, parts), check)
+    }
+
+    /// The same without asking the disk: `ENOENT` for a block that is not here. Never sleeps.
+    pub(crate) fn part_at_hand(
+        &self,
+        block: u64,
+        part: usize,
+        check: impl FnOnce(&[u8]) -> Result<()>,
+    ) -> Result<BlockBytes> {
+        let known = self.look(block).ok_or(Error::NotFound)?;
+        self.part_checked(block, part, (known.bytes, known.parts), check)
+    }
+
+    fn part_checked(
+        &self,
+        block: u64,
+        part: usize,
+        (bytes, parts): (BlockBytes, CheckedParts),
+        check: impl FnOnce(&[u8]) -> Result<()>,
+    ) -> Result<BlockBytes> {
         if !parts.has(part) {
             check(&bytes)?;
             if let Some(entry) = self.entries.lock().get_mut(&block)
@@ -220,12 +266,8 @@ impl Cache {
 
     /// The bytes of a block of many structures, and which of them were checked.
     pub(crate) fn get_parts(&self, block: u64) -> Result<(BlockBytes, CheckedParts)> {
-        let cached = self.entries.lock().get_mut(&block).map(|entry| {
-            entry.used = true;
-            (entry.bytes.clone(), entry.parts)
-        });
-        match cached {
-            Some(found) => Ok(found),
+        match self.look(block) {
+            Some(known) => Ok((known.bytes, known.parts)),
             None => Ok((self.get(block, |_| Ok(()))?, CheckedParts::default())),
         }
     }

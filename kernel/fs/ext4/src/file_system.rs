@@ -145,6 +145,12 @@ impl FileSystem {
         blocks::inode(self, number)
     }
 
+    /// The same without asking the disk, and without sleeping: `None` where its block is not in the cache.
+    pub fn inode_at_hand(&self, number: u32) -> Option<Inode> {
+        // An error is told who asks the disk.
+        blocks::inode(&blocks::AtHand(self), number).ok()
+    }
+
     /// Whether there can be a file's inode of this number, used or not.
     pub fn may_be_file(&self, number: u32) -> bool {
         (self.geometry.first_inode()..=self.geometry.inodes).contains(&number)

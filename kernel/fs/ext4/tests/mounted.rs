@@ -428,6 +428,41 @@ fn a_flush_that_fails_is_told_once_to_each_who_has_the_file_open() {
 }
 
 #[test]
+fn what_has_left_the_cache_of_metadata_is_asked_for_outside_of_read_sections() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    /// What a block of places of blocks covers; there are twice as many as the cache holds, and some.
+    const STRIDE: i64 = 256 << 10;
+    const PLACES: i64 = 2 * 4096 + 500;
+    let image = Image::make(&["-t", "ext2", "-b", "1024"], 64 << 20, None);
+    let device = Device::new(&image.bytes());
+    let world = device.mount(false).expect("a sound image");
+    let known = world.create(b"/known").expect("space");
+    assert_eq!(write(&known, 0, &[1; 3000]), Ok(3000));
+    for name in b'a'..=b'z' {
+        world.create(&[b'/', name]).expect("space");
+    }
+    let large = world.create(b"/large").expect("space");
+    for place in 0..PLACES {
+        assert_eq!(write(&large, place * STRIDE, b"x"), Ok(1));
+    }
+    drop((known, large));
+    world.unmount();
+    let world = device.mount(true).expect("a sound image");
+    let (context, root) = (world.context(), &world.places.root);
+    let status = || context.status(root, b"/known", LookupFlags::FOLLOW).expect("it was made");
+    let before = status();
+    assert_eq!((before.size, before.blocks), (3000, 6));
+    let large = world.open(b"/large", OpenFlags::empty()).expect("it was made");
+    for place in 0..PLACES {
+        assert_eq!(read(&large, place * STRIDE, 1), b"x");
+    }
+    // Its entry and its inode are known still; the block of the inode is not.
+    assert_eq!(status().blocks, before.blocks);
+    drop(large);
+    world.unmount();
+}
+
+#[test]
 fn what_lies_in_a_directory_that_cannot_be_read_is_an_error_and_not_missing() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for options in OPTIONS {

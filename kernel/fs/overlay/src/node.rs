@@ -216,6 +216,11 @@ impl Node {
     fn copy_attributes(&self, inode: &Inode) {
         let Ok(real) = self.real() else { return };
         real.operations().refresh(real);
+        self.mirror(inode, real);
+    }
+
+    /// What is known of the real file now.
+    fn mirror(&self, inode: &Inode, real: &Inode) {
         let _order = self.attributes.lock();
         inode.set_identity(real.identity());
         inode.mirror_lists(real);
@@ -350,6 +355,17 @@ impl InodeOperations for Node {
 
     fn blocks(&self, _inode: &Inode) -> u64 {
         self.real().map_or(0, |real| real.operations().blocks(real))
+    }
+
+    fn blocks_at_hand(&self, inode: &Inode) -> Option<u64> {
+        let real = self.real().ok()?;
+        // A layer that keeps nothing is asked each time.
+        if self.overlay.layer_of(self).superblock().traits().volatile {
+            return None;
+        }
+        let blocks = real.operations().blocks_at_hand(real)?;
+        self.mirror(inode, real);
+        Some(blocks)
     }
 
     fn extended_attribute(&self, _inode: &Inode, name: &[u8], buffer: &mut [u8]) -> Result<usize> {

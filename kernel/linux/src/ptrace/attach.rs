@@ -21,7 +21,7 @@ use crate::signal::set::Signal;
 use crate::task::Task;
 
 /// Takes the thread's slot and lists the tracee with its tracer.
-fn link(tracee: &Arc<Tracee>, tracer: &Arc<Thread>) -> Result<(), Errno> {
+pub(super) fn link(tracee: &Arc<Tracee>, tracer: &Arc<Thread>) -> Result<(), Errno> {
     let thread = tracee.thread();
     {
         let mut slot = thread.trace.lock();
@@ -46,12 +46,20 @@ fn link(tracee: &Arc<Tracee>, tracer: &Arc<Thread>) -> Result<(), Errno> {
     // After the list has it: who finds the flag set looks there.
     process.traces.store(true, Ordering::Release);
     if listed.is_err() {
-        release(tracee, 0);
+        let_go(tracee, 0);
     }
     listed
 }
 
+/// Lets a tracee go, and gives what there is left of it back if it has ended meanwhile: a kill may come at any time. Its tracer's list is the caller's matter.
+pub(super) fn let_go(tracee: &Arc<Tracee>, signal: u8) {
+    if let Some(Some(_ended)) = release(tracee, signal) {
+        super::end::give_back(tracee);
+    }
+}
+
 /// Lets a tracee go, with a signal if it stands for one. Its tracer's list is the caller's matter. Returns whether it was still traced, and how it has ended.
+#[must_use = "what has ended is to be given back"]
 pub(super) fn release(tracee: &Arc<Tracee>, signal: u8) -> Option<Option<u32>> {
     let ended = {
         let mut state = tracee.lock();
@@ -129,8 +137,8 @@ pub(super) fn attach(task: &mut Task, thread: &Arc<Thread>, seize: Option<Option
     });
     if checked.is_err() && thread.is_traced_as(&tracee) {
         let signal = super::stop::signal_of(&tracee.lock());
-        let _ = release(&tracee, signal);
         unlist(task.process(), &tracee);
+        let_go(&tracee, signal);
     }
     checked?;
     linked?;
@@ -144,8 +152,8 @@ pub(super) fn attach(task: &mut Task, thread: &Arc<Thread>, seize: Option<Option
 
 /// `PTRACE_DETACH`: the tracee stands, and goes on with the signal.
 pub(super) fn detach(task: &Task, tracee: &Arc<Tracee>, signal: u8) {
-    let _ = release(tracee, signal);
     unlist(task.process(), tracee);
+    let_go(tracee, signal);
 }
 
 /// `PTRACE_INTERRUPT`

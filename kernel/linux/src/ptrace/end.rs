@@ -7,12 +7,12 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use super::attach::{release, unlist};
+use super::attach::{let_go, release, unlist};
 use super::options::Options;
 use super::stop::{signal_of, tell};
 use super::tracee::Tracee;
 use crate::exit::End;
-use crate::process::process::{Kinship, Process, State};
+use crate::process::process::{Kinship, Process};
 use crate::process::table;
 use crate::process::thread::Thread;
 use crate::signal::actions::{ActionFlags, IGNORE};
@@ -44,9 +44,7 @@ pub(crate) fn tracer_ends(thread: &Arc<Thread>) {
             let _ = send::to_process(tracee.process(), information);
         }
         unlist(process, &tracee);
-        if let Some(Some(_ended)) = release(&tracee, signal) {
-            give_back(&tracee);
-        }
+        let_go(&tracee, signal);
     }
 }
 
@@ -59,20 +57,23 @@ pub(super) fn give_back(tracee: &Arc<Tracee>) {
     }
 }
 
-/// The parent sees the end of its child now.
+/// The parent sees the end of its child now. One that waits for its children although it ignores their ends may have been faster.
 fn give_to_parent(process: &Arc<Process>) {
-    let end = {
+    let (end, tracee) = {
         let kinship = process.kinship.lock();
-        drop(process.traced_end.lock().take());
-        process.is_leader_traced.store(false, Ordering::Relaxed);
-        let end = End::of(&kinship);
+        // Before a parent that waits can see it.
         process.begin_telling();
+        let tracee = process.traced_end.lock().take();
+        // Release: pairs with the Acquire of `tracer_of_leader`.
+        process.is_leader_traced.store(false, Ordering::Release);
+        let mut end = End::of(&kinship);
         if !end.wanted {
-            process.set_state(State::Dead);
+            end.wanted = !process.claim_zombie();
         }
-        end
+        (end, tracee)
     };
     end.announce(process);
+    drop(tracee);
 }
 
 /// Whether a tracer does not want to wait for those that end.
@@ -137,9 +138,10 @@ impl Held {
         if !process.is_leader_traced.load(Ordering::Relaxed) {
             return None;
         }
-        let tracee = process.traced_end.lock().clone()?;
-        let tracer = tracee.lock().tracer.clone();
-        if let Some(tracer) = tracer {
+        let tracee = process.traced_end.lock().clone();
+        if let Some(tracee) = tracee
+            && let Some(tracer) = tracee.tracer()
+        {
             let is_parent =
                 kinship.parent.as_ref().is_some_and(|parent| Arc::ptr_eq(parent, tracer.process()));
             if !is_parent && !is_careless(&tracer) {
@@ -151,9 +153,9 @@ impl Held {
                 }
             }
             unlist(tracer.process(), &tracee);
-            let _ = release(&tracee, 0);
+            let _whoever_was_first = release(&tracee, 0);
         }
-        drop(process.traced_end.lock().take());
+        // Also where the tracer has let go at this very time.
         process.is_leader_traced.store(false, Ordering::Relaxed);
         None
     }
@@ -162,6 +164,12 @@ impl Held {
     pub(crate) fn announce(self, status: u32) {
         tell_end(&self.tracee, &self.tracer, self.tracee.process().pid(), status);
     }
+}
+
+/// The end of a process is its parent's matter: what its leader was traced as refers to it no longer.
+pub(crate) fn forget_tracee(process: &Process) {
+    let tracee = process.traced_end.lock().take();
+    drop(tracee);
 }
 
 /// A thread that executes a program takes the place of its leader, which has ended: nobody is told of that one's end.
@@ -184,4 +192,75 @@ pub(super) fn listed(process: &Process, index: usize) -> Option<Arc<Tracee>> {
 /// How many have left a tracer's list.
 pub(super) fn removals(process: &Process) -> u64 {
     process.tracees.lock().removals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credentials::identity::Credentials;
+    use crate::process::exercise::Maker;
+    use crate::process::thread::Shared;
+    use crate::ptrace::attach::link;
+    use crate::signal::set::SignalSet;
+
+    fn thread(process: &Arc<Process>) -> Arc<Thread> {
+        let shared = Shared {
+            credentials: Arc::new(Credentials::root().expect("memory")),
+            files: None,
+            file_system: None,
+            name: Default::default(),
+            charge: None,
+            undo: None,
+            name_spaces: None,
+            restriction: Default::default(),
+            closing: Default::default(),
+        };
+        Arc::new(Thread::new(process.pid(), process.clone(), SignalSet::EMPTY, shared))
+    }
+
+    /// The zombie of a process that is its tracer's first, and what it is traced as.
+    fn held(pids: [u32; 2]) -> (Arc<Process>, Arc<Tracee>, Arc<Thread>) {
+        let maker = Maker::new().expect("memory");
+        let [process, other] = pids.map(|pid| maker.make(pid).expect("memory"));
+        let (leader, tracer) = (thread(&process), thread(&other));
+        let credentials = tracer.credentials();
+        let tracee = Tracee::new(&leader, &tracer, credentials, Options::default(), false).expect("memory");
+        link(&tracee, &tracer).expect("nobody traces it");
+        leader.exiting.store(true, Ordering::Relaxed);
+        assert!(!thread_ended(&process, &leader, 0), "a leader's number is its process's");
+        let kinship = process.kinship.lock();
+        let held = Held::of(&process, &kinship, 0).expect("it is traced");
+        process.set_state(crate::process::process::State::Zombie);
+        drop(kinship);
+        held.announce(0);
+        (process, tracee, tracer)
+    }
+
+    #[test]
+    fn who_is_let_go_when_it_has_ended_is_given_back() {
+        let (process, tracee, tracer) = held([930, 931]);
+        assert!(process.is_leader_traced.load(Ordering::Relaxed));
+        // The tracer has seen it stand before it was killed.
+        unlist(tracer.process(), &tracee);
+        crate::ptrace::attach::let_go(&tracee, 0);
+        assert!(!process.is_leader_traced.load(Ordering::Relaxed) && !process.is_telling());
+        assert!(process.traced_end.lock().is_none(), "they would keep each other");
+    }
+
+    #[test]
+    fn a_tracer_that_lets_go_at_the_end_leaves_nothing() {
+        let maker = Maker::new().expect("memory");
+        let [process, other] = [932, 933].map(|pid| maker.make(pid).expect("memory"));
+        let (leader, tracer) = (thread(&process), thread(&other));
+        let credentials = tracer.credentials();
+        let tracee = Tracee::new(&leader, &tracer, credentials, Options::default(), false).expect("memory");
+        link(&tracee, &tracer).expect("nobody traces it");
+        leader.exiting.store(true, Ordering::Relaxed);
+        assert!(!thread_ended(&process, &leader, 0));
+        unlist(&other, &tracee);
+        assert_eq!(release(&tracee, 0), Some(None));
+        assert!(Held::of(&process, &process.kinship.lock(), 0).is_none());
+        forget_tracee(&process);
+        assert!(process.traced_end.lock().is_none());
+    }
 }

@@ -323,8 +323,8 @@ impl Thread {
 impl Process {
     /// Who traces its leader, also when that has ended.
     pub(crate) fn tracer_of_leader(&self) -> Option<Arc<Thread>> {
-        // Relaxed: who must not miss it holds `kinship`.
-        if !self.is_leader_traced.load(Ordering::Relaxed) {
+        // Acquire: who finds that its tracer has given it back finds the parent being told. Who must not miss a tracer holds `kinship`.
+        if !self.is_leader_traced.load(Ordering::Acquire) {
             return None;
         }
         let ended = self.traced_end.lock().clone();

@@ -266,13 +266,14 @@ impl<'a> PathContext<'a> {
 
 /// What `stat` shows of a place.
 pub fn status_of(place: &Path) -> Result<FileStatus> {
-    place.inode()?.ask(Question::Status)?;
-    Ok(status_at(&place.mount, &place.dentry, place.inode()?))
+    let inode = place.inode()?;
+    inode.ask(Question::Status)?;
+    Ok(status_at(&place.mount, &place.dentry, inode.status()))
 }
 
-/// The same, of its parts.
-pub(super) fn status_at(mount: &Shared<Mount>, dentry: &Arc<Dentry>, inode: &Inode) -> FileStatus {
-    let mut status = inode.status();
+/// The same, of an inode's status.
+#[inline(always)]
+pub(super) fn status_at(mount: &Shared<Mount>, dentry: &Arc<Dentry>, mut status: FileStatus) -> FileStatus {
     status.mount_id = mount.id();
     status.mount_root = Arc::ptr_eq(dentry, mount.root());
     status

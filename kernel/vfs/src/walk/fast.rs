@@ -98,7 +98,7 @@ pub(super) fn status(
     if path.last() == Some(&b'/') && inode.kind != FileKind::Directory {
         return Some(Err(Error::NotDirectory));
     }
-    Some(Ok(status_at(mount, dentry, inode)))
+    Some(Ok(status_at(mount, dentry, inode.status_at_hand()?)))
 }
 
 /// As far as the fast part gets from `start` along `text`, beginning at `offset`. Part of both callers: what they ask for is known there.

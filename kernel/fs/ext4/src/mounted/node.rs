@@ -59,7 +59,13 @@ impl Node {
         Ok(Self { instance, file, cache, nameless, parent })
     }
 
-    /// What the disk says, or will.
+    /// Sectors, with those for the file's promised blocks.
+    fn blocks_of(&self, stored: &crate::Inode) -> u64 {
+        let sectors_per_block = (self.instance.system().block_bytes() / SECTOR_BYTES) as u64;
+        stored.blocks + self.file.promised() * sectors_per_block
+    }
+
+    /// What the disk says, or will. Reads it where that is not in memory.
     pub(super) fn stored(&self) -> Result<crate::Inode> {
         self.instance.system().inode(self.file.number).map_err(error_of)
     }
@@ -177,8 +183,13 @@ impl InodeOperations for Node {
 
     /// With those that its dirty pages will get: programs such as `tar` take a file without any for one large hole.
     fn blocks(&self, _inode: &Inode) -> u64 {
-        let sectors_per_block = (self.instance.system().block_bytes() / SECTOR_BYTES) as u64;
-        self.stored().map_or(0, |stored| stored.blocks + self.file.promised() * sectors_per_block)
+        self.stored().map_or(0, |stored| self.blocks_of(&stored))
+    }
+
+    fn blocks_at_hand(&self, inode: &Inode) -> Option<u64> {
+        let stored = self.instance.system().inode_at_hand(self.file.number)?;
+        self.refresh(inode);
+        Some(self.blocks_of(&stored))
     }
 
     fn extended_attribute(&self, _inode: &Inode, name: &[u8], buffer: &mut [u8]) -> Result<usize> {
