@@ -1,5 +1,6 @@
 /* A file server that never answers: who asks it can be killed, nobody else waits, and its end is everybody's. */
 #include "fuse.h"
+#include <sys/socket.h>
 
 /* Waits until somebody asks what is not answered. */
 static void await_silence(int opcode)
@@ -80,6 +81,30 @@ int main(void)
     kill(waiting, SIGKILL);
     REAP(waiting);
     world->silent = 0;
+
+    /* Who receives into memory that never comes keeps nobody from sending, in streams and where it only looks. */
+    static const int kinds[] = { SOCK_STREAM, SOCK_STREAM, SOCK_DGRAM, SOCK_DGRAM };
+    for (int i = 0; i < 4; i++) {
+        int ends[2];
+        SHOW(socketpair(AF_UNIX, kinds[i], 0, ends));
+        SHOW(send(ends[0], "first", 5, 0));
+        be_silent(FUSE_READ);
+        waiting = CHILD({
+            int fd = open("m/file", O_RDWR);
+            char *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+            (void)!recv(ends[1], map, 5, i % 2 ? MSG_PEEK : 0);
+        });
+        await_silence(FUSE_READ);
+        SHOW(send(ends[0], "second", 6, 0));
+        kill(waiting, SIGKILL);
+        REAP(waiting);
+        world->silent = 0;
+        char text[20] = "";
+        SHOW(recv(ends[1], text, sizeof text, MSG_DONTWAIT));
+        printf("   %s\n", text);
+        close(ends[0]);
+        close(ends[1]);
+    }
 
     /* A signal that does not kill is told to the server, who decides. */
     world->silent = 1ull << FUSE_GETATTR;

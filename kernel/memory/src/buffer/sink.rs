@@ -97,6 +97,21 @@ impl<'a> Sink<'a> {
         )
     }
 
+    /// Brings in what the next byte goes to, so that a transfer in an atomic section, where nothing is brought in, gets on. May sleep.
+    ///
+    /// # Errors
+    /// [`Fault`] when it cannot be stored.
+    pub fn prepare(&mut self) -> Result<(), Fault> {
+        let Target::User(ranges) = &mut self.target else { return Ok(()) };
+        let piece = ranges.piece(1);
+        if piece.length == 0 {
+            return Ok(());
+        }
+        // The word with the byte is in the same page; it is written as it was.
+        let word = UserAddr::new(piece.address.as_u64() & !3);
+        user_memory::compare_exchange_u32(word, 0, 0).map(|_| ())
+    }
+
     /// Steps over bytes as if they had been written (for calls that transfer by other means).
     pub fn skip(&mut self, count: usize) {
         let _ = self.transfer(count, |_, _| (), |_, _| Ok(()));

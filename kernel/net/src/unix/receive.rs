@@ -3,12 +3,18 @@
 //! Messages: the first one is taken out and then copied, so a bad address loses it, as on Linux. Streams: bytes are copied
 //! under the inbox's lock from as many messages as it takes; a message that brings files ends the read, and with
 //! `SO_PASSCRED` messages of different senders are not read together.
+//!
+//! Who sends waits for the inbox's lock, and a receiver's memory may take for ever to be there (that of a file whose file system is a program that does not
+//! answer). So memory is not waited for with the lock held: bytes of streams are copied in an atomic section, and what was not there is brought in between;
+//! what is looked at (`MSG_PEEK`) is copied twice.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
+use machine::preempt;
 use memory::buffer::Sink;
+use vfs::allocation;
 use vfs::{Error, OpenFile, Result};
 
 use super::end::state;
@@ -79,10 +85,7 @@ impl UnixSocket {
         loop {
             own.report_error()?;
             if how.peek {
-                let inbox = own.inbox.lock();
-                if let Some(message) = inbox.front() {
-                    let mut received = self.copy_message(message, sink, how)?;
-                    received.files = peeked(message)?;
+                if let Some(received) = self.peek_message(sink, how)? {
                     return Ok(received);
                 }
             } else if let Some(mut message) = self.take_first() {
@@ -102,6 +105,20 @@ impl UnixSocket {
             }
             own.wait_readable(deadline_ns)?;
         }
+    }
+
+    /// What the first message says, which stays.
+    fn peek_message(&self, sink: &mut Sink<'_>, how: Receiving) -> Result<Option<Received>> {
+        let inbox = self.own().inbox.lock();
+        let Some(message) = inbox.front() else { return Ok(None) };
+        let mut bytes = allocation::filled(0, message.payload.len().min(sink.remaining()))?;
+        let mut received = self.copy_message(message, &mut Sink::kernel(&mut bytes), how)?;
+        received.files = peeked(message)?;
+        drop(inbox);
+        if sink.write(&bytes)? < bytes.len() {
+            return Err(Error::BadAddress);
+        }
+        Ok(Some(received))
     }
 
     fn take_first(&self) -> Option<Message> {
@@ -184,46 +201,84 @@ impl UnixSocket {
 
     /// Reads from the messages that are there.
     fn read_available(&self, sink: &mut Sink<'_>, how: Receiving, progress: &mut Progress) -> Result<()> {
+        if how.peek {
+            return self.peek_available(sink, progress);
+        }
         let own = self.own();
         let pass_identity = own.options.passes_identity();
         let received = &mut progress.received;
-        // Of what a peek looks at.
-        let mut index = 0;
+        let mut brought_files = false;
         while !own.is_empty() {
             let mut inbox = own.inbox.lock();
-            let Some(message) = inbox.get_mut(index) else { return Ok(()) };
+            let Some(message) = inbox.front_mut() else { return Ok(()) };
             if received.identity.is_some_and(|first| first != message.identity) {
                 progress.done = true;
                 return Ok(());
             }
+            let room = sink.remaining();
+            let copied = {
+                let _atomic = preempt::disable();
+                // An error only says that the first byte's place is not there.
+                message.payload.store(message.taken, sink).unwrap_or(0)
+            };
+            let whole = copied == message.remaining();
+            if copied == 0 && !whole && room > 0 {
+                drop(inbox);
+                sink.prepare()?;
+                continue;
+            }
+            received.result += copied;
             if pass_identity {
                 received.identity = Some(message.identity);
             }
-            let copied = message.payload.store(message.taken, sink)?;
-            received.result += copied;
-            let whole = copied == message.remaining();
-            let brings_files = message.rights.is_some();
-            let mut finished = None;
-            if how.peek {
-                received.files = peeked(message)?;
-                index += 1;
-            } else {
+            if message.rights.is_some() {
+                brought_files = true;
                 received.files = taken(message);
-                message.taken += copied;
-                if whole {
-                    finished = inbox.pop_front();
-                    own.publish(&inbox);
-                }
+            }
+            message.taken += copied;
+            let finished = if whole { inbox.pop_front() } else { None };
+            if whole {
+                own.publish(&inbox);
             }
             drop(inbox);
             if let Some(message) = finished {
                 self.dispose(message);
             }
-            if brings_files || !whole || sink.is_full() {
+            if sink.is_full() || whole && brought_files {
                 progress.done = true;
                 return Ok(());
             }
         }
+        Ok(())
+    }
+
+    /// Looks at the messages that are there, as one read would read them.
+    fn peek_available(&self, sink: &mut Sink<'_>, progress: &mut Progress) -> Result<()> {
+        let own = self.own();
+        let pass_identity = own.options.passes_identity();
+        let received = &mut progress.received;
+        let mut bytes = Vec::new();
+        let inbox = own.inbox.lock();
+        for message in inbox.iter() {
+            if received.identity.is_some_and(|first| first != message.identity) {
+                break;
+            }
+            if pass_identity {
+                received.identity = Some(message.identity);
+            }
+            let begun = bytes.len();
+            let fits = message.remaining().min(sink.remaining() - begun);
+            allocation::reserve(&mut bytes, fits)?;
+            bytes.resize(begun + fits, 0);
+            message.payload.store(message.taken, &mut Sink::kernel(&mut bytes[begun..]))?;
+            received.files = peeked(message)?;
+            if message.rights.is_some() || bytes.len() == sink.remaining() {
+                break;
+            }
+        }
+        progress.done = !inbox.is_empty();
+        drop(inbox);
+        received.result += sink.write(&bytes)?;
         Ok(())
     }
 }
