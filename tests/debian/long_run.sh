@@ -34,6 +34,8 @@ stress() {
     echo "stress-ng $1 $2: status $status at $SECONDS s"
     # 3: a stressor found that the kernel has not what it wants; 124: the time was over.
     grep -E ' fail: |unsuccessful' /tmp/stress.log | sort -u | head -20
+    # What a stressor found wrong counts, whatever the others made of the status.
+    grep -oE ' fail: +\[[0-9]+\] .*' /tmp/stress.log | sed -E 's/^ fail: +\[[0-9]+\] /=failed /' | sort -u | head -20
     case $status in 0 | 3 | 124) ;; *) grep -oE 'process \[[0-9]+\] \([a-z0-9-]+\) terminated with an error' /tmp/stress.log | grep -oE '\([a-z0-9-]+\)' | sort -u | sed "s/^/=failed $2 /" ;; esac
 }
 

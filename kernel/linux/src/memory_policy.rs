@@ -223,7 +223,8 @@ pub(crate) fn move_pages(
     }
     let is_own = is_own(task, pid);
     for index in 0..count as usize {
-        if sched::current().attention() {
+        // Other signals wait: who moves pages is not told of them.
+        if sched::current().is_killed() {
             return Err(Errno::EINTR);
         }
         let page: u64 = UserPointer::new(pages).add(index).read()?;

@@ -77,6 +77,32 @@ static void ranges(void)
     SHOW(syscall(SYS_migrate_pages, 0, 8ul, &first, &first));
 }
 
+static void ignored(int number)
+{
+    (void)number;
+}
+
+/* A signal does not end a call that moves pages. */
+static void moves_under_signals(void)
+{
+    enum { PAGES = 256 };
+    static void *pages[PAGES];
+    static int status[PAGES];
+    char *memory = mmap(NULL, PAGES * 4096ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < PAGES; i++)
+        pages[i] = memory + i * 4096;
+    memset(memory, 1, PAGES * 4096ul);
+    signal(SIGALRM, ignored);
+    struct itimerval often = { { 0, 200 }, { 0, 200 } }, never = { 0 };
+    setitimer(ITIMER_REAL, &often, NULL);
+    long refused = 0;
+    for (int i = 0; i < 300; i++)
+        refused += syscall(SYS_move_pages, 0, (unsigned long)PAGES, pages, NULL, status, 0) != 0;
+    setitimer(ITIMER_REAL, &never, NULL);
+    SHOW(refused);
+    munmap(memory, PAGES * 4096ul);
+}
+
 static void clocks(void)
 {
     struct timex t = { 0 };
@@ -101,6 +127,7 @@ int main(void)
 {
     policies();
     ranges();
+    moves_under_signals();
     clocks();
     SHOW(syscall(SYS_sysfs, 1, "no such kind"));
     SHOW(syscall(SYS_sysfs, 9));

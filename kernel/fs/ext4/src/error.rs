@@ -39,6 +39,8 @@ pub enum Error {
     NameTooLong,
     /// Mounted for reading, or stopped by an error.
     ReadOnly,
+    /// A file that nobody may change.
+    Immutable,
     /// A name for a file of another project in a directory that has those of its own only.
     OtherProject,
     /// Not for this file system or file.
@@ -70,6 +72,7 @@ impl fmt::Display for Error {
             Self::TooLarge => out.write_str("too large"),
             Self::NameTooLong => out.write_str("the name is too long"),
             Self::ReadOnly => out.write_str("only to be read"),
+            Self::Immutable => out.write_str("not to be changed"),
             Self::OtherProject => out.write_str("of another project"),
             Self::NotSupported => out.write_str("not supported"),
         }

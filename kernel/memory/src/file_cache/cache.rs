@@ -70,11 +70,13 @@ pub enum CacheError {
     NoDevice,
     /// EROFS: the device refuses to be written.
     ReadOnly,
+    /// EPERM: nobody may write the file.
+    NotPermitted,
 }
 
 impl CacheError {
     /// All, in the order of their codes.
-    const ALL: [CacheError; 7] = [
+    const ALL: [CacheError; 8] = [
         CacheError::BadAddress,
         CacheError::OutOfMemory,
         CacheError::NoSpace,
@@ -82,6 +84,7 @@ impl CacheError {
         CacheError::InputOutput,
         CacheError::NoDevice,
         CacheError::ReadOnly,
+        CacheError::NotPermitted,
     ];
 
     /// A small number, for where an error is kept in a word.

@@ -24,6 +24,7 @@ impl From<CacheError> for Error {
             CacheError::InputOutput => Self::Io,
             CacheError::NoDevice => Self::NoDevice,
             CacheError::ReadOnly => Self::ReadOnly,
+            CacheError::NotPermitted => Self::NotPermitted,
         }
     }
 }

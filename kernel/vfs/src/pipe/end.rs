@@ -16,7 +16,7 @@
 
 use alloc::sync::Arc;
 use core::fmt;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use machine::address::UserAddr;
 use memory::buffer::{Sink, Source};
@@ -46,6 +46,10 @@ pub struct Pipe {
     pub(super) read_queue: WaitQueue,
     pub(super) write_queue: WaitQueue,
     pub(super) pollers: PollList,
+    /// Somebody writes the front elsewhere. Written with the ring locked.
+    lent: AtomicBool,
+    /// Woken when nobody does any more.
+    returned: WaitQueue,
     /// It is a FIFO's: who opens one end waits for the other one.
     is_named: bool,
 }
@@ -78,6 +82,8 @@ impl Pipe {
             read_queue: WaitQueue::new(),
             write_queue: WaitQueue::new(),
             pollers: PollList::new(),
+            lent: AtomicBool::new(false),
+            returned: WaitQueue::new(),
             is_named,
         })
     }
@@ -113,6 +119,61 @@ impl Pipe {
             self.pollers
                 .notify(PollEvents::HANG_UP | PollEvents::ERROR | PollEvents::INPUT | PollEvents::OUTPUT);
         }
+    }
+
+    /// Takes something out of the ring, when nobody has the front that is to be written elsewhere first.
+    ///
+    /// # Errors
+    /// `EINTR` if a signal ends the wait for that.
+    pub(super) fn with_ring_to_take<R>(&self, take: impl FnOnce(&mut Ring) -> R) -> Result<R> {
+        loop {
+            let ring = self.ring.lock();
+            if !self.is_lent() {
+                return Ok(self.with_locked(ring, take));
+            }
+            drop(ring);
+            self.wait_for_return()?;
+        }
+    }
+
+    /// Whether somebody has the front.
+    pub(super) fn is_lent(&self) -> bool {
+        // Acquire: pairs with the Release in `give_back`.
+        self.lent.load(Ordering::Acquire)
+    }
+
+    /// Sleeps while somebody has the front.
+    #[cold]
+    pub(super) fn wait_for_return(&self) -> Result<()> {
+        self.returned.wait_interruptible(|| !self.is_lent()).map_err(|_| Error::Interrupted)
+    }
+
+    /// Copies bytes of the front, which stay in the pipe and are nobody else's until they are [given back](Self::give_back). Returns how many; 0, and nothing is
+    /// lent, when there are none.
+    ///
+    /// # Errors
+    /// `EINTR`.
+    pub(super) fn lend(&self, bytes: &mut [u8]) -> Result<usize> {
+        self.with_ring_to_take(|ring| {
+            let Some(front) = ring.buffers.front() else { return 0 };
+            let count = front.length.min(bytes.len());
+            front.frame.read(front.offset, &mut bytes[..count]);
+            self.lent.store(count > 0, Ordering::Relaxed);
+            count
+        })
+    }
+
+    /// What was lent is taken out as far as it was used.
+    pub(super) fn give_back(&self, used: usize) {
+        let was_full = self.with_ring(|ring| {
+            let was_full = ring.is_full();
+            ring.consume(used);
+            // Release: pairs with the Acquire in `is_lent`.
+            self.lent.store(false, Ordering::Release);
+            was_full
+        });
+        self.returned.wake_all();
+        self.taken(was_full);
     }
 
     /// Changes the ring and publishes its length.
@@ -282,7 +343,7 @@ impl FileOperations for Pipe {
             if !self.wait_readable(file.non_block())? {
                 return Ok(0);
             }
-            let (was_full, moved) = self.with_ring(|ring| (ring.is_full(), ring.drain(sink)));
+            let (was_full, moved) = self.with_ring_to_take(|ring| (ring.is_full(), ring.drain(sink)))?;
             let moved = moved.inspect_err(|_| self.pass_on())?;
             if moved > 0 {
                 self.taken(was_full);

@@ -133,8 +133,13 @@ fn between(from: &Pipe, to: &Pipe, length: usize, non_block: bool, mode: Mode) -
         // Nothing is taken out: another reader gets the wake-up that may have ended the wait.
         to.wait_writable(non_block).inspect_err(|_| from.pass_on())?;
         let mut states = (false, false);
+        let mut is_lent = false;
         let mut work = |source: &mut super::ring::Ring, target: &mut super::ring::Ring| {
             states = (source.is_full(), target.buffers.is_empty());
+            is_lent = mode == Mode::Move && from.is_lent();
+            if is_lent {
+                return Ok(0);
+            }
             transfer(source, target, length, mode)
         };
         let moved = if core::ptr::from_ref(from) < core::ptr::from_ref(to) {
@@ -148,6 +153,10 @@ fn between(from: &Pipe, to: &Pipe, length: usize, non_block: bool, mode: Mode) -
             return Ok(moved);
         }
         to.pass_on();
+        if is_lent {
+            from.wait_for_return()?;
+            continue;
+        }
         if from.is_empty() && !from.has_writers() {
             return Ok(0);
         }
@@ -287,33 +296,23 @@ fn pipe_to_file(
         let mut bytes = allocation::filled(0u8, BUFFER_BYTES)?;
         let mut done = 0;
         while done < length {
-            // Looked at first, taken out after they were written: what the file refuses stays in the pipe.
-            let count = from.with_ring(|ring| match ring.buffers.front() {
-                Some(front) => {
-                    let count = front.length.min(length - done);
-                    front.frame.read(front.offset, &mut bytes[..count]);
-                    count
+            // Taken out after they were written: what the file refuses stays in the pipe. Nobody else reads them meanwhile.
+            let wanted = BUFFER_BYTES.min(length - done);
+            let outcome = from.lend(&mut bytes[..wanted]).and_then(|count| {
+                if count == 0 {
+                    return Ok((0, true));
                 }
-                None => 0,
+                let written =
+                    output.operations().write(output, position, &mut Source::kernel(&bytes[..count]));
+                from.give_back(*written.as_ref().unwrap_or(&0));
+                written.map(|written| (written, written < count))
             });
-            if count == 0 {
-                break;
-            }
-            let written =
-                match output.operations().write(output, position, &mut Source::kernel(&bytes[..count])) {
-                    Ok(written) => written,
-                    Err(_) if done > 0 => break,
-                    Err(error) => return Err(error),
-                };
-            let was_full = from.with_ring(|ring| {
-                let was_full = ring.is_full();
-                let present = ring.buffers.front().map_or(0, |front| front.length);
-                ring.consume(written.min(present));
-                was_full
-            });
-            from.taken(was_full);
+            let (written, is_last) = match outcome {
+                Err(_) if done > 0 => break,
+                outcome => outcome?,
+            };
             done += written;
-            if written < count {
+            if is_last {
                 break;
             }
         }

@@ -39,9 +39,9 @@ impl Pipe {
     /// Takes a message of so many bytes out, without waiting for it.
     ///
     /// # Errors
-    /// `EINVAL` if there are not so many, `ENOMEM`. Nothing was taken out then.
+    /// `EINVAL` if there are not so many, `ENOMEM`, `EINTR`. Nothing was taken out then.
     pub fn take_whole(&self, length: usize) -> Result<Vec<u8>> {
-        let (was_full, message) = self.with_ring(|ring| {
+        let (was_full, message) = self.with_ring_to_take(|ring| {
             if ring.bytes() < length {
                 return Err(Error::Invalid);
             }
@@ -49,7 +49,7 @@ impl Pipe {
             let mut message = allocation::filled(0, length)?;
             ring.drain(&mut Sink::kernel(&mut message))?;
             Ok((was_full, message))
-        })?;
+        })??;
         self.taken(was_full);
         Ok(message)
     }

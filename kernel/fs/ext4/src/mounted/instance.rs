@@ -102,6 +102,7 @@ pub(super) fn error_of(error: crate::Error) -> Error {
         crate::Error::TooLarge => Error::FileTooLarge,
         crate::Error::NameTooLong => Error::NameTooLong,
         crate::Error::ReadOnly => Error::ReadOnly,
+        crate::Error::Immutable => Error::NotPermitted,
         crate::Error::OtherProject => Error::CrossDevice,
         crate::Error::NotSupported => Error::NotSupported,
     }

@@ -113,6 +113,7 @@ pub(super) fn error_of(error: &Error) -> CacheError {
         Error::NoSpace => CacheError::NoSpace,
         Error::TooLarge => CacheError::TooBig,
         Error::ReadOnly => CacheError::ReadOnly,
+        Error::Immutable => CacheError::NotPermitted,
         other => {
             log::error!("ext4: {other}");
             CacheError::InputOutput
@@ -260,7 +261,7 @@ impl Pages {
         let system = writer.system();
         let inode = system.inode(self.file.number)?;
         if inode.flags & FLAG_IMMUTABLE != 0 {
-            return Err(Error::ReadOnly);
+            return Err(Error::Immutable);
         }
         let count = self.blocks_per_page();
         let first = page * PAGE_SIZE as u64 / system.block_bytes() as u64;
