@@ -375,6 +375,22 @@ impl Cache {
         Ok(())
     }
 
+    /// Lets go of at most so many blocks that the disk has as they are here; returns how many.
+    pub(crate) fn drop_clean(&self, most: usize) -> usize {
+        let mut entries = self.entries.lock();
+        let (mut departures, mut dropped) = (0, 0);
+        entries.retain(|_, entry| {
+            let stays = entry.pinned || dropped == most;
+            if !stays {
+                dropped += 1;
+                departures += u64::from(entry.newer);
+            }
+            stays
+        });
+        self.departures.fetch_add(departures, Relaxed);
+        dropped
+    }
+
     /// Reads from the disk, past the cache.
     pub(crate) fn read(&self, block: u64) -> Result<Vec<u8>> {
         let sectors = (self.block_bytes / SECTOR_BYTES) as u64;
@@ -393,6 +409,25 @@ impl Cache {
 mod tests {
     use super::*;
     use block::{Queue, RamDisk};
+
+    #[test]
+    fn what_is_given_back_is_what_the_disk_has() {
+        const BLOCK: usize = 1024;
+        let disk = RamDisk::new(1 << 20).expect("there is memory");
+        let queue = Queue::new(Arc::new(disk)).expect("a sound device");
+        let cache = Cache::new(Volume::whole(queue), BLOCK);
+        let get = |block| cache.get(block, |_| Ok(())).expect("the disk works");
+        (10..20).for_each(|block| _ = get(block));
+        assert_eq!(cache.at_hand(10, |_| Ok(())).map(|bytes| bytes.len()), Ok(BLOCK));
+        cache.reserve(1).expect("there is memory");
+        let changed: BlockBytes = Arc::new(vec![7; BLOCK]);
+        let mut replaced = None;
+        let one = core::iter::once((10, &changed, CheckedParts::default(), &mut replaced));
+        cache.publish(one, core::iter::empty());
+        assert_eq!((cache.drop_clean(4), cache.drop_clean(100), cache.drop_clean(100)), (4, 5, 0));
+        assert_eq!(cache.at_hand(11, |_| Ok(())).err(), Some(Error::NotFound));
+        assert_eq!(get(10), changed, "what the disk has not stays");
+    }
 
     #[test]
     fn what_was_read_before_a_change_came_home_and_left_is_not_kept() {

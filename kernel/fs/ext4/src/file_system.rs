@@ -151,6 +151,11 @@ impl FileSystem {
         blocks::inode(&blocks::AtHand(self), number).ok()
     }
 
+    /// Lets go of at most so many blocks of metadata that the disk has as they are here; returns how many. Never sleeps.
+    pub fn drop_clean(&self, most: usize) -> usize {
+        self.cache.drop_clean(most)
+    }
+
     /// Whether there can be a file's inode of this number, used or not.
     pub fn may_be_file(&self, number: u32) -> bool {
         (self.geometry.first_inode()..=self.geometry.inodes).contains(&number)

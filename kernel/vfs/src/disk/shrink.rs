@@ -139,6 +139,11 @@ impl Reclaimer for Pages {
     fn reclaim_from(&self, whose: Whose, frames: usize) -> usize {
         shrink(frames, whose)
     }
+
+    /// Files that have gone leave the list, and their memory with it.
+    fn tidy(&self) {
+        CACHES.lock().known.retain(|known| known.strong_count() > 0);
+    }
 }
 
 /// Lets memory reclaim take clean pages. Once, at start-up.

@@ -300,6 +300,20 @@ impl Instance {
         })
     }
 
+    /// Inodes that are gone leave the list, and their memory with it.
+    fn clean(&self, known: &mut Known) {
+        known.table.retain(|_, entry| entry.is_used());
+        self.cleanings.fetch_add(1, Release);
+        known.clean_at = (known.table.len() * 2).max(CLEAN_FROM);
+    }
+
+    /// The same at any time, unless somebody is at the list.
+    pub(super) fn forget_gone(&self) {
+        if let Some(mut known) = self.inodes.try_lock() {
+            self.clean(&mut known);
+        }
+    }
+
     fn enter(
         self: &Arc<Self>,
         mut found: crate::Inode,
@@ -318,9 +332,7 @@ impl Instance {
             lists = access_list::find(self.system(), &found);
         }
         if known.table.len() >= known.clean_at {
-            known.table.retain(|_, entry| entry.is_used());
-            self.cleanings.fetch_add(1, Release);
-            known.clean_at = (known.table.len() * 2).max(CLEAN_FROM);
+            self.clean(&mut known);
         }
         known.table.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
         let kind = kind_of(found.kind);
@@ -463,6 +475,7 @@ impl SuperblockOperations for Operations {
     }
 
     fn finish(&self) {
+        super::reclaim::leave(&self.instance);
         self.instance.end();
     }
 

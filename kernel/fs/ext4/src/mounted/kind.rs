@@ -65,6 +65,7 @@ impl FileSystemType for Kind {
         if !read_only {
             instance.start_threads()?;
         }
+        super::reclaim::enter(&instance)?;
         let how = if read_only { "reading" } else { "writing" };
         log::info!("{} on {}: mounted for {how}", self.0, device.name());
         Ok(superblock)

@@ -13,6 +13,7 @@
 //! | `pages` | a file's pages, to and from the device |
 //! | `holes` | where a file has data and holes, taking ranges out and putting them in |
 //! | `trim` | telling the device what is free |
+//! | `reclaim` | what is given back when memory is short |
 //! | `transfers` | pages that are being written, and entering them when they are |
 //! | `commits` | the thread that commits, and unmounting |
 
@@ -28,6 +29,7 @@ mod kind;
 mod node;
 mod options;
 mod pages;
+mod reclaim;
 mod transfers;
 mod trim;
 

@@ -61,19 +61,19 @@ pub(super) fn register() -> Result<()> {
         |bytes| {
             const EVERYTHING: usize = 1 << 20;
             let what = parse(bytes, &(1..=4))?;
-            match what & 3 {
-                1 => _ = vfs::disk::shrink::drop_all(),
-                // Pages stay. What goes is free after a grace period.
-                2 => {
-                    vfs::dentry::shrink(usize::MAX);
-                    sync::rcu::relieve();
-                    memory::reclaim::tidy();
-                }
-                3 => {
-                    memory::reclaim::reclaim_now(EVERYTHING);
-                    vfs::disk::shrink::drop_all();
-                }
-                _ => {}
+            if what & 3 == 3 {
+                memory::reclaim::reclaim_now(EVERYTHING);
+            }
+            // What goes is free after a grace period.
+            if what & 2 != 0 {
+                vfs::dentry::shrink(usize::MAX);
+                sync::rcu::relieve();
+            }
+            if what & 1 != 0 {
+                vfs::disk::shrink::drop_all();
+            }
+            if what & 2 != 0 {
+                memory::reclaim::tidy();
             }
             Ok(())
         },
