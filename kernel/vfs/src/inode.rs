@@ -603,6 +603,7 @@ impl Inode {
     }
 
     /// What `stat` shows, the mount's part left empty. May sleep.
+    #[inline(always)]
     pub fn status(&self) -> FileStatus {
         self.operations.refresh(self);
         self.status_with(self.operations.blocks(self))
