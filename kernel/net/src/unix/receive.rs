@@ -224,6 +224,10 @@ impl UnixSocket {
             let whole = copied == message.remaining();
             if copied == 0 && !whole && room > 0 {
                 drop(inbox);
+                // Another thread can take the page away as often as it is brought in.
+                if sched::current().is_killed() {
+                    return Err(Error::Interrupted);
+                }
                 sink.prepare()?;
                 continue;
             }
