@@ -1,18 +1,21 @@
 //! What a process has mapped: `maps`, `smaps`, `smaps_rollup`.
 //!
-//! Regions are copied out one by one; nothing is formatted with a lock of the address space held.
+//! Regions are copied out one by one; nothing is formatted with a lock of the address space held. A program may have very many: what an open file keeps does not
+//! grow with them.
 
 use alloc::string::String;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::any::Any;
 use core::fmt::Write;
 
-use machine::address::PAGE_SIZE;
+use machine::address::{PAGE_SIZE, UserAddr};
 use memory::address_space::{AddressSpace, MapBacking, RegionUsage};
 use memory::huge_pool::HUGE_PAGE_BYTES;
 use memory::region::{FileMapping, Region, RegionFlags};
+use vfs::file::FileOperations;
+use vfs::generated::{PART_BYTES, PartedFile, Parts};
 use vfs::text::Text;
-use vfs::{DeviceNumber, Result};
+use vfs::{DeviceNumber, Error, Result};
 
 use super::process::Subject;
 use super::{mounts, places};
@@ -118,12 +121,55 @@ fn space_of(subject: &Subject) -> Result<Option<Arc<AddressSpace>>> {
     Ok(subject.process()?.address_space())
 }
 
-/// `maps`
-pub(super) fn maps(subject: &Subject, out: &mut Text) -> Result<()> {
-    if let Some(space) = space_of(subject)? {
-        space.for_each_region(|region| write_line(region, out));
+/// How a region is shown.
+type Show = fn(&AddressSpace, &Region, &mut Text);
+
+/// An address space as a text of its regions. It stays the one that the process had when the file was opened, also when that executes another program: once
+/// it is gone, there is nothing to read.
+struct Regions {
+    space: Weak<AddressSpace>,
+    show: Show,
+}
+
+impl Parts for Regions {
+    fn write_part(&self, from: u64, out: &mut Text) -> Result<Option<u64>> {
+        let Some(space) = self.space.upgrade() else { return Ok(None) };
+        let mut address = from;
+        while let Some(region) = space.region_at_or_after(UserAddr::new(address)) {
+            (self.show)(&space, &region, out);
+            address = region.end();
+            if out.as_bytes().len() >= PART_BYTES {
+                // Programs with very many regions are those that are killed while they are looked at.
+                return if sched::current().is_killed() {
+                    Err(Error::Interrupted)
+                } else {
+                    Ok(Some(address))
+                };
+            }
+        }
+        Ok(None)
     }
-    Ok(())
+}
+
+fn open(subject: &Subject, show: Show) -> Result<Arc<dyn FileOperations>> {
+    let space = space_of(subject)?.as_ref().map_or_else(Weak::new, Arc::downgrade);
+    let file: Arc<dyn FileOperations> = PartedFile::new(Regions { space, show })?;
+    Ok(file)
+}
+
+/// `maps`
+pub(super) fn maps(subject: &Subject) -> Result<Arc<dyn FileOperations>> {
+    open(subject, |_, region, out| write_line(region, out))
+}
+
+/// `smaps`
+pub(super) fn detailed_maps(subject: &Subject) -> Result<Arc<dyn FileOperations>> {
+    open(subject, write_details)
+}
+
+/// `numa_maps`: on which nodes of memory the pages of each region lie. There is one, and all pages are of it.
+pub(super) fn node_maps(subject: &Subject) -> Result<Arc<dyn FileOperations>> {
+    open(subject, write_nodes)
 }
 
 /// One line of a number of bytes.
@@ -188,51 +234,43 @@ fn write_flags(flags: RegionFlags, out: &mut dyn Write) {
     let _ = out.write_str("\n");
 }
 
-/// `smaps`
-pub(super) fn detailed_maps(subject: &Subject, out: &mut Text) -> Result<()> {
-    let Some(space) = space_of(subject)? else { return Ok(()) };
-    space.for_each_region(|region| {
-        write_line(region, out);
-        let usage = space.region_usage(region);
-        write_amount("Size", region.end() - region.start(), out);
-        let pooled = region.flags().contains(RegionFlags::POOLED);
-        let page = if pooled { HUGE_PAGE_BYTES } else { PAGE_SIZE as u64 };
-        write_amount("KernelPageSize", page, out);
-        write_amount("MMUPageSize", page, out);
-        write_amount("Rss", usage.resident, out);
-        write_amount("Pss", usage.proportional, out);
-        write_shares(&usage, out);
-        let _ = writeln!(out, "THPeligible:    {:>8}", u8::from(space.uses_huge_pages(region)));
-        write_flags(region.flags(), out);
-    });
-    Ok(())
+/// The lines of a region in `smaps`.
+fn write_details(space: &AddressSpace, region: &Region, out: &mut Text) {
+    write_line(region, out);
+    let usage = space.region_usage(region);
+    write_amount("Size", region.end() - region.start(), out);
+    let pooled = region.flags().contains(RegionFlags::POOLED);
+    let page = if pooled { HUGE_PAGE_BYTES } else { PAGE_SIZE as u64 };
+    write_amount("KernelPageSize", page, out);
+    write_amount("MMUPageSize", page, out);
+    write_amount("Rss", usage.resident, out);
+    write_amount("Pss", usage.proportional, out);
+    write_shares(&usage, out);
+    let _ = writeln!(out, "THPeligible:    {:>8}", u8::from(space.uses_huge_pages(region)));
+    write_flags(region.flags(), out);
 }
 
-/// `numa_maps`: on which nodes of memory the pages of each region lie. There is one, and all pages are of it.
-pub(super) fn node_maps(subject: &Subject, out: &mut Text) -> Result<()> {
-    let Some(space) = space_of(subject)? else { return Ok(()) };
-    space.for_each_region(|region| {
-        let _ = write!(out, "{:08x} default", region.start());
-        let flags = region.flags();
-        match region.backing() {
-            MapBacking::File(file) if file.object().is_some() => {
-                let mut name = Text::new();
-                identify(file, &mut name);
-                let _ = out.write_str(" file=");
-                mounts::write_with_numbers(name.as_bytes(), b"\n\t= ", out);
-            }
-            _ if flags.contains(RegionFlags::HEAP) => _ = out.write_str(" heap"),
-            _ if flags.contains(RegionFlags::STACK) => _ = out.write_str(" stack"),
-            _ => {}
+/// The line of a region in `numa_maps`.
+fn write_nodes(space: &AddressSpace, region: &Region, out: &mut Text) {
+    let _ = write!(out, "{:08x} default", region.start());
+    let flags = region.flags();
+    match region.backing() {
+        MapBacking::File(file) if file.object().is_some() => {
+            let mut name = Text::new();
+            identify(file, &mut name);
+            let _ = out.write_str(" file=");
+            mounts::write_with_numbers(name.as_bytes(), b"\n\t= ", out);
         }
-        let pooled = flags.contains(RegionFlags::POOLED);
-        let page = if pooled { HUGE_PAGE_BYTES } else { PAGE_SIZE as u64 };
-        if pooled {
-            let _ = out.write_str(" huge");
-        }
-        write_pages(&space.region_usage(region), page, out);
-    });
-    Ok(())
+        _ if flags.contains(RegionFlags::HEAP) => _ = out.write_str(" heap"),
+        _ if flags.contains(RegionFlags::STACK) => _ = out.write_str(" stack"),
+        _ => {}
+    }
+    let pooled = flags.contains(RegionFlags::POOLED);
+    let page = if pooled { HUGE_PAGE_BYTES } else { PAGE_SIZE as u64 };
+    if pooled {
+        let _ = out.write_str(" huge");
+    }
+    write_pages(&space.region_usage(region), page, out);
 }
 
 /// The numbers of a line of `numa_maps`, in pages. All that is in memory counts as active.

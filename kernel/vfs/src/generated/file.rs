@@ -124,12 +124,16 @@ impl FileOperations for GeneratedFile {
     }
 
     fn seek(&self, _file: &OpenFile, current: u64, target: SeekFrom) -> Result<u64> {
-        let (base, offset) = match target {
-            SeekFrom::Start(offset) => (0, offset),
-            SeekFrom::Current(offset) => (i64::try_from(current).map_err(|_| Error::Overflow)?, offset),
-            // The end is not known before everything was shown.
-            _ => return Err(Error::Invalid),
-        };
-        u64::try_from(base.checked_add(offset).ok_or(Error::Overflow)?).map_err(|_| Error::Invalid)
+        seek(current, target)
     }
+}
+
+/// A seek in a text whose end is not known before everything was shown.
+pub(super) fn seek(current: u64, target: SeekFrom) -> Result<u64> {
+    let (base, offset) = match target {
+        SeekFrom::Start(offset) => (0, offset),
+        SeekFrom::Current(offset) => (i64::try_from(current).map_err(|_| Error::Overflow)?, offset),
+        _ => return Err(Error::Invalid),
+    };
+    u64::try_from(base.checked_add(offset).ok_or(Error::Overflow)?).map_err(|_| Error::Invalid)
 }

@@ -7,7 +7,7 @@
 //!
 //! # Reading
 //! What a file shows is computed when it is read at position 0 and kept for that open file: reading in pieces sees one
-//! state, and seeking back to the beginning sees a new one.
+//! state, and seeking back to the beginning sees a new one. Long texts of many pieces are made part by part instead ([`PartedFile`]).
 //!
 //! # Identity
 //! Inodes are made by lookup and live as long as the entry cache or a user holds them; each lookup makes a new one from
@@ -17,11 +17,13 @@
 mod directory;
 mod file;
 mod inode;
+mod parts;
 mod path_tree;
 mod tree;
 
 pub use directory::{Directory, StaticDirectory};
 pub use file::{File, GeneratedFile, knob, text_file};
 pub use inode::{Body, Link, Node};
+pub use parts::{PART_BYTES, PartedFile, Parts};
 pub use path_tree::PathTree;
 pub use tree::{TRAITS, TreeFileSystem, new_superblock, next_number};
