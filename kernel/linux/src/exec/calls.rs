@@ -358,7 +358,6 @@ fn become_single(task: &mut Task) -> Result<Pid, Errno> {
     let old = task.thread.tid();
     if old != process.pid() {
         crate::ptrace::end::leader_is_replaced(&process, &task.thread);
-        task.thread.set_tid(process.pid());
         table::rename_thread(old, process.pid(), &task.thread);
     }
     Ok(old)

@@ -238,7 +238,7 @@ impl Thread {
         self.watch.load(Ordering::Relaxed) & TRACED != 0
     }
 
-    /// With `trace` locked, or before the tracer has the thread on its list.
+    /// With `trace` locked.
     pub(crate) fn set_traced(&self, is_traced: bool) {
         self.set_watch(if is_traced { TRACED } else { TRACED | TRACED_CALLS }, is_traced);
     }

@@ -1,7 +1,8 @@
 //! How tracing begins, and how it ends while the tracee lives.
 //!
-//! A thread's slot says who came first. It is taken with the slot's lock, under which a thread that ends looks into it last: a tracer comes before that or is
-//! refused. The list of a tracer is closed by the flag that it ends, which is set before the list is emptied.
+//! A thread's slot says who came first. It is taken with the slot's lock, under which a thread says that it ends: a tracer comes before that, and the thread knows
+//! of it, or is refused. The list of a tracer is closed by the flag that it ends, which is set before the list is emptied; both look at that flag, and at
+//! the list, with the list locked.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -29,10 +30,11 @@ pub(super) fn link(tracee: &Arc<Tracee>, tracer: &Arc<Thread>) -> Result<(), Err
             return Err(Errno::EPERM);
         }
         *slot = Some(tracee.clone());
-    }
-    thread.set_traced(true);
-    if tracee.is_leader() {
-        tracee.process().is_leader_traced.store(true, Ordering::Relaxed);
+        // With the slot: a thread that ends finds both or none.
+        thread.set_traced(true);
+        if tracee.is_leader() {
+            tracee.process().is_leader_traced.store(true, Ordering::Relaxed);
+        }
     }
     let process = tracer.process();
     let listed = {
@@ -47,6 +49,9 @@ pub(super) fn link(tracee: &Arc<Tracee>, tracer: &Arc<Thread>) -> Result<(), Err
     process.traces.store(true, Ordering::Release);
     if listed.is_err() {
         let_go(tracee, 0);
+    } else if tracee.tracer().is_none() {
+        // It has ended before it was listed, and nobody wanted to wait for it.
+        unlist(process, tracee);
     }
     listed
 }

@@ -23,11 +23,9 @@ use crate::signal::set::Signal;
 /// A tracer ends: its tracees are let go, or killed if it has asked for that. Once it is known to end, it gets no new ones.
 pub(crate) fn tracer_ends(thread: &Arc<Thread>) {
     let process = thread.process();
-    if !process.traces.load(Ordering::Acquire) {
-        return;
-    }
     loop {
         let tracee = {
+            // Also where nothing says that it has ever traced one: the first one may just be listing itself.
             let tracees = process.tracees.lock();
             let is_own = |tracee: &&Arc<Tracee>| {
                 tracee.lock().tracer.as_ref().is_none_or(|tracer| Arc::ptr_eq(tracer, thread))
@@ -172,7 +170,7 @@ pub(crate) fn forget_tracee(process: &Process) {
     drop(tracee);
 }
 
-/// A thread that executes a program takes the place of its leader, which has ended: nobody is told of that one's end.
+/// A thread that executes a program takes the place and the number of its leader, which has ended: nobody is told of that one's end.
 pub(crate) fn leader_is_replaced(process: &Arc<Process>, heir: &Thread) {
     let former = process.traced_end.lock().take();
     if let Some(tracee) = former {
@@ -180,8 +178,14 @@ pub(crate) fn leader_is_replaced(process: &Arc<Process>, heir: &Thread) {
             unlist(tracer.process(), &tracee);
         }
         let _ = release(&tracee, 0);
+        // A tracer that lets go of it at this very time may not say later that the leader is not traced.
+        let slot = tracee.thread().trace.lock().take();
+        drop(slot);
     }
-    process.is_leader_traced.store(heir.is_traced(), Ordering::Relaxed);
+    // With the slot locked: whoever begins or ends to trace the heir now says of the leader what is so.
+    let slot = heir.trace.lock();
+    heir.set_tid(process.pid());
+    process.is_leader_traced.store(slot.is_some(), Ordering::Relaxed);
 }
 
 /// Those that a tracer can wait for, one after the other: it may let go of the list in between.
@@ -196,6 +200,9 @@ pub(super) fn removals(process: &Process) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use core::sync::atomic::AtomicUsize;
+    use std::sync::Mutex;
+
     use super::*;
     use crate::credentials::identity::Credentials;
     use crate::process::exercise::Maker;
@@ -262,5 +269,101 @@ mod tests {
         assert!(Held::of(&process, &process.kinship.lock(), 0).is_none());
         forget_tracee(&process);
         assert!(process.traced_end.lock().is_none());
+    }
+
+    /// Does both at the same time, each time with other new processes, a tracee and its tracer, and looks whether all is well when both are done.
+    fn at_once(
+        one: impl Fn(&Arc<Tracee>, &Arc<Thread>) + Sync,
+        other: impl Fn(&Arc<Tracee>, &Arc<Thread>) + Sync,
+        is_well: impl Fn(&Arc<Tracee>, &Arc<Thread>) -> bool,
+    ) {
+        const ROUNDS: usize = 3000;
+        const DISTANCES: usize = 300;
+        let maker = Maker::new().expect("memory");
+        let pair = Mutex::new(None);
+        let mut faults = 0;
+        // What has begun, and what the other thread has done of it. They look at it without sleeping, to begin within the same moment.
+        let (begun, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let wait_for = |counter: &AtomicUsize, value: usize| {
+            let mut looks = 0;
+            while counter.load(Ordering::Acquire) < value {
+                looks += 1;
+                if looks % 1000 == 0 { std::thread::yield_now() } else { core::hint::spin_loop() }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    wait_for(&begun, 2 * round - 1);
+                    let (tracee, tracer): (Arc<Tracee>, Arc<Thread>) =
+                        pair.lock().expect("no panic").clone().expect("it is set");
+                    done.store(2 * round - 1, Ordering::Release);
+                    wait_for(&begun, 2 * round);
+                    other(&tracee, &tracer);
+                    done.store(2 * round, Ordering::Release);
+                }
+            });
+            for round in 1..=ROUNDS {
+                let [leader, tracer] = [940, 941].map(|pid| thread(&maker.make(pid).expect("memory")));
+                let credentials = tracer.credentials();
+                let tracee =
+                    Tracee::new(&leader, &tracer, credentials, Options::default(), false).expect("memory");
+                *pair.lock().expect("no panic") = Some((tracee.clone(), tracer.clone()));
+                begun.store(2 * round - 1, Ordering::Release);
+                wait_for(&done, 2 * round - 1);
+                begun.store(2 * round, Ordering::Release);
+                (0..round % DISTANCES).for_each(|_| core::hint::spin_loop());
+                one(&tracee, &tracer);
+                wait_for(&done, 2 * round);
+                faults += usize::from(!is_well(&tracee, &tracer));
+            }
+        });
+        assert_eq!(faults, 0, "of {ROUNDS} rounds");
+    }
+
+    fn trace(tracee: &Arc<Tracee>, tracer: &Arc<Thread>) {
+        let _whether_it_came_too_late = link(tracee, tracer);
+    }
+
+    #[test]
+    fn who_ends_keeps_no_tracee_that_comes_at_the_last_moment() {
+        let end = |_: &Arc<Tracee>, tracer: &Arc<Thread>| {
+            crate::signal::deliver::retire(tracer);
+            tracer_ends(tracer);
+        };
+        at_once(end, trace, |tracee, tracer| {
+            // Nobody would let it go.
+            tracer.process().tracees.lock().list.is_empty()
+                && !tracee.thread().is_traced()
+                && !tracee.process().is_leader_traced.load(Ordering::Relaxed)
+        });
+    }
+
+    #[test]
+    fn who_has_ended_is_nobodys_or_its_tracer_knows_how() {
+        let end = |tracee: &Arc<Tracee>, _: &Arc<Thread>| {
+            let (leader, process) = (tracee.thread(), tracee.process());
+            crate::signal::deliver::retire(leader);
+            if leader.is_traced() {
+                let _keeps_no_number = thread_ended(process, leader, 0);
+            }
+            let kinship = process.kinship.lock();
+            let held = Held::of(process, &kinship, 0);
+            process.set_state(crate::process::process::State::Zombie);
+            drop(kinship);
+            if let Some(held) = held {
+                held.announce(0);
+            }
+        };
+        at_once(end, trace, |tracee, tracer| {
+            let process = tracee.process();
+            let is_held = process.is_leader_traced.load(Ordering::Relaxed);
+            // Else neither its parent nor its tracer would hear of its end.
+            let is_heard_of = is_held == process.traced_end.lock().is_some();
+            let listed = tracer.process().tracees.lock().list.first().cloned();
+            let is_known = listed.is_none_or(|listed| is_held && listed.lock().ended.is_some());
+            tracer_ends(tracer);
+            is_heard_of && is_known && !process.is_leader_traced.load(Ordering::Relaxed)
+        });
     }
 }

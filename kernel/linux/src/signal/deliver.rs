@@ -281,7 +281,11 @@ pub(crate) fn retire(thread: &Thread) {
         let signals = process.signals.lock();
         // Under the lock of the list, where senders choose: who has chosen this thread before has left the signal pending before.
         let threads = process.threads.lock();
-        thread.exiting.store(true, Ordering::Relaxed);
+        {
+            // Who begins to trace it has done so before, so that it knows, or sees that it ends.
+            let _slot = thread.trace.lock();
+            thread.exiting.store(true, Ordering::Relaxed);
+        }
         if threads.len() > 1 && signals.group_exit.is_none() {
             signals.pending.set()
         } else {
