@@ -197,8 +197,7 @@ impl MountNamespace {
     fn move_mount(self: &Arc<Self>, source: &Path, target: &Path) -> Result<()> {
         let mut change = Change::begin();
         let mount = &source.mount;
-        let home = mount.home().ok_or(Error::Invalid)?;
-        change.touch(&home, 0)?;
+        let home = change.home_of(mount)?.ok_or(Error::Invalid)?;
         let detached = home.is_detached() && Shared::ptr_eq(&home.root_mount(), mount);
         if !source.is_mount_root() || !(self.contains(mount) || detached) || mount.is_locked() {
             return Err(Error::Invalid);

@@ -9,7 +9,7 @@
 //! # Locking
 //! Events propagate between name spaces, so there is one lock for the changes of all (sleeping, before the locks of directories), which a plan holds from
 //! its beginning to its end. Readers don't take it. Name spaces that a plan refers to are let go of after the lock: the last handle takes a name space apart,
-//! which takes the lock again.
+//! which takes the lock again. So a handle that a plan makes for itself has a place there before it is made ([`Change::home_of`]).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -127,6 +127,19 @@ impl Change {
             policy::check_room(user, his.map(|touched| touched.arriving as u64).sum())?;
         }
         Ok(())
+    }
+
+    /// The name space that a mount is in, unless that is being taken apart. It is touched, and kept until the lock is free: everybody else may let go of it meanwhile.
+    ///
+    /// # Errors
+    /// No memory: there is no handle then that could be the last one.
+    pub(super) fn home_of(&mut self, mount: &Mount) -> Result<Option<Arc<MountNamespace>>> {
+        allocation::reserve(&mut self.touched, 1)?;
+        let home = mount.home();
+        if let Some(namespace) = &home {
+            self.touch(namespace, 0)?;
+        }
+        Ok(home)
     }
 
     /// A mount that was made for this change: it is taken apart when that is not made.
@@ -274,5 +287,40 @@ impl Drop for Undo {
         for mount in &self.newly_shared {
             group::leave_group(mount);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memory::fallible::{inject, stop_injection};
+
+    use super::*;
+    use crate::flags::MountFlags;
+
+    #[test]
+    fn a_name_space_whose_last_handle_a_change_has_ends_after_the_lock() {
+        let superblock = crate::anonymous::internal_mount().unwrap().superblock().clone();
+        let root = superblock.root().clone();
+        let mount = Mount::new(superblock, root, b"none", MountFlags::empty()).unwrap();
+        let namespace = MountNamespace::new(mount.clone()).unwrap();
+        let mut change = Change::begin();
+        let without_memory = {
+            // Without memory no handle is made at all: this would wait for ever for the lock that is held.
+            let _held = mount.home.lock();
+            inject(0);
+            change.home_of(&mount)
+        };
+        assert!(stop_injection().is_some(), "a place for the handle takes memory");
+        assert!(matches!(without_memory, Err(Error::OutOfMemory)));
+        let found = change.home_of(&mount).unwrap();
+        inject(0);
+        // Known already: nothing can fail any more.
+        assert!(change.home_of(&mount).is_ok_and(|again| again.is_some()));
+        assert!(stop_injection().is_none());
+        drop((namespace, found));
+        assert!(mount.home().is_some());
+        drop(change);
+        assert!(mount.home().is_none());
+        assert!(matches!(Change::begin().home_of(&mount), Ok(None)));
     }
 }

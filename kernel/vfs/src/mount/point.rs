@@ -299,7 +299,8 @@ impl Mount {
         self.relations.lock().group.is_some()
     }
 
-    /// The name space that it is in, unless that is being taken apart.
+    /// The name space that it is in, unless that is being taken apart. Under the lock of changes this may become the last handle, which must not go there:
+    /// see [`Change::home_of`](super::change::Change::home_of).
     pub(super) fn home(&self) -> Option<Arc<MountNamespace>> {
         if self.in_namespace() { self.home.lock().upgrade() } else { None }
     }

@@ -99,9 +99,7 @@ fn copy_to(
     kind: Kind,
 ) -> Result<Option<Vec<Shared<Mount>>>> {
     // Under construction itself, or being taken apart.
-    let Some(namespace) = receiver.home() else { return Ok(None) };
-    // Kept until the lock is free, whatever comes of it.
-    change.touch(&namespace, 0)?;
+    let Some(namespace) = change.home_of(receiver)? else { return Ok(None) };
     if !point.is_below(receiver.root()) {
         return Ok(None);
     }
@@ -119,7 +117,7 @@ fn copy_to(
         home.owner().is_same(namespace.owner())
             && (namespace.user().is_none() || namespace.user() == home.user())
     };
-    if !destination.home().is_some_and(trusted) {
+    if !change.home_of(destination)?.is_some_and(trusted) {
         tree::lock(&copies);
     }
     let before = mounted_at(receiver, point);

@@ -163,9 +163,7 @@ fn check_unused(mounts: &[Shared<Mount>]) -> Result<()> {
 fn plan(change: &mut Change, going: &[Shared<Mount>]) -> Result<()> {
     let goes = going[0].mark.load(Ordering::Relaxed);
     for mount in going {
-        if let Some(namespace) = mount.home() {
-            change.touch(&namespace, 0)?;
-        }
+        change.home_of(mount)?;
         if let Some(cover) = cover_of(mount, goes)
             && let Some((parent, point)) = mount.attachment_now()
         {
