@@ -35,6 +35,7 @@ mod option {
     pub(super) const RECEIVE_BUFFER_FORCE: i32 = 33;
     pub(super) const PROTOCOL: i32 = 38;
     pub(super) const DOMAIN: i32 = 39;
+    pub(super) const PEEK_OFFSET: i32 = 42;
 }
 
 /// Options that are one bit and without effect here.
@@ -142,6 +143,8 @@ fn number_of(family: Family<'_>, name: i32) -> Result<u32, Errno> {
         option::RECEIVE_LOW_WATER => options.low_water(),
         option::SEND_LOW_WATER => 1,
         option::PRIORITY => options.priority(),
+        option::PEEK_OFFSET if matches!(family, Family::Netlink(_)) => return Err(Errno::EOPNOTSUPP),
+        option::PEEK_OFFSET => options.peek_offset() as u32,
         _ => return Err(Errno::ENOPROTOOPT),
     })
 }
@@ -199,6 +202,10 @@ pub fn setsockopt(
                 if name == option::RECEIVE_TIMEOUT { Direction::Receive } else { Direction::Send };
             set_timeout(options, direction, value, length)?;
         }
+        option::PEEK_OFFSET => match family {
+            Family::Unix(unix) => unix.set_peek_offset(number),
+            Family::Netlink(_) => return Err(Errno::EOPNOTSUPP),
+        },
         option::SEND_BUFFER | option::RECEIVE_BUFFER => set_buffer(family, name, number, BUFFER_MAX),
         option::SEND_BUFFER_FORCE | option::RECEIVE_BUFFER_FORCE => {
             if !task.credentials.file.has(Capabilities::NET_ADMIN) {

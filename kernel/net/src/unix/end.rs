@@ -61,6 +61,13 @@ pub(super) struct Link {
     pub(super) peer: Option<Identity>,
 }
 
+/// What a peek with an offset has passed over without finding anything.
+#[derive(Clone, Copy)]
+pub(super) struct Passed {
+    messages: usize,
+    turn: u32,
+}
+
 /// An end of a pair.
 pub(super) struct End {
     pub(super) inbox: sched::Mutex<VecDeque<Message>>,
@@ -233,6 +240,23 @@ impl End {
             Some(_) => self.readers.wait_interruptible_deadline(ready, deadline_ns),
         };
         outcome.map_err(of_wait)
+    }
+
+    /// A peek has passed over everything; with the inbox locked.
+    pub(super) fn pass_over(&self, inbox: &VecDeque<Message>) -> Passed {
+        Passed { messages: inbox.len(), turn: self.options.peek_turn() }
+    }
+
+    /// Whether there is nothing that a peek has not passed over. The turn tells a message that went and one that came from none of both.
+    pub(super) fn is_passed(&self, passed: Passed) -> bool {
+        self.queued.load(Ordering::Acquire) == passed.messages && self.options.peek_turn() == passed.turn
+    }
+
+    /// Waits until there is something that a peek has not passed over, or there never will be. Not exclusively: what comes may lie before its offset, and be
+    /// for others.
+    pub(super) fn wait_beyond(&self, passed: Passed, deadline_ns: Option<u64>) -> Result<()> {
+        let ready = || !self.is_passed(passed) || self.has(state::RECEIVE_SHUT) || self.has_error();
+        self.readers.wait_interruptible_deadline(ready, deadline_ns).map_err(of_wait)
     }
 
     /// Counts bytes of a message that is about to be sent.

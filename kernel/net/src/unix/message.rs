@@ -24,6 +24,8 @@ pub(super) struct Message {
     pub(super) payload: Payload,
     /// How many of them are read already (streams).
     pub(super) taken: usize,
+    /// It is empty, and a peek has seen it: the next one with an offset (`SO_PEEK_OFF`) passes it over.
+    pub(super) is_peeked: bool,
     /// What it counts in the sender's buffer.
     pub(super) charge: usize,
     /// The socket that sent it, if that is not the other end of the receiver's pair.

@@ -2,7 +2,7 @@
 //!
 //! Each option is an atomic word of its own; nothing depends on two of them being seen together.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use bitflags::bitflags;
 
@@ -13,6 +13,8 @@ pub const BUFFER_MAX: usize = 212_992;
 /// Least sizes of the buffers.
 const SEND_BUFFER_MIN: usize = 4608;
 const RECEIVE_BUFFER_MIN: usize = 2304;
+/// Stands for no offset of peeks.
+const NO_OFFSET: i32 = -1;
 /// Stands for no limit of time.
 const FOR_EVER: u64 = u64::MAX;
 
@@ -86,6 +88,10 @@ bitflags! {
 pub struct Options {
     flags: AtomicU32,
     pass_identity: AtomicBool,
+    /// Negative: none. Written with the inbox locked.
+    peek_offset: AtomicI32,
+    /// How often something was taken away while there was an offset. Written with the inbox locked.
+    peek_turn: AtomicU32,
     send_buffer: AtomicUsize,
     receive_buffer: AtomicUsize,
     receive_timeout_ns: AtomicU64,
@@ -100,6 +106,8 @@ impl Options {
         Self {
             flags: AtomicU32::new(0),
             pass_identity: AtomicBool::new(false),
+            peek_offset: AtomicI32::new(NO_OFFSET),
+            peek_turn: AtomicU32::new(0),
             send_buffer: AtomicUsize::new(BUFFER_DEFAULT),
             receive_buffer: AtomicUsize::new(BUFFER_DEFAULT),
             receive_timeout_ns: AtomicU64::new(FOR_EVER),
@@ -132,6 +140,39 @@ impl Options {
     /// Changes that.
     pub fn set_passes_identity(&self, on: bool) {
         self.pass_identity.store(on, Ordering::Relaxed);
+    }
+
+    /// Where the next peek begins (`SO_PEEK_OFF`); negative: always at the first byte, and peeks change nothing.
+    pub fn peek_offset(&self) -> i32 {
+        self.peek_offset.load(Ordering::Relaxed)
+    }
+
+    /// Changes that; with the inbox locked.
+    pub(super) fn set_peek_offset(&self, offset: i32) {
+        self.peek_offset.store(offset, Ordering::Relaxed);
+    }
+
+    /// A peek has seen bytes; with the inbox locked.
+    pub(super) fn peek_forward(&self, bytes: usize) {
+        let offset = self.peek_offset();
+        if offset >= 0 {
+            self.set_peek_offset((offset as usize).saturating_add(bytes).min(i32::MAX as usize) as i32);
+        }
+    }
+
+    /// Bytes were taken away that peeks had passed, or will not see; with the inbox locked.
+    #[inline]
+    pub(super) fn peek_back(&self, bytes: usize) {
+        let offset = self.peek_offset();
+        if offset >= 0 {
+            self.set_peek_offset((offset as usize).saturating_sub(bytes) as i32);
+            self.peek_turn.store(self.peek_turn().wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// A number that is another one each time something was taken away while there was an offset.
+    pub(super) fn peek_turn(&self) -> u32 {
+        self.peek_turn.load(Ordering::Relaxed)
     }
 
     /// The size of a buffer (`SO_SNDBUF`, `SO_RCVBUF`).

@@ -7,6 +7,10 @@
 //! Who sends waits for the inbox's lock, and a receiver's memory may take for ever to be there (that of a file whose file system is a program that does not
 //! answer). So memory is not waited for with the lock held: bytes of streams are copied in an atomic section, and what was not there is brought in between;
 //! what is looked at (`MSG_PEEK`) is copied twice.
+//!
+//! # Peeking with an offset (`SO_PEEK_OFF`)
+//! A peek begins so many bytes behind the first one that is there, of messages in the one in which that byte lies, and moves the offset behind what it
+//! has seen. What is read moves it back. A peek that has passed over everything waits until there is more, though something is there.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,7 +21,7 @@ use memory::buffer::Sink;
 use vfs::allocation;
 use vfs::{Error, OpenFile, Result};
 
-use super::end::state;
+use super::end::{Passed, state};
 use super::endpoint::Endpoint;
 use super::identity::Identity;
 use super::message::Message;
@@ -59,6 +63,16 @@ pub struct Received {
 struct Progress {
     received: Received,
     done: bool,
+    /// A peek with an offset has found nothing.
+    passed: Option<Passed>,
+}
+
+/// What a peek came to.
+enum Peeked {
+    /// A message.
+    Message(Received),
+    /// There is nothing behind the offset.
+    Nothing(Option<Passed>),
 }
 
 impl UnixSocket {
@@ -84,41 +98,80 @@ impl UnixSocket {
         let deadline_ns = self.options().deadline_ns(Direction::Receive);
         loop {
             own.report_error()?;
+            let mut passed = None;
             if how.peek {
-                if let Some(received) = self.peek_message(sink, how)? {
-                    return Ok(received);
+                match self.peek_message(sink, how)? {
+                    Peeked::Message(received) => return Ok(received),
+                    Peeked::Nothing(all) => passed = all,
                 }
             } else if let Some(mut message) = self.take_first() {
-                let copied = self.copy_message(&message, sink, how).map(|mut received| {
+                let copied = self.copy_message(&message, 0, sink, how).map(|mut received| {
                     received.files = taken(&mut message);
                     received
                 });
                 self.dispose(message);
                 return copied;
             }
-            let over = own.has(state::RECEIVE_SHUT) && own.is_empty();
-            if over && (self.kind() == Kind::SequentialPacket || !how.non_block) {
+            if self.is_over(passed) && (self.kind() == Kind::SequentialPacket || !how.non_block) {
                 return Ok(Received::default());
             }
             if how.non_block {
                 return Err(Error::WouldBlock);
             }
-            own.wait_readable(deadline_ns)?;
+            self.wait_for_more(passed, deadline_ns)?;
         }
     }
 
-    /// What the first message says, which stays.
-    fn peek_message(&self, sink: &mut Sink<'_>, how: Receiving) -> Result<Option<Received>> {
-        let inbox = self.own().inbox.lock();
-        let Some(message) = inbox.front() else { return Ok(None) };
-        let mut bytes = allocation::filled(0, message.payload.len().min(sink.remaining()))?;
-        let mut received = self.copy_message(message, &mut Sink::kernel(&mut bytes), how)?;
+    /// Whether nothing will come any more, and there is nothing but what a peek has passed over.
+    fn is_over(&self, passed: Option<Passed>) -> bool {
+        let own = self.own();
+        own.has(state::RECEIVE_SHUT) && passed.map_or_else(|| own.is_empty(), |passed| own.is_passed(passed))
+    }
+
+    fn wait_for_more(&self, passed: Option<Passed>, deadline_ns: Option<u64>) -> Result<()> {
+        match passed {
+            None => self.own().wait_readable(deadline_ns),
+            Some(passed) => self.own().wait_beyond(passed, deadline_ns),
+        }
+    }
+
+    /// What the message at the offset says, or the first one if there is none. It stays.
+    fn peek_message(&self, sink: &mut Sink<'_>, how: Receiving) -> Result<Peeked> {
+        let own = self.own();
+        let mut inbox = own.inbox.lock();
+        let offset = own.options.peek_offset();
+        let mut skip = offset.max(0) as usize;
+        let mut found = None;
+        for (index, message) in inbox.iter().enumerate() {
+            let length = message.payload.len();
+            if offset < 0 || skip < length || (skip == 0 && !message.is_peeked) {
+                found = Some(index);
+                break;
+            }
+            skip -= length;
+        }
+        let passed = (offset >= 0).then(|| own.pass_over(&inbox));
+        let Some(message) = found.and_then(|index| inbox.get_mut(index)) else {
+            return Ok(Peeked::Nothing(passed));
+        };
+        let mut bytes = allocation::filled(0, (message.payload.len() - skip).min(sink.remaining()))?;
+        let mut received = self.copy_message(message, skip, &mut Sink::kernel(&mut bytes), how)?;
         received.files = peeked(message)?;
+        message.is_peeked = message.payload.len() == 0;
+        own.options.peek_forward(bytes.len());
         drop(inbox);
-        if sink.write(&bytes)? < bytes.len() {
+        let stored = sink.write(&bytes);
+        if stored != Ok(bytes.len()) {
+            self.unsee(bytes.len());
             return Err(Error::BadAddress);
         }
-        Ok(Some(received))
+        Ok(Peeked::Message(received))
+    }
+
+    /// A peek could not store so many bytes of those that it has seen.
+    fn unsee(&self, bytes: usize) {
+        let _inbox = self.own().inbox.lock();
+        self.options().peek_back(bytes);
     }
 
     fn take_first(&self) -> Option<Message> {
@@ -129,6 +182,9 @@ impl UnixSocket {
         let mut inbox = own.inbox.lock();
         let message = inbox.pop_front();
         own.publish(&inbox);
+        if let Some(message) = &message {
+            own.options.peek_back(message.payload.len());
+        }
         if self.kind() == Kind::Datagram && message.as_ref().is_some_and(|message| message.sender.is_some()) {
             // It may be what others wait for that found too many here.
             let was_full = inbox.len() == own.backlog.load(Ordering::Acquire) as usize;
@@ -145,10 +201,17 @@ impl UnixSocket {
         sender.name.get().cloned()
     }
 
-    fn copy_message(&self, message: &Message, sink: &mut Sink<'_>, how: Receiving) -> Result<Received> {
-        let length = message.payload.len();
+    /// Copies a message from a byte on.
+    fn copy_message(
+        &self,
+        message: &Message,
+        from: usize,
+        sink: &mut Sink<'_>,
+        how: Receiving,
+    ) -> Result<Received> {
+        let length = message.payload.len() - from;
         let fits = length.min(sink.remaining());
-        if message.payload.store(0, sink)? != fits {
+        if message.payload.store(from, sink)? != fits {
             return Err(Error::BadAddress);
         }
         Ok(Received {
@@ -169,7 +232,8 @@ impl UnixSocket {
         let wanted = sink.remaining();
         let least = if how.all { wanted } else { wanted.min(own.options.low_water() as usize) }.max(1);
         let from = if how.sender { self.peer().name.get().cloned() } else { None };
-        let mut progress = Progress { received: Received { from, ..Received::default() }, done: false };
+        let received = Received { from, ..Received::default() };
+        let mut progress = Progress { received, done: false, passed: None };
         loop {
             let outcome = self.read_available(sink, how, &mut progress);
             let got = progress.received.result;
@@ -181,14 +245,14 @@ impl UnixSocket {
                 return Ok(progress.received);
             }
             let pause = own.report_error().and_then(|()| {
-                if own.has(state::RECEIVE_SHUT) && own.is_empty() {
+                if self.is_over(progress.passed) {
                     progress.done = true;
                     return Ok(());
                 }
                 if how.non_block {
                     return Err(Error::WouldBlock);
                 }
-                own.wait_readable(deadline_ns)
+                self.wait_for_more(progress.passed, deadline_ns)
             });
             match pause {
                 Ok(()) if progress.done => return Ok(progress.received),
@@ -240,6 +304,7 @@ impl UnixSocket {
                 received.files = taken(message);
             }
             message.taken += copied;
+            own.options.peek_back(copied);
             let finished = if whole { inbox.pop_front() } else { None };
             if whole {
                 own.publish(&inbox);
@@ -263,7 +328,15 @@ impl UnixSocket {
         let received = &mut progress.received;
         let mut bytes = Vec::new();
         let inbox = own.inbox.lock();
+        let offset = own.options.peek_offset();
+        let mut skip = offset.max(0) as usize;
+        let mut found = false;
         for message in inbox.iter() {
+            if skip >= message.remaining() {
+                skip -= message.remaining();
+                continue;
+            }
+            found = true;
             if received.identity.is_some_and(|first| first != message.identity) {
                 break;
             }
@@ -271,18 +344,27 @@ impl UnixSocket {
                 received.identity = Some(message.identity);
             }
             let begun = bytes.len();
-            let fits = message.remaining().min(sink.remaining() - begun);
+            let fits = (message.remaining() - skip).min(sink.remaining() - begun);
             allocation::reserve(&mut bytes, fits)?;
             bytes.resize(begun + fits, 0);
-            message.payload.store(message.taken, &mut Sink::kernel(&mut bytes[begun..]))?;
+            message.payload.store(message.taken + skip, &mut Sink::kernel(&mut bytes[begun..]))?;
+            skip = 0;
             received.files = peeked(message)?;
             if message.rights.is_some() || bytes.len() == sink.remaining() {
                 break;
             }
         }
-        progress.done = !inbox.is_empty();
+        progress.done = found;
+        progress.passed = (offset >= 0).then(|| own.pass_over(&inbox));
+        own.options.peek_forward(bytes.len());
         drop(inbox);
-        received.result += sink.write(&bytes)?;
+        let stored = sink.write(&bytes);
+        let count = *stored.as_ref().unwrap_or(&0);
+        if count < bytes.len() {
+            self.unsee(bytes.len() - count);
+        }
+        stored?;
+        received.result += count;
         Ok(())
     }
 }

@@ -160,7 +160,9 @@ impl UnixSocket {
             }
         }
         let sender = other.map(|_| self.at.clone());
-        let message = Message { payload, taken: 0, charge, sender, identity, rights: rights.take() };
+        let rights_sent = rights.take();
+        let message =
+            Message { payload, taken: 0, is_peeked: false, charge, sender, identity, rights: rights_sent };
         self.own().charge(charge);
         let outcome = match other {
             Some(other) => self.send_to(other, message, non_block, deadline_ns),

@@ -108,6 +108,12 @@ impl UnixSocket {
         }
     }
 
+    /// Changes where the next peek begins (`SO_PEEK_OFF`); negative: at the first byte, and the next ones, too.
+    pub fn set_peek_offset(&self, offset: i32) {
+        let _inbox = self.own().inbox.lock();
+        self.options().set_peek_offset(offset);
+    }
+
     /// Ends a direction, or both; the peer of a connection learns of it.
     pub fn shut_down(&self, half: Half) {
         let (own, peer) = match half {

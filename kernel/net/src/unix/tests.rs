@@ -70,6 +70,87 @@ fn a_stream_has_no_borders_and_messages_do() {
     assert_eq!(read(&right, 30).unwrap_err(), Error::WouldBlock);
 }
 
+/// What a look shows, and what the call would return.
+fn peek(file: &Arc<OpenFile>, room: usize, whole_length: bool) -> Result<(Vec<u8>, usize), Error> {
+    let how = Receiving { non_block: true, peek: true, whole_length, ..Receiving::default() };
+    let mut buffer = vec![0; room];
+    let received = socket(file).receive(&mut Sink::kernel(&mut buffer), how)?;
+    buffer.truncate(received.result.min(room));
+    Ok((buffer, received.result))
+}
+
+#[test]
+fn peeks_with_an_offset_go_on_and_reads_move_it_back() {
+    let _alone = alone();
+    let (left, right) = pair(Kind::Stream);
+    let offset = || socket(&right).options().peek_offset();
+    write(&left, b"abcd").unwrap();
+    write(&left, b"efgh").unwrap();
+    assert_eq!((peek(&right, 3, false).unwrap().0, offset()), (b"abc".to_vec(), -1));
+    socket(&right).set_peek_offset(1);
+    assert_eq!((peek(&right, 5, false).unwrap().0, offset()), (b"bcdef".to_vec(), 6));
+    assert_eq!((peek(&right, 5, false).unwrap().0, offset()), (b"gh".to_vec(), 8));
+    assert_eq!(peek(&right, 5, false).unwrap_err(), Error::WouldBlock);
+    assert_eq!((read(&right, 3).unwrap(), offset()), (b"abc".to_vec(), 5));
+    write(&left, b"ij").unwrap();
+    assert_eq!((peek(&right, 9, false).unwrap().0, offset()), (b"ij".to_vec(), 7));
+    assert_eq!((read(&right, 9).unwrap(), offset()), (b"defghij".to_vec(), 0));
+    // Nothing goes below the first byte, and what is shut ends behind the offset.
+    write(&left, b"last").unwrap();
+    assert_eq!((read(&right, 2).unwrap(), offset()), (b"la".to_vec(), 0));
+    socket(&left).shut_down(Half::Send);
+    assert_eq!(peek(&right, 9, false).unwrap().0, b"st");
+    assert_eq!(peek(&right, 9, false).unwrap().1, 0);
+    assert_eq!(read(&right, 9).unwrap(), b"st");
+}
+
+#[test]
+fn peeks_with_an_offset_begin_inside_of_a_message() {
+    let _alone = alone();
+    for kind in [Kind::Datagram, Kind::SequentialPacket] {
+        let (left, right) = pair(kind);
+        for message in [b"abcd".as_slice(), b"", b"efgh"] {
+            write(&left, message).unwrap();
+        }
+        socket(&right).set_peek_offset(0);
+        assert_eq!(peek(&right, 3, false).unwrap(), (b"abc".to_vec(), 3));
+        assert_eq!(peek(&right, 0, true).unwrap(), (Vec::new(), 1));
+        assert_eq!(peek(&right, 3, false).unwrap(), (b"d".to_vec(), 1));
+        // One that is empty is seen once.
+        assert_eq!(peek(&right, 3, false).unwrap(), (Vec::new(), 0));
+        assert_eq!(peek(&right, 2, true).unwrap(), (b"ef".to_vec(), 4));
+        assert_eq!(read(&right, 1).unwrap(), b"a");
+        assert_eq!(socket(&right).options().peek_offset(), 2);
+        assert_eq!(peek(&right, 9, false).unwrap().0, b"gh");
+        assert_eq!(peek(&right, 9, false).unwrap_err(), Error::WouldBlock);
+        socket(&right).set_peek_offset(-1);
+        assert_eq!(peek(&right, 9, false).unwrap().0, b"");
+    }
+}
+
+#[test]
+fn a_peek_waits_for_what_is_behind_its_offset() {
+    let _alone = alone();
+    for kind in [Kind::Stream, Kind::Datagram] {
+        let (left, right) = pair(kind);
+        write(&left, b"abc").unwrap();
+        socket(&right).set_peek_offset(3);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let mut buffer = [0; 9];
+                let how = Receiving { peek: true, ..Receiving::default() };
+                let length = socket(&right).receive(&mut Sink::kernel(&mut buffer), how).unwrap().result;
+                buffer[..length].to_vec()
+            });
+            // As many messages as before are there, but not the same.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert_eq!(read(&right, 9).unwrap(), b"abc");
+            write(&left, b"de").unwrap();
+            assert_eq!(waiting.join().unwrap(), b"de");
+        });
+    }
+}
+
 #[test]
 fn what_is_sent_is_limited_and_room_comes_back() {
     let _alone = alone();
