@@ -97,13 +97,13 @@ pub fn socketpair(task: &mut Task, family: i32, kind: u32, protocol: i32, out: u
     }
     check_local_protocol(protocol)?;
     let kind = kind_of(kind)?;
-    let identity = Identity {
-        process: task.process().pid(),
-        user: task.credentials.user.effective,
-        group: task.credentials.group.effective,
-    };
     let file = &task.credentials.file;
-    let owner = Ownership { identity, user: file.user, group: file.group, network: task.network().number() };
+    let owner = Ownership {
+        maker: local::principal_of(task),
+        user: file.user,
+        group: file.group,
+        network: task.network().number(),
+    };
     let (first, second) = net::unix::create_pair(kind, flags, owner)?;
     let flags = descriptor_flags(flags.contains(OpenFlags::CLOSE_ON_EXEC));
     reserved.0.install(first, flags);

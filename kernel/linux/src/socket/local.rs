@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::mem::size_of;
 
-use net::unix::{Direction, Endpoint, Identity, Kind, NAME_MAX, Name, UnixSocket};
+use net::unix::{Direction, Endpoint, Identity, Kind, NAME_MAX, Name, Principal, UnixSocket};
 use vfs::flags::{Access, LookupFlags, OpenFlags};
 use vfs::{DeviceNumber, Error, FileKind, OpenFile};
 
@@ -89,13 +89,14 @@ pub(super) fn find(task: &Task, socket: &UnixSocket, name: &[u8]) -> Result<Endp
 }
 
 /// Who it is that others see at the other end.
-fn identity_of(task: &Task) -> Identity {
+pub(super) fn principal_of(task: &Task) -> Principal {
     let credentials = &task.credentials;
-    Identity {
+    let identity = Identity {
         process: task.process().pid(),
         user: credentials.user.effective,
         group: credentials.group.effective,
-    }
+    };
+    Principal { identity, groups: credentials.file.groups.clone() }
 }
 
 /// A socket that wants to know who sends has a name, so that it can be answered.
@@ -147,7 +148,7 @@ pub(super) fn bind(
 /// Lets others connect.
 pub(super) fn listen(task: &Task, socket: &UnixSocket, backlog: i32) -> SysResult {
     // A negative number is a great one.
-    socket.listen(backlog as u32, identity_of(task))?;
+    socket.listen(backlog as u32, principal_of(task))?;
     Ok(0)
 }
 
@@ -171,7 +172,7 @@ pub(super) fn connect(task: &Task, file: &OpenFile, socket: &UnixSocket, address
     name_if_needed(socket)?;
     let find = || find(task, socket, name);
     socket
-        .connect(find, file.non_block(), identity_of(task))
+        .connect(find, file.non_block(), &principal_of(task))
         .map_err(|error| errno_of(socket.options(), Direction::Send, error))?;
     Ok(0)
 }

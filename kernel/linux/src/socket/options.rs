@@ -1,11 +1,13 @@
 //! Options of sockets (socket(7)).
 
-use core::mem::size_of;
+use alloc::vec::Vec;
+use core::mem::{size_of, size_of_val};
 
-use net::unix::{BUFFER_MAX, Direction, Flags, Identity, Options};
+use net::unix::{BUFFER_MAX, Direction, Flags, Identity, Options, Principal};
 use vfs::Capabilities;
 use zerocopy::IntoBytes;
 
+use super::ancillary::shown_identity;
 use super::create::{DATAGRAM, FAMILY_UNIX, Family, RAW, Socket, type_number};
 use super::netlink;
 use crate::abi::Timeval;
@@ -36,6 +38,7 @@ mod option {
     pub(super) const PROTOCOL: i32 = 38;
     pub(super) const DOMAIN: i32 = 39;
     pub(super) const PEEK_OFFSET: i32 = 42;
+    pub(super) const PEER_GROUPS: i32 = 59;
 }
 
 /// Options that are one bit and without effect here.
@@ -74,12 +77,6 @@ pub fn getsockopt(
     let options = family.options();
     let timeout = |direction| Timeval::from_ns(options.timeout_ns(direction).unwrap_or(0));
     let linger = options.linger();
-    let maker = match family {
-        Family::Unix(unix) => unix.peer_identity(),
-        // Nobody is at the other end.
-        Family::Netlink(_) => Identity::NOBODY,
-    };
-    let maker = super::ancillary::shown_identity(task, &maker);
     let write = |bytes: &[u8]| {
         let count = bytes.len().min(room);
         write_bytes(value, &bytes[..count])?;
@@ -93,9 +90,39 @@ pub fn getsockopt(
         option::RECEIVE_TIMEOUT => write(timeout(Direction::Receive).as_bytes()),
         option::SEND_TIMEOUT => write(timeout(Direction::Send).as_bytes()),
         option::LINGER => write([linger.0, linger.1].as_bytes()),
-        option::PEER_CREDENTIALS => write(maker.as_bytes()),
+        option::PEER_CREDENTIALS => {
+            let peer = peer_of(family).map_or(Identity::NOBODY, |peer| peer.identity);
+            write(shown_identity(task, &peer).as_bytes())
+        }
+        option::PEER_GROUPS => {
+            let peer = peer_of(family).ok_or(Errno::ENODATA)?;
+            let groups: &[u32] = peer.groups.as_deref().map_or(&[], Vec::as_slice);
+            write_groups(task, groups, value, room, length)
+        }
         _ => write(&number_of(family, name)?.to_ne_bytes()),
     }
+}
+
+/// Who is at the other end; nobody is at that of a netlink socket.
+fn peer_of(family: Family<'_>) -> Option<Principal> {
+    match family {
+        Family::Unix(unix) => unix.peer_principal(),
+        Family::Netlink(_) => None,
+    }
+}
+
+/// Writes groups as the caller sees them. If there is no room for all, only the length says so.
+fn write_groups(task: &Task, groups: &[u32], to: u64, room: usize, length: UserPointer<i32>) -> SysResult {
+    let whole = size_of_val(groups);
+    if room < whole {
+        length.write(&(whole as i32))?;
+        return Err(Errno::ERANGE);
+    }
+    for (index, &group) in groups.iter().enumerate() {
+        UserPointer::<u32>::new(to).add(index).write(&task.credentials.space().shown_group(group))?;
+    }
+    length.write(&(whole as i32))?;
+    Ok(0)
 }
 
 /// Whether options of this level are the family's own.

@@ -19,7 +19,7 @@ use vfs::poll::{PollEvents, PollList};
 use vfs::{Error, Result, allocation};
 
 use super::endpoint::Endpoint;
-use super::identity::Identity;
+use super::identity::Principal;
 use super::listen::Listener;
 use super::message::Message;
 use super::name::Name;
@@ -58,7 +58,7 @@ pub(super) struct Link {
     /// Of a datagram socket that is redirected.
     pub(super) remote: Option<Endpoint>,
     /// Whose the other end is, or of a listening socket: whose it is itself (`SO_PEERCRED`). Unless somebody made both ends at once.
-    pub(super) peer: Option<Identity>,
+    pub(super) peer: Option<Principal>,
 }
 
 /// What a peek with an offset has passed over without finding anything.

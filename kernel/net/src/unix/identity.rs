@@ -2,6 +2,11 @@
 //!
 //! Messages carry the sender's identity when either end asked for it (`SO_PASSCRED`). `write` comes without a word about
 //! who calls, so the personality registers a function that says it.
+//!
+//! Connections also keep the supplementary groups of who made them (`SO_PEERGROUPS`).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use machine::set_once::SetOnce;
 
@@ -24,6 +29,15 @@ impl Identity {
     pub const UNKNOWN: Self = Self { process: 0, user: OVERFLOW_ID, group: OVERFLOW_ID };
     /// There is nobody.
     pub const NOBODY: Self = Self { process: 0, user: u32::MAX, group: u32::MAX };
+}
+
+/// Who makes an end of a connection, as the other end is told.
+#[derive(Clone, Debug)]
+pub struct Principal {
+    /// The process.
+    pub identity: Identity,
+    /// Its supplementary groups, if it has any.
+    pub groups: Option<Arc<Vec<u32>>>,
 }
 
 static SOURCE: SetOnce<fn() -> Identity> = SetOnce::new();

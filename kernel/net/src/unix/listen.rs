@@ -18,7 +18,7 @@ use vfs::{Error, OpenFile, Result, allocation};
 
 use super::end::state;
 use super::endpoint::Endpoint;
-use super::identity::Identity;
+use super::identity::Principal;
 use super::options::{Direction, settings};
 use super::pair::open;
 use super::socket::UnixSocket;
@@ -48,11 +48,11 @@ impl Listener {
 }
 
 impl UnixSocket {
-    /// Lets others connect; `backlog` and one more may wait. Again: changes how many. `identity` is what they see of the listener.
+    /// Lets others connect; `backlog` and one more may wait. Again: changes how many. `owner` is what they see of the listener.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for datagrams; `EINVAL` without a name or with a connection; `ENOMEM`.
-    pub fn listen(&self, backlog: u32, identity: Identity) -> Result<()> {
+    pub fn listen(&self, backlog: u32, owner: Principal) -> Result<()> {
         if !self.kind().is_connection() {
             return Err(Error::NotSupported);
         }
@@ -66,7 +66,7 @@ impl UnixSocket {
         if !self.is_bound() || self.is_connected() {
             return Err(Error::Invalid);
         }
-        link.peer = Some(identity);
+        link.peer = Some(owner);
         own.backlog.store(backlog.min(settings::somaxconn()), Ordering::Release);
         if let Some(listener) = fresh.take() {
             own.listener.call_once(|| listener);
@@ -141,7 +141,7 @@ impl UnixSocket {
         }
     }
 
-    /// Connects to a listening socket. `find` looks for it, again after a wait; `identity` is what the listener sees.
+    /// Connects to a listening socket. `find` looks for it, again after a wait; `owner` is what the listener sees.
     ///
     /// # Errors
     /// Those of `find`; `EISCONN`; `EINVAL` of a listening socket; `ECONNREFUSED`; `EAGAIN` when no more connections may wait; `EINTR`,
@@ -150,7 +150,7 @@ impl UnixSocket {
         &self,
         mut find: impl FnMut() -> Result<Endpoint>,
         non_block: bool,
-        identity: Identity,
+        owner: &Principal,
     ) -> Result<()> {
         let deadline_ns = self.options().deadline_ns(Direction::Send);
         loop {
@@ -162,7 +162,7 @@ impl UnixSocket {
                     return Err(Error::WouldBlock);
                 }
                 end.wait_for_backlog(deadline_ns)?;
-            } else if self.join(&target, identity)? {
+            } else if self.join(&target, owner)? {
                 return Ok(());
             }
         }
@@ -176,10 +176,10 @@ impl UnixSocket {
     }
 
     /// Puts the second side of this socket's pair into the queue of a listener; false when it is full.
-    fn join(&self, target: &Endpoint, identity: Identity) -> Result<bool> {
+    fn join(&self, target: &Endpoint, owner: &Principal) -> Result<bool> {
         let end = target.end();
         let listener = end.listener.get().ok_or(Error::ConnectionRefused)?;
-        let seen = end.link.lock().peer;
+        let seen = end.link.lock().peer.clone();
         let mut link = self.own().link.lock();
         self.check_unconnected()?;
         let waiting = self.at.opposite();
@@ -197,7 +197,7 @@ impl UnixSocket {
             return Err(Error::OutOfMemory);
         }
         link.peer = seen;
-        waiting.end().link.lock_nested(1).peer = Some(identity);
+        waiting.end().link.lock_nested(1).peer = Some(owner.clone());
         if let Some(name) = end.name.get() {
             waiting.end().name.call_once(|| name.clone());
         }

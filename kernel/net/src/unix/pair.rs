@@ -12,15 +12,15 @@ use vfs::{OpenFile, Result, allocation, anonymous};
 
 use super::end::{End, state};
 use super::endpoint::Endpoint;
-use super::identity::Identity;
+use super::identity::Principal;
 use super::options::settings;
 use super::socket::{Kind, UnixSocket};
 
 /// What is known of who made a pair.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Ownership {
-    /// What `SO_PEERCRED` shows.
-    pub identity: Identity,
+    /// What `SO_PEERCRED` and `SO_PEERGROUPS` show.
+    pub maker: Principal,
     /// The owner of the sockets' inodes.
     pub user: u32,
     /// Their group.
@@ -34,7 +34,7 @@ pub(super) struct Pair {
     pub(super) kind: Kind,
     pub(super) ends: [End; 2],
     /// Who made both sides.
-    pub(super) maker: Option<Identity>,
+    pub(super) maker: Option<Principal>,
     /// Of the first socket; the second has the next one.
     pub(super) first_id: u64,
     /// The number of the name space of networks in which it was made: abstract names of each are its own.
@@ -54,9 +54,9 @@ pub fn create_pair(kind: Kind, flags: OpenFlags, owner: Ownership) -> Result<(Ar
     // Relaxed: only uniqueness matters.
     let first_id = NEXT_ID.fetch_add(2, Ordering::Relaxed);
     let ends = [const { End::new(state::CONNECTED) }; 2];
-    let pair =
-        allocation::arc(Pair { kind, ends, maker: Some(owner.identity), first_id, network: owner.network })?;
-    let make = |side: usize| open(Endpoint { pair: pair.clone(), side }, flags, owner.user, owner.group);
+    let Ownership { maker, user, group, network } = owner;
+    let pair = allocation::arc(Pair { kind, ends, maker: Some(maker), first_id, network })?;
+    let make = |side: usize| open(Endpoint { pair: pair.clone(), side }, flags, user, group);
     Ok((make(0)?, make(1)?))
 }
 

@@ -11,7 +11,7 @@ use vfs::{Error, Result};
 use super::end::{End, state};
 use super::endpoint::Endpoint;
 use super::garbage;
-use super::identity::Identity;
+use super::identity::Principal;
 use super::message::Message;
 use super::options::{Direction, Options};
 use super::receive::Receiving;
@@ -81,10 +81,10 @@ impl UnixSocket {
         &self.own().options
     }
 
-    /// Whose the other end is (`SO_PEERCRED`).
-    pub fn peer_identity(&self) -> Identity {
-        let of_pair = self.at.pair.maker;
-        of_pair.or_else(|| self.own().link.lock().peer).unwrap_or(Identity::NOBODY)
+    /// Whose the other end is (`SO_PEERCRED`, `SO_PEERGROUPS`).
+    pub fn peer_principal(&self) -> Option<Principal> {
+        let of_pair = self.at.pair.maker.clone();
+        of_pair.or_else(|| self.own().link.lock().peer.clone())
     }
 
     /// The error that is to be reported, and will not be again; 0: none (`SO_ERROR`).

@@ -9,12 +9,12 @@ use vfs::poll::PollEvents;
 use vfs::{Error, OpenFile};
 
 use super::{
-    Half, Identity, Kind, Ownership, Receiving, Rights, Sending, UnixSocket, create, create_pair,
+    Half, Identity, Kind, Ownership, Principal, Receiving, Rights, Sending, UnixSocket, create, create_pair,
     find_abstract, in_flight,
 };
 
-const OWNER: Ownership =
-    Ownership { identity: Identity { process: 7, user: 8, group: 9 }, user: 8, group: 9, network: 0 };
+const MAKER: Principal = Principal { identity: Identity { process: 7, user: 8, group: 9 }, groups: None };
+const OWNER: Ownership = Ownership { maker: MAKER, user: 8, group: 9, network: 0 };
 
 fn pair(kind: Kind) -> (Arc<OpenFile>, Arc<OpenFile>) {
     sched::current();
@@ -272,13 +272,13 @@ fn a_long_chain_of_sockets_in_messages_ends_without_deep_calls() {
 fn listening(kind: Kind, name: &[u8]) -> Result<Arc<OpenFile>, Error> {
     let file = create(kind, OpenFlags::NON_BLOCK, (8, 9), 0)?;
     socket(&file).bind_abstract(name)?;
-    socket(&file).listen(3, OWNER.identity)?;
+    socket(&file).listen(3, MAKER)?;
     Ok(file)
 }
 
 fn connected(kind: Kind, name: &[u8]) -> Result<Arc<OpenFile>, Error> {
     let file = create(kind, OpenFlags::NON_BLOCK, (8, 9), 0)?;
-    socket(&file).connect(|| find_abstract(name, kind, 0), true, OWNER.identity)?;
+    socket(&file).connect(|| find_abstract(name, kind, 0), true, &MAKER)?;
     Ok(file)
 }
 
@@ -410,6 +410,24 @@ fn what_waits_at_a_listener_in_flight_lives_when_it_is_received() {
     write(&other, b"there").unwrap();
     let received = socket(&accepted).receive(&mut Sink::kernel(&mut byte), how).unwrap();
     assert_eq!(read(&received.files[0], 9).unwrap(), b"there");
+}
+
+#[test]
+fn each_side_of_a_connection_sees_the_others_groups() {
+    let _alone = alone();
+    let of = |group: u32| Principal { groups: Some(Arc::new(vec![group])), ..MAKER };
+    let groups = |file: &OpenFile| socket(file).peer_principal().map(|peer| peer.groups);
+    let listener = listening(Kind::Stream, b"\0groups").unwrap();
+    assert_eq!(groups(&listener), Some(None));
+    socket(&listener).listen(1, of(1)).unwrap();
+    assert_eq!(groups(&listener), Some(of(1).groups));
+    let client = create(Kind::Stream, OpenFlags::NON_BLOCK, (8, 9), 0).unwrap();
+    assert!(groups(&client).is_none());
+    socket(&client).connect(|| find_abstract(b"\0groups", Kind::Stream, 0), true, &of(2)).unwrap();
+    // What the listener has become since is not what it was.
+    socket(&listener).listen(1, of(3)).unwrap();
+    let accepted = accept(&listener).unwrap();
+    assert_eq!((groups(&client), groups(&accepted)), (Some(of(1).groups), Some(of(2).groups)));
 }
 
 #[test]
