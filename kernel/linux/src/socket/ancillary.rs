@@ -1,4 +1,4 @@
-//! What goes along with a message: files and who sent it (cmsg(3), unix(7)).
+//! What goes along with a message: files, who sent it, and when (cmsg(3), unix(7)).
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -6,10 +6,12 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::mem::size_of;
 
-use net::unix::{FILES_PER_MESSAGE_MAX, Identity, Received, Rights};
+use net::unix::{FILES_PER_MESSAGE_MAX, Identity, Received, Rights, Stamping};
 use vfs::{Capabilities, OpenFile, UserSpace};
+use zerocopy::IntoBytes;
 
-use crate::abi::{ControlHeader, UserCredentials};
+use super::options::number_of_stamping;
+use crate::abi::{ControlHeader, Timespec, Timeval, UserCredentials};
 use crate::credentials::account::Account;
 use crate::errno::Errno;
 use crate::file::context::descriptor_flags;
@@ -187,16 +189,28 @@ impl Incoming {
         received: &mut Received,
         close_on_exec: bool,
     ) -> Result<(), Errno> {
+        if let Some((ns, stamping)) = received.stamp {
+            self.write_stamp(ns, stamping)?;
+        }
         if let Some(identity) = received.identity {
-            self.write_credentials(&shown_identity(task, &identity))?;
+            self.write_record(TYPE_CREDENTIALS, shown_identity(task, &identity).as_bytes())?;
         }
         let files = core::mem::take(&mut received.files);
         if files.is_empty() { Ok(()) } else { self.write_files(task, files, close_on_exec) }
     }
 
-    fn write_credentials(&mut self, credentials: &UserCredentials) -> Result<(), Errno> {
-        use zerocopy::IntoBytes;
-        let whole = HEADER + size_of::<UserCredentials>();
+    fn write_stamp(&mut self, ns: u64, stamping: Stamping) -> Result<(), Errno> {
+        let Some(number) = number_of_stamping(stamping) else { return Ok(()) };
+        if stamping.contains(Stamping::NANOSECONDS) {
+            self.write_record(number, Timespec::from_ns(ns).as_bytes())
+        } else {
+            self.write_record(number, Timeval::from_ns(ns).as_bytes())
+        }
+    }
+
+    /// Writes as much as there is room for.
+    fn write_record(&mut self, kind: i32, data: &[u8]) -> Result<(), Errno> {
+        let whole = HEADER + data.len();
         if self.room < HEADER {
             self.flags |= CONTROL_TRUNCATED;
             return Ok(());
@@ -205,8 +219,8 @@ impl Incoming {
             self.flags |= CONTROL_TRUNCATED;
         }
         let length = whole.min(self.room);
-        self.write_header(length, TYPE_CREDENTIALS)?;
-        write_bytes(self.address + HEADER as u64, &credentials.as_bytes()[..length - HEADER])?;
+        self.write_header(length, kind)?;
+        write_bytes(self.address + HEADER as u64, &data[..length - HEADER])?;
         self.advance(whole);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::mem::{size_of, size_of_val};
 
-use net::unix::{BUFFER_MAX, Direction, Flags, Identity, Options, Principal};
+use net::unix::{BUFFER_MAX, Direction, Flags, Identity, Options, Principal, Stamping};
 use vfs::Capabilities;
 use zerocopy::IntoBytes;
 
@@ -42,7 +42,7 @@ mod option {
 }
 
 /// Options that are one bit and without effect here.
-const FLAGS: [(i32, Flags); 8] = [
+const FLAGS: [(i32, Flags); 7] = [
     (1, Flags::DEBUG),
     (2, Flags::REUSE_ADDRESS),
     (5, Flags::DO_NOT_ROUTE),
@@ -50,8 +50,30 @@ const FLAGS: [(i32, Flags); 8] = [
     (9, Flags::KEEP_ALIVE),
     (10, Flags::OUT_OF_BAND_INLINE),
     (15, Flags::REUSE_PORT),
-    (29, Flags::TIMESTAMP),
 ];
+
+/// Options by which messages tell when they were sent. Control data has the same numbers.
+const STAMPINGS: [(i32, Stamping); 4] = [
+    (29, Stamping::ON),
+    (35, Stamping::ON.union(Stamping::NANOSECONDS)),
+    (63, Stamping::ON.union(Stamping::NEW_NUMBERS)),
+    (64, Stamping::all()),
+];
+
+/// The number of the option that asked for such times.
+pub(super) fn number_of_stamping(stamping: Stamping) -> Option<i32> {
+    STAMPINGS.iter().find(|(_, other)| *other == stamping).map(|(number, _)| *number)
+}
+
+fn stamping_of(name: i32) -> Option<Stamping> {
+    STAMPINGS.iter().find(|(number, _)| *number == name).map(|(_, stamping)| *stamping)
+}
+
+/// Whether an option that asks for times is on. The new one for microseconds also says so of nanoseconds.
+fn is_stamping(asked: Stamping, current: Stamping) -> bool {
+    let is_either = asked == Stamping::ON.union(Stamping::NEW_NUMBERS);
+    current == asked || (is_either && current.contains(asked))
+}
 
 fn flag_of(name: i32) -> Option<Flags> {
     FLAGS.iter().find(|(number, _)| *number == name).map(|(_, flag)| *flag)
@@ -162,6 +184,9 @@ fn number_of(family: Family<'_>, name: i32) -> Result<u32, Errno> {
     if let Some(flag) = flag_of(name) {
         return Ok(options.flag(flag).into());
     }
+    if let Some(stamping) = stamping_of(name) {
+        return Ok(is_stamping(stamping, options.stamping()).into());
+    }
     Ok(match name {
         option::ACCEPTS => matches!(family, Family::Unix(unix) if unix.is_listening()).into(),
         option::SEND_BUFFER => options.buffer(Direction::Send) as u32,
@@ -203,6 +228,11 @@ pub fn setsockopt(
     let options = family.options();
     if let Some(flag) = flag_of(name) {
         options.set_flag(flag, number != 0);
+        return Ok(0);
+    }
+    if let Some(stamping) = stamping_of(name) {
+        // Any of them ends what another one began.
+        options.set_stamping(if number != 0 { stamping } else { Stamping::empty() });
         return Ok(0);
     }
     match name {

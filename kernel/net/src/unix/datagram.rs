@@ -16,7 +16,7 @@ use super::socket::UnixSocket;
 
 impl Endpoint {
     /// Puts a message of another socket, or its own one, in; it comes back when this one does not take it.
-    fn put_from(&self, sender: &Self, message: Message) -> Result<(), (Error, Message)> {
+    fn put_from(&self, sender: &Self, mut message: Message) -> Result<(), (Error, Message)> {
         let end = self.end();
         let mut inbox = end.inbox.lock();
         // One look: a socket that closes becomes closed and shut at once, and must not seem to be shut only.
@@ -39,6 +39,7 @@ impl Endpoint {
         if let Some(error) = refusal {
             return Err((error, message));
         }
+        message.stamp_ns = end.options.stamp_ns();
         inbox.push_back(message);
         end.publish(&inbox);
         drop(inbox);

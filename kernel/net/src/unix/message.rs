@@ -26,6 +26,8 @@ pub(super) struct Message {
     pub(super) taken: usize,
     /// It is empty, and a peek has seen it: the next one with an offset (`SO_PEEK_OFF`) passes it over.
     pub(super) is_peeked: bool,
+    /// When it was sent, or if the receiver did not want to know that then, received: nanoseconds since 1970. 0: not known.
+    pub(super) stamp_ns: u64,
     /// What it counts in the sender's buffer.
     pub(super) charge: usize,
     /// The socket that sent it, if that is not the other end of the receiver's pair.

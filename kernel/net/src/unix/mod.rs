@@ -25,7 +25,7 @@ pub use endpoint::Endpoint;
 pub(crate) use identity::of_caller as identity_of_caller;
 pub use identity::{Identity, Principal, set_identity_source};
 pub use name::{NAME_MAX, Name, find_abstract, find_file};
-pub use options::{BUFFER_MAX, Direction, Flags, Options, settings};
+pub use options::{BUFFER_MAX, Direction, Flags, Options, Stamping, settings};
 pub use pair::{Ownership, create, create_pair};
 pub use receive::{Received, Receiving};
 pub use rights::{FILES_PER_MESSAGE_MAX, Rights, in_flight};

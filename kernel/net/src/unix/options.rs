@@ -2,7 +2,7 @@
 //!
 //! Each option is an atomic word of its own; nothing depends on two of them being seen together.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use bitflags::bitflags;
 
@@ -78,8 +78,19 @@ bitflags! {
         const OUT_OF_BAND_INLINE = 32;
         /// `SO_REUSEPORT`
         const REUSE_PORT = 64;
-        /// `SO_TIMESTAMP`
-        const TIMESTAMP = 128;
+    }
+}
+
+bitflags! {
+    /// Whether and how messages tell when they were sent.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Stamping: u8 {
+        /// They do.
+        const ON = 1;
+        /// In nanoseconds (`SO_TIMESTAMPNS`), not microseconds (`SO_TIMESTAMP`).
+        const NANOSECONDS = 2;
+        /// By the numbers of the options that there are since seconds may need 64 bits everywhere. Here nothing else differs.
+        const NEW_NUMBERS = 4;
     }
 }
 
@@ -88,6 +99,7 @@ bitflags! {
 pub struct Options {
     flags: AtomicU32,
     pass_identity: AtomicBool,
+    stamping: AtomicU8,
     /// Negative: none. Written with the inbox locked.
     peek_offset: AtomicI32,
     /// How often something was taken away while there was an offset. Written with the inbox locked.
@@ -106,6 +118,7 @@ impl Options {
         Self {
             flags: AtomicU32::new(0),
             pass_identity: AtomicBool::new(false),
+            stamping: AtomicU8::new(0),
             peek_offset: AtomicI32::new(NO_OFFSET),
             peek_turn: AtomicU32::new(0),
             send_buffer: AtomicUsize::new(BUFFER_DEFAULT),
@@ -140,6 +153,22 @@ impl Options {
     /// Changes that.
     pub fn set_passes_identity(&self, on: bool) {
         self.pass_identity.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether and how messages received tell when they were sent.
+    pub fn stamping(&self) -> Stamping {
+        Stamping::from_bits_truncate(self.stamping.load(Ordering::Relaxed))
+    }
+
+    /// Changes that.
+    pub fn set_stamping(&self, stamping: Stamping) {
+        self.stamping.store(stamping.bits(), Ordering::Relaxed);
+    }
+
+    /// The time of a message that comes now: nanoseconds since 1970, or 0 if nobody wants to know.
+    #[inline]
+    pub(super) fn stamp_ns(&self) -> u64 {
+        if self.stamping().is_empty() { 0 } else { vfs::attributes::time_of_day_base_ns() + machine::time::now_ns() }
     }
 
     /// Where the next peek begins (`SO_PEEK_OFF`); negative: always at the first byte, and peeks change nothing.

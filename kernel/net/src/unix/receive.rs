@@ -26,7 +26,7 @@ use super::endpoint::Endpoint;
 use super::identity::Identity;
 use super::message::Message;
 use super::name::Name;
-use super::options::Direction;
+use super::options::{Direction, Stamping};
 use super::socket::{Kind, UnixSocket};
 
 /// How to receive.
@@ -55,6 +55,8 @@ pub struct Received {
     pub identity: Option<Identity>,
     /// The name of the socket that sent it, if it has one and it was asked for.
     pub from: Option<Arc<Name>>,
+    /// When the message was sent, in nanoseconds since 1970, and how to tell it; if the socket wants to know.
+    pub stamp: Option<(u64, Stamping)>,
     /// Files that came with it.
     pub files: Vec<Arc<OpenFile>>,
 }
@@ -105,6 +107,7 @@ impl UnixSocket {
                     Peeked::Nothing(all) => passed = all,
                 }
             } else if let Some(mut message) = self.take_first() {
+                self.stamp(&mut message);
                 let copied = self.copy_message(&message, 0, sink, how).map(|mut received| {
                     received.files = taken(&mut message);
                     received
@@ -155,6 +158,7 @@ impl UnixSocket {
             return Ok(Peeked::Nothing(passed));
         };
         let mut bytes = allocation::filled(0, (message.payload.len() - skip).min(sink.remaining()))?;
+        self.stamp(message);
         let mut received = self.copy_message(message, skip, &mut Sink::kernel(&mut bytes), how)?;
         received.files = peeked(message)?;
         message.is_peeked = message.payload.len() == 0;
@@ -201,6 +205,13 @@ impl UnixSocket {
         sender.name.get().cloned()
     }
 
+    /// A message that was sent before the socket wanted to know when is stamped as it is first looked at.
+    fn stamp(&self, message: &mut Message) {
+        if message.stamp_ns == 0 {
+            message.stamp_ns = self.options().stamp_ns();
+        }
+    }
+
     /// Copies a message from a byte on.
     fn copy_message(
         &self,
@@ -214,11 +225,13 @@ impl UnixSocket {
         if message.payload.store(from, sink)? != fits {
             return Err(Error::BadAddress);
         }
+        let stamping = self.options().stamping();
         Ok(Received {
             result: if how.whole_length { length } else { fits },
             truncated: fits < length,
             identity: self.options().passes_identity().then_some(message.identity),
             from: if how.sender { self.name_of_sender(message) } else { None },
+            stamp: if stamping.is_empty() { None } else { Some((message.stamp_ns, stamping)) },
             files: Vec::new(),
         })
     }

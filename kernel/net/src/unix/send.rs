@@ -160,9 +160,18 @@ impl UnixSocket {
             }
         }
         let sender = other.map(|_| self.at.clone());
-        let rights_sent = rights.take();
-        let message =
-            Message { payload, taken: 0, is_peeked: false, charge, sender, identity, rights: rights_sent };
+        // What others get is stamped when they take it.
+        let is_stamped = other.is_none() && self.kind() != Kind::Stream;
+        let message = Message {
+            payload,
+            taken: 0,
+            is_peeked: false,
+            stamp_ns: if is_stamped { receiver.options.stamp_ns() } else { 0 },
+            charge,
+            sender,
+            identity,
+            rights: rights.take(),
+        };
         self.own().charge(charge);
         let outcome = match other {
             Some(other) => self.send_to(other, message, non_block, deadline_ns),

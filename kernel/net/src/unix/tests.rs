@@ -9,7 +9,7 @@ use vfs::poll::PollEvents;
 use vfs::{Error, OpenFile};
 
 use super::{
-    Half, Identity, Kind, Ownership, Principal, Receiving, Rights, Sending, UnixSocket, create, create_pair,
+    Half, Identity, Kind, Ownership, Principal, Receiving, Rights, Sending, Stamping, UnixSocket, create, create_pair,
     find_abstract, in_flight,
 };
 
@@ -149,6 +149,41 @@ fn a_peek_waits_for_what_is_behind_its_offset() {
             assert_eq!(waiting.join().unwrap(), b"de");
         });
     }
+}
+
+#[test]
+fn messages_tell_when_they_were_sent_and_streams_do_not() {
+    let _alone = alone();
+    let how = Receiving { non_block: true, ..Receiving::default() };
+    let stamp = |file: &OpenFile, how| socket(file).receive(&mut Sink::kernel(&mut [0]), how).unwrap().stamp;
+    let now = || vfs::attributes::time_of_day_base_ns() + machine::time::now_ns();
+    let wanted = Stamping::ON | Stamping::NANOSECONDS;
+    for kind in [Kind::Datagram, Kind::SequentialPacket] {
+        let (left, right) = pair(kind);
+        write(&left, b"x").unwrap();
+        assert!(stamp(&right, how).is_none());
+        write(&left, b"before").unwrap();
+        socket(&right).options().set_stamping(wanted);
+        let begun = now();
+        write(&left, b"after").unwrap();
+        let sent = now();
+        let looked = stamp(&right, Receiving { peek: true, ..how }).unwrap();
+        assert!(looked.0 >= sent && looked.1 == wanted);
+        assert_eq!(stamp(&right, how).unwrap(), looked);
+        assert!((begun..=sent).contains(&stamp(&right, how).unwrap().0));
+    }
+    let (left, right) = pair(Kind::Stream);
+    socket(&right).options().set_stamping(wanted);
+    write(&left, b"x").unwrap();
+    assert!(stamp(&right, how).is_none());
+    // To one that is not the other side of a pair.
+    let (one, other) = (datagram(b"\0one").unwrap(), datagram(b"\0other").unwrap());
+    socket(&other).options().set_stamping(Stamping::ON);
+    socket(&one).redirect(Some(find_abstract(b"\0other", Kind::Datagram, 0).unwrap())).unwrap();
+    let begun = now();
+    write(&one, b"x").unwrap();
+    let sent = now();
+    assert!((begun..=sent).contains(&stamp(&other, how).unwrap().0));
 }
 
 #[test]
