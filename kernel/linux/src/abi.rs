@@ -3,6 +3,7 @@
 //! Each one derives zerocopy's traits, so that it moves to and from user memory as bytes without unsafe code
 //! (see [`crate::user_pointer`]). Sizes are asserted at compile time. Constants come from `linux-raw-sys`.
 
+pub use net::bpf::Instruction as FilterInstruction;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 macro_rules! abi_structures {
@@ -45,9 +46,7 @@ abi_structures! {
     SequenceConfiguration, 24, { address: u64, bytes: u32, signature: u32, flags: u32, padding: u32, }
     /// `struct ptrace_peeksiginfo_args`.
     PeekSignals, 16, { offset: u64, flags: u32, count: i32, }
-    /// `struct sock_filter`: an instruction of classic BPF.
-    FilterInstruction, 8, { code: u16, if_true: u8, if_false: u8, constant: u32, }
-    /// `struct sock_fprog`: such a program.
+    /// `struct sock_fprog`: a program of classic BPF.
     FilterProgram, 16, { count: u16, padding: [u16; 3], instructions: u64, }
     /// `struct timeval`.
     Timeval, 16, { seconds: i64, microseconds: i64, }

@@ -176,7 +176,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     51 getsockname(3) = socket::create::getsockname: "";
     52 getpeername(3) = socket::create::getpeername: "";
     53 socketpair(4) = socket::create::socketpair: "only AF_UNIX";
-    54 setsockopt(5) = socket::options::setsockopt: "SOL_SOCKET; no SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_LOCK_FILTER, SO_TIMESTAMPING; SOL_NETLINK: memberships, NETLINK_NO_ENOBUFS";
+    54 setsockopt(5) = socket::options::setsockopt: "SOL_SOCKET; no SO_ATTACH_BPF, SO_TIMESTAMPING; SOL_NETLINK: memberships, NETLINK_NO_ENOBUFS";
     55 getsockopt(5) = socket::options::getsockopt: "as setsockopt";
     56 clone(5) = fork::clone: "";
     57 fork(0) = fork::fork: "";

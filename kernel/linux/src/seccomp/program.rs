@@ -1,19 +1,15 @@
 //! Programs that decide about system calls: classic BPF as seccomp(2) takes it.
 //!
-//! A program is checked once, when a thread installs it: it has no loops, ends in a return, reads only what is there, and never a word of its memory that
-//! it has not written. So a run ends, and can't fail.
+//! The machine is the one that runs filters of sockets ([`net::bpf::machine`]); what a program reads is what is known of a call. It is checked once, when a
+//! thread installs it.
 
 use alloc::vec::Vec;
 
-use memory::fallible;
+pub(super) use net::bpf::machine::LENGTH_MAX;
+use net::bpf::machine::code::{ALU, BY_X, LD_W_ABS, LDX_W_LEN, MOD};
+use net::bpf::machine::{self, Instruction, Loaded};
 
-use crate::abi::FilterInstruction as Instruction;
 use crate::errno::Errno;
-
-/// Instructions of a program at most.
-pub(super) const LENGTH_MAX: usize = 4096;
-/// Words of memory that a program has.
-const MEMORY_WORDS: usize = 16;
 
 /// A word of what a program is told.
 const WORD: u32 = 4;
@@ -24,42 +20,6 @@ const DATA_BYTES: u32 = DATA_WORDS as u32 * WORD;
 const NUMBER_WORD: usize = 0;
 const ARCHITECTURE_WORD: usize = 1;
 
-const LD_W_ABS: u16 = 0x20;
-const LD_W_LEN: u16 = 0x80;
-const LDX_W_LEN: u16 = 0x81;
-const LD_IMM: u16 = 0x00;
-const LDX_IMM: u16 = 0x01;
-const LD_MEM: u16 = 0x60;
-const LDX_MEM: u16 = 0x61;
-const ST: u16 = 0x02;
-const STX: u16 = 0x03;
-const RET_K: u16 = 0x06;
-const RET_A: u16 = 0x16;
-const TAX: u16 = 0x07;
-const TXA: u16 = 0x87;
-const ALU: u16 = 0x04;
-const JMP: u16 = 0x05;
-const CLASS: u16 = 0x07;
-const OPERATION: u16 = 0xf0;
-const BY_X: u16 = 0x08;
-
-const ADD: u16 = 0x00;
-const SUB: u16 = 0x10;
-const MUL: u16 = 0x20;
-const DIV: u16 = 0x30;
-const OR: u16 = 0x40;
-const AND: u16 = 0x50;
-const LSH: u16 = 0x60;
-const RSH: u16 = 0x70;
-const NEG: u16 = 0x80;
-const XOR: u16 = 0xa0;
-
-const JA: u16 = 0x00;
-const JEQ: u16 = 0x10;
-const JGT: u16 = 0x20;
-const JGE: u16 = 0x30;
-const JSET: u16 = 0x40;
-
 /// A program that was checked.
 pub(super) struct Program(Vec<Instruction>);
 
@@ -69,14 +29,9 @@ impl Program {
     /// # Errors
     /// EINVAL; ENOMEM.
     pub(super) fn new(instructions: Vec<Instruction>) -> Result<Self, Errno> {
-        let length = instructions.len();
-        if length == 0 || length > LENGTH_MAX {
-            return Err(Errno::EINVAL);
-        }
-        let sound =
-            instructions.iter().enumerate().all(|(at, instruction)| is_sound(*instruction, length - at - 1));
-        let ends = matches!(instructions[length - 1].code, RET_K | RET_A);
-        if !sound || !ends || !reads_what_it_wrote(&instructions)? {
+        // Of what the machine can do there is no remainder for these programs.
+        let is_known = |instruction: &Instruction| instruction.code & !BY_X != ALU | MOD;
+        if !machine::is_sound(&instructions, is_load)? || !instructions.iter().all(is_known) {
             return Err(Errno::EINVAL);
         }
         Ok(Self(instructions))
@@ -108,127 +63,24 @@ impl Program {
     /// `None`: a word that is not known was looked at.
     #[inline(always)]
     fn interpret(&self, data: impl Fn(usize) -> Option<u32>) -> Option<u32> {
-        let (mut a, mut x, mut memory) = (0u32, 0u32, [0u32; MEMORY_WORDS]);
-        let mut next = 0;
-        // A program that was checked comes to a return before its end.
-        while let Some(&Instruction { code, if_true, if_false, constant }) = self.0.get(next) {
-            next += 1;
-            let place = constant as usize;
-            match code {
-                LD_W_ABS => a = data(place / WORD as usize)?,
-                LD_W_LEN => a = DATA_BYTES,
-                LDX_W_LEN => x = DATA_BYTES,
-                LD_IMM => a = constant,
-                LDX_IMM => x = constant,
-                LD_MEM => a = memory[place % MEMORY_WORDS],
-                LDX_MEM => x = memory[place % MEMORY_WORDS],
-                ST => memory[place % MEMORY_WORDS] = a,
-                STX => memory[place % MEMORY_WORDS] = x,
-                RET_K => return Some(constant),
-                RET_A => return Some(a),
-                TAX => x = a,
-                TXA => a = x,
-                _ => {
-                    let operand = if code & BY_X != 0 { x } else { constant };
-                    if code & CLASS == JMP {
-                        next += match jumps(code & OPERATION, a, operand) {
-                            None => place,
-                            Some(true) => if_true.into(),
-                            Some(false) => if_false.into(),
-                        };
-                    } else {
-                        // A division by zero ends a program, and says 0.
-                        let Some(value) = computed(code & OPERATION, a, operand) else { return Some(0) };
-                        a = value;
-                    }
-                }
-            }
-        }
-        Some(0)
+        machine::interpret(&self.0, |Instruction { code, constant, .. }, _, _| match code {
+            LD_W_ABS => data(constant as usize / WORD as usize).map_or(Loaded::Unknown, Loaded::A),
+            LDX_W_LEN => Loaded::X(DATA_BYTES),
+            _ => Loaded::A(DATA_BYTES),
+        })
     }
 }
 
-/// Whether a jump is taken; `None`: it is one without condition.
-fn jumps(operation: u16, a: u32, operand: u32) -> Option<bool> {
-    match operation {
-        JEQ => Some(a == operand),
-        JGT => Some(a > operand),
-        JGE => Some(a >= operand),
-        JSET => Some(a & operand != 0),
-        _ => None,
-    }
-}
-
-/// The result of an operation; `None`: a division by zero.
-fn computed(operation: u16, a: u32, operand: u32) -> Option<u32> {
-    Some(match operation {
-        ADD => a.wrapping_add(operand),
-        SUB => a.wrapping_sub(operand),
-        MUL => a.wrapping_mul(operand),
-        DIV => return a.checked_div(operand),
-        OR => a | operand,
-        AND => a & operand,
-        LSH => a.wrapping_shl(operand),
-        RSH => a.wrapping_shr(operand),
-        XOR => a ^ operand,
-        _ => a.wrapping_neg(),
-    })
-}
-
-/// Whether an instruction is one that there is, with `behind` more after it.
-fn is_sound(instruction: Instruction, behind: usize) -> bool {
-    let Instruction { code, if_true, if_false, constant } = instruction;
-    match code {
-        LD_W_ABS => constant.is_multiple_of(WORD) && constant < DATA_BYTES,
-        LD_W_LEN | LDX_W_LEN | LD_IMM | LDX_IMM | RET_K | RET_A | TAX | TXA => true,
-        LD_MEM | LDX_MEM | ST | STX => (constant as usize) < MEMORY_WORDS,
-        _ if code & CLASS == ALU && code & !(CLASS | BY_X | OPERATION) == 0 => match code & OPERATION {
-            ADD | SUB | MUL | OR | AND | XOR => true,
-            DIV => code & BY_X != 0 || constant != 0,
-            LSH | RSH => code & BY_X != 0 || constant < u32::BITS,
-            NEG => code & BY_X == 0,
-            _ => false,
-        },
-        _ if code & CLASS == JMP && code & !(CLASS | BY_X | OPERATION) == 0 => match code & OPERATION {
-            JA => code & BY_X == 0 && (constant as usize) < behind,
-            JEQ | JGT | JGE | JSET => usize::from(if_true) < behind && usize::from(if_false) < behind,
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
-/// Whether each word of memory is written, on all ways, before it is read. Jumps lead forwards and were checked.
-fn reads_what_it_wrote(instructions: &[Instruction]) -> Result<bool, Errno> {
-    // Words that are written whichever way an instruction was come to.
-    let mut written = fallible::try_vec_of(!0u16, instructions.len() + 1).map_err(|_| Errno::ENOMEM)?;
-    written[0] = 0;
-    for (at, instruction) in instructions.iter().enumerate() {
-        let mut now = written[at];
-        let word = 1u16 << (instruction.constant as usize % MEMORY_WORDS);
-        match instruction.code {
-            ST | STX => now |= word,
-            LD_MEM | LDX_MEM if now & word == 0 => return Ok(false),
-            RET_K | RET_A => continue,
-            code if code & CLASS == JMP => {
-                let ways = match code & OPERATION {
-                    JA => [instruction.constant as usize; 2],
-                    _ => [instruction.if_true.into(), instruction.if_false.into()],
-                };
-                ways.iter().for_each(|way| written[at + 1 + way] &= now);
-                continue;
-            }
-            _ => {}
-        }
-        written[at + 1] &= now;
-    }
-    Ok(true)
+/// Whether there is such a load of what is known of a call.
+fn is_load(Instruction { code, constant, .. }: Instruction) -> bool {
+    code == LD_W_ABS && constant.is_multiple_of(WORD) && constant < DATA_BYTES
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::vec;
+    use net::bpf::machine::code::*;
 
     const fn code(code: u16, constant: u32) -> Instruction {
         Instruction { code, if_true: 0, if_false: 0, constant }

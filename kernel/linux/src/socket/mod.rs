@@ -2,6 +2,7 @@
 
 mod ancillary;
 pub mod create;
+mod filter;
 mod local;
 pub mod message;
 mod netlink;

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use super::ancillary::shown_identity;
 use super::create::{DATAGRAM, FAMILY_UNIX, Family, RAW, Socket, type_number};
-use super::netlink;
+use super::{filter, netlink};
 use crate::abi::Timeval;
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
@@ -31,6 +31,8 @@ mod option {
     pub(super) const SEND_LOW_WATER: i32 = 19;
     pub(super) const RECEIVE_TIMEOUT: i32 = 20;
     pub(super) const SEND_TIMEOUT: i32 = 21;
+    /// `SO_ATTACH_FILTER`; of getsockopt it is `SO_GET_FILTER`.
+    pub(super) const FILTER: i32 = 26;
     pub(super) const DETACH_FILTER: i32 = 27;
     pub(super) const ACCEPTS: i32 = 30;
     pub(super) const SEND_BUFFER_FORCE: i32 = 32;
@@ -38,6 +40,7 @@ mod option {
     pub(super) const PROTOCOL: i32 = 38;
     pub(super) const DOMAIN: i32 = 39;
     pub(super) const PEEK_OFFSET: i32 = 42;
+    pub(super) const LOCK_FILTER: i32 = 44;
     pub(super) const PEER_GROUPS: i32 = 59;
 }
 
@@ -115,6 +118,11 @@ pub fn getsockopt(
         option::PEER_CREDENTIALS => {
             let peer = peer_of(family).map_or(Identity::NOBODY, |peer| peer.identity);
             write(shown_identity(task, &peer).as_bytes())
+        }
+        option::FILTER => {
+            let count = filter::show(&options.filter, value, room)?;
+            length.write(&(count as i32))?;
+            Ok(0)
         }
         option::PEER_GROUPS => {
             let peer = peer_of(family).ok_or(Errno::ENODATA)?;
@@ -195,6 +203,7 @@ fn number_of(family: Family<'_>, name: i32) -> Result<u32, Errno> {
         option::RECEIVE_LOW_WATER => options.low_water(),
         option::SEND_LOW_WATER => 1,
         option::PRIORITY => options.priority(),
+        option::LOCK_FILTER => options.filter.is_locked().into(),
         option::PEEK_OFFSET if matches!(family, Family::Netlink(_)) => return Err(Errno::EOPNOTSUPP),
         option::PEEK_OFFSET => options.peek_offset() as u32,
         _ => return Err(Errno::ENOPROTOOPT),
@@ -236,8 +245,9 @@ pub fn setsockopt(
         return Ok(0);
     }
     match name {
-        // Filters can't be attached.
-        option::DETACH_FILTER => return Err(Errno::ENOENT),
+        option::FILTER => filter::attach(&options.filter, value, length)?,
+        option::DETACH_FILTER => options.filter.detach()?,
+        option::LOCK_FILTER => options.filter.set_locked(number != 0)?,
         option::PASS_CREDENTIALS => options.set_passes_identity(number != 0),
         option::RECEIVE_LOW_WATER => {
             options.set_low_water(if number < 0 { i32::MAX as u32 } else { number as u32 });

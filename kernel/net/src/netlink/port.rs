@@ -292,15 +292,29 @@ impl Port {
         drop(left);
     }
 
-    /// Fails with `EAGAIN` when there is no room.
+    /// What its filter keeps of a message.
+    fn kept(&self, message: &Arc<Message>) -> Result<Option<Arc<Message>>> {
+        Ok(match self.options.filter.kept(message.bytes.as_slice()) {
+            None => None,
+            Some(kept) if kept == message.bytes.len() => Some(message.clone()),
+            Some(kept) => {
+                let mut bytes = Vec::new();
+                allocation::extend(&mut bytes, &message.bytes[..kept])?;
+                Some(allocation::arc(Message { bytes, ..**message })?)
+            }
+        })
+    }
+
+    /// Puts a message in, or what the port's filter keeps of it. Fails with `EAGAIN` when there is no room.
     pub(super) fn put(&self, message: &Arc<Message>) -> Result<()> {
+        let Some(message) = self.kept(message)? else { return Ok(()) };
         let mut inbox = self.inbox.lock();
         if inbox.congested || inbox.charged > self.options.buffer(Direction::Receive) {
             return Err(Error::WouldBlock);
         }
         self.make_place(&mut inbox)?;
-        inbox.charged += charge_of(message);
-        self.finish_put(inbox, message.clone());
+        inbox.charged += charge_of(&message);
+        self.finish_put(inbox, message);
         Ok(())
     }
 

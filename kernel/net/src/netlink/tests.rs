@@ -49,6 +49,31 @@ fn tell(text: &str) {
 }
 
 #[test]
+fn a_filter_drops_messages_or_cuts_them_and_nothing_is_lost_by_it() {
+    use crate::bpf::machine::code::{JEQ, JMP, LD_B_ABS, RET_K};
+    use crate::bpf::{Filter, Instruction};
+    let _turn = TURN.lock().unwrap();
+    let code = |code, constant| Instruction { code, if_true: 0, if_false: 0, constant };
+    let begins = Instruction { if_false: 1, ..code(JMP | JEQ, u32::from(b'k')) };
+    let program = alloc::vec![code(LD_B_ABS, 0), begins, code(RET_K, 4), code(RET_K, 0)];
+    let (listener, other) = (Listener::new(1), Listener::new(1));
+    let filter = alloc::sync::Arc::new(Filter::new(program).unwrap());
+    listener.socket().options().filter.attach(filter).unwrap();
+    tell("dropped");
+    tell("kept");
+    tell("kept in part");
+    assert_eq!((listener.receive().unwrap(), listener.receive().unwrap()), ("kept".into(), "kept".into()));
+    assert_eq!(listener.receive(), Err(Error::WouldBlock));
+    assert_eq!(other.receive().unwrap(), "dropped");
+    assert_eq!(other.receive().unwrap(), "kept");
+    assert_eq!(other.receive().unwrap(), "kept in part");
+    for _ in 0..1000 {
+        tell("dropped");
+    }
+    assert!(listener.socket().take_error().is_none() && other.socket().take_error().is_some());
+}
+
+#[test]
 fn message_with_a_place_comes_though_the_inbox_is_full() {
     let _turn = TURN.lock().unwrap();
     let listener = Listener::new(1);

@@ -6,6 +6,8 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, 
 
 use bitflags::bitflags;
 
+use crate::bpf::Slot;
+
 /// Bytes that a socket may have under way unless it asks for more (`/proc/sys/net/core/wmem_default`).
 pub(super) const BUFFER_DEFAULT: usize = 212_992;
 /// Most bytes that an unprivileged process may ask for; the buffer becomes twice that.
@@ -110,6 +112,8 @@ pub struct Options {
     send_timeout_ns: AtomicU64,
     low_water: AtomicU32,
     priority: AtomicU32,
+    /// What messages are kept; streams have no use for it.
+    pub filter: Slot,
     linger: AtomicU64,
 }
 
@@ -127,6 +131,7 @@ impl Options {
             send_timeout_ns: AtomicU64::new(FOR_EVER),
             low_water: AtomicU32::new(1),
             priority: AtomicU32::new(0),
+            filter: Slot::new(),
             linger: AtomicU64::new(0),
         }
     }
@@ -168,7 +173,11 @@ impl Options {
     /// The time of a message that comes now: nanoseconds since 1970, or 0 if nobody wants to know.
     #[inline]
     pub(super) fn stamp_ns(&self) -> u64 {
-        if self.stamping().is_empty() { 0 } else { vfs::attributes::time_of_day_base_ns() + machine::time::now_ns() }
+        if self.stamping().is_empty() {
+            0
+        } else {
+            vfs::attributes::time_of_day_base_ns() + machine::time::now_ns()
+        }
     }
 
     /// Where the next peek begins (`SO_PEEK_OFF`); negative: always at the first byte, and peeks change nothing.

@@ -10,6 +10,8 @@ use memory::buffer::{Sink, Source};
 use memory::frame::{Frame, Purpose, Zeroed};
 use vfs::{Error, Result, allocation};
 
+use crate::bpf::Packet;
+
 /// Up to here the heap's objects waste less than a frame does.
 const HEAP_MAX: usize = 2048;
 
@@ -61,6 +63,17 @@ impl Payload {
         }
     }
 
+    /// Keeps no more than so many bytes.
+    pub(super) fn truncate(&mut self, kept: usize) {
+        match self {
+            Self::Heap(bytes) => bytes.truncate(kept),
+            Self::Frames(frames, length) => {
+                *length = kept.min(*length);
+                frames.truncate(length.div_ceil(PAGE_SIZE));
+            }
+        }
+    }
+
     /// Puts the bytes from `offset` on into the sink, as many as fit; returns how many.
     ///
     /// # Errors
@@ -89,6 +102,17 @@ impl Payload {
     }
 }
 
+impl Packet for Payload {
+    fn length(&self) -> usize {
+        self.len()
+    }
+
+    fn read(&self, from: usize, into: &mut [u8]) -> bool {
+        let wanted = into.len();
+        from < self.len() && self.store(from, &mut Sink::kernel(into)) == Ok(wanted)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,6 +133,22 @@ mod tests {
         {
             round_trip(length, offset);
         }
+    }
+
+    #[test]
+    fn filters_read_across_frames_and_what_is_cut_is_gone() {
+        let bytes: Vec<u8> = (0..10_000).map(|index| (index % 251) as u8).collect();
+        let mut payload = Payload::load(&mut Source::kernel(&bytes), bytes.len()).unwrap();
+        let mut word = [0; 4];
+        assert!(payload.read(PAGE_SIZE - 2, &mut word));
+        assert_eq!(word, bytes[PAGE_SIZE - 2..PAGE_SIZE + 2]);
+        assert!(payload.read(9_996, &mut word) && !payload.read(9_997, &mut word));
+        assert!(!payload.read(10_000, &mut word) && !payload.read(usize::MAX, &mut word));
+        payload.truncate(5000);
+        assert_eq!(payload.len(), 5000);
+        assert!(payload.read(4996, &mut word) && !payload.read(4997, &mut word));
+        payload.truncate(6000);
+        assert_eq!(payload.len(), 5000);
     }
 
     #[test]

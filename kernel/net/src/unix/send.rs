@@ -1,7 +1,7 @@
 //! Sending.
 //!
 //! The bytes are copied into a message without a lock, the message is put into the peer's inbox under its lock. A stream is
-//! cut into messages of at most half a buffer; what was sent before an error counts.
+//! cut into messages of at most half a buffer; what was sent before an error counts. Of a message the receiver's filter says how much of it is kept.
 //!
 //! # Cost
 //! Of a short message: two allocations (the bytes, and none for the queue once it has room), one copy, one sleeping lock,
@@ -147,8 +147,13 @@ impl UnixSocket {
         identity: Option<Identity>,
     ) -> Result<()> {
         self.own().wait_for_room(non_block, deadline_ns)?;
-        let payload = Payload::load(source, length)?;
+        let mut payload = Payload::load(source, length)?;
         let receiver = other.map_or(self.peer(), Endpoint::end);
+        if self.kind() != Kind::Stream {
+            // The sender is not told.
+            let Some(kept) = receiver.options.filter.kept(&payload) else { return Ok(()) };
+            payload.truncate(kept);
+        }
         let wanted = self.own().options.passes_identity() || receiver.options.passes_identity();
         let identity =
             identity.unwrap_or_else(|| if wanted { identity::of_caller() } else { Identity::UNKNOWN });

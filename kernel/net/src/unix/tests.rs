@@ -8,9 +8,12 @@ use vfs::flags::OpenFlags;
 use vfs::poll::PollEvents;
 use vfs::{Error, OpenFile};
 
+use crate::bpf::machine::code::{JEQ, JMP, LD_B_ABS, RET_K};
+use crate::bpf::{Filter, Instruction};
+
 use super::{
-    Half, Identity, Kind, Ownership, Principal, Receiving, Rights, Sending, Stamping, UnixSocket, create, create_pair,
-    find_abstract, in_flight,
+    Half, Identity, Kind, Ownership, Principal, Receiving, Rights, Sending, Stamping, UnixSocket, create,
+    create_pair, find_abstract, in_flight,
 };
 
 const MAKER: Principal = Principal { identity: Identity { process: 7, user: 8, group: 9 }, groups: None };
@@ -184,6 +187,49 @@ fn messages_tell_when_they_were_sent_and_streams_do_not() {
     write(&one, b"x").unwrap();
     let sent = now();
     assert!((begun..=sent).contains(&stamp(&other, how).unwrap().0));
+}
+
+/// Keeps four bytes of messages that begin with `k`, and nothing of others.
+fn attach_filter(file: &OpenFile) {
+    let code = |code, constant| Instruction { code, if_true: 0, if_false: 0, constant };
+    let begins = Instruction { if_false: 1, ..code(JMP | JEQ, u32::from(b'k')) };
+    let program = vec![code(LD_B_ABS, 0), begins, code(RET_K, 4), code(RET_K, 0)];
+    socket(file).options().filter.attach(Arc::new(Filter::new(program).unwrap())).unwrap();
+}
+
+#[test]
+fn a_filter_drops_messages_or_cuts_them() {
+    let _alone = alone();
+    for kind in [Kind::Datagram, Kind::SequentialPacket] {
+        let (left, right) = pair(kind);
+        attach_filter(&right);
+        assert_eq!(write(&left, b"dropped"), Ok(7));
+        assert_eq!(write(&left, b""), Ok(0));
+        assert_eq!(write(&left, b"keep"), Ok(4));
+        assert_eq!(write(&left, &[b'k'; 10_000]), Ok(10_000));
+        pass(&left, vec![left.clone()]).unwrap();
+        assert_eq!(in_flight(), 0);
+        assert_eq!(read(&right, 20_000).unwrap(), b"keep");
+        assert_eq!(read(&right, 20_000).unwrap(), b"kkkk");
+        assert_eq!(read(&right, 9).unwrap_err(), Error::WouldBlock);
+        assert_eq!(socket(&left).own().charged(), 0);
+        // It is the receiver's, and only while it is there.
+        assert_eq!(write(&right, b"other"), Ok(5));
+        assert_eq!(read(&left, 9).unwrap(), b"other");
+        socket(&right).options().filter.detach().unwrap();
+        assert_eq!(write(&left, b"other"), Ok(5));
+        assert_eq!(read(&right, 9).unwrap(), b"other");
+    }
+    let (left, right) = pair(Kind::Stream);
+    attach_filter(&right);
+    assert_eq!(write(&left, b"stream"), Ok(6));
+    assert_eq!(read(&right, 9).unwrap(), b"stream");
+    let (one, other) = (datagram(b"\0one").unwrap(), datagram(b"\0other").unwrap());
+    attach_filter(&other);
+    socket(&one).redirect(Some(find_abstract(b"\0other", Kind::Datagram, 0).unwrap())).unwrap();
+    assert_eq!(write(&one, b"dropped"), Ok(7));
+    assert_eq!(write(&one, b"kept by name"), Ok(12));
+    assert_eq!(read(&other, 20).unwrap(), b"kept");
 }
 
 #[test]
