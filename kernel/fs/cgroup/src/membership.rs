@@ -162,8 +162,8 @@ impl Membership {
             if outcome != Joined::Yes && outcome != Joined::ToBeKilled {
                 pids::release(&group, 1);
             }
-            // The parent's group was removed because the parent has left it.
-            if outcome != Joined::Removed || wanted.is_some() {
+            // The parent has left its group, which was removed since, or hands controllers on.
+            if !matches!(outcome, Joined::Removed | Joined::Busy) || wanted.is_some() {
                 return outcome;
             }
         }
@@ -317,4 +317,100 @@ pub(crate) fn take_out(group: &Group, member: &dyn Member) -> (Option<Arc<dyn Me
         moved.membership().place.store(place, Ordering::Relaxed);
     }
     (Some(removed), members.list.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+
+    use super::*;
+    use crate::controllers::Controllers;
+    use crate::tree;
+
+    /// A process that does something when it is first asked where it is: that is when it is about to be put into a group.
+    struct Process {
+        membership: Membership,
+        at_first: sync::SpinLock<Option<Box<dyn FnOnce() + Send>>>,
+    }
+
+    fn process(at_first: Option<Box<dyn FnOnce() + Send>>) -> Arc<dyn Member> {
+        Arc::new(Process { membership: Membership::new(), at_first: sync::SpinLock::new(at_first) })
+    }
+
+    impl Member for Process {
+        fn membership(&self) -> &Membership {
+            let act = self.at_first.lock().take();
+            if let Some(act) = act {
+                act();
+            }
+            &self.membership
+        }
+
+        fn number(&self) -> u32 {
+            0
+        }
+
+        fn each_thread(&self, _each: &mut dyn FnMut(u32)) {}
+
+        fn with_threads(&self, work: &mut dyn FnMut(u32)) {
+            work(1);
+        }
+
+        fn interrupt(&self) {}
+
+        fn kill(&self) {}
+
+        fn set_processors(&self, _group: Option<&Arc<sched::control::Group>>) -> vfs::Result<()> {
+            Ok(())
+        }
+
+        fn processor_time_ns(&self) -> (u64, u64) {
+            (0, 0)
+        }
+    }
+
+    #[test]
+    fn a_child_goes_where_its_parent_has_been_moved_to() {
+        let make =
+            |name: &[u8]| tree::make(tree::root(), name, (0, 0), |group| Ok(group.clone())).expect("memory");
+        let (former, new) = (make(b"fork from"), make(b"fork to"));
+        let parent = process(None);
+        let begin = |member: &Arc<dyn Member>, group: &Arc<Group>| {
+            pids::claim(group).expect("no limit");
+            assert_eq!(begin_in(member, group), Joined::Yes);
+        };
+        begin(&parent, &former);
+        // The parent moves while it forks, and its former group hands controllers on, as only groups without members do.
+        let (moved, left, entered) = (parent.clone(), former.clone(), new.clone());
+        let child = process(Some(Box::new(move || {
+            parent_moves(&moved, &left, &entered);
+            left.enabled.store(Controllers::PIDS.bits(), Ordering::Relaxed);
+        })));
+        assert_eq!(parent.membership().join(&child, None), Joined::Yes);
+        let group = child.membership().group().expect("not the root");
+        assert!(Arc::ptr_eq(&group, &new));
+        assert_eq!((former.pids.current(), new.pids.current()), (0, 2));
+        former.enabled.store(0, Ordering::Relaxed);
+        for member in [&child, &parent] {
+            member.membership().end(&**member);
+            member.membership().release();
+        }
+        for group in [&former, &new] {
+            tree::remove(group).expect("empty");
+        }
+    }
+
+    fn parent_moves(parent: &Arc<dyn Member>, from: &Arc<Group>, to: &Arc<Group>) {
+        let (removed, last) = take_out(from, &**parent);
+        assert!(removed.is_some() && last);
+        from.threads.fetch_sub(1, Ordering::AcqRel);
+        from.depopulate();
+        pids::release(from, 1);
+        pids::add(to, 1);
+        to.threads.fetch_add(1, Ordering::AcqRel);
+        drop(parent.membership().group.replace(Some(to.clone())));
+        if put_in(&mut to.members.lock(), parent.clone()) {
+            to.populate();
+        }
+    }
 }
