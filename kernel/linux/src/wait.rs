@@ -290,6 +290,10 @@ fn examine(parent: &Arc<Process>, child: &Arc<Process>, options: WaitOptions) ->
         let mut usage = usage_of(child);
         usage.add(&child.children.lock().usage);
         if !keep {
+            if tracer.is_some() {
+                // It was given to its tracer's process as its child after it had ended: it is waited for once.
+                crate::ptrace::end::waited_for(child);
+            }
             if !child.claim_zombie() {
                 return Finding::NoChild;
             }

@@ -170,6 +170,17 @@ pub(crate) fn forget_tracee(process: &Process) {
     drop(tracee);
 }
 
+/// The parent of a process, which is also who traces it, waits for its end: as its tracer it has nothing to wait for any more.
+pub(crate) fn waited_for(process: &Process) {
+    let tracee = process.traced_end.lock().take();
+    if let Some(tracee) = tracee {
+        if let Some(tracer) = tracee.tracer() {
+            unlist(tracer.process(), &tracee);
+        }
+        let _whoever_was_first = release(&tracee, 0);
+    }
+}
+
 /// A thread that executes a program takes the place and the number of its leader, which has ended: nobody is told of that one's end.
 pub(crate) fn leader_is_replaced(process: &Arc<Process>, heir: &Thread) {
     let former = process.traced_end.lock().take();
