@@ -60,6 +60,7 @@ pub mod tree;
 pub mod user_space;
 mod wait;
 pub mod walk;
+mod watch_account;
 mod watched;
 
 pub use error::{Error, Result};
@@ -89,3 +90,4 @@ pub use poll::{PollEvents, PollList, PollTable};
 pub use tree::{OpenHow, open_place};
 pub use user_space::UserSpace;
 pub use walk::{FileSystemContext, PathContext, Places};
+pub use watch_account::{WatchAccount, fanotify_settings, inotify_settings};

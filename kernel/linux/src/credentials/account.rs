@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hashbrown::HashMap;
 use memory::per_cpu::Counter;
 use sync::SpinLock;
-use vfs::fanotify;
+use vfs::WatchAccount;
 use vfs::lock::LockAccount;
 
 use crate::errno::Errno;
@@ -31,7 +31,7 @@ pub struct UserAccount {
     // Likewise; bytes.
     queues: AtomicU64,
     locks: Arc<LockAccount>,
-    watching: Arc<fanotify::Account>,
+    watching: Arc<WatchAccount>,
 }
 
 static ACCOUNTS: SpinLock<Option<HashMap<u32, Weak<UserAccount>>>> = SpinLock::new(None);
@@ -41,7 +41,7 @@ impl UserAccount {
     pub fn of(user: u32) -> Result<Arc<UserAccount>, Errno> {
         let locks = LockAccount::new(LockAccount::limit_for(memory::frame::total_frames()));
         let locks = memory::fallible::try_arc(locks).map_err(|_| Errno::ENOMEM)?;
-        let watching = memory::fallible::try_arc(fanotify::Account::new()).map_err(|_| Errno::ENOMEM)?;
+        let watching = memory::fallible::try_arc(WatchAccount::new()).map_err(|_| Errno::ENOMEM)?;
         let fresh = UserAccount::empty(user, locks, watching);
         let fresh = memory::fallible::try_arc(fresh).map_err(|_| Errno::ENOMEM)?;
         let mut accounts = ACCOUNTS.lock();
@@ -57,7 +57,7 @@ impl UserAccount {
         Ok(fresh)
     }
 
-    fn empty(user: u32, locks: Arc<LockAccount>, watching: Arc<fanotify::Account>) -> UserAccount {
+    fn empty(user: u32, locks: Arc<LockAccount>, watching: Arc<WatchAccount>) -> UserAccount {
         UserAccount {
             user,
             processes: Counter::new(Counter::BATCH),
@@ -81,7 +81,7 @@ impl UserAccount {
     }
 
     /// The counts of what the user watches.
-    pub fn watching(&self) -> &Arc<fanotify::Account> {
+    pub fn watching(&self) -> &Arc<WatchAccount> {
         &self.watching
     }
 

@@ -21,7 +21,7 @@ pub fn inotify_init1(task: &mut Task, flags: u32) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let status = OpenFlags::from_bits_truncate(flags);
-    let file = vfs::inotify::create_inotify(status)?;
+    let file = vfs::inotify::create_inotify(status, task.credentials.account.watching())?;
     task.install_file(file, status.contains(OpenFlags::CLOSE_ON_EXEC))
 }
 

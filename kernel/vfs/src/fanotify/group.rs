@@ -9,12 +9,12 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use sched::WaitQueue;
 use sync::SpinLock;
 
-use super::account::{Account, settings};
 use super::event::{About, Event};
 use super::mask::{FanMask, GroupFlags};
 use super::question::Question;
 use crate::flags::OpenFlags;
 use crate::poll::{PollEvents, PollList};
+use crate::watch_account::{WatchAccount, fanotify_settings};
 use crate::{Error, Result, allocation, wait};
 
 /// Events behind the last one that an event is compared with before it is queued.
@@ -35,7 +35,7 @@ pub(super) struct Group {
     pub(super) flags: GroupFlags,
     /// How descriptors in events are opened.
     pub(super) file_flags: OpenFlags,
-    pub(super) account: Arc<Account>,
+    pub(super) account: Arc<WatchAccount>,
     queue: SpinLock<Queue>,
     /// Events that wait, for those who look without the lock.
     number: AtomicUsize,
@@ -45,7 +45,11 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub(super) fn new(flags: GroupFlags, file_flags: OpenFlags, account: Arc<Account>) -> Result<Arc<Self>> {
+    pub(super) fn new(
+        flags: GroupFlags,
+        file_flags: OpenFlags,
+        account: Arc<WatchAccount>,
+    ) -> Result<Arc<Self>> {
         let overflow =
             Event { mask: FanMask::OVERFLOW, pid: 0, process: None, about: About::Nothing, question: None };
         let overflow = Some(allocation::boxed(overflow)?);
@@ -80,7 +84,7 @@ impl Group {
                 known.mask |= event.mask;
                 return;
             }
-            let limit = settings::EVENTS_MAX.load(Ordering::Relaxed) as usize;
+            let limit = fanotify_settings::EVENTS_MAX.load(Ordering::Relaxed) as usize;
             let is_full = !self.flags.contains(GroupFlags::UNLIMITED_QUEUE) && queue.events.len() >= limit;
             // With room for the event that says that this one is lost.
             let has_room = queue.events.try_reserve(2).is_ok();

@@ -8,7 +8,6 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use machine::address::UserAddr;
 use memory::buffer::{Sink, Source};
 
-use super::account::{Account, Charge};
 use super::event::{About, Event};
 use super::group::Group;
 use super::layout::{self, ForReader, METADATA_BYTES};
@@ -20,6 +19,7 @@ use crate::flags::{Access, OpenFlags};
 use crate::mount::Path;
 use crate::poll::{PollEvents, PollTable};
 use crate::walk::PathContext;
+use crate::watch_account::{Charge, WatchAccount};
 use crate::{Error, Result, allocation, anonymous, caller, handle, wait};
 
 /// `FIONREAD`
@@ -76,7 +76,7 @@ impl Drop for Counted {
 pub fn create_fanotify(
     flags: GroupFlags,
     file_flags: OpenFlags,
-    account: &Arc<Account>,
+    account: &Arc<WatchAccount>,
 ) -> Result<Arc<OpenFile>> {
     let charge = Charge::group(account)?;
     let group = Group::new(flags, file_flags, account.clone())?;

@@ -6,11 +6,11 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use sync::SpinLock;
 
-use super::account::Charge;
 use super::group::Group;
 use super::mask::{FanMask, MarkFlags, MarkedKind};
 use crate::attributes::DeviceNumber;
 use crate::inode::Inode;
+use crate::watch_account::Charge;
 use crate::watched::Share;
 use crate::{Result, allocation};
 

@@ -21,7 +21,6 @@
 //!
 //! While nothing is watched in the system, an operation on a file looks at one word (`watched`).
 
-mod account;
 mod event;
 mod group;
 mod instance;
@@ -31,7 +30,6 @@ mod mask;
 mod question;
 mod report;
 
-pub use account::{Account, settings};
 pub use instance::{Fanotify, create_fanotify};
 pub(crate) use mark::MarkList;
 pub use mark::MarkRequest;

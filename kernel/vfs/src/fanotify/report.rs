@@ -294,13 +294,13 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::fanotify::account::{Account, Charge};
     use crate::fanotify::mark::{Mark, Marked};
     use crate::fanotify::mask::MarkFlags;
     use crate::flags::OpenFlags;
+    use crate::watch_account::{Charge, WatchAccount};
 
     fn group() -> Arc<Group> {
-        Group::new(GroupFlags::empty(), OpenFlags::empty(), Arc::new(Account::new())).unwrap()
+        Group::new(GroupFlags::empty(), OpenFlags::empty(), Arc::new(WatchAccount::new())).unwrap()
     }
 
     fn mark(group: &Arc<Group>, list: &MarkList) -> Arc<Mark> {

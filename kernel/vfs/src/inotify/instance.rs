@@ -1,8 +1,8 @@
 //! An `inotify` instance: its watches and its queue of events.
 //!
 //! # Limits
-//! 16,384 events wait; what comes then is lost and reported as an overflow. An event equal to the last one in the queue
-//! is not queued again.
+//! So many events wait as [`inotify_settings::EVENTS_MAX`] said when the instance was made; what comes then is lost and reported as an overflow, once until that
+//! is read. An event equal to the last one in the queue is not queued again. How many instances and watches a user has is counted (`watch_account`).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -23,19 +23,25 @@ use crate::inode::Inode;
 use crate::mount::Path;
 use crate::poll::{PollEvents, PollList, PollTable};
 use crate::walk::PathContext;
+use crate::watch_account::{Charge, WatchAccount, inotify_settings};
 use crate::watched::Share;
 use crate::{Error, Result, allocation, anonymous, wait};
 
-/// Events that may wait to be read (`/proc/sys/fs/inotify/max_queued_events`).
-const QUEUED_MAX: usize = 16_384;
-/// Watches of an instance (`max_user_watches`).
-const WATCHES_MAX: usize = 65_536;
 /// `FIONREAD`
 const BYTES_TO_READ: u32 = 0x541b;
 
+/// Events that wait.
+struct Events {
+    list: VecDeque<Event>,
+    /// The event that says that others were lost is among them.
+    has_overflow: bool,
+}
+
 /// Events that wait, and who waits for them.
 pub(super) struct Queue {
-    events: SpinLock<VecDeque<Event>>,
+    events: SpinLock<Events>,
+    /// So many may wait.
+    most: usize,
     number: AtomicUsize,
     waiters: WaitQueue,
     pollers: PollList,
@@ -45,16 +51,17 @@ impl Queue {
     pub(super) fn push(&self, event: Event) {
         {
             let mut events = self.events.lock();
-            if events.back() == Some(&event) {
+            let is_lost = events.list.len() >= self.most;
+            if events.list.back() == Some(&event)
+                || is_lost && events.has_overflow
+                || events.list.try_reserve(1).is_err()
+            {
                 return;
             }
             let overflow = Event { watch: -1, mask: EventMask::OVERFLOW, cookie: 0, name: None };
-            let event = if events.len() < QUEUED_MAX { event } else { overflow };
-            if events.len() > QUEUED_MAX || events.try_reserve(1).is_err() {
-                return;
-            }
-            events.push_back(event);
-            self.number.store(events.len(), Ordering::Release);
+            events.list.push_back(if is_lost { overflow } else { event });
+            events.has_overflow |= is_lost;
+            self.number.store(events.list.len(), Ordering::Release);
         }
         self.waiters.wake_one();
         self.pollers.notify(PollEvents::INPUT);
@@ -70,12 +77,20 @@ pub struct Inotify {
     queue: Arc<Queue>,
     watches: sched::Mutex<BTreeMap<i32, Arc<Watch>>>,
     next: AtomicI32,
+    /// Of who made it.
+    account: Arc<WatchAccount>,
+    _charge: Charge,
 }
 
 /// `inotify_init1`.
-pub fn create_inotify(flags: OpenFlags) -> Result<Arc<OpenFile>> {
+///
+/// # Errors
+/// `EMFILE` at the user's limit, `ENOMEM`.
+pub fn create_inotify(flags: OpenFlags, account: &Arc<WatchAccount>) -> Result<Arc<OpenFile>> {
+    let charge = Charge::instance(account)?;
     let queue = allocation::arc(Queue {
-        events: SpinLock::new(VecDeque::new()),
+        events: SpinLock::new(Events { list: VecDeque::new(), has_overflow: false }),
+        most: inotify_settings::EVENTS_MAX.load(Ordering::Relaxed) as usize,
         number: AtomicUsize::new(0),
         waiters: WaitQueue::new(),
         pollers: PollList::new(),
@@ -84,6 +99,8 @@ pub fn create_inotify(flags: OpenFlags) -> Result<Arc<OpenFile>> {
         queue,
         watches: sched::Mutex::new(BTreeMap::new()),
         next: AtomicI32::new(1),
+        account: account.clone(),
+        _charge: charge,
     })?;
     OpenFile::anonymous(anonymous::shared_inode()?, instance, flags & OpenFlags::NON_BLOCK)
 }
@@ -114,26 +131,29 @@ impl Inotify {
             if mask.contains(EventMask::MASK_CREATE) {
                 return Err(Error::Exists);
             }
-            let add = mask.contains(EventMask::MASK_ADD);
-            let new = if add { existing.mask() | wanted } else { wanted };
-            existing.mask.store(new.bits(), Ordering::Release);
-            return Ok(existing.descriptor);
+            let adds = mask.contains(EventMask::MASK_ADD);
+            // It may just have ended, which its reader is told: then there is a new one.
+            if existing.change(|mask| if adds { mask | wanted } else { wanted }) {
+                return Ok(existing.descriptor);
+            }
         }
-        if watches.len() >= WATCHES_MAX {
-            return Err(Error::NoSpace);
-        }
-        let watch = self.make_watch(inode, wanted)?;
+        let charge = Charge::watch(&self.account).or_else(|_| {
+            watches.retain(|_, watch| !watch.mask().is_empty());
+            Charge::watch(&self.account)
+        })?;
+        let watch = self.make_watch(inode, wanted, charge)?;
         let descriptor = watch.descriptor;
         watches.insert(descriptor, watch);
         Ok(descriptor)
     }
 
-    fn make_watch(&self, inode: &Arc<Inode>, mask: EventMask) -> Result<Arc<Watch>> {
+    fn make_watch(&self, inode: &Arc<Inode>, mask: EventMask, charge: Charge) -> Result<Arc<Watch>> {
         let watch = allocation::arc(Watch {
             queue: self.queue.clone(),
             descriptor: self.next.fetch_add(1, Ordering::Relaxed),
             inode: inode.clone(),
             mask: AtomicU32::new(mask.bits()),
+            _charge: charge,
             _share: Share::new(),
         })?;
         inode.watches()?.add(&watch)?;
@@ -166,12 +186,15 @@ impl FileOperations for Inotify {
             let event = {
                 let mut events = self.queue.events.lock();
                 let fits = |event: &Event| HEADER_BYTES + event.name_bytes() <= sink.remaining();
-                let event = match events.front() {
-                    Some(event) if fits(event) => events.pop_front(),
+                let event = match events.list.front() {
+                    Some(event) if fits(event) => events.list.pop_front(),
                     Some(_) if done == 0 => return Err(Error::Invalid),
                     _ => None,
                 };
-                self.queue.number.store(events.len(), Ordering::Release);
+                if event.as_ref().is_some_and(|event| event.mask.contains(EventMask::OVERFLOW)) {
+                    events.has_overflow = false;
+                }
+                self.queue.number.store(events.list.len(), Ordering::Release);
                 event
             };
             match event {
@@ -204,7 +227,7 @@ impl FileOperations for Inotify {
             return Err(Error::NotTerminal);
         }
         let events = self.queue.events.lock();
-        let bytes: usize = events.iter().map(|event| HEADER_BYTES + event.name_bytes()).sum();
+        let bytes: usize = events.list.iter().map(|event| HEADER_BYTES + event.name_bytes()).sum();
         drop(events);
         machine::user_memory::store_u32(argument, bytes as u32)?;
         Ok(0)

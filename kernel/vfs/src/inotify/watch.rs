@@ -11,6 +11,7 @@ use super::instance::Queue;
 use crate::dnotify::NoticeList;
 use crate::fanotify::MarkList;
 use crate::inode::Inode;
+use crate::watch_account::Charge;
 use crate::watched::Share;
 use crate::{Result, allocation};
 
@@ -20,12 +21,19 @@ pub(super) struct Watch {
     pub(super) descriptor: i32,
     pub(super) inode: Arc<Inode>,
     pub(super) mask: AtomicU32,
+    pub(super) _charge: Charge,
     pub(super) _share: Share,
 }
 
 impl Watch {
     pub(super) fn mask(&self) -> EventMask {
         EventMask::from_bits_retain(self.mask.load(Ordering::Acquire))
+    }
+
+    /// Changes what it asks for; returns whether it had not ended.
+    pub(super) fn change(&self, new: impl Fn(EventMask) -> EventMask) -> bool {
+        let change = |bits| (bits != 0).then(|| new(EventMask::from_bits_retain(bits)).bits());
+        self.mask.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
     }
 }
 

@@ -1,6 +1,7 @@
 //! `epoll`, `poll`, `inotify`, descriptors and locks.
 
-use vfs::Error;
+use std::sync::Arc;
+
 use vfs::credentials::Credentials;
 use vfs::epoll::{Epoll, EpollEvent, EpollEvents, create_epoll};
 use vfs::file::{DescriptorFlags, Descriptors};
@@ -9,6 +10,7 @@ use vfs::inotify::{EventMask, Inotify, create_inotify};
 use vfs::lock::{FlockHolder, FlockKind, LockKind, LockOwner, RecordRequest};
 use vfs::pipe::create_pipe;
 use vfs::poll::{PollEvents, PollRequest, PollWaiter, poll};
+use vfs::{Error, WatchAccount};
 
 use super::{World, read_some, write};
 
@@ -149,7 +151,7 @@ fn polling_finds_what_is_ready() {
 fn inotify_tells_what_happens_in_a_directory() {
     let world = World::new();
     world.mkdir("/dir").unwrap();
-    let file = create_inotify(OpenFlags::NON_BLOCK).unwrap();
+    let file = create_inotify(OpenFlags::NON_BLOCK, &Arc::new(WatchAccount::new())).unwrap();
     let instance = Inotify::of(&file).unwrap();
     let place = world.walk("/dir").unwrap();
     let watch = instance.add(&world.context(), &place, EventMask::EVENTS).unwrap();
@@ -175,6 +177,65 @@ fn inotify_tells_what_happens_in_a_directory() {
     assert_eq!(read_some(&file, 4096).unwrap_err(), Error::WouldBlock);
     instance.remove(watch).unwrap();
     assert_eq!(read_some(&file, 16).unwrap()[4..8], 0x8000u32.to_ne_bytes());
+}
+
+#[test]
+fn a_user_has_so_many_inotify_instances_and_no_more() {
+    const INSTANCES: usize = 128;
+    let account = Arc::new(WatchAccount::new());
+    let mut made: Vec<_> =
+        (0..INSTANCES).map(|_| create_inotify(OpenFlags::empty(), &account).unwrap()).collect();
+    let refused = create_inotify(OpenFlags::empty(), &account);
+    assert_eq!(refused.err(), Some(Error::TooManyDescriptors));
+    create_inotify(OpenFlags::empty(), &Arc::new(WatchAccount::new())).expect("another user");
+    drop(made.pop());
+    create_inotify(OpenFlags::empty(), &account).expect("one is gone");
+}
+
+#[test]
+fn a_watch_that_has_ended_is_followed_by_a_new_one() {
+    let world = World::new();
+    world.mkdir("/dir").unwrap();
+    let file = create_inotify(OpenFlags::NON_BLOCK, &Arc::new(WatchAccount::new())).unwrap();
+    let instance = Inotify::of(&file).unwrap();
+    let place = world.walk("/dir").unwrap();
+    let add = |mask| instance.add(&world.context(), &place, mask).unwrap();
+    let first = add(EventMask::CREATE | EventMask::ONE_SHOT);
+    assert_eq!(add(EventMask::CREATE | EventMask::ONE_SHOT | EventMask::MASK_ADD), first);
+    world.write_file("/dir/file", b"x").unwrap();
+    assert_ne!(add(EventMask::CREATE), first);
+    assert_eq!(instance.remove(first), Err(Error::Invalid));
+}
+
+#[test]
+fn lost_events_are_told_of_once_until_that_is_read() {
+    const MOST: usize = 16_384;
+    const HEADER: usize = 16;
+    const OVERFLOW: u32 = 0x4000;
+    let world = World::new();
+    world.write_file("/file", b"x").unwrap();
+    let file = create_inotify(OpenFlags::NON_BLOCK, &Arc::new(WatchAccount::new())).unwrap();
+    let instance = Inotify::of(&file).unwrap();
+    let watched = EventMask::OPEN | EventMask::CLOSE_NO_WRITE;
+    instance.add(&world.context(), &world.walk("/file").unwrap(), watched).unwrap();
+    let make_events = |number: usize| {
+        for _ in 0..number / 2 {
+            drop(world.open("/file", OpenFlags::empty()).unwrap());
+        }
+    };
+    let read_mask = || {
+        let bytes = read_some(&file, HEADER).ok()?;
+        bytes[4..].first_chunk().map(|mask| u32::from_ne_bytes(*mask))
+    };
+    make_events(MOST + 10);
+    // There is no room yet for one that comes now, and the reader will hear that it was lost.
+    assert_ne!(read_mask(), Some(OVERFLOW));
+    make_events(2);
+    let masks: Vec<u32> = core::iter::from_fn(read_mask).collect();
+    assert_eq!(masks.iter().filter(|&&mask| mask == OVERFLOW).count(), 1);
+    assert_eq!(masks.last(), Some(&OVERFLOW));
+    make_events(2);
+    assert_ne!(read_mask(), Some(OVERFLOW));
 }
 
 #[test]

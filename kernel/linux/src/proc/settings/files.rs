@@ -4,11 +4,10 @@ use core::fmt::Write;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use vfs::dnotify;
-use vfs::fanotify;
 use vfs::lock::lease;
 use vfs::mount::{self, policy};
 use vfs::sticky;
-use vfs::{OpenFile, Result};
+use vfs::{OpenFile, Result, fanotify_settings, inotify_settings};
 
 use super::{add, number, refuse, setting};
 use crate::file::asynchronous;
@@ -42,10 +41,13 @@ pub(super) fn register() -> Result<()> {
         |enabled| lease::set_enabled(enabled != 0),
     )?;
     let most = i32::MAX as u64;
-    let watching: [(&str, &AtomicU32); 3] = [
-        ("fs/fanotify/max_queued_events", &fanotify::settings::EVENTS_MAX),
-        ("fs/fanotify/max_user_groups", &fanotify::settings::GROUPS_MAX),
-        ("fs/fanotify/max_user_marks", &fanotify::settings::MARKS_MAX),
+    let watching: [(&str, &AtomicU32); 6] = [
+        ("fs/inotify/max_queued_events", &inotify_settings::EVENTS_MAX),
+        ("fs/inotify/max_user_instances", &inotify_settings::INSTANCES_MAX),
+        ("fs/inotify/max_user_watches", &inotify_settings::WATCHES_MAX),
+        ("fs/fanotify/max_queued_events", &fanotify_settings::EVENTS_MAX),
+        ("fs/fanotify/max_user_groups", &fanotify_settings::GROUPS_MAX),
+        ("fs/fanotify/max_user_marks", &fanotify_settings::MARKS_MAX),
     ];
     for (path, limit) in watching {
         let value = || limit.load(Ordering::Relaxed).into();

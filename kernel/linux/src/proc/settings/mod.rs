@@ -22,7 +22,7 @@ pub(super) use memory::HUGE_POOL;
 pub(super) use security::shows_addresses;
 
 /// What never changes, by path.
-const FIXED: [(&str, &str); 25] = [
+const FIXED: [(&str, &str); 23] = [
     ("kernel/ostype", "Linux"),
     ("kernel/osrelease", identity::RELEASE),
     ("kernel/cap_last_cap", "40"),
@@ -46,8 +46,6 @@ const FIXED: [(&str, &str); 25] = [
     ("vm/panic_on_oom", "0"),
     ("vm/oom_kill_allocating_task", "0"),
     ("fs/pipe-max-size", "1048576"),
-    ("fs/inotify/max_queued_events", "16384"),
-    ("fs/inotify/max_user_watches", "65536"),
 ];
 
 /// Fills /proc/sys.
