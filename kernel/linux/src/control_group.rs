@@ -111,6 +111,10 @@ impl Programs for Answers {
         NameSpaces::of_reader().groups.root()
     }
 
+    fn is_in_first_space(&self) -> bool {
+        NameSpaces::of_reader().groups.is_first()
+    }
+
     fn credentials(&self) -> Option<Credentials> {
         calling_thread().map(|thread| thread.credentials().file.clone())
     }

@@ -2,7 +2,7 @@
 //!
 //! Who moves a process must be able to write to `cgroup.procs` of the group it comes to, which opening the file has checked, and of the nearest group
 //! that is above both: so whom a part of the tree was given to moves processes within that part only. With the mount option `nsdelegate` both
-//! groups must also be in the name space of who opened the file.
+//! groups must also be in the name space of who opened the file, and most files of the group at which that begins take nothing from him.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -13,6 +13,7 @@ use vfs::{Access, Credentials, Error, Inode, Result};
 
 use crate::file_system;
 use crate::group::Group;
+use crate::interface::Entry;
 use crate::membership::{self, Member};
 use crate::{directory, freezer, interface, pids, processors, programs, tree};
 
@@ -20,13 +21,30 @@ use crate::{directory, freezer, interface, pids, processors, programs, tree};
 pub(crate) struct Opener {
     credentials: Credentials,
     view: Arc<Group>,
+    is_in_first_space: bool,
 }
 
 impl Opener {
     /// Who calls.
     pub(crate) fn calling() -> Self {
         let credentials = programs::get().and_then(|programs| programs.credentials());
-        Self { credentials: credentials.unwrap_or(Credentials::root()), view: programs::view() }
+        Self {
+            credentials: credentials.unwrap_or(Credentials::root()),
+            view: programs::view(),
+            is_in_first_space: programs::is_in_first_space(),
+        }
+    }
+
+    /// Whether he may write to a file of a group. Where name spaces are borders, what limits the root of his own one is the business of those outside.
+    ///
+    /// # Errors
+    /// `EPERM`.
+    pub(crate) fn check_border(&self, group: &Arc<Group>, entry: &Entry) -> Result<()> {
+        let is_border = !self.is_in_first_space && Arc::ptr_eq(group, &self.view);
+        if is_border && !entry.is_delegated && file_system::delegates_to_name_spaces() {
+            return Err(Error::NotPermitted);
+        }
+        Ok(())
     }
 }
 
@@ -177,4 +195,42 @@ fn leave(member: &Arc<dyn Member>, from: &Arc<Group>, to: &Arc<Group>, threads: 
         Some(to.clone())
     };
     ((membership.group.replace(group), removed), last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_the_root_of_a_name_space_are_set_outside() {
+        let make = |parent, name: &[u8]| {
+            tree::make(parent, name, (0, 0), |group| Ok(group.clone())).expect("memory")
+        };
+        let border = make(tree::root(), b"border");
+        let inner = make(&border, b"inner");
+        let opener = |is_in_first_space| Opener {
+            credentials: Credentials::root(),
+            view: border.clone(),
+            is_in_first_space,
+        };
+        let check = |opener: &Opener, group, name| {
+            let entry = interface::ENTRIES.iter().find(|entry| entry.name == name).expect("it is there");
+            opener.check_border(group, entry)
+        };
+        let inside = opener(false);
+        assert_eq!(check(&inside, &border, "cgroup.freeze"), Ok(()), "name spaces are no borders");
+        file_system::set_delegates_to_name_spaces(true);
+        for name in ["cgroup.freeze", "memory.max", "pids.max", "cgroup.max.depth"] {
+            assert_eq!(check(&inside, &border, name), Err(Error::NotPermitted), "{name}");
+            assert_eq!(check(&inside, &inner, name), Ok(()), "{name}");
+            assert_eq!(check(&opener(true), &border, name), Ok(()), "{name}");
+        }
+        for name in ["cgroup.procs", "cgroup.threads", "cgroup.subtree_control", "memory.reclaim"] {
+            assert_eq!(check(&inside, &border, name), Ok(()), "{name}");
+        }
+        file_system::set_delegates_to_name_spaces(false);
+        for group in [&inner, &border] {
+            tree::remove(group).expect("empty");
+        }
+    }
 }

@@ -105,6 +105,7 @@ impl FileOperations for OpenGroupFile {
         if self.group.is_removed() {
             return Err(Error::NoDevice);
         }
+        self.opener.check_border(&self.group, self.entry)?;
         store(&self.group, &self.opener, trimmed(&bytes[..number]))?;
         *position += number as u64;
         Ok(number)

@@ -38,6 +38,10 @@ pub(crate) fn delegates_to_name_spaces() -> bool {
     NAME_SPACES_DELEGATE.load(Ordering::Relaxed)
 }
 
+pub(crate) fn set_delegates_to_name_spaces(delegates: bool) {
+    NAME_SPACES_DELEGATE.store(delegates, Ordering::Relaxed);
+}
+
 /// Applies mount options, which only the first name space may change.
 fn apply(options: &[u8]) -> Result<()> {
     let mut delegates = false;
@@ -47,8 +51,8 @@ fn apply(options: &[u8]) -> Result<()> {
             _ => return Err(Error::Invalid),
         }
     }
-    if programs::view().is_root() {
-        NAME_SPACES_DELEGATE.store(delegates, Ordering::Relaxed);
+    if programs::is_in_first_space() {
+        set_delegates_to_name_spaces(delegates);
     }
     Ok(())
 }

@@ -28,6 +28,8 @@ pub(crate) struct Entry {
     /// The controller that it belongs to, or none.
     controller: Controllers,
     in_root: bool,
+    /// Who is in a name space that begins at the group may write to it, also where name spaces are borders of delegation.
+    pub(crate) is_delegated: bool,
     pub(crate) show: Option<Show>,
     pub(crate) store: Option<Store>,
     /// What tells of changes.
@@ -36,7 +38,16 @@ pub(crate) struct Entry {
 
 impl Entry {
     const fn new(name: &'static str, controller: Controllers) -> Self {
-        Self { name, mode: 0, controller, in_root: false, show: None, store: None, notice: None }
+        Self {
+            name,
+            mode: 0,
+            controller,
+            in_root: false,
+            is_delegated: false,
+            show: None,
+            store: None,
+            notice: None,
+        }
     }
 
     const fn core(name: &'static str) -> Self {
@@ -45,6 +56,11 @@ impl Entry {
 
     const fn in_root(mut self) -> Self {
         self.in_root = true;
+        self
+    }
+
+    const fn delegated(mut self) -> Self {
+        self.is_delegated = true;
         self
     }
 
@@ -94,14 +110,14 @@ const fn limit(name: &'static str, show: Show, store: Store) -> Entry {
 
 /// All files.
 pub(crate) const ENTRIES: &[Entry] = &[
-    Entry::core("cgroup.procs").in_root().shows(processes).takes(attach::move_process),
+    Entry::core("cgroup.procs").in_root().shows(processes).takes(attach::move_process).delegated(),
     Entry::core("cgroup.events").shows(events).tells(|group| &group.events),
     Entry::new("pids.events", Controllers::PIDS).shows(pids_events).tells(|group| &group.pids.events),
     Entry::new("memory.events", Controllers::MEMORY)
         .shows(accounts::show_events::<false>)
         .tells(|group| &group.memory_events),
     Entry::core("cgroup.type").shows(kind).takes(set_kind),
-    Entry::core("cgroup.threads").in_root().shows(threads).takes(attach::move_thread),
+    Entry::core("cgroup.threads").in_root().shows(threads).takes(attach::move_thread).delegated(),
     Entry::core("cgroup.controllers").in_root().shows(|group, out| {
         group.available().show(out);
         Ok(())
@@ -112,7 +128,8 @@ pub(crate) const ENTRIES: &[Entry] = &[
             group.enabled().show(out);
             Ok(())
         })
-        .takes(|group, _, line| controllers::change(group, line)),
+        .takes(|group, _, line| controllers::change(group, line))
+        .delegated(),
     Entry::core("cgroup.max.descendants")
         .in_root()
         .shows(|group, out| show_maximum(&group.descendants_max, out))
@@ -143,8 +160,8 @@ pub(crate) const ENTRIES: &[Entry] = &[
     limit("memory.max", accounts::show_limit::<MAX>, accounts::set_limit::<MAX>),
     Entry::new("memory.events.local", Controllers::MEMORY).shows(accounts::show_events::<true>),
     Entry::new("memory.stat", Controllers::MEMORY).in_root().shows(accounts::show_statistics),
-    limit("memory.oom.group", accounts::show_oom_group, accounts::set_oom_group),
-    Entry::new("memory.reclaim", Controllers::MEMORY).in_root().takes(accounts::reclaim),
+    limit("memory.oom.group", accounts::show_oom_group, accounts::set_oom_group).delegated(),
+    Entry::new("memory.reclaim", Controllers::MEMORY).in_root().takes(accounts::reclaim).delegated(),
     Entry::new("memory.swap.current", Controllers::MEMORY).shows(accounts::show_nothing),
     limit("memory.swap.high", accounts::show_limit::<SWAP_HIGH>, accounts::set_limit::<SWAP_HIGH>),
     limit("memory.swap.max", accounts::show_limit::<SWAP_MAX>, accounts::set_limit::<SWAP_MAX>),

@@ -25,6 +25,9 @@ pub trait Programs: Send + Sync {
     /// The root of the caller's name space of groups, unless that is the root of all.
     fn view(&self) -> Option<Arc<Group>>;
 
+    /// Whether the caller is in the first name space of groups: another one may begin at the root of all, too.
+    fn is_in_first_space(&self) -> bool;
+
     /// The caller's credentials.
     fn credentials(&self) -> Option<Credentials>;
 
@@ -50,6 +53,11 @@ pub(crate) fn get() -> Option<&'static dyn Programs> {
 /// Whether the caller has something else to do.
 pub(crate) fn caller_is_wanted() -> bool {
     get().is_some_and(|programs| programs.caller_is_wanted())
+}
+
+/// Whether the caller is in the first name space of groups.
+pub(crate) fn is_in_first_space() -> bool {
+    get().is_none_or(|programs| programs.is_in_first_space())
 }
 
 /// Where the caller's tree begins.
