@@ -1,4 +1,5 @@
-/* Instances of epoll that are made to hurt: in long chains, in chains of closed ones, and reached by millions of ways.
+/* Instances of epoll that are made to hurt: in long chains, in chains of closed ones, reached by millions of ways, by a user who wants more interests than he may
+ * have, and with very many ready ones.
  *
  * abi: guest
  * abi: limit 120
@@ -6,7 +7,8 @@
 #include "guest.h"
 #include <sys/epoll.h>
 
-enum { CHAIN = 400, ENDED = 30000, COPIES = 120, LEVELS = 4 };
+#define LIMIT "/proc/sys/fs/epoll/max_user_watches"
+enum { CHAIN = 400, ENDED = 30000, COPIES = 120, LEVELS = 4, READY = 100000, FIRST_COPY = 1000 };
 
 static int watch(int outer, int inner)
 {
@@ -75,6 +77,89 @@ static void many_ways(void)
     EXPECT(epoll_wait(levels[0], &event, 1, -1) == 1, "%s", strerror(errno));
 }
 
+static void set_limit(const char *text)
+{
+    int file = open(LIMIT, O_WRONLY | O_CLOEXEC);
+    EXPECT(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text), "%s", strerror(errno));
+    close(file);
+}
+
+static int refused(int outer, int inner)
+{
+    return watch(outer, inner) == -1 && errno == ENOSPC;
+}
+
+/* A user may have three interests, in whatever instances, whoever watches besides. */
+static void use_up(void)
+{
+    EXPECT(setresuid(4711, 4711, 4711) == 0, "%s", strerror(errno));
+    int first = epoll_create1(0), second = epoll_create1(0), files[4];
+    for (int i = 0; i < 4; i++)
+        files[i] = eventfd(0, 0);
+    for (int i = 0; i < 3; i++)
+        EXPECT(watch(i == 2 ? second : first, files[i]) == 0, "%s", strerror(errno));
+    EXPECT(refused(first, files[3]) && refused(second, files[3]), "more than there may be");
+    EXPECT(watch(first, files[0]) == -1 && errno == EEXIST, "%s", strerror(errno));
+    struct epoll_event event = { EPOLLIN, { 0 } };
+    EXPECT(epoll_ctl(first, EPOLL_CTL_MOD, files[0], &event) == 0, "%s", strerror(errno));
+    /* One that is removed makes room, as does one whose file is closed, or whose instance is. */
+    EXPECT(epoll_ctl(first, EPOLL_CTL_DEL, files[0], NULL) == 0, "%s", strerror(errno));
+    EXPECT(watch(first, files[3]) == 0 && refused(first, files[0]), "one for one removed");
+    close(files[1]);
+    EXPECT(watch(first, files[0]) == 0, "one for one closed: %s", strerror(errno));
+    close(first);
+    first = epoll_create1(0);
+    uint64_t one = 1;
+    EXPECT(write(files[3], &one, 8) == 8, "%s", strerror(errno));
+    EXPECT(watch(first, files[3]) == 0 && refused(first, eventfd(0, 0)) == 0, "room after an instance");
+    _exit(verdict_failed);
+}
+
+static void limited(void)
+{
+    char before[32];
+    snprintf(before, sizeof before, "%s", contents_of(LIMIT));
+    set_limit("3");
+    pid_t child = fork();
+    if (child == 0)
+        use_up();
+    int status;
+    EXPECT(waitpid(child, &status, 0) == child && status == 0, "status %x", status);
+    /* Root is another user, who has some, and nobody who is gone has any. */
+    child = fork();
+    if (child == 0)
+        use_up();
+    EXPECT(waitpid(child, &status, 0) == child && status == 0, "status %x", status);
+    set_limit(before);
+}
+
+/* The end of an instance takes a time that grows as its interests do, not as their square. */
+static long long life_ms(int count, int ready)
+{
+    int set = epoll_create1(0);
+    long long start = now_ms();
+    for (int i = 0; i < count; i++)
+        EXPECT(watch(set, FIRST_COPY + i) == 0, "%d: %s", i, strerror(errno));
+    long long added = now_ms();
+    close(set);
+    long long closed = now_ms();
+    printf("%d interests, ready %d: %lld ms to add, %lld ms to end\n", count, ready, added - start, closed - added);
+    return closed - added;
+}
+
+static void many_ready(void)
+{
+    long most = strtol(contents_of(LIMIT), NULL, 10);
+    int count = most < READY ? (int)most * 3 / 4 : READY;
+    struct rlimit files = { READY + 2 * FIRST_COPY, READY + 2 * FIRST_COPY };
+    EXPECT(setrlimit(RLIMIT_NOFILE, &files) == 0, "%s", strerror(errno));
+    for (int i = 0; i < count; i++)
+        dup2(i % 256 ? FIRST_COPY + i - 1 : eventfd(1, 0), FIRST_COPY + i);
+    long long few = life_ms(count / 8, 1), many = life_ms(count, 1);
+    EXPECT(many < 24 * few + 200, "%lld ms, and %lld for an eighth", many, few);
+    close_range(FIRST_COPY, ~0u, 0);
+}
+
 int main(void)
 {
     struct rlimit files = { 4096, 4096 };
@@ -85,5 +170,9 @@ int main(void)
     ended_chain();
     progress("many ways");
     many_ways();
+    progress("limited");
+    limited();
+    progress("many ready");
+    many_ready();
     return verdict_failed;
 }

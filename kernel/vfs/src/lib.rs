@@ -72,7 +72,9 @@ const FRAMES_PER_ENTRY: u64 = 4;
 /// start-up.
 pub fn initialize() {
     static ENTRY_CACHE: dentry::EntryCache = dentry::EntryCache;
-    dentry::set_limit((memory::frame::total_frames() / FRAMES_PER_ENTRY) as usize);
+    let frames = memory::frame::total_frames();
+    dentry::set_limit((frames / FRAMES_PER_ENTRY) as usize);
+    epoll::set_max_user_watches(epoll::account::limit_for(frames));
     memory::reclaim::register(&ENTRY_CACHE);
     disk::initialize();
 }

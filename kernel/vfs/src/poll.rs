@@ -12,7 +12,7 @@
 //! A poll that is over leaves its entries in the lists. Each carries the waiter's *generation*, which every poll counts
 //! up: a stale entry is dropped when the list is next notified, and replaced when the same waiter registers again. So a
 //! list has at most one entry for each thread that ever waited for it, and polling n files takes n lock acquisitions
-//! instead of 2n. Entries of `epoll` stay until they say that they are stale.
+//! instead of 2n. Entries of `epoll` are taken out when the interest ends, or go when they say that they are stale.
 //!
 //! # Lost wake-ups
 //! Objects change their state before they notify, and pollers register before they look at the state; the list's lock
@@ -101,6 +101,9 @@ struct Entry {
     interest: PollEvents,
     exclusive: bool,
 }
+
+/// What a watcher takes in a list.
+pub(crate) const ENTRY_BYTES: usize = size_of::<Entry>();
 
 /// The watchers of a file object.
 pub struct PollList {
@@ -229,7 +232,7 @@ impl PollList {
     pub fn remove(&self, watcher: &Arc<dyn PollWatcher>) {
         let removed = {
             let mut entries = self.entries.lock();
-            let index = entries.iter().position(|entry| Arc::ptr_eq(&entry.watcher, watcher));
+            let index = entries.iter().rposition(|entry| Arc::ptr_eq(&entry.watcher, watcher));
             let removed = index.map(|index| entries.swap_remove(index));
             self.number.store(entries.len() as u32, Ordering::Relaxed);
             removed
@@ -264,18 +267,29 @@ pub struct PollTable<'a> {
     key: u64,
     interest: PollEvents,
     exclusive: bool,
+    /// It is taken out of the lists.
+    leaves: bool,
     failed: bool,
 }
 
 impl<'a> PollTable<'a> {
     /// A table that registers `watcher` for `interest`.
     pub fn new(watcher: &'a Arc<dyn PollWatcher>, key: u64, interest: PollEvents, exclusive: bool) -> Self {
-        Self { watcher, key, interest: interest | PollEvents::ALWAYS, exclusive, failed: false }
+        let interest = interest | PollEvents::ALWAYS;
+        Self { watcher, key, interest, exclusive, leaves: false, failed: false }
     }
 
-    /// Registers with a list, before the caller looks at what is ready.
+    /// A table that takes `watcher` out of the lists.
+    pub(crate) fn leaving(watcher: &'a Arc<dyn PollWatcher>) -> Self {
+        Self { leaves: true, ..Self::new(watcher, 0, PollEvents::empty(), false) }
+    }
+
+    /// Registers with a list, before the caller looks at what is ready; or leaves it.
     #[inline]
     pub fn register(&mut self, list: &PollList) {
+        if self.leaves {
+            return list.remove(self.watcher);
+        }
         self.failed |= list.register(self.watcher, self.key, self.interest, self.exclusive).is_err();
     }
 

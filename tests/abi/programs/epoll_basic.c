@@ -203,6 +203,23 @@ static void wakes(void)
     SHOW(total);
 }
 
+/* How many interests a user may have follows from the memory. The limit is everybody's, so it is set to what it is. */
+static void limit(void)
+{
+    const char *knob = "/proc/sys/fs/epoll/max_user_watches";
+    struct sysinfo machine;
+    sysinfo(&machine);
+    long limit = strtol(get_text(knob), NULL, 10);
+    long part = machine.totalram / 25 * machine.mem_unit;
+    TRUE(limit >= part / 1000 && limit <= part / 50);
+    char text[24];
+    snprintf(text, sizeof text, "%ld\n", limit);
+    int file = open(knob, O_WRONLY);
+    TRUE(write(file, text, strlen(text)) == (ssize_t)strlen(text));
+    close(file);
+    TRUE(strtol(get_text(knob), NULL, 10) == limit);
+}
+
 int main(void)
 {
     modes();
@@ -210,5 +227,6 @@ int main(void)
     nested();
     errors();
     wakes();
+    limit();
     return 0;
 }

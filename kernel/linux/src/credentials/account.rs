@@ -14,6 +14,7 @@ use hashbrown::HashMap;
 use memory::per_cpu::Counter;
 use sync::SpinLock;
 use vfs::WatchAccount;
+use vfs::epoll;
 use vfs::lock::LockAccount;
 
 use crate::errno::Errno;
@@ -32,6 +33,7 @@ pub struct UserAccount {
     queues: AtomicU64,
     locks: Arc<LockAccount>,
     watching: Arc<WatchAccount>,
+    interests: Arc<epoll::Account>,
 }
 
 static ACCOUNTS: SpinLock<Option<HashMap<u32, Weak<UserAccount>>>> = SpinLock::new(None);
@@ -42,7 +44,8 @@ impl UserAccount {
         let locks = LockAccount::new(LockAccount::limit_for(memory::frame::total_frames()));
         let locks = memory::fallible::try_arc(locks).map_err(|_| Errno::ENOMEM)?;
         let watching = memory::fallible::try_arc(WatchAccount::new()).map_err(|_| Errno::ENOMEM)?;
-        let fresh = UserAccount::empty(user, locks, watching);
+        let interests = memory::fallible::try_arc(epoll::Account::new()).map_err(|_| Errno::ENOMEM)?;
+        let fresh = UserAccount::empty(user, locks, watching, interests);
         let fresh = memory::fallible::try_arc(fresh).map_err(|_| Errno::ENOMEM)?;
         let mut accounts = ACCOUNTS.lock();
         let table = accounts.get_or_insert_with(HashMap::new);
@@ -57,7 +60,12 @@ impl UserAccount {
         Ok(fresh)
     }
 
-    fn empty(user: u32, locks: Arc<LockAccount>, watching: Arc<WatchAccount>) -> UserAccount {
+    fn empty(
+        user: u32,
+        locks: Arc<LockAccount>,
+        watching: Arc<WatchAccount>,
+        interests: Arc<epoll::Account>,
+    ) -> UserAccount {
         UserAccount {
             user,
             processes: Counter::new(Counter::BATCH),
@@ -67,6 +75,7 @@ impl UserAccount {
             queues: AtomicU64::new(0),
             locks,
             watching,
+            interests,
         }
     }
 
@@ -83,6 +92,11 @@ impl UserAccount {
     /// The counts of what the user watches.
     pub fn watching(&self) -> &Arc<WatchAccount> {
         &self.watching
+    }
+
+    /// The count of the user's interests of `epoll`.
+    pub fn interests(&self) -> &Arc<epoll::Account> {
+        &self.interests
     }
 
     /// Counts one queued signal if that keeps within the limit.
@@ -161,7 +175,8 @@ impl Account {
     /// A handle of an account outside the table.
     #[cfg(test)]
     pub fn unlisted(user: u32) -> Arc<Account> {
-        let account = UserAccount::empty(user, Arc::new(LockAccount::new(u64::MAX)), Arc::default());
+        let locks = Arc::new(LockAccount::new(u64::MAX));
+        let account = UserAccount::empty(user, locks, Arc::default(), Arc::default());
         Arc::new(Account(Arc::new(account)))
     }
 }

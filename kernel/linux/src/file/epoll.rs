@@ -26,7 +26,7 @@ pub fn epoll_create1(task: &mut Task, flags: u32) -> SysResult {
     if flags & !OpenFlags::CLOSE_ON_EXEC.bits() != 0 {
         return Err(Errno::EINVAL);
     }
-    task.install_file(create_epoll()?, flags != 0)
+    task.install_file(create_epoll(task.credentials.account.interests())?, flags != 0)
 }
 
 /// Adds, changes or removes a watched file.

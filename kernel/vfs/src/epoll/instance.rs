@@ -23,7 +23,7 @@
 //! `wait` with n ready interests: n file polls, 2n short spin locks; without any: one, and a sleep. No allocation.
 
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -33,15 +33,23 @@ use memory::fallible::EmptyArc;
 use sched::WaitQueue;
 use sync::{IrqSpinLock, SpinLock};
 
+use super::account::Account;
 use super::item::{EpollEvent, EpollEvents, EpollItem};
 use super::nesting::{Links, Nesting};
 use crate::file::{FileFeatures, FileOperations, OpenFile};
 use crate::flags::OpenFlags;
-use crate::poll::{PollEvents, PollList, PollTable};
+use crate::poll::{self, PollEvents, PollList, PollTable};
 use crate::{Error, Result, allocation, anonymous, wait};
 
 /// Interests that there is room for at the first one.
 const FIRST_ROOM: usize = 4;
+
+/// Memory that an interest takes: its own with the counts of references, and places in tables that are up to half empty, here and at the file.
+pub(super) const INTEREST_BYTES: usize = size_of::<EpollItem>()
+    + 2 * size_of::<usize>()
+    + 2 * (size_of::<Option<Arc<EpollItem>>>() + 2 * size_of::<u32>())
+    + 4 * (size_of::<((u32, u64), u32)>() + 1)
+    + 2 * (poll::ENTRY_BYTES + size_of::<Weak<EpollItem>>());
 
 /// The places of interests by descriptor and file number.
 type Index = HashMap<(u32, u64), u32, core::hash::BuildHasherDefault<KeyHasher>>;
@@ -136,6 +144,8 @@ pub(super) struct Shared {
     sleeping: AtomicUsize,
     watchers: PollList,
     pub(super) links: SpinLock<Links>,
+    /// Of who has made the instance.
+    pub(super) account: Arc<Account>,
 }
 
 impl Shared {
@@ -341,8 +351,8 @@ pub struct Epoll {
     shared: Arc<Shared>,
 }
 
-/// `epoll_create1`.
-pub fn create_epoll() -> Result<Arc<OpenFile>> {
+/// `epoll_create1`. Its interests count for `account`.
+pub fn create_epoll(account: &Arc<Account>) -> Result<Arc<OpenFile>> {
     let shared = allocation::arc(Shared {
         interests: SpinLock::new(Interests::default()),
         ready: IrqSpinLock::new(Ready::default()),
@@ -352,6 +362,7 @@ pub fn create_epoll() -> Result<Arc<OpenFile>> {
         sleeping: AtomicUsize::new(0),
         watchers: PollList::new(),
         links: SpinLock::new(Links::default()),
+        account: account.clone(),
     })?;
     let epoll = allocation::arc(Epoll { shared })?;
     OpenFile::anonymous(anonymous::shared_inode()?, epoll, OpenFlags::READ_WRITE)
@@ -383,6 +394,8 @@ impl Epoll {
         let nesting = nested.map(|inner| Nesting::begin(&self.shared, &inner.shared)).transpose()?;
         let key = (descriptor, file.id());
         let event = EpollEvent { events: event.events.with_always(), ..event };
+        let is_known = |error| if self.shared.find(key).is_some() { Error::Exists } else { error };
+        let charge = self.shared.account.claim().map_err(is_known)?;
         let memory = memory::fallible::try_empty_arc()?;
         let make = |index| EpollItem {
             shared: self.shared.clone(),
@@ -396,6 +409,7 @@ impl Epoll {
             generation: AtomicU64::new(0),
         };
         let item = self.shared.insert(memory, make, key)?;
+        charge.pass_on();
         let linked = file.add_interest(Arc::downgrade(&item)).and_then(|()| item.arm(file));
         linked.inspect_err(|_| self.shared.remove(&item))?;
         if let Some(nesting) = nesting {
@@ -421,6 +435,7 @@ impl Epoll {
         self.check_target(file)?;
         let item = self.shared.find((descriptor, file.id())).ok_or(Error::NotFound)?;
         self.shared.remove(&item);
+        item.leave(file);
         Ok(())
     }
 
@@ -523,16 +538,19 @@ impl Drop for Epoll {
     fn drop(&mut self) {
         // What lists of watched files still have of it keeps nothing else: no chain of ended instances grows, which would end one in the other.
         self.shared.watchers.clear();
-        let mut index = 0;
-        loop {
-            let item = match self.shared.interests.lock().places.get(index) {
-                Some(place) => place.clone(),
-                None => return,
-            };
+        // Not looked through for each interest that ends.
+        self.shared.with_ready(|ready| ready.list.clear());
+        // The last ones first, as they are found fastest at files that have many.
+        let mut index = self.shared.interests.lock().places.len();
+        while index > 0 {
+            index -= 1;
+            let item = self.shared.interests.lock().places[index].clone();
             if let Some(item) = item {
                 self.shared.remove(&item);
+                if let Some(file) = item.file.upgrade() {
+                    item.leave(&file);
+                }
             }
-            index += 1;
         }
     }
 }

@@ -117,10 +117,23 @@ impl EpollItem {
         Ok(())
     }
 
+    /// It was removed: the file, which is there still, forgets it.
+    pub(super) fn leave(self: &Arc<Self>, file: &OpenFile) {
+        let watcher: Arc<dyn PollWatcher> = self.clone();
+        file.poll(Some(&mut PollTable::leaving(&watcher)));
+        file.forget_interest(self);
+    }
+
     /// The file is gone, and the interest with it.
     pub(crate) fn file_closed(self: &Arc<Self>) {
         let shared = self.shared.clone();
         shared.remove(self);
+    }
+}
+
+impl Drop for EpollItem {
+    fn drop(&mut self) {
+        self.shared.account.release();
     }
 }
 

@@ -427,6 +427,16 @@ impl OpenFile {
         }
         allocation::push(&mut interests, item)
     }
+
+    /// Forgets one.
+    pub(crate) fn forget_interest(&self, item: &Arc<EpollItem>) {
+        let forgotten = {
+            let mut interests = self.interests.lock();
+            let index = interests.iter().rposition(|known| known.as_ptr() == Arc::as_ptr(item));
+            index.map(|index| interests.swap_remove(index))
+        };
+        drop(forgotten);
+    }
 }
 
 impl Drop for OpenFile {

@@ -149,7 +149,7 @@ fn sleeping_pollers_are_woken() {
     let _machine = boot(2);
     let (reader, writer) = create_pipe(OpenFlags::empty(), &Credentials::root()).unwrap();
     let (go_out, go_in) = create_pipe(OpenFlags::empty(), &Credentials::root()).unwrap();
-    let epoll = create_epoll().unwrap();
+    let epoll = create_epoll(&Arc::default()).unwrap();
     let event = EpollEvent { events: EpollEvents::from_bits_retain(1), data: 5 };
     Epoll::of(&epoll).unwrap().add(0, &reader, event).unwrap();
     let watcher = move || {

@@ -160,7 +160,7 @@ fn open_files_survive_every_failure() {
             table.install(reader.clone(), DescriptorFlags::empty(), 0, 100)?;
             let reserved = table.reserve(100)?;
             reserved.install(writer.clone(), DescriptorFlags::CLOSE_ON_EXEC);
-            let epoll = create_epoll()?;
+            let epoll = create_epoll(&alloc::sync::Arc::default())?;
             let event = EpollEvent { events: EpollEvents::from_bits_retain(1), data: 3 };
             Epoll::of(&epoll)?.add(0, &reader, event)?;
             write(&writer, &[1; 6000])?;

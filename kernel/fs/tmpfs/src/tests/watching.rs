@@ -35,7 +35,7 @@ fn collect(epoll: &Epoll) -> Vec<(u32, u64)> {
 fn level_triggered_interests_report_a_state() {
     sched::current();
     let (reader, writer) = create_pipe(OpenFlags::NON_BLOCK, &Credentials::root()).unwrap();
-    let file = create_epoll().unwrap();
+    let file = create_epoll(&alloc::sync::Arc::default()).unwrap();
     let epoll = Epoll::of(&file).unwrap();
     epoll.add(3, &reader, interest(INPUT, 7)).unwrap();
     assert_eq!(epoll.add(3, &reader, interest(INPUT, 7)).unwrap_err(), Error::Exists);
@@ -57,7 +57,7 @@ fn level_triggered_interests_report_a_state() {
 fn edge_triggered_interests_report_each_change_and_one_shot_ones_once() {
     sched::current();
     let (reader, writer) = create_pipe(OpenFlags::NON_BLOCK, &Credentials::root()).unwrap();
-    let file = create_epoll().unwrap();
+    let file = create_epoll(&alloc::sync::Arc::default()).unwrap();
     let epoll = Epoll::of(&file).unwrap();
     epoll.add(3, &reader, interest(INPUT | EpollEvents::EDGE_TRIGGERED, 1)).unwrap();
     write(&writer, b"x").unwrap();
@@ -77,7 +77,7 @@ fn edge_triggered_interests_report_each_change_and_one_shot_ones_once() {
 fn interests_end_with_their_file() {
     sched::current();
     let (reader, writer) = create_pipe(OpenFlags::NON_BLOCK, &Credentials::root()).unwrap();
-    let file = create_epoll().unwrap();
+    let file = create_epoll(&alloc::sync::Arc::default()).unwrap();
     let epoll = Epoll::of(&file).unwrap();
     epoll.add(3, &reader, interest(INPUT, 1)).unwrap();
     write(&writer, b"x").unwrap();
@@ -95,7 +95,7 @@ fn interests_end_with_their_file() {
 fn instances_may_watch_each_other_but_not_in_circles() {
     sched::current();
     let (reader, writer) = create_pipe(OpenFlags::NON_BLOCK, &Credentials::root()).unwrap();
-    let files: Vec<_> = (0..7).map(|_| create_epoll().unwrap()).collect();
+    let files: Vec<_> = (0..7).map(|_| create_epoll(&alloc::sync::Arc::default()).unwrap()).collect();
     let of = |index: usize| Epoll::of(&files[index]).unwrap();
     assert_eq!(of(0).add(1, &files[0], interest(INPUT, 0)).unwrap_err(), Error::Invalid);
     of(0).add(1, &reader, interest(INPUT, 0)).unwrap();
@@ -116,7 +116,7 @@ fn regular_files_can_not_be_watched() {
     let world = World::new();
     world.write_file("/file", b"").unwrap();
     let file = world.open("/file", OpenFlags::empty()).unwrap();
-    let epoll = create_epoll().unwrap();
+    let epoll = create_epoll(&alloc::sync::Arc::default()).unwrap();
     assert_eq!(
         Epoll::of(&epoll).unwrap().add(1, &file, interest(INPUT, 0)).unwrap_err(),
         Error::NotPermitted
@@ -363,7 +363,7 @@ fn record_locks_exclude_and_detect_deadlock() {
 fn an_end_is_reported_to_who_asked_for_nothing_but_not_after_a_single_shot() {
     sched::current();
     let (reader, writer) = create_pipe(OpenFlags::NON_BLOCK, &Credentials::root()).unwrap();
-    let file = create_epoll().unwrap();
+    let file = create_epoll(&alloc::sync::Arc::default()).unwrap();
     let epoll = Epoll::of(&file).unwrap();
     let hang_up = PollEvents::HANG_UP.bits();
     epoll.add(3, &reader, interest(EpollEvents::empty(), 7)).unwrap();

@@ -4,6 +4,7 @@ use core::fmt::Write;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use vfs::dnotify;
+use vfs::epoll;
 use vfs::lock::lease;
 use vfs::mount::{self, policy};
 use vfs::sticky;
@@ -53,6 +54,12 @@ pub(super) fn register() -> Result<()> {
         let value = || limit.load(Ordering::Relaxed).into();
         setting(path, 0..=most, value, |new| limit.store(new as u32, Ordering::Relaxed))?;
     }
+    setting(
+        "fs/epoll/max_user_watches",
+        0..=i64::MAX as u64,
+        epoll::max_user_watches,
+        epoll::set_max_user_watches,
+    )?;
     setting(
         "fs/dir-notify-enable",
         0..=i32::MAX as u64,
