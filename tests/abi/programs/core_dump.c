@@ -122,7 +122,8 @@ static int in_dump(Elf64_Phdr *headers, int count, uintptr_t address, int core, 
     return 0;
 }
 
-static char *private_page, *shared_page, *hidden_page, *unwanted_page, *read_page;
+static char *private_page, *shared_page, *hidden_page, *unwanted_page, *read_page, *reserved;
+enum { RESERVED = 256 << 20 };
 static volatile int ready;
 
 static void *sleeper(void *number)
@@ -147,6 +148,9 @@ static void contents(void)
     unwanted_page = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     strcpy(unwanted_page, "unwanted");
     madvise(unwanted_page, page, MADV_DONTDUMP);
+    /* Unlike all others, so that it is a mapping of its own. Reading leaves nothing that would be worth a dump. */
+    reserved = mmap(NULL, RESERVED, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TRUE(reserved[100 * page] == 0);
     put_text("mapped", "a file's text");
     int mapped = open("mapped", O_RDWR);
     read_page = mmap(NULL, page, PROT_READ, MAP_SHARED, mapped, 0);
@@ -174,6 +178,9 @@ static void contents(void)
     TRUE(in_dump(headers, header.e_phnum, (uintptr_t)hidden_page, core, text, 40) && !strcmp(text, "hidden memory"));
     TRUE(in_dump(headers, header.e_phnum, (uintptr_t)unwanted_page, core, text, 8));
     TRUE(in_dump(headers, header.e_phnum, (uintptr_t)read_page, core, text, 8));
+    TRUE(in_dump(headers, header.e_phnum, (uintptr_t)reserved, core, text, 8));
+    TRUE(in_dump(headers, header.e_phnum, (uintptr_t)reserved + 100 * page, core, text, 8));
+    TRUE(lseek(core, 0, SEEK_END) < RESERVED);
     /* Notes. */
     char *notes = malloc(headers[0].p_filesz);
     pread(core, notes, headers[0].p_filesz, headers[0].p_offset);

@@ -95,6 +95,8 @@ fn dumped_bytes(space: &AddressSpace, region: &Region, filter: Filter) -> u64 {
             }
         }
         MapBacking::Paged(_) => 0,
+        // What was never written to is left out as a whole: reservations can be huge.
+        MapBacking::Anonymous if space.region_usage(region).anonymous == 0 => 0,
         MapBacking::Anonymous => whole(Filter::ANONYMOUS_PRIVATE),
         MapBacking::File(file) if flags.contains(RegionFlags::SHARED) => {
             whole(if has_name(file) { Filter::FILE_SHARED } else { Filter::ANONYMOUS_SHARED })
