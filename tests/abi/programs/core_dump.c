@@ -85,6 +85,31 @@ static void when(void)
     rmdir("core");
 }
 
+static void *aborter(void *nothing)
+{
+    abort();
+    return nothing;
+}
+
+/* The second thread of process 2 of a new name space ends it. */
+static void in_name_space(void)
+{
+    unshare(CLONE_NEWPID);
+    if (fork() == 0) {
+        int status;
+        if (fork() == 0) {
+            pthread_t thread;
+            pthread_create(&thread, NULL, aborter, NULL);
+            pause();
+        }
+        wait(&status);
+        _exit(WIFSIGNALED(status) && WCOREDUMP(status) ? 0 : 1);
+    }
+    int status;
+    wait(&status);
+    kill(getpid(), WEXITSTATUS(status) == 0 ? SIGTERM : SIGKILL);
+}
+
 static void names(void)
 {
     PATTERN("a.%s.%u.%g.%%.%z.%d.%e%");
@@ -101,7 +126,23 @@ static void names(void)
     snprintf(name, sizeof name, "with.%d", child);
     ended(child, "number");
     TRUE(access(name, F_OK) == 0);
+    /* In another name space: its own numbers, and those of the first one. */
+    ended(CHILD({ unlimited(); in_name_space(); }), "in a name space");
+    file("with.2");
     set_knob("/proc/sys/kernel/core_uses_pid", "0");
+    PATTERN("own.%p.%i");
+    ended(CHILD({ unlimited(); in_name_space(); }), "own numbers");
+    file("own.2.3");
+    PATTERN("first.%P.%I");
+    ended(CHILD({ unlimited(); in_name_space(); }), "numbers of the first one");
+    DIR *here = opendir(".");
+    for (struct dirent *entry; (entry = readdir(here));) {
+        int process;
+        int thread;
+        if (sscanf(entry->d_name, "first.%d.%d", &process, &thread) == 2)
+            TRUE(process > 3 && thread > process);
+    }
+    closedir(here);
     PATTERN("");
     ended(CHILD({ unlimited(); abort(); }), "nothing written");
     PATTERN("\n");

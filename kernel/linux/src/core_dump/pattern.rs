@@ -9,6 +9,8 @@ use vfs::text::Text;
 use vfs::{Error, Result, allocation};
 
 use crate::process::limits::Resource;
+use crate::process::pid_space;
+use crate::process::table::Pid;
 use crate::task::Task;
 
 /// Longest pattern.
@@ -85,8 +87,10 @@ impl Facts<'_> {
         let process = task.process();
         let number = match letter {
             b'%' => return out.push_bytes(b"%"),
-            b'p' | b'P' => process.pid().into(),
-            b'i' | b'I' => task.thread.tid().into(),
+            b'p' => self.own_pid().into(),
+            b'P' => process.pid().into(),
+            b'i' => pid_space::seen(process.space(), task.thread.tid()).into(),
+            b'I' => task.thread.tid().into(),
             b'u' => task.credentials.user.real.into(),
             b'g' => task.credentials.group.real.into(),
             b'd' => process.is_dumpable.load(Ordering::Relaxed).into(),
@@ -100,6 +104,12 @@ impl Facts<'_> {
             _ => return,
         };
         let _ = write!(out, "{number}");
+    }
+
+    /// The process's number as it sees it itself.
+    fn own_pid(&self) -> Pid {
+        let process = self.task.process();
+        pid_space::seen(process.space(), process.pid())
     }
 
     /// The path of the program, or its last part.
@@ -158,7 +168,7 @@ pub(super) fn destination(facts: &Facts<'_>) -> Result<Option<Destination>> {
     if !has_number && uses_pid() != 0 {
         let mut buffer = [0; 10];
         allocation::extend(&mut name, b".")?;
-        allocation::extend(&mut name, vfs::text::digits(facts.task.process().pid(), &mut buffer))?;
+        allocation::extend(&mut name, vfs::text::digits(facts.own_pid(), &mut buffer))?;
     }
     Ok((!name.is_empty()).then_some(Destination::File(name)))
 }
