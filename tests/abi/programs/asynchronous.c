@@ -257,6 +257,41 @@ static void waiting(void)
     pthread_join(thread, NULL);
 }
 
+/* There is room for as many as were asked for, and more. */
+static void room(int fd)
+{
+    static const unsigned asked[] = { 1, 3, 64, 300, 2000 };
+    static struct iocb blocks[4096], *list[4096];
+    static struct io_event taken[4096];
+    static char bytes[1];
+    for (int i = 0; i < 4096; i++) {
+        blocks[i] = block_of(IOCB_CMD_PREAD, fd, bytes, 1, 0);
+        blocks[i].aio_data = i;
+        list[i] = &blocks[i];
+    }
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        context = 0;
+        SHOW(setup(asked[i], &context));
+        SHOW(submit(context, asked[i], list));
+        SHOW(submit(context, asked[i] / 8 + 1, list + asked[i]));
+        long submitted = asked[i] + asked[i] / 8 + 1, count = events(context, submitted, 4096, taken, NULL), sum = 0;
+        for (long j = 0; j < count; j++)
+            sum += taken[j].data;
+        TRUE(count == submitted && sum == submitted * (submitted - 1) / 2);
+        /* As often as one likes, if they are taken. */
+        for (int j = 0; j < 3; j++)
+            TRUE(submit(context, asked[i], list) == asked[i] && events(context, asked[i], asked[i], taken, NULL) == asked[i]);
+        SHOW(destroy(context));
+    }
+    context = 0;
+    SHOW(setup(8, &context));
+    long submitted = 0;
+    while (submit_one(&blocks[0]) == 1 && submitted < 4096)
+        submitted++;
+    TRUE(errno == EAGAIN && submitted >= 8 && submitted < 4096);
+    SHOW(destroy(context));
+}
+
 int main(void)
 {
     contexts();
@@ -268,6 +303,7 @@ int main(void)
     lists(fd);
     told(fd);
     waiting();
+    room(fd);
     /* A process has what it had when it ends. */
     pid_t child = CHILD(context = 0; SHOW(setup(8, &context)); struct iocb block = block_of(IOCB_CMD_PWRITE, fd, "x", 1, 0); SHOW(submit_one(&block)));
     REAP(child);

@@ -9,6 +9,8 @@
 //!
 //! Contexts are a process's own: a child has none, and a new program has none.
 
+mod outcomes;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +24,7 @@ use sync::SpinLock;
 use vfs::eventfd::EventCounter;
 use vfs::{FileKind, OpenFile};
 
+use self::outcomes::Outcomes;
 use super::context::not_restarted;
 use super::poll::deadline_of_timespec;
 use super::transfer;
@@ -49,21 +52,21 @@ const PWRITEV: u16 = 8;
 /// An event counter is told.
 const TELLS: u32 = 1;
 
-/// How many outcomes all contexts together have room for, and may have (`/proc/sys/fs/aio-nr`, `aio-max-nr`).
+/// How many outcomes all contexts together were asked to have room for, and may be (`/proc/sys/fs/aio-nr`, `aio-max-nr`).
 static USED: AtomicU64 = AtomicU64::new(0);
 static ALLOWED: AtomicU64 = AtomicU64::new(65_536);
 
-/// How many outcomes all contexts together have room for.
+/// How many outcomes all contexts together were asked to have room for.
 pub(crate) fn used() -> u64 {
     USED.load(Ordering::Relaxed)
 }
 
-/// How many they may have room for.
+/// How many that may be.
 pub(crate) fn allowed() -> u64 {
     ALLOWED.load(Ordering::Relaxed)
 }
 
-/// Changes how many they may have room for.
+/// Changes how many that may be.
 pub(crate) fn set_allowed(number: u64) {
     ALLOWED.store(number, Ordering::Relaxed);
 }
@@ -82,39 +85,6 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         USED.fetch_sub(self.0, Ordering::Relaxed);
-    }
-}
-
-/// Outcomes that nobody has taken, in the order in which they came.
-struct Outcomes {
-    /// As long as there is room.
-    ring: Vec<IoEvent>,
-    first: usize,
-    count: usize,
-    /// Places for transfers that are being made.
-    reserved: usize,
-    is_destroyed: bool,
-}
-
-impl Outcomes {
-    fn put(&mut self, event: IoEvent) {
-        let at = (self.first + self.count) % self.ring.len();
-        self.ring[at] = event;
-        self.count += 1;
-    }
-
-    /// Copies the first ones; how many.
-    fn copy(&self, to: &mut [IoEvent]) -> usize {
-        let count = self.count.min(to.len());
-        for (index, event) in to[..count].iter_mut().enumerate() {
-            *event = self.ring[(self.first + index) % self.ring.len()];
-        }
-        count
-    }
-
-    fn forget(&mut self, count: usize) {
-        self.first = (self.first + count) % self.ring.len();
-        self.count -= count;
     }
 }
 
@@ -161,12 +131,10 @@ impl Contexts {
 }
 
 impl Context {
-    fn new(number: u64, room: usize, share: Share) -> Result<Arc<Self>, Errno> {
-        let ring = fallible::try_vec_of(IoEvent::default(), room).map_err(|_| Errno::ENOMEM)?;
-        let outcomes = Outcomes { ring, first: 0, count: 0, reserved: 0, is_destroyed: false };
+    fn new(number: u64, asked: usize, share: Share) -> Result<Arc<Self>, Errno> {
         let context = Self {
             number,
-            outcomes: SpinLock::named("outcomes of transfers", outcomes),
+            outcomes: SpinLock::named("outcomes of transfers", Outcomes::new(asked)?),
             taking: Mutex::named("taking of outcomes", ()),
             arrived: WaitQueue::new(),
             _share: share,
@@ -176,24 +144,13 @@ impl Context {
 
     /// Makes sure that there will be a place for an outcome.
     fn reserve(&self) -> Result<(), Errno> {
-        let mut outcomes = self.outcomes.lock();
-        if outcomes.is_destroyed {
-            return Err(Errno::EINVAL);
-        }
-        if outcomes.count + outcomes.reserved >= outcomes.ring.len() {
-            return Err(Errno::EAGAIN);
-        }
-        outcomes.reserved += 1;
-        Ok(())
+        self.outcomes.lock().reserve()
     }
 
     /// A place that was reserved is used, or given back.
     fn settle(&self, event: Option<IoEvent>) {
-        let mut outcomes = self.outcomes.lock();
-        outcomes.reserved -= 1;
-        if let Some(event) = event {
-            outcomes.put(event);
-            drop(outcomes);
+        self.outcomes.lock().settle(event.as_ref());
+        if event.is_some() {
             self.arrived.wake_all();
         }
     }
@@ -240,7 +197,7 @@ impl Context {
             }
             let has_come = || {
                 let outcomes = self.outcomes.lock();
-                outcomes.count > 0 || outcomes.is_destroyed
+                outcomes.count() > 0 || outcomes.is_destroyed
             };
             match self.arrived.wait_interruptible_deadline(has_come, deadline_ns) {
                 Err(WaitError::Interrupted) if taken == 0 => return Err(vfs::Error::Interrupted.into()),
@@ -248,7 +205,7 @@ impl Context {
                 Ok(()) => {}
             }
             let outcomes = self.outcomes.lock();
-            if outcomes.is_destroyed && outcomes.count == 0 {
+            if outcomes.is_destroyed && outcomes.count() == 0 {
                 return if taken > 0 { Ok(taken) } else { Err(Errno::EINVAL) };
             }
         }
@@ -300,7 +257,7 @@ pub fn io_destroy(task: &mut Task, number: u64) -> SysResult {
 pub fn io_submit(task: &mut Task, number: u64, count: i64, list: u64) -> SysResult {
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
     let context = task.process().contexts.find(number)?;
-    let count = count.min(context.outcomes.lock().ring.len());
+    let count = count.min(context.outcomes.lock().room());
     let list = UserPointer::<u64>::new(list);
     for index in 0..count {
         let submitted = list.add(index).read().and_then(|block| submit(task, &context, block));
