@@ -58,7 +58,7 @@ pub mod time;
 pub mod timerfd;
 pub mod tree;
 pub mod user_space;
-mod wait;
+pub mod wait;
 pub mod walk;
 mod watch_account;
 mod watched;

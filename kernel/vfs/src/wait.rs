@@ -16,8 +16,11 @@ pub(crate) fn interruptible_exclusive(queue: &WaitQueue, condition: impl FnMut()
     queue.wait_interruptible_exclusive(condition).map_err(|_| Error::Interrupted)
 }
 
-/// Waits until `condition` holds; `EINTR` when the thread is to end before that. Other signals stay pending, and are seen on the way back to user mode.
-pub(crate) fn killable(queue: &WaitQueue, mut condition: impl FnMut() -> bool) -> Result<()> {
+/// Waits until `condition` holds. Signals that do not end the thread stay pending, and are seen on the way back to user mode.
+///
+/// # Errors
+/// `EINTR` when the thread is to end before that.
+pub fn killable(queue: &WaitQueue, mut condition: impl FnMut() -> bool) -> Result<()> {
     let thread = sched::current();
     let mut put_off = false;
     let outcome = loop {

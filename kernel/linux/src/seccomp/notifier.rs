@@ -22,6 +22,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use memory::fallible;
 use sched::WaitQueue;
 use sync::SpinLock;
+use vfs::wait::killable;
 use vfs::{OpenFile, PollEvents, PollList};
 
 use super::program::DATA_WORDS;
@@ -380,9 +381,7 @@ impl Request {
                 return Err(Errno::ERESTARTSYS);
             }
         }
-        // Taken: its thread is at it.
-        addition.supervisor.wait_until(|| addition.outcome().is_some());
-        addition.outcome().unwrap_or(Err(Errno::ESRCH))
+        addition.await_taker()
     }
 }
 
@@ -400,6 +399,13 @@ impl Addition {
 
     fn outcome(&self) -> Option<Result<u32, Errno>> {
         *self.outcome.lock()
+    }
+
+    /// Its thread has taken it, and is at it: the outcome. That may be long in coming, for what had the number before is closed first; only the supervisor's own death ends
+    /// the wait.
+    fn await_taker(&self) -> Result<u32, Errno> {
+        let waited = killable(&self.supervisor, || self.outcome().is_some());
+        self.outcome().unwrap_or(Err(if waited.is_err() { Errno::ERESTARTSYS } else { Errno::ESRCH }))
     }
 
     fn perform(&self, task: &mut Task) -> Result<u32, Errno> {
@@ -430,5 +436,23 @@ mod tests {
         assert!(notifier.has_filter() && notifier.events().is_empty());
         drop(asked);
         assert!(!notifier.has_filter());
+    }
+
+    #[test]
+    fn a_supervisor_that_is_killed_does_not_wait_for_a_descriptor_that_is_being_closed() {
+        let supervisor = std::thread::spawn(|| {
+            let me = sched::current();
+            let file = vfs::eventfd::create(0, false, vfs::OpenFlags::empty()).expect("memory");
+            let addition = Addition::new(file, Some(5), false, false).expect("memory");
+            // The thread that takes it is told of a signal, which does not keep it from hearing what has become of the addition.
+            me.set_attention(true);
+            addition.settle(Ok(5));
+            assert_eq!(addition.await_taker(), Ok(5));
+            assert!(me.attention());
+            *addition.outcome.lock() = None;
+            me.kill();
+            assert_eq!(addition.await_taker(), Err(Errno::ERESTARTSYS));
+        });
+        supervisor.join().expect("the supervisor ends");
     }
 }
