@@ -6,14 +6,15 @@
 //!
 //! # Ends
 //! [`Rights::into_files`] when the message is received; [`Rights::discard`] when nobody will. Dropping a socket drops the
-//! messages in its inbox, hence sockets, hence their messages, and so on: rights with sockets are put on a list instead, and
-//! whoever finds nobody at work on the list takes them off one by one. So the depth of calls is bounded.
+//! messages in its inbox, hence sockets, hence their messages, and so on: rights with sockets are put on a list of the thread's instead, and the call
+//! that finds the thread not at work on its list takes them off one by one. So the depth of calls is bounded, and each thread does its own work. So many
+//! threads have lists at a time ([`DROPPERS_MAX`]); one that comes besides leaves its rights to another.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use sync::SpinLock;
 use vfs::{OpenFile, Result, allocation};
@@ -37,8 +38,20 @@ pub struct Rights {
 }
 
 static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
-static DISCARDED: SpinLock<Option<Box<Rights>>> = SpinLock::new(None);
-static DISCARDING: AtomicBool = AtomicBool::new(false);
+
+/// Threads that drop sockets at the same time: more than processors, for what is dropped besides may sleep.
+const DROPPERS_MAX: usize = 64;
+
+/// A thread that drops sockets, or a place for one.
+struct Dropper {
+    thread: Option<u64>,
+    list: Option<Box<Rights>>,
+}
+
+static DROPPERS: SpinLock<[Dropper; DROPPERS_MAX]> =
+    SpinLock::named("sockets to be dropped", [const { Dropper { thread: None, list: None } }; DROPPERS_MAX]);
+/// Places that are taken; changed under the lock.
+static DROPPING: AtomicUsize = AtomicUsize::new(0);
 
 /// Files that are in messages now.
 pub fn in_flight() -> usize {
@@ -117,38 +130,53 @@ impl Rights {
             self.files.clear();
             return;
         }
-        {
-            let mut list = DISCARDED.lock();
-            self.next = list.take();
-            *list = Some(self);
+        if let Some(place) = enlist(self) {
+            while let Some(mut rights) = next_of(place) {
+                rights.files.clear();
+            }
+            garbage::collect_if_due();
         }
-        drop_discarded();
     }
 }
 
-/// Drops what is on the list, unless somebody is at it.
-fn drop_discarded() {
-    // The list is looked at again after the mark is gone: who came meanwhile saw the mark and left.
-    while DISCARDED.lock().is_some() {
-        if DISCARDING.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        while let Some(mut rights) = pop_discarded() {
-            rights.files.clear();
-        }
-        DISCARDING.store(false, Ordering::Release);
-        garbage::collect_if_due();
+/// Puts rights on the list of the running thread; its place, if it is to drop them now.
+fn enlist(mut rights: Box<Rights>) -> Option<usize> {
+    let thread = sched::current().id();
+    let mut droppers = DROPPERS.lock();
+    let place_of = |thread| droppers.iter().position(|dropper| dropper.thread == thread);
+    let (place, begins) = match (place_of(Some(thread)), place_of(None)) {
+        (Some(own), _) => (own, false),
+        (None, Some(free)) => (free, true),
+        (None, None) => (thread as usize % DROPPERS_MAX, false),
+    };
+    let dropper = &mut droppers[place];
+    rights.next = dropper.list.take();
+    dropper.list = Some(rights);
+    if begins {
+        dropper.thread = Some(thread);
+        DROPPING.fetch_add(1, Ordering::Relaxed);
     }
+    begins.then_some(place)
 }
 
-/// Whether sockets are being dropped from the list.
-pub(super) fn is_discarding() -> bool {
-    DISCARDING.load(Ordering::Relaxed)
-}
-
-fn pop_discarded() -> Option<Box<Rights>> {
-    let mut list = DISCARDED.lock();
-    let mut first = list.take()?;
-    *list = first.next.take();
+/// The next on a list. Without one the place is free again, in the same moment: what comes later is not left to it.
+fn next_of(place: usize) -> Option<Box<Rights>> {
+    let dropper = &mut DROPPERS.lock()[place];
+    let Some(mut first) = dropper.list.take() else {
+        dropper.thread = None;
+        DROPPING.fetch_sub(1, Ordering::Relaxed);
+        return None;
+    };
+    dropper.list = first.next.take();
     Some(first)
+}
+
+/// Whether the running thread is dropping sockets from its list.
+pub(super) fn is_discarding() -> bool {
+    // Relaxed: what this thread has done it sees.
+    if DROPPING.load(Ordering::Relaxed) == 0 {
+        return false;
+    }
+    let thread = Some(sched::current().id());
+    DROPPERS.lock().iter().any(|dropper| dropper.thread == thread)
 }

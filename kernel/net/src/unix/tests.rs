@@ -45,6 +45,43 @@ fn pass(from: &OpenFile, files: Vec<Arc<OpenFile>>) -> Result<usize, Error> {
     socket(from).send(&mut Source::kernel(b"x"), how)
 }
 
+/// A file whose end takes as long as the test wants.
+struct Slow(std::sync::mpsc::SyncSender<()>, std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
+
+impl vfs::FileOperations for Slow {
+    fn release(&self, _file: &OpenFile) {
+        self.0.send(()).unwrap();
+        self.1.lock().unwrap().recv().unwrap();
+    }
+}
+
+#[test]
+fn each_thread_drops_the_sockets_of_messages_that_it_ends() {
+    let _alone = alone();
+    sched::current();
+    let (begun, has_begun) = std::sync::mpsc::sync_channel(1);
+    let (go_on, goes_on) = std::sync::mpsc::sync_channel(1);
+    let other = std::thread::spawn(move || {
+        let slow = Arc::new(Slow(begun, std::sync::Mutex::new(goes_on)));
+        let inode = vfs::anonymous::shared_inode().unwrap();
+        let slow = OpenFile::anonymous(inode, slow, OpenFlags::READ_WRITE).unwrap();
+        Rights::new(vec![pair(Kind::Stream).0, slow], None).unwrap().discard();
+    });
+    has_begun.recv().unwrap();
+    // The other one is at work. What this one ends is gone when that returns, to the last socket of a chain.
+    let (mut inner, _end) = pair(Kind::Stream);
+    let innermost = Arc::downgrade(&inner);
+    for _ in 0..3 {
+        let (sender, outer) = pair(Kind::Stream);
+        pass(&sender, vec![inner]).unwrap();
+        inner = outer;
+    }
+    Rights::new(vec![inner], None).unwrap().discard();
+    assert_eq!(innermost.strong_count(), 0);
+    go_on.send(()).unwrap();
+    other.join().unwrap();
+}
+
 #[test]
 fn abstract_names_are_those_of_a_network() {
     let _alone = alone();
