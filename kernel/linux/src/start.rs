@@ -99,6 +99,7 @@ pub fn initialize(end: &'static dyn EndOfCommand) -> Result<(), Errno> {
     });
     crate::signal::source::register();
     net::link::register_network(crate::name_space::look_at_callers);
+    net::unix::set_urgent_signal(crate::file::owner::tell_urgent);
     net::unix::set_identity_source(crate::socket::create::identity_of_caller);
     crate::proc::register()?;
     Ok(())

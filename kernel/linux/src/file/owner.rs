@@ -2,6 +2,8 @@
 //!
 //! Who made somebody the owner is remembered with it: the signal is sent in his name, to none whom he may not send it himself.
 
+use alloc::sync::Arc;
+
 use vfs::{FileOwner, OpenFile};
 
 use crate::credentials::identity::Credentials;
@@ -39,24 +41,38 @@ fn named(task: &Task, before: FileOwner, owner: i32) -> Result<FileOwner, Errno>
 
 /// Sends the signal that a file's owner wants: `SIGIO`, or another one, which says the descriptor.
 pub(crate) fn tell(owner: &FileOwner, descriptor: i32) {
-    let number = owner.owner.unsigned_abs();
-    if owner.owner > 0 {
-        if let Some(process) = table::process_of(number) {
-            tell_one(owner, &process, descriptor);
-        }
-    } else if let Some(group) = table::group(number) {
-        group.for_each(|process| tell_one(owner, process, descriptor));
-    }
+    for_each(owner, |process| tell_one(owner, process, descriptor));
 }
 
-fn tell_one(owner: &FileOwner, process: &alloc::sync::Arc<Process>, descriptor: i32) {
+/// Sends a file's owner `SIGURG`: a byte out of band has come.
+pub(crate) fn tell_urgent(owner: &FileOwner) {
+    for_each(owner, |process| {
+        let _ = send::to_process(process, SignalInformation::from_kernel(Signal::SIGURG));
+    });
+}
+
+/// The processes that the owner is, but for those that who made it the owner may not send signals.
+fn for_each(owner: &FileOwner, mut visit: impl FnMut(&Arc<Process>)) {
     let may = |target: &Credentials| {
         let ids = [target.user.real, target.user.saved];
         owner.effective_user == 0 || ids.contains(&owner.effective_user) || ids.contains(&owner.user)
     };
-    if !process.look_at_credentials(may) {
-        return;
+    let mut visit_allowed = |process: &Arc<Process>| {
+        if process.look_at_credentials(may) {
+            visit(process);
+        }
+    };
+    let number = owner.owner.unsigned_abs();
+    if owner.owner > 0 {
+        if let Some(process) = table::process_of(number) {
+            visit_allowed(&process);
+        }
+    } else if let Some(group) = table::group(number) {
+        group.for_each(visit_allowed);
     }
+}
+
+fn tell_one(owner: &FileOwner, process: &Arc<Process>, descriptor: i32) {
     if let Some(signal) = Signal::new(owner.signal.into()) {
         let fields = [HAPPENED_BAND, descriptor as u32 as u64, 0, 0];
         let information = SignalInformation { signal, code: HAPPENED, error: 0, fields };

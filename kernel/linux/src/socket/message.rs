@@ -86,9 +86,12 @@ pub(super) fn send(
         Family::Netlink(netlink) => return netlink::send(task, netlink, source, address, with),
         Family::Unix(unix) => unix,
     };
-    let to = match destination(task, unix, address.0, address.1) {
-        Ok(_) if flags & flag::OUT_OF_BAND != 0 => Err(Errno::EOPNOTSUPP),
-        outcome => outcome,
+    let urgent = flags & flag::OUT_OF_BAND != 0;
+    // The last byte is the urgent one, so there must be one.
+    let to = if urgent && (unix.kind() != Kind::Stream || source.is_empty()) {
+        Err(Errno::EOPNOTSUPP)
+    } else {
+        destination(task, unix, address.0, address.1)
     };
     let to = match to {
         Ok(to) => to,
@@ -104,6 +107,7 @@ pub(super) fn send(
         rights: with.rights,
         to,
         identity: with.identity,
+        urgent,
     };
     match unix.send(source, how) {
         Err(Error::BrokenPipe) if unix.kind() == Kind::Stream && flags & flag::NO_SIGNAL == 0 => {
@@ -181,9 +185,9 @@ pub(super) fn receive(
     sender: bool,
 ) -> Result<(Received, Option<Address>), Errno> {
     let family = socket.family()?;
-    if flags & flag::OUT_OF_BAND != 0 {
-        let is_stream = matches!(family, Family::Unix(unix) if unix.kind() == Kind::Stream);
-        return Err(if is_stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
+    let urgent = flags & flag::OUT_OF_BAND != 0;
+    if urgent && !matches!(family, Family::Unix(unix) if unix.kind() == Kind::Stream) {
+        return Err(Errno::EOPNOTSUPP);
     }
     let non_block = socket.0.non_block() || flags & flag::DO_NOT_WAIT != 0;
     if flags & flag::ERROR_QUEUE != 0 {
@@ -195,6 +199,7 @@ pub(super) fn receive(
         all: flags & flag::WAIT_ALL != 0,
         whole_length: flags & flag::TRUNCATED != 0,
         sender,
+        urgent,
     };
     let received = match family {
         Family::Unix(unix) => unix.receive(sink, how).map(|received| (received, None)),
@@ -268,8 +273,9 @@ pub(super) fn receive_header(
         };
         header.name_length = written as _;
     }
-    header.flags =
-        incoming.flags | (flags & flag::CLOSE_ON_EXEC) | if received.truncated { flag::TRUNCATED } else { 0 };
+    let truncated = if received.truncated { flag::TRUNCATED } else { 0 };
+    let urgent = if received.urgent { flag::OUT_OF_BAND } else { 0 };
+    header.flags = incoming.flags | (flags & flag::CLOSE_ON_EXEC) | truncated | urgent;
     outcome?;
     header.control_length = incoming.used(if header.control == 0 { 0 } else { room }) as u64;
     UserPointer::new(message).write(&header)?;

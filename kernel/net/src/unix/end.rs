@@ -10,13 +10,13 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use sched::{WaitError, WaitQueue};
 use sync::Once;
 use vfs::poll::{PollEvents, PollList};
-use vfs::{Error, Result, allocation};
+use vfs::{Error, OpenFile, Result, allocation};
 
 use super::endpoint::Endpoint;
 use super::identity::Principal;
@@ -74,6 +74,10 @@ pub(super) struct End {
     queued: AtomicUsize,
     state: AtomicU8,
     error: AtomicU32,
+    /// There is a byte out of band. Written with the inbox locked.
+    pub(super) is_urgent: AtomicBool,
+    /// The open file of its socket, whose owner is told of bytes out of band. Set once, when there is one.
+    pub(super) file: Once<Weak<OpenFile>>,
     /// Locked, too, while the socket gets a name or a connection.
     pub(super) link: sched::Mutex<Link>,
     /// Set once, with the link locked.
@@ -100,6 +104,8 @@ impl End {
             queued: AtomicUsize::new(0),
             state: AtomicU8::new(state),
             error: AtomicU32::new(0),
+            is_urgent: AtomicBool::new(false),
+            file: Once::new(),
             link: sched::Mutex::named("link of a socket", Link { remote: None, peer: None }),
             name: Once::new(),
             bound_hash: AtomicU64::new(0),
@@ -210,6 +216,9 @@ impl End {
         {
             return Err((Error::OutOfMemory, message));
         }
+        if message.is_urgent {
+            self.mark(&mut inbox);
+        }
         inbox.push_back(message);
         self.publish(&inbox);
         drop(inbox);
@@ -222,6 +231,7 @@ impl End {
         let mut inbox = self.inbox.lock();
         let all = core::mem::take(&mut *inbox);
         self.publish(&inbox);
+        self.is_urgent.store(false, Ordering::Relaxed);
         all
     }
 

@@ -26,6 +26,8 @@ pub(super) struct Message {
     pub(super) taken: usize,
     /// It is empty, and a peek has seen it: the next one with an offset (`SO_PEEK_OFF`) passes it over.
     pub(super) is_peeked: bool,
+    /// It is the byte out of band of a stream, not received yet.
+    pub(super) is_urgent: bool,
     /// When it was sent, or if the receiver did not want to know that then, received: nanoseconds since 1970. 0: not known.
     pub(super) stamp_ns: u64,
     /// What it counts in the sender's buffer.
@@ -42,6 +44,11 @@ impl Message {
     /// Bytes not read yet.
     pub(super) fn remaining(&self) -> usize {
         self.payload.len() - self.taken
+    }
+
+    /// Of a stream: whether the byte out of band stands here, or stood here.
+    pub(super) fn is_mark(&self) -> bool {
+        self.is_urgent || self.remaining() == 0
     }
 }
 

@@ -20,6 +20,7 @@ mod send;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod urgent;
 
 pub use endpoint::Endpoint;
 pub(crate) use identity::of_caller as identity_of_caller;
@@ -31,3 +32,4 @@ pub use receive::{Received, Receiving};
 pub use rights::{FILES_PER_MESSAGE_MAX, Rights, in_flight};
 pub use send::Sending;
 pub use socket::{Half, Kind, UnixSocket};
+pub use urgent::set_urgent_signal;

@@ -85,6 +85,10 @@ pub fn create(
 /// Makes the open file of a side.
 pub(super) fn open(at: Endpoint, flags: OpenFlags, user: u32, group: u32) -> Result<Arc<OpenFile>> {
     let inode = anonymous::new_inode(FileKind::Socket, MODE, user, group)?;
-    let socket = allocation::arc(UnixSocket { at })?;
-    OpenFile::anonymous(inode, socket, (flags & OpenFlags::NON_BLOCK) | OpenFlags::READ_WRITE)
+    let socket = allocation::arc(UnixSocket { at: at.clone() })?;
+    let file = OpenFile::anonymous(inode, socket, (flags & OpenFlags::NON_BLOCK) | OpenFlags::READ_WRITE)?;
+    if at.kind() == Kind::Stream {
+        at.end().file.call_once(|| Arc::downgrade(&file));
+    }
+    Ok(file)
 }

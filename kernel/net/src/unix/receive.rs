@@ -42,6 +42,8 @@ pub struct Receiving {
     pub whole_length: bool,
     /// Tell the name of the socket that sent it.
     pub sender: bool,
+    /// Receive the byte out of band of a stream (`MSG_OOB`).
+    pub urgent: bool,
 }
 
 /// What was received.
@@ -51,6 +53,8 @@ pub struct Received {
     pub result: usize,
     /// The end of a message did not fit.
     pub truncated: bool,
+    /// It is a byte out of band.
+    pub urgent: bool,
     /// Who sent it, if the socket wants to know.
     pub identity: Option<Identity>,
     /// The name of the socket that sent it, if it has one and it was asked for.
@@ -84,6 +88,7 @@ impl UnixSocket {
     /// `EAGAIN`, `EINTR`, `ECONNRESET`, `EFAULT`, `ENOMEM`; without a connection `EINVAL` of a stream, `ENOTCONN` of packets.
     pub fn receive(&self, sink: &mut Sink<'_>, how: Receiving) -> Result<Received> {
         let result = match self.kind() {
+            Kind::Stream if how.urgent => self.receive_urgent(sink, how.peek),
             Kind::Stream => self.receive_stream(sink, how),
             Kind::Datagram | Kind::SequentialPacket => self.receive_message(sink, how),
         };
@@ -229,6 +234,7 @@ impl UnixSocket {
         Ok(Received {
             result: if how.whole_length { length } else { fits },
             truncated: fits < length,
+            urgent: false,
             identity: self.options().passes_identity().then_some(message.identity),
             from: if how.sender { self.name_of_sender(message) } else { None },
             stamp: if stamping.is_empty() { None } else { Some((message.stamp_ns, stamping)) },
@@ -288,6 +294,17 @@ impl UnixSocket {
         while !own.is_empty() {
             let mut inbox = own.inbox.lock();
             let Some(message) = inbox.front_mut() else { return Ok(()) };
+            if message.is_mark() {
+                if received.result > 0 {
+                    progress.done = true;
+                    return Ok(());
+                }
+                if let Some(passed) = own.pass_mark(&mut inbox) {
+                    drop(inbox);
+                    self.dispose(passed);
+                }
+                continue;
+            }
             if received.identity.is_some_and(|first| first != message.identity) {
                 progress.done = true;
                 return Ok(());
@@ -345,6 +362,14 @@ impl UnixSocket {
         let mut skip = offset.max(0) as usize;
         let mut found = false;
         for message in inbox.iter() {
+            if message.is_mark() {
+                if found {
+                    break;
+                }
+                if !(message.is_urgent && own.is_inline()) {
+                    continue;
+                }
+            }
             if skip >= message.remaining() {
                 skip -= message.remaining();
                 continue;

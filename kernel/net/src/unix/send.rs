@@ -37,6 +37,8 @@ pub struct Sending {
     pub to: Option<Endpoint>,
     /// Who the sender says it is; checked by the caller.
     pub identity: Option<Identity>,
+    /// The last byte goes out of band (`MSG_OOB`); of streams only.
+    pub urgent: bool,
 }
 
 impl UnixSocket {
@@ -46,9 +48,9 @@ impl UnixSocket {
     /// `EPIPE`, `EAGAIN`, `EINTR`, `ECONNRESET`, `EFAULT`, `ENOMEM`, `ENOTCONN`; `EPERM` when the receiver is connected to somebody else; `EMSGSIZE` for a message that fits into no buffer;
     /// `ECONNREFUSED` and then `ENOTCONN` when a datagram's receiver is gone.
     pub fn send(&self, source: &mut Source<'_>, how: Sending) -> Result<usize> {
-        let Sending { non_block, mut rights, to, identity } = how;
+        let Sending { non_block, mut rights, to, identity, urgent } = how;
         let result = match self.kind() {
-            Kind::Stream => self.send_stream(source, non_block, &mut rights, identity),
+            Kind::Stream => self.send_stream(source, non_block, &mut rights, identity, urgent),
             Kind::Datagram | Kind::SequentialPacket => {
                 self.send_message(source, non_block, &mut rights, to, identity)
             }
@@ -65,7 +67,11 @@ impl UnixSocket {
         non_block: bool,
         rights: &mut Option<Box<Rights>>,
         identity: Option<Identity>,
+        urgent: bool,
     ) -> Result<usize> {
+        if urgent && source.is_empty() {
+            return Err(Error::NotSupported);
+        }
         let state = self.own().state();
         if state & state::CONNECTED == 0 {
             return Err(Error::NotConnected);
@@ -77,8 +83,9 @@ impl UnixSocket {
         let half = self.options().buffer(Direction::Send) / 2 - 64;
         let mut sent = 0;
         while !source.is_empty() {
-            let length = source.remaining().min(half).min(CHUNK_MAX);
-            match self.send_piece(source, length, non_block, deadline_ns, rights, None, identity) {
+            let is_last = urgent && source.remaining() == 1;
+            let length = (source.remaining() - usize::from(urgent && !is_last)).min(half).min(CHUNK_MAX);
+            match self.send_piece(source, length, non_block, deadline_ns, rights, None, identity, is_last) {
                 Ok(()) => sent += length,
                 Err(_) if sent > 0 => break,
                 Err(error) => return Err(error),
@@ -117,7 +124,8 @@ impl UnixSocket {
         }
         let deadline_ns = self.options().deadline_ns(Direction::Send);
         let before = if other.is_none() { Some(self.peer()) } else { None };
-        match self.send_piece(source, length, non_block, deadline_ns, rights, other.as_ref(), identity) {
+        match self.send_piece(source, length, non_block, deadline_ns, rights, other.as_ref(), identity, false)
+        {
             Ok(()) => Ok(length),
             // Of the pair's other side.
             Err(Error::BrokenPipe)
@@ -145,6 +153,7 @@ impl UnixSocket {
         rights: &mut Option<Box<Rights>>,
         other: Option<&Endpoint>,
         identity: Option<Identity>,
+        is_urgent: bool,
     ) -> Result<()> {
         self.own().wait_for_room(non_block, deadline_ns)?;
         let mut payload = Payload::load(source, length)?;
@@ -171,6 +180,7 @@ impl UnixSocket {
             payload,
             taken: 0,
             is_peeked: false,
+            is_urgent,
             stamp_ns: if is_stamped { receiver.options.stamp_ns() } else { 0 },
             charge,
             sender,
@@ -188,6 +198,9 @@ impl UnixSocket {
                 outcome => outcome,
             },
         };
+        if is_urgent && outcome.is_ok() {
+            receiver.tell_urgent();
+        }
         outcome.map_err(|(error, mut message)| {
             *rights = message.rights.take();
             self.own().uncharge(charge);

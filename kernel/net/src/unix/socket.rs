@@ -1,6 +1,7 @@
 //! A local socket as an open file.
 
 use core::fmt;
+use core::sync::atomic::Ordering;
 
 use machine::address::UserAddr;
 use memory::buffer::{Sink, Source};
@@ -20,6 +21,8 @@ use super::send::Sending;
 
 /// `SIOCINQ`: bytes to be read.
 const BYTES_TO_READ: u32 = 0x541b;
+/// `SIOCATMARK`: whether the next byte is the one out of band.
+const AT_MARK: u32 = 0x8905;
 /// `SIOCOUTQ`: bytes under way.
 const BYTES_UNDER_WAY: u32 = 0x5411;
 
@@ -204,6 +207,9 @@ impl FileOperations for UnixSocket {
         if !own.is_empty() {
             ready |= PollEvents::INPUT;
         }
+        if own.is_urgent.load(Ordering::Relaxed) {
+            ready |= PollEvents::PRIORITY;
+        }
         if has_room && state & state::LISTENING == 0 && own.is_writable() {
             ready |= PollEvents::OUTPUT | PollEvents::WRITE_BAND;
         }
@@ -214,6 +220,7 @@ impl FileOperations for UnixSocket {
         let bytes = match command {
             BYTES_TO_READ => self.bytes_to_read()?,
             BYTES_UNDER_WAY => self.own().charged(),
+            AT_MARK => self.is_at_mark().into(),
             _ => return crate::link::ioctl(command, argument).unwrap_or(Err(Error::NotTerminal)),
         };
         machine::user_memory::store_u32(argument, bytes.min(i32::MAX as usize) as u32)?;

@@ -12,8 +12,8 @@ use crate::bpf::machine::code::{JEQ, JMP, LD_B_ABS, RET_K};
 use crate::bpf::{Filter, Instruction};
 
 use super::{
-    Half, Identity, Kind, Ownership, Principal, Receiving, Rights, Sending, Stamping, UnixSocket, create,
-    create_pair, find_abstract, in_flight,
+    Flags, Half, Identity, Kind, Ownership, Principal, Receiving, Rights, Sending, Stamping, UnixSocket,
+    create, create_pair, find_abstract, in_flight,
 };
 
 const MAKER: Principal = Principal { identity: Identity { process: 7, user: 8, group: 9 }, groups: None };
@@ -267,6 +267,70 @@ fn a_filter_drops_messages_or_cuts_them() {
     assert_eq!(write(&one, b"dropped"), Ok(7));
     assert_eq!(write(&one, b"kept by name"), Ok(12));
     assert_eq!(read(&other, 20).unwrap(), b"kept");
+}
+
+/// Sends bytes, the last one out of band.
+fn urge(file: &OpenFile, bytes: &[u8]) -> Result<usize, Error> {
+    let how = Sending { non_block: true, urgent: true, ..Sending::default() };
+    socket(file).send(&mut Source::kernel(bytes), how)
+}
+
+fn take_urgent(file: &OpenFile, peek: bool) -> Result<u8, Error> {
+    let mut byte = [0];
+    let how = Receiving { non_block: true, urgent: true, peek, ..Receiving::default() };
+    let received = socket(file).receive(&mut Sink::kernel(&mut byte), how)?;
+    assert!(received.urgent && received.result == 1);
+    Ok(byte[0])
+}
+
+#[test]
+fn reads_end_at_the_mark_and_pass_the_urgent_byte_over() {
+    let _alone = alone();
+    let (left, right) = pair(Kind::Stream);
+    assert_eq!(urge(&left, b""), Err(Error::NotSupported));
+    assert_eq!(take_urgent(&right, false), Err(Error::Invalid));
+    for is_received in [false, true] {
+        assert_eq!((urge(&left, b"abc!"), write(&left, b"def")), (Ok(4), Ok(3)));
+        assert!(right.poll(None).contains(PollEvents::PRIORITY));
+        assert_eq!(take_urgent(&right, true), Ok(b'!'));
+        if is_received {
+            assert_eq!(take_urgent(&right, false), Ok(b'!'));
+        }
+        assert_eq!(peek(&right, 9, false).unwrap().0, b"abc");
+        assert!(!socket(&right).is_at_mark());
+        assert_eq!(read(&right, 9).unwrap(), b"abc");
+        assert!(socket(&right).is_at_mark());
+        assert_eq!(peek(&right, 9, false).unwrap().0, b"def");
+        assert_eq!(read(&right, 9).unwrap(), b"def");
+        assert_eq!(take_urgent(&right, false), Err(Error::Invalid));
+        assert!(!right.poll(None).contains(PollEvents::PRIORITY));
+        assert_eq!(read(&right, 9).unwrap_err(), Error::WouldBlock);
+        assert_eq!(socket(&left).own().charged(), 0);
+    }
+    // A second one makes the first one a byte like others.
+    assert_eq!((urge(&left, b"a!"), urge(&left, b"b?")), (Ok(2), Ok(2)));
+    assert_eq!(read(&right, 9).unwrap(), b"a!b");
+    assert_eq!(take_urgent(&right, false), Ok(b'?'));
+    assert_eq!(read(&right, 9).unwrap_err(), Error::WouldBlock);
+    // Alone it is nothing to read.
+    urge(&left, b"!").unwrap();
+    assert_eq!(peek(&right, 9, false).unwrap_err(), Error::WouldBlock);
+    assert_eq!(read(&right, 9).unwrap_err(), Error::WouldBlock);
+    assert!(right.poll(None).intersection(PollEvents::INPUT).is_empty());
+}
+
+#[test]
+fn an_urgent_byte_in_line_is_read_like_others() {
+    let _alone = alone();
+    let (left, right) = pair(Kind::Stream);
+    socket(&right).options().set_flag(Flags::OUT_OF_BAND_INLINE, true);
+    assert_eq!((urge(&left, b"abc!"), write(&left, b"def")), (Ok(4), Ok(3)));
+    assert_eq!(take_urgent(&right, false), Err(Error::Invalid));
+    assert_eq!(read(&right, 9).unwrap(), b"abc");
+    assert_eq!(peek(&right, 9, false).unwrap().0, b"!def");
+    assert!(socket(&right).is_at_mark());
+    assert_eq!(read(&right, 9).unwrap(), b"!def");
+    assert!(!right.poll(None).contains(PollEvents::PRIORITY));
 }
 
 #[test]
