@@ -2,7 +2,7 @@
 //!
 //! Each option is an atomic word of its own; nothing depends on two of them being seen together.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use bitflags::bitflags;
 
@@ -13,8 +13,8 @@ pub(super) const BUFFER_DEFAULT: usize = 212_992;
 /// Most bytes that an unprivileged process may ask for; the buffer becomes twice that.
 pub const BUFFER_MAX: usize = 212_992;
 /// Least sizes of the buffers.
-const SEND_BUFFER_MIN: usize = 4608;
-const RECEIVE_BUFFER_MIN: usize = 2304;
+const SEND_BUFFER_MIN: u32 = 4608;
+const RECEIVE_BUFFER_MIN: u32 = 2304;
 /// Stands for no offset of peeks.
 const NO_OFFSET: i32 = -1;
 /// Stands for no limit of time.
@@ -106,8 +106,8 @@ pub struct Options {
     peek_offset: AtomicI32,
     /// How often something was taken away while there was an offset. Written with the inbox locked.
     peek_turn: AtomicU32,
-    send_buffer: AtomicUsize,
-    receive_buffer: AtomicUsize,
+    send_buffer: AtomicU32,
+    receive_buffer: AtomicU32,
     receive_timeout_ns: AtomicU64,
     send_timeout_ns: AtomicU64,
     low_water: AtomicU32,
@@ -125,8 +125,8 @@ impl Options {
             stamping: AtomicU8::new(0),
             peek_offset: AtomicI32::new(NO_OFFSET),
             peek_turn: AtomicU32::new(0),
-            send_buffer: AtomicUsize::new(BUFFER_DEFAULT),
-            receive_buffer: AtomicUsize::new(BUFFER_DEFAULT),
+            send_buffer: AtomicU32::new(BUFFER_DEFAULT as u32),
+            receive_buffer: AtomicU32::new(BUFFER_DEFAULT as u32),
             receive_timeout_ns: AtomicU64::new(FOR_EVER),
             send_timeout_ns: AtomicU64::new(FOR_EVER),
             low_water: AtomicU32::new(1),
@@ -215,15 +215,16 @@ impl Options {
 
     /// The size of a buffer (`SO_SNDBUF`, `SO_RCVBUF`).
     pub fn buffer(&self, direction: Direction) -> usize {
-        match direction {
-            Direction::Send => self.send_buffer.load(Ordering::Relaxed),
-            Direction::Receive => self.receive_buffer.load(Ordering::Relaxed),
-        }
+        let bytes = match direction {
+            Direction::Send => &self.send_buffer,
+            Direction::Receive => &self.receive_buffer,
+        };
+        bytes.load(Ordering::Relaxed) as usize
     }
 
     /// Asks for a buffer: it becomes twice as big, since bookkeeping counts.
     pub fn set_buffer(&self, direction: Direction, bytes: usize) {
-        let doubled = bytes.min(i32::MAX as usize / 2) * 2;
+        let doubled = bytes.min(i32::MAX as usize / 2) as u32 * 2;
         match direction {
             Direction::Send => self.send_buffer.store(doubled.max(SEND_BUFFER_MIN), Ordering::Relaxed),
             Direction::Receive => {
