@@ -1,5 +1,7 @@
 //! prctl and arch_prctl.
 
+mod memory_map;
+
 use core::sync::atomic::Ordering;
 
 use machine::address::USER_END;
@@ -29,6 +31,7 @@ const SET_SECUREBITS: u32 = 28;
 const SET_TIMERSLACK: u32 = 29;
 const GET_TIMERSLACK: u32 = 30;
 const MCE_KILL_GET: u32 = 34;
+const SET_MM: u32 = 35;
 const SET_CHILD_SUBREAPER: u32 = 36;
 const GET_CHILD_SUBREAPER: u32 = 37;
 const SET_NO_NEW_PRIVS: u32 = 38;
@@ -95,6 +98,7 @@ pub fn prctl(task: &mut Task, option: u32, second: u64, third: u64, fourth: u64,
             task.address_space.forbid_huge_pages(second != 0);
             Ok(0)
         }
+        SET_MM => memory_map::set(task, second, third, fourth, fifth),
         SET_PTRACER => crate::ptrace::scope::name_tracer(task, second),
         // Names of anonymous mappings are a courtesy; without it Linux answers so too.
         SET_VMA => Err(Errno::EINVAL),

@@ -215,7 +215,13 @@ fn names_of(task: &Task) -> [u8; NAMES_BYTES] {
 }
 
 fn auxiliary_of(process: &Process, space: &AddressSpace) -> Result<Vec<u8>, Errno> {
-    let (start, end) = process.executable.lock().auxiliary;
+    let ((start, end), own) = {
+        let executable = process.executable.lock();
+        (executable.auxiliary, executable.own_auxiliary.clone())
+    };
+    if let Some(own) = own {
+        return memory::fallible::try_copy(own.shown().as_bytes()).map_err(|_| Errno::ENOMEM);
+    }
     let mut bytes = memory::fallible::try_vec_of(0, (end - start) as usize).map_err(|_| Errno::ENOMEM)?;
     let read = space.read_remote(UserAddr::new(start), &mut bytes).unwrap_or(0);
     bytes.truncate(read);

@@ -16,3 +16,4 @@ pub use arguments::Arguments;
 pub use calls::{execute_first, execve, execveat};
 pub use mapped::{MappedFile, mapped_object};
 pub use persona::personality;
+pub(crate) use stack::AUXILIARY_PAIRS;

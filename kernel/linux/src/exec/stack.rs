@@ -38,7 +38,7 @@ const AT_EXECFN: u64 = 31;
 const AT_SYSINFO_EHDR: u64 = 33;
 const AT_MINSIGSTKSZ: u64 = 51;
 /// Pairs in the auxiliary vector, the terminating one included.
-const AUXILIARY_PAIRS: usize = 24;
+pub(crate) const AUXILIARY_PAIRS: usize = 24;
 /// Those that say who the program acts for, and how many are before them.
 const IDENTITY_PAIRS: usize = 5;
 const BEFORE_IDENTITY: u64 = 11;

@@ -9,6 +9,7 @@ use machine::address::UserAddr;
 use sched::RunState;
 use vfs::text::Text;
 use vfs::{Error, Result};
+use zerocopy::IntoBytes;
 
 use super::process::Subject;
 use crate::abi::ResourceLimit;
@@ -73,8 +74,17 @@ pub(super) fn environment(subject: &Subject, out: &mut Text) -> Result<()> {
 /// `auxv`
 pub(super) fn auxiliary_vector(subject: &Subject, out: &mut Text) -> Result<()> {
     let process = subject.process()?;
-    let range = process.executable.lock().auxiliary;
-    copy_memory(&process, range, out)
+    let (range, own) = {
+        let executable = process.executable.lock();
+        (executable.auxiliary, executable.own_auxiliary.clone())
+    };
+    match own {
+        Some(own) => {
+            out.push_bytes(own.shown().as_bytes());
+            Ok(())
+        }
+        None => copy_memory(&process, range, out),
+    }
 }
 
 /// `lcount`: how many locks the reading thread has taken, whoever's file it is; empty where they are not counted.

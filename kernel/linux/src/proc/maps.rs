@@ -86,7 +86,32 @@ fn identify(file: &FileMapping, name: &mut Text) -> (DeviceNumber, u64) {
     (DeviceNumber::decode(device), inode)
 }
 
-fn write_line(region: &Region, out: &mut Text) {
+/// Places that regions without a file are named after, wherever the process says they are.
+#[derive(Clone, Copy, Default)]
+struct Landmarks {
+    heap: (u64, u64),
+    stack: u64,
+}
+
+impl Landmarks {
+    fn of(space: &AddressSpace, stack: u64) -> Landmarks {
+        let layout = space.layout();
+        Landmarks { heap: (layout.break_start, layout.break_end), stack }
+    }
+
+    /// Whether a range is or touches the heap.
+    fn are_of_heap(&self, range: (u64, u64)) -> bool {
+        range.0 <= self.heap.1 && range.1 >= self.heap.0
+    }
+
+    /// Whether the stack begins in a range.
+    fn are_of_stack(&self, range: (u64, u64)) -> bool {
+        range.0 <= self.stack && range.1 >= self.stack
+    }
+}
+
+fn write_line(region: &Region, landmarks: Landmarks, out: &mut Text) {
+    let range = (region.start(), region.end());
     let flags = region.flags();
     let mut name = Text::new();
     let (device, inode) = match region.backing() {
@@ -100,20 +125,19 @@ fn write_line(region: &Region, out: &mut Text) {
             Default::default()
         }
         MapBacking::Anonymous => {
-            if flags.contains(RegionFlags::HEAP) {
-                name.push_bytes(b"[heap]");
-            } else if flags.contains(RegionFlags::STACK) {
-                name.push_bytes(b"[stack]");
-            } else if flags.contains(RegionFlags::POOLED) {
+            if flags.contains(RegionFlags::POOLED) {
                 name.push_bytes(HUGE_NAME);
             } else if flags.contains(RegionFlags::SHARED) {
                 name.push_bytes(b"/dev/zero (deleted)");
+            } else if landmarks.are_of_heap(range) {
+                name.push_bytes(b"[heap]");
+            } else if landmarks.are_of_stack(range) {
+                name.push_bytes(b"[stack]");
             }
             Default::default()
         }
     };
     let offset = if matches!(region.backing(), MapBacking::File(_)) { region.file_offset() } else { 0 };
-    let range = (region.start(), region.end());
     Line { range, flags, offset, device, inode }.write(name.as_bytes(), out);
 }
 
@@ -122,21 +146,24 @@ fn space_of(subject: &Subject) -> Result<Option<Arc<AddressSpace>>> {
 }
 
 /// How a region is shown.
-type Show = fn(&AddressSpace, &Region, &mut Text);
+type Show = fn(&AddressSpace, &Region, Landmarks, &mut Text);
 
 /// An address space as a text of its regions. It stays the one that the process had when the file was opened, also when that executes another program: once
 /// it is gone, there is nothing to read.
 struct Regions {
     space: Weak<AddressSpace>,
+    /// Where its stack begins.
+    stack: u64,
     show: Show,
 }
 
 impl Parts for Regions {
     fn write_part(&self, from: u64, out: &mut Text) -> Result<Option<u64>> {
         let Some(space) = self.space.upgrade() else { return Ok(None) };
+        let landmarks = Landmarks::of(&space, self.stack);
         let mut address = from;
         while let Some(region) = space.region_at_or_after(UserAddr::new(address)) {
-            (self.show)(&space, &region, out);
+            (self.show)(&space, &region, landmarks, out);
             address = region.end();
             if out.as_bytes().len() >= PART_BYTES {
                 // Programs with very many regions are those that are killed while they are looked at.
@@ -152,14 +179,16 @@ impl Parts for Regions {
 }
 
 fn open(subject: &Subject, show: Show) -> Result<Arc<dyn FileOperations>> {
-    let space = space_of(subject)?.as_ref().map_or_else(Weak::new, Arc::downgrade);
-    let file: Arc<dyn FileOperations> = PartedFile::new(Regions { space, show })?;
+    let process = subject.process()?;
+    let space = process.address_space().as_ref().map_or_else(Weak::new, Arc::downgrade);
+    let stack = process.executable.lock().start_stack;
+    let file: Arc<dyn FileOperations> = PartedFile::new(Regions { space, stack, show })?;
     Ok(file)
 }
 
 /// `maps`
 pub(super) fn maps(subject: &Subject) -> Result<Arc<dyn FileOperations>> {
-    open(subject, |_, region, out| write_line(region, out))
+    open(subject, |_, region, landmarks, out| write_line(region, landmarks, out))
 }
 
 /// `smaps`
@@ -235,8 +264,8 @@ fn write_flags(flags: RegionFlags, out: &mut dyn Write) {
 }
 
 /// The lines of a region in `smaps`.
-fn write_details(space: &AddressSpace, region: &Region, out: &mut Text) {
-    write_line(region, out);
+fn write_details(space: &AddressSpace, region: &Region, landmarks: Landmarks, out: &mut Text) {
+    write_line(region, landmarks, out);
     let usage = space.region_usage(region);
     write_amount("Size", region.end() - region.start(), out);
     let pooled = region.flags().contains(RegionFlags::POOLED);
@@ -251,7 +280,8 @@ fn write_details(space: &AddressSpace, region: &Region, out: &mut Text) {
 }
 
 /// The line of a region in `numa_maps`.
-fn write_nodes(space: &AddressSpace, region: &Region, out: &mut Text) {
+fn write_nodes(space: &AddressSpace, region: &Region, landmarks: Landmarks, out: &mut Text) {
+    let range = (region.start(), region.end());
     let _ = write!(out, "{:08x} default", region.start());
     let flags = region.flags();
     match region.backing() {
@@ -261,8 +291,9 @@ fn write_nodes(space: &AddressSpace, region: &Region, out: &mut Text) {
             let _ = out.write_str(" file=");
             mounts::write_with_numbers(name.as_bytes(), b"\n\t= ", out);
         }
-        _ if flags.contains(RegionFlags::HEAP) => _ = out.write_str(" heap"),
-        _ if flags.contains(RegionFlags::STACK) => _ = out.write_str(" stack"),
+        MapBacking::Special(_) => {}
+        _ if landmarks.are_of_heap(range) => _ = out.write_str(" heap"),
+        _ if landmarks.are_of_stack(range) => _ = out.write_str(" stack"),
         _ => {}
     }
     let pooled = flags.contains(RegionFlags::POOLED);
@@ -368,6 +399,21 @@ mod tests {
             line((0x40_0000, 0x40_1000), RegionFlags::WRITE, b"a\nb").as_bytes(),
             b"00400000-00401000 -w-p 00002000 fe:00 247026                             a\\012b\n"
         );
+    }
+
+    #[test]
+    fn a_region_that_touches_the_heap_is_named_after_it() {
+        let landmarks = Landmarks { heap: (0x5000, 0x7000), stack: 0x9100 };
+        for (range, heap, stack) in [
+            ((0x3000, 0x4000), false, false),
+            ((0x4000, 0x5000), true, false),
+            ((0x6000, 0x7000), true, false),
+            ((0x8000, 0x9000), false, false),
+            ((0x8000, 0xa000), false, true),
+            ((0xa000, 0xb000), false, false),
+        ] {
+            assert_eq!((landmarks.are_of_heap(range), landmarks.are_of_stack(range)), (heap, stack));
+        }
     }
 
     #[test]

@@ -76,7 +76,6 @@ pub struct Executable {
     /// Counts the programs of the process: see [`inspection`](crate::credentials::inspection).
     pub(crate) program: u64,
     /// Held so that nobody writes to the running file.
-    #[expect(dead_code, reason = "its drop is its use")]
     pub(crate) guard: Option<Arc<crate::elf::ExecutableGuard>>,
     /// Where the arguments lie on the stack.
     pub arguments: (u64, u64),
@@ -84,6 +83,8 @@ pub struct Executable {
     pub environment: (u64, u64),
     /// Where the auxiliary vector lies.
     pub auxiliary: (u64, u64),
+    /// What is shown in its place.
+    pub(crate) own_auxiliary: Option<Arc<AuxiliaryVector>>,
     /// Where code lies.
     pub code: (u64, u64),
     /// Where data lies.
@@ -92,6 +93,31 @@ pub struct Executable {
     pub start_break: u64,
     /// The first stack pointer.
     pub start_stack: u64,
+}
+
+/// Words of an auxiliary vector: as many as a program gets, the terminating pair included.
+pub(crate) const AUXILIARY_WORDS: usize = 2 * crate::exec::AUXILIARY_PAIRS;
+
+/// An auxiliary vector that a process says it has.
+pub(crate) struct AuxiliaryVector([u64; AUXILIARY_WORDS]);
+
+impl AuxiliaryVector {
+    /// Whatever the last pair is, it becomes the one that ends the vector.
+    pub(crate) fn new(mut words: [u64; AUXILIARY_WORDS]) -> AuxiliaryVector {
+        words[AUXILIARY_WORDS - 2..].fill(0);
+        AuxiliaryVector(words)
+    }
+
+    /// All of it.
+    pub(crate) fn words(&self) -> [u64; AUXILIARY_WORDS] {
+        self.0
+    }
+
+    /// What is shown of it: up to the pair that ends it.
+    pub(crate) fn shown(&self) -> &[u64] {
+        let pairs = self.0.chunks_exact(2).position(|pair| pair[0] == 0).unwrap_or(0) + 1;
+        &self.0[..2 * pairs]
+    }
 }
 
 /// Sums of what the ended threads of a process had used. Changed and read with the list of threads locked, so relaxed.

@@ -205,6 +205,17 @@ fn groups_and_sessions() {
 }
 
 #[test]
+fn an_auxiliary_vector_of_its_own() {
+    exhaust("auxiliary vectors", 5, |program| {
+        let vector = program.words(&[6, 4096, 0, 0]);
+        program.must(abi::__NR_prctl, &[35, 12, vector, 32, 0]);
+        program.must(abi::__NR_prctl, &[35, 12, vector, 16, 0]);
+        program.must(abi::__NR_fork, &[]);
+        reap(program);
+    });
+}
+
+#[test]
 fn orphans_find_their_heir() {
     exhaust("orphans", 35, |program| {
         program.must(abi::__NR_prctl, &[36, 1, 0, 0, 0]);

@@ -14,6 +14,14 @@ impl AddressSpace {
         layout.break_end = start.as_u64();
     }
 
+    /// Says where the heap begins and ends, whatever is there: it moves from there (`PR_SET_MM`).
+    pub fn place_heap(&self, start: UserAddr, end: UserAddr) {
+        assert!(start <= end, "a heap does not end before it begins");
+        let mut layout = self.change.lock();
+        layout.break_start = start.as_u64();
+        layout.break_end = end.as_u64();
+    }
+
     /// Moves the end of the heap; returns where it is afterwards, which is the old place when the new one can't be had.
     pub fn set_break(&self, end: UserAddr) -> UserAddr {
         let mut layout = self.change.lock();

@@ -215,3 +215,16 @@ fn residency_is_reported_page_by_page() {
     assert_eq!(report, [false, true, false]);
     assert_eq!(space.resident(at(start - PAGE), 2 * PAGE, |_| ()), Err(MapError::OutOfMemory));
 }
+
+#[test]
+fn a_heap_that_was_put_elsewhere_moves_from_there() {
+    without_leaks(|| {
+        let space = space();
+        space.place_heap(at(0x5000_0000), at(0x5000_1800));
+        assert_eq!(space.set_break(at(0x5000_4000)).as_u64(), 0x5000_4000);
+        assert_eq!(picture(&space), [(0x5000_2000, 0x5000_4000)]);
+        assert_eq!(space.set_break(at(0x4fff_ffff)).as_u64(), 0x5000_4000, "not below its beginning");
+        assert_eq!(space.set_break(at(0x5000_0000)).as_u64(), 0x5000_0000);
+        assert_eq!(picture(&space), []);
+    });
+}
