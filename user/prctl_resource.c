@@ -1,4 +1,5 @@
-/* What prctl does for those who have CAP_SYS_RESOURCE, which a host need not give: PR_SET_MM of one field (see prctl_memory for the rest).
+/* What prctl does for those who have CAP_SYS_RESOURCE, which a host need not give: PR_SET_MM of one field (see prctl_memory for the rest), and
+ * PR_SET_IO_FLUSHER.
  *
  * abi: guest
  */
@@ -115,11 +116,37 @@ static void file(void)
     GIVES(EBUSY, PR_SET_MM_EXE_FILE, open("/proc/self/exe", O_RDONLY));
 }
 
+static int flusher(int option, unsigned long value, unsigned long rest)
+{
+    int result = prctl(option, value, rest, 0, 0);
+    return result < 0 ? -errno : result;
+}
+
+static void flushers(void)
+{
+    enum { SET = 57, GET = 58 };
+    EXPECT(flusher(GET, 0, 0) == 0, "%d", flusher(GET, 0, 0));
+    EXPECT(flusher(GET, 1, 0) == -EINVAL, "%d", flusher(GET, 1, 0));
+    EXPECT(flusher(GET, 0, 1) == -EINVAL, "%d", flusher(GET, 0, 1));
+    EXPECT(flusher(SET, 2, 0) == -EINVAL, "%d", flusher(SET, 2, 0));
+    EXPECT(flusher(SET, 1, 1) == -EINVAL, "%d", flusher(SET, 1, 1));
+    EXPECT(flusher(SET, 1, 0) == 0, "%s", ERRNO_NAME(errno));
+    EXPECT(flusher(GET, 0, 0) == 1, "%d", flusher(GET, 0, 0));
+    /* A child is what its parent is. */
+    pid_t child = fork();
+    if (child == 0)
+        _exit(flusher(GET, 0, 0) == 1 && flusher(SET, 0, 0) == 0 && flusher(GET, 0, 0) == 0);
+    int status = 0;
+    EXPECT(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 1, "status %x", status);
+    EXPECT(flusher(SET, 0, 0) == 0 && flusher(GET, 0, 0) == 0, "%s", ERRNO_NAME(errno));
+}
+
 int main(void)
 {
     refusals();
     fields();
     file();
     auxiliary();
+    flushers();
     return verdict_failed;
 }

@@ -495,6 +495,7 @@ fn construct(
         sequence: if flags.contains(CloneFlags::VM) { Default::default() } else { task.sequence },
         paused: None,
         memory_policy: task.memory_policy,
+        is_io_flusher: task.is_io_flusher,
         last_fault: Default::default(),
         exit_code: 0,
         debug_registers: None,

@@ -1,11 +1,13 @@
 //! prctl and arch_prctl.
 
 mod memory_map;
+mod speculation;
 
 use core::sync::atomic::Ordering;
 
 use machine::address::USER_END;
 use sched::current;
+use vfs::Capabilities;
 
 use crate::credentials::capabilities;
 use crate::errno::{Errno, SysResult};
@@ -26,6 +28,7 @@ const SET_SECCOMP: u32 = 22;
 const CAPBSET_READ: u32 = 23;
 const CAPBSET_DROP: u32 = 24;
 const GET_TSC: u32 = 25;
+const SET_TSC: u32 = 26;
 const GET_SECUREBITS: u32 = 27;
 const SET_SECUREBITS: u32 = 28;
 const SET_TIMERSLACK: u32 = 29;
@@ -40,10 +43,16 @@ const GET_TID_ADDRESS: u32 = 40;
 const SET_THP_DISABLE: u32 = 41;
 const GET_THP_DISABLE: u32 = 42;
 const CAP_AMBIENT: u32 = 47;
+const GET_SPECULATION_CTRL: u32 = 52;
+const SET_SPECULATION_CTRL: u32 = 53;
+const SET_IO_FLUSHER: u32 = 57;
+const GET_IO_FLUSHER: u32 = 58;
 const SET_VMA: u32 = 0x5356_4d41;
 const SET_PTRACER: u32 = 0x5961_6d61;
 /// What becomes of a process whose memory fails: the system decides.
 const MCE_KILL_DEFAULT: usize = 2;
+/// Programs may read the time-stamp counter.
+const TSC_ENABLED: u32 = 1;
 pub(crate) const DEFAULT_SLACK_NS: u64 = 50_000;
 
 /// Operations on the calling thread and process.
@@ -89,7 +98,11 @@ pub fn prctl(task: &mut Task, option: u32, second: u64, third: u64, fourth: u64,
         }
         GET_NO_NEW_PRIVS if second == 0 && rest_is_zero => Ok(task.thread.has_no_new_privileges().into()),
         GET_TID_ADDRESS => UserPointer::<u64>::new(second).write(&task.clear_tid).map(|()| 0),
-        GET_TSC => UserPointer::<u32>::new(second).write(&1).map(|()| 0),
+        GET_TSC => UserPointer::<u32>::new(second).write(&TSC_ENABLED).map(|()| 0),
+        SET_TSC if second == TSC_ENABLED.into() => Ok(0),
+        GET_SPECULATION_CTRL if rest_is_zero => speculation::get(second),
+        SET_SPECULATION_CTRL if fourth == 0 && fifth == 0 => speculation::set(second, third),
+        SET_IO_FLUSHER | GET_IO_FLUSHER => io_flusher(task, option, second, rest_is_zero),
         GET_SECCOMP => Ok(task.thread.restriction().mode() as usize),
         SET_SECCOMP => crate::seccomp::prctl_set(task, second, third),
         GET_THP_DISABLE if second == 0 && rest_is_zero => Ok(task.address_space.forbids_huge_pages().into()),
@@ -118,6 +131,23 @@ fn capability_option(task: &mut Task, option: u32, second: u64, third: u64) -> S
         GET_SECUREBITS => Ok(task.credentials.secure_bits.bits() as usize),
         SET_SECUREBITS => capabilities::set_secure_bits(task, second),
         CAP_AMBIENT => capabilities::ambient(task, second, third),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Whether the thread takes part in input and output, so that its own memory may not wait for them: remembered. Who allocates starts no transfer
+/// here, so that all threads are as this one wants to be.
+fn io_flusher(task: &mut Task, option: u32, second: u64, rest_is_zero: bool) -> SysResult {
+    if !task.credentials.has(Capabilities::SYS_RESOURCE) {
+        return Err(Errno::EPERM);
+    }
+    match (option, second) {
+        _ if !rest_is_zero => Err(Errno::EINVAL),
+        (GET_IO_FLUSHER, 0) => Ok(task.is_io_flusher.into()),
+        (SET_IO_FLUSHER, 0 | 1) => {
+            task.is_io_flusher = second != 0;
+            Ok(0)
+        }
         _ => Err(Errno::EINVAL),
     }
 }

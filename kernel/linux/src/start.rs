@@ -301,6 +301,7 @@ fn first_task(
         sequence: Default::default(),
         paused: None,
         memory_policy: Default::default(),
+        is_io_flusher: false,
         last_fault: Default::default(),
         exit_code: 0,
         debug_registers: None,

@@ -276,7 +276,7 @@ system_calls! { DESCRIPTIONS, IMPLEMENTATIONS[COUNT] from 0;
     152 munlockall(0) = memory::munlockall: "";
     153 vhangup(0) = terminal::vhangup: "";
     155 pivot_root(2) = file::mount::pivot_root: "";
-    157 prctl(5) = prctl::prctl: "no PR_SET_VMA, PR_SCHED_CORE, PR_SET_TSC, PR_GET_SPECULATION_CTRL, PR_SET_SPECULATION_CTRL, PR_SET_IO_FLUSHER; PR_SET_MM is of the process, not of its memory";
+    157 prctl(5) = prctl::prctl: "no PR_SET_VMA, PR_SCHED_CORE, PR_TSC_SIGSEGV; PR_SET_MM is of the process, not of its memory; PR_SET_IO_FLUSHER has no effect";
     158 arch_prctl(2) = prctl::arch_prctl: "no ARCH_GET_CPUID, ARCH_SET_CPUID, ARCH_SHSTK_ENABLE";
     159 adjtimex(1) = time::adjustment::adjtimex: "the clock does not run faster or slower (EINVAL)";
     160 setrlimit(2) = process::limits::setrlimit: "";

@@ -108,6 +108,8 @@ pub struct Task {
     pub paused: Option<Pause>,
     /// From which nodes its memory shall come.
     pub(crate) memory_policy: crate::memory_policy::MemoryPolicy,
+    /// PR_SET_IO_FLUSHER
+    pub(crate) is_io_flusher: bool,
     /// The last exception.
     pub last_fault: LastFault,
     pub(crate) exit_code: u32,

@@ -61,6 +61,35 @@ static void process(void)
     hear(ends[0]);
 }
 
+/* What a processor's flaws are differs; what may be asked does not. */
+static void flaws(void)
+{
+    for (unsigned long which = 0; which < 4; which++) {
+        int state = prctl(PR_GET_SPECULATION_CTRL, which, 0, 0, 0);
+        printf("flaw %lu: %s\n", which, state >= 0 ? "told" : ERRNO_NAME(errno));
+    }
+    SHOW(prctl(PR_GET_SPECULATION_CTRL, 2, 0, 0, 0));
+    SHOW(prctl(PR_GET_SPECULATION_CTRL, 0, 1, 0, 0));
+    SHOW(prctl(PR_GET_SPECULATION_CTRL, 9, 0, 0, 1));
+    SHOW(prctl(PR_SET_SPECULATION_CTRL, 0, PR_SPEC_ENABLE, 1, 0));
+    SHOW(prctl(PR_SET_SPECULATION_CTRL, 0, PR_SPEC_ENABLE, 0, 1));
+    SHOW(prctl(PR_SET_SPECULATION_CTRL, 9, 77, 0, 0));
+    SHOW(prctl(PR_SET_SPECULATION_CTRL, 1, 77, 0, 0));
+    SHOW(prctl(PR_SET_SPECULATION_CTRL, 2, PR_SPEC_ENABLE, 0, 0));
+    SHOW(prctl(PR_SET_TSC, PR_TSC_ENABLE));
+    SHOW(prctl(PR_SET_TSC, 0));
+    SHOW(prctl(PR_SET_TSC, 3));
+    int value = -1;
+    SHOW(prctl(PR_GET_TSC, &value));
+    SHOW(value);
+    SHOW(prctl(PR_GET_TSC, 8));
+    REAP(CHILD({
+        setresuid(1, 1, 1);
+        SHOW(prctl(57 /* PR_SET_IO_FLUSHER */, 3, 0, 0, 0));
+        SHOW(prctl(58 /* PR_GET_IO_FLUSHER */, 1, 0, 0, 0));
+    }));
+}
+
 static __thread int thread_value = 3;
 
 static void architecture(void)
@@ -178,6 +207,7 @@ static void system_information(void)
 int main(void)
 {
     process();
+    flaws();
     architecture();
     system_information();
     return 0;
