@@ -6,10 +6,12 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::num::{IntErrorKind, ParseIntError};
 
 use machine::address::{PAGE_SHIFT, PAGE_SIZE, UserAddr};
-use memory::address_space::{AddressSpace, PresentPage};
+use memory::address_space::{AddressSpace, MapBacking, PresentPage};
 use memory::buffer::{Sink, Source};
+use memory::region::RegionFlags;
 use vfs::file::{FileFeatures, FileOperations};
 use vfs::{Capabilities, Error, OpenFile, Result, SeekFrom};
 
@@ -94,6 +96,36 @@ impl FileOperations for Bytes {
     fn seek(&self, _file: &OpenFile, current: u64, target: SeekFrom) -> Result<u64> {
         seek(current, target)
     }
+}
+
+/// Writing `clear_refs`: pages count as unused from here on (1: all, 2: those without a file, 3: those of files), or the peak of memory is that of now (5).
+/// 4 is accepted: whether a page was written to is not kept, as on a Linux that is built so.
+pub(super) fn clear_references(subject: &Subject, bytes: &[u8]) -> Result<()> {
+    const WITHOUT_FILE: i32 = 2;
+    const OF_FILES: i32 = 3;
+    const SOFT_DIRTY: i32 = 4;
+    const PEAK: i32 = 5;
+    let text = core::str::from_utf8(bytes).map_err(|_| Error::Invalid)?;
+    let what: i32 = text.trim().parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => Error::Range,
+        _ => Error::Invalid,
+    })?;
+    if !(1..=PEAK).contains(&what) {
+        return Err(Error::Invalid);
+    }
+    let Some(space) = subject.process()?.address_space() else { return Ok(()) };
+    match what {
+        SOFT_DIRTY => {}
+        PEAK => space.forget_peak(),
+        _ => space.for_each_region(|region| {
+            let shared = region.flags().intersects(RegionFlags::SHARED | RegionFlags::POOLED);
+            let is_of_file = shared || matches!(region.backing(), MapBacking::File(_));
+            if what != if is_of_file { WITHOUT_FILE } else { OF_FILES } {
+                space.forget_references(region);
+            }
+        }),
+    }
+    Ok(())
 }
 
 /// Bytes of an entry of `pagemap`.

@@ -205,6 +205,11 @@ static ENTRIES: &[Entry] = &[
     directory("attr", 0o555, attributes::directory),
     guarded("auxv", 0o400, entries::auxiliary_vector),
     text("cgroup", 0o444, entries::control_group),
+    Entry {
+        name: "clear_refs",
+        mode: 0o200,
+        kind: Kind::Knob(|_, _| Err(Error::Invalid), memory_files::clear_references),
+    },
     text("cmdline", 0o444, entries::command_line),
     Entry { name: "comm", mode: 0o644, kind: Kind::Knob(entries::name, entries::set_name) },
     Entry {

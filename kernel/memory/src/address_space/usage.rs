@@ -137,6 +137,30 @@ impl AddressSpace {
         usage
     }
 
+    /// Begins anew to notice which pages of a region are used ([`RegionUsage::referenced`]). Huge pages stay used: their own entry tells nothing.
+    pub fn forget_references(&self, region: &Region) {
+        let _layout = self.change.lock();
+        // SAFETY: `change` is held, so the tables stay.
+        let _ = unsafe {
+            self.tables.tree().for_each_leaf(region.start()..region.end(), |leaf| {
+                if !leaf.is_pooled() && !leaf.is_huge() {
+                    for cell in leaf.cells {
+                        let used = |entry: Entry| entry.contains(EntryFlags::ACCESSED);
+                        cell.update(|entry| used(entry).then(|| entry.without(EntryFlags::ACCESSED)));
+                    }
+                }
+                ControlFlow::<()>::Continue(())
+            })
+        };
+        // The processors must forget them, too, to notice the next access.
+        self.tables.forget(region.start(), region.end(), false);
+    }
+
+    /// The largest number of resident pages is that of now from here on.
+    pub fn forget_peak(&self) {
+        self.resident.peak.store(self.resident.sum(), Ordering::Relaxed);
+    }
+
     /// Bytes that the process would give back if it ended now: what the out-of-memory policy compares.
     pub fn badness_bytes(&self) -> u64 {
         (self.resident.sum() << PAGE_SHIFT) + self.tables.bytes()

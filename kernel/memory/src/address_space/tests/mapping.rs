@@ -217,6 +217,37 @@ fn residency_is_reported_page_by_page() {
 }
 
 #[test]
+fn pages_do_not_count_as_used_once_that_is_forgotten() {
+    without_leaks(|| {
+        let space = space();
+        let start = space.map(anonymous(3)).unwrap().as_u64();
+        for page in 0..3 {
+            put(&space, start + page * PAGE, 1).unwrap();
+        }
+        let region = space.region_at_or_after(at(start)).unwrap();
+        assert_eq!(space.region_usage(&region).referenced, 3 * PAGE);
+        space.forget_references(&region);
+        let usage = space.region_usage(&region);
+        assert_eq!((usage.referenced, usage.resident), (0, 3 * PAGE));
+    });
+}
+
+#[test]
+fn the_peak_of_memory_can_begin_anew() {
+    without_leaks(|| {
+        let space = space();
+        let start = space.map(anonymous(3)).unwrap().as_u64();
+        for page in 0..3 {
+            put(&space, start + page * PAGE, 1).unwrap();
+        }
+        space.unmap(at(start), 2 * PAGE).unwrap();
+        assert_eq!(space.usage().peak_resident_pages, 3);
+        space.forget_peak();
+        assert_eq!(space.usage().peak_resident_pages, 1);
+    });
+}
+
+#[test]
 fn a_heap_that_was_put_elsewhere_moves_from_there() {
     without_leaks(|| {
         let space = space();
