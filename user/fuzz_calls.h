@@ -89,7 +89,7 @@ static const struct call calls[] = {
     { 424, "pidfd_send_signal", "fs$z", 1 }, { 428, "open_tree", "dpB", 1 }, { 429, "move_mount", "dpdpB", 1 },
     { 430, "fsopen", "Mi", 1 }, { 431, "fsconfig", "fippi", 1 }, { 432, "fsmount", "fiB", 1 }, { 433, "fspick", "dpi", 1 },
     { 434, "pidfd_open", "tB", 1 }, { 435, "clone3", "", 8 }, { 436, "close_range", "jji", 8 },
-    { 136, "ustat", "ib", 2 }, { 139, "sysfs", "ipb", 2 }, { 153, "vhangup", "", 1 }, { 163, "acct", "p", 2 }, { 159, "adjtimex", "b", 2 }, { 172, "iopl", "i", 2 }, { 173, "ioperm", "iii", 2 }, { 237, "mbind", "alibni", 2 },
+    { 136, "ustat", "ib", 2 }, { 139, "sysfs", "ipb", 2 }, { 153, "vhangup", "", 1 }, { 163, "acct", "p", 2 }, { 159, "adjtimex", "b", 2 }, { 172, "iopl", "i", 2 }, { 173, "ioperm", "iii", 2 }, { 237, "mbind", "alibni", 2 }, { 450, "set_mempolicy_home_node", "alii", 2 },
     { 238, "set_mempolicy", "ibn", 2 }, { 239, "get_mempolicy", "bbnai", 2 }, { 256, "migrate_pages", "inbb", 2 }, { 279, "move_pages", "inbbbi", 2 },
     { 305, "clock_adjtime", "xb", 2 }, { 330, "pkey_alloc", "ii", 2 }, { 331, "pkey_free", "i", 2 }, { 448, "process_mrelease", "fB", 2 },
     { 425, "io_uring_setup", "ib", 2 }, { 426, "io_uring_enter", "fiiBbn", 1 }, { 427, "io_uring_register", "fiSi", 2 },

@@ -1,9 +1,14 @@
 //! Memory policies (set_mempolicy(2), mbind(2)) on a machine with one node of memory.
 //!
 //! A policy says from which nodes pages shall come. There is one, so all that make sense come to the same; they are checked as on a machine with more,
-//! and a thread's own is kept for who asks. What mbind(2) says of a range is not kept: nothing depends on it.
+//! and kept for who asks: a thread's own, and what mbind(2) says of a range, as a number among the properties of its regions.
 
-use machine::address::PAGE_SIZE;
+use core::fmt::Write;
+
+use machine::address::{PAGE_SIZE, UserAddr};
+use memory::address_space::MapError;
+use memory::region::Region;
+use vfs::Capabilities;
 
 use crate::credentials::inspection::Inspector;
 use crate::errno::{Errno, SysResult};
@@ -43,6 +48,58 @@ const PAGES_MAX: u64 = 1 << 35;
 pub(crate) struct MemoryPolicy {
     mode: u32,
     nodes: u64,
+}
+
+impl MemoryPolicy {
+    const STATIC: u8 = 1 << 3;
+    const RELATIVE: u8 = 1 << 4;
+    const BALANCING: u8 = 1 << 5;
+
+    /// The number that stands for it among the properties of a region; 0 for the default.
+    fn number(self) -> u8 {
+        let kind = (self.mode & !mode::FLAGS) as u8;
+        let flags = [
+            (mode::STATIC_NODES, Self::STATIC),
+            (mode::RELATIVE_NODES, Self::RELATIVE),
+            (mode::BALANCING, Self::BALANCING),
+        ];
+        flags.iter().filter(|(flag, _)| self.mode & flag != 0).fold(kind, |number, (_, bit)| number | bit)
+    }
+
+    /// The policy of a region.
+    pub(crate) fn of(region: &Region) -> MemoryPolicy {
+        let number = region.flags().policy();
+        let mut mode = u32::from(number & 7);
+        let nodes = if matches!(mode, mode::DEFAULT | mode::LOCAL) { 0 } else { ALL_NODES };
+        for (flag, bit) in [
+            (mode::STATIC_NODES, Self::STATIC),
+            (mode::RELATIVE_NODES, Self::RELATIVE),
+            (mode::BALANCING, Self::BALANCING),
+        ] {
+            if number & bit != 0 {
+                mode |= flag;
+            }
+        }
+        MemoryPolicy { mode, nodes }
+    }
+
+    /// Writes it as `/proc/PID/numa_maps` does.
+    pub(crate) fn write(self, out: &mut dyn Write) {
+        const NAMES: [&str; 6] = ["default", "prefer", "bind", "interleave", "local", "prefer (many)"];
+        let kind = self.mode & !mode::FLAGS;
+        let _ = out.write_str(NAMES.get(kind as usize).copied().unwrap_or_default());
+        if self.mode & mode::FLAGS != 0 {
+            let _ = out.write_str("=");
+        }
+        if self.mode & mode::STATIC_NODES != 0 {
+            let _ = out.write_str("static");
+        } else if self.mode & mode::RELATIVE_NODES != 0 {
+            let _ = out.write_str("relative");
+        }
+        if self.nodes != 0 {
+            let _ = out.write_str(":0");
+        }
+    }
 }
 
 /// Reads a set of nodes.
@@ -134,9 +191,15 @@ pub(crate) fn get_mempolicy(
         }
         (mode::DEFAULT, ALL_NODES)
     } else if flags & question::ADDRESS != 0 {
-        // The page must be there, or be brought.
-        UserPointer::<u8>::new(address).read()?;
-        (if flags & question::NODE != 0 { 0 } else { mode::DEFAULT }, 0)
+        let region = region_of(task, address).ok_or(Errno::EFAULT)?;
+        let policy = MemoryPolicy::of(&region);
+        if flags & question::NODE == 0 {
+            (policy.mode, policy.nodes)
+        } else {
+            // The page must be there, or be brought.
+            UserPointer::<u8>::new(address).read()?;
+            (0, policy.nodes)
+        }
     } else if address != 0 {
         return Err(Errno::EINVAL);
     } else if flags & question::NODE != 0 {
@@ -157,7 +220,7 @@ pub(crate) fn get_mempolicy(
 
 /// Says from which nodes the pages of a range shall come.
 pub(crate) fn mbind(
-    _task: &mut Task,
+    task: &mut Task,
     start: u64,
     length: u64,
     number: u32,
@@ -165,18 +228,105 @@ pub(crate) fn mbind(
     most: u64,
     flags: u32,
 ) -> SysResult {
-    /// `MPOL_MF_STRICT`, `MPOL_MF_MOVE`, `MPOL_MF_MOVE_ALL`
-    const KNOWN: u32 = 1 | 2 | 4;
+    /// `MPOL_MF_STRICT`, `MPOL_MF_MOVE`
+    const KNOWN: u32 = 1 | 2;
+    const MOVE_ALL: u32 = 4;
+    if flags & !(KNOWN | MOVE_ALL) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & MOVE_ALL != 0 && !task.credentials.has(Capabilities::SYS_NICE) {
+        return Err(Errno::EPERM);
+    }
+    let end = end_of(start, length)?;
+    let policy = policy(number, nodes, most)?;
+    if end == start {
+        return Ok(0);
+    }
+    let is_default = policy.mode == mode::DEFAULT;
+    match coverage(task, start, end) {
+        Coverage::Whole => {}
+        Coverage::Part if is_default => {}
+        _ => return Err(Errno::EFAULT),
+    }
+    let number = policy.number();
+    match task.address_space.set_policies(UserAddr::new(start), end - start, |_| Ok(Some(number))) {
+        // Only the default goes over holes.
+        Err(MapError::OutOfMemory) if is_default => Ok(0),
+        result => result.map(|()| 0).map_err(crate::memory::errno_of),
+    }
+}
+
+/// Says which of the nodes of a range's policy is to be preferred: there is one.
+pub(crate) fn set_mempolicy_home_node(
+    task: &mut Task,
+    start: u64,
+    length: u64,
+    node: u64,
+    flags: u64,
+) -> SysResult {
+    if !start.is_multiple_of(PAGE_SIZE as u64) || flags != 0 || node != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let end = end_of(start, length)?;
+    if end == start {
+        return Ok(0);
+    }
+    let mut result = Err(Errno::ENOENT);
+    let mut address = start;
+    while let Some(region) = task.address_space.region_at_or_after(UserAddr::new(address))
+        && region.start() < end
+    {
+        match MemoryPolicy::of(&region).mode & !mode::FLAGS {
+            mode::DEFAULT => {}
+            mode::BIND | mode::PREFERRED_MANY => result = Ok(0),
+            _ => return Err(Errno::EOPNOTSUPP),
+        }
+        address = region.end();
+    }
+    result
+}
+
+/// The end of a range of whole pages.
+fn end_of(start: u64, length: u64) -> Result<u64, Errno> {
     let page = PAGE_SIZE as u64;
-    if flags & !KNOWN != 0 || !start.is_multiple_of(page) {
+    if !start.is_multiple_of(page) {
         return Err(Errno::EINVAL);
     }
-    policy(number, nodes, most)?;
-    let end = length.checked_next_multiple_of(page).and_then(|length| start.checked_add(length));
-    if end.is_none_or(|end| end > machine::address::USER_END as u64) {
-        return Err(Errno::EINVAL);
+    let length = length.checked_next_multiple_of(page).ok_or(Errno::EINVAL)?;
+    start.checked_add(length).ok_or(Errno::EINVAL)
+}
+
+/// How much of a range is mapped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Coverage {
+    Nothing,
+    Part,
+    Whole,
+}
+
+fn coverage(task: &Task, start: u64, end: u64) -> Coverage {
+    let (mut address, mut has_hole, mut is_mapped) = (start, false, false);
+    while address < end {
+        let next = task.address_space.region_at_or_after(UserAddr::new(address));
+        let Some(region) = next.filter(|region| region.start() < end) else {
+            has_hole = true;
+            break;
+        };
+        has_hole |= region.start() > address;
+        is_mapped = true;
+        address = region.end();
     }
-    Ok(0)
+    match (is_mapped, has_hole) {
+        (false, _) => Coverage::Nothing,
+        (true, true) => Coverage::Part,
+        (true, false) => Coverage::Whole,
+    }
+}
+
+/// The region that contains an address.
+fn region_of(task: &Task, address: u64) -> Option<Region> {
+    let found = task.address_space.region_at_or_after(UserAddr::new(address))?;
+    (found.start() <= address).then_some(found)
 }
 
 /// Moves a process's pages from nodes to others: none has to.
@@ -236,4 +386,36 @@ pub(crate) fn move_pages(
         UserPointer::<i32>::new(status).add(index).write(&answer)?;
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_a_number_below_64() {
+        for kind in mode::DEFAULT..=mode::PREFERRED_MANY {
+            for flags in [0, mode::STATIC_NODES, mode::RELATIVE_NODES, mode::STATIC_NODES | mode::BALANCING] {
+                let policy = MemoryPolicy { mode: kind | flags, nodes: ALL_NODES };
+                assert!(policy.number() < 64, "{kind} {flags:#x}");
+            }
+        }
+        assert_eq!(MemoryPolicy::default().number(), 0);
+    }
+
+    #[test]
+    fn policies_are_written_as_linux_does() {
+        for (mode, nodes, expected) in [
+            (mode::DEFAULT, 0, "default"),
+            (mode::LOCAL, 0, "local"),
+            (mode::BIND, 1, "bind:0"),
+            (mode::BIND | mode::STATIC_NODES, 1, "bind=static:0"),
+            (mode::INTERLEAVE | mode::RELATIVE_NODES, 1, "interleave=relative:0"),
+            (mode::PREFERRED_MANY, 1, "prefer (many):0"),
+        ] {
+            let mut text = alloc::string::String::new();
+            MemoryPolicy { mode, nodes }.write(&mut text);
+            assert_eq!(text, expected);
+        }
+    }
 }

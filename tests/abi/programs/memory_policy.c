@@ -77,6 +77,89 @@ static void ranges(void)
     SHOW(syscall(SYS_migrate_pages, 0, 8ul, &first, &first));
 }
 
+static int mode_at(void *at)
+{
+    int mode = -1;
+    return get(&mode, NULL, 0, at, MPOL_F_ADDR) ? -errno : mode;
+}
+
+static void show_nodes(char *at)
+{
+    char line[512], start[32];
+    snprintf(start, sizeof start, "%08lx ", (unsigned long)at);
+    FILE *maps = fopen("/proc/self/numa_maps", "r");
+    while (fgets(line, sizeof line, maps))
+        if (!strncmp(line, start, strlen(start)))
+            printf("numa_maps: %.*s\n", (int)strcspn(line + strlen(start), " \n"), line + strlen(start));
+    fclose(maps);
+}
+
+static long home(void *at, unsigned long length, unsigned long node, unsigned long flags)
+{
+    return syscall(450, at, length, node, flags);
+}
+
+/* What is said of a range is told of its pages, and goes with them. */
+static void kept(void)
+{
+    unsigned long first = 1, nodes = 7;
+    int mode = -1;
+    char *memory = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(memory + 7 * 4096, 4096);
+    mprotect(memory, 4096, PROT_NONE);
+    memory += 4096;
+    SHOW(mode_at(memory));
+    SHOW(mode_at(memory - 4096));
+    SHOW(mode_at(memory + 6 * 4096));
+    SHOW(home(memory, 4096, 0, 0));
+    SHOW(binds(memory + 4096, 4096, MPOL_BIND, &first, 8, 0));
+    SHOW(mode_at(memory));
+    SHOW(mode_at(memory + 4096));
+    SHOW(mode_at(memory + 8191));
+    SHOW(mode_at(memory + 8192));
+    SHOW(get(&mode, &nodes, 1024, memory + 4096, MPOL_F_ADDR));
+    SHOW(nodes);
+    SHOW(get(&mode, &nodes, 1024, memory, MPOL_F_ADDR));
+    SHOW(nodes);
+    SHOW(get(&mode, NULL, 0, memory + 4096, MPOL_F_ADDR | MPOL_F_NODE));
+    SHOW(mode);
+    SHOW(home(memory, 3 * 4096, 0, 0));
+    SHOW(home(memory, 3 * 4096, 0, 1));
+    SHOW(home(memory, 3 * 4096, 77, 0));
+    SHOW(home(memory + 1, 3 * 4096, 0, 0));
+    SHOW(home(memory + 4096, 0, 0, 0));
+    SHOW(home(memory + 4096, -4096ul, 0, 0));
+    SHOW(home(memory + 4096, 1, 0, 0));
+    SHOW(binds(memory + 8192, 4096, MPOL_INTERLEAVE | MPOL_F_STATIC_NODES, &first, 8, 0));
+    SHOW(mode_at(memory + 8192) == (MPOL_INTERLEAVE | MPOL_F_STATIC_NODES));
+    SHOW(home(memory, 5 * 4096, 0, 0));
+    SHOW(binds(memory + 3 * 4096, 4096, MPOL_PREFERRED, &first, 8, 0));
+    SHOW(mode_at(memory + 3 * 4096));
+    SHOW(binds(memory + 4 * 4096, 4096, MPOL_LOCAL, NULL, 0, 0));
+    SHOW(mode_at(memory + 4 * 4096));
+    memset(memory, 1, 6 * 4096);
+    for (int page = 0; page < 5; page++)
+        show_nodes(memory + page * 4096);
+    /* It goes with the pages, to a child and to another place. */
+    REAP(CHILD({ SHOW(mode_at(memory + 4096)); SHOW(mode_at(memory)); }));
+    char *moved = mremap(memory + 4096, 4096, 8192, MREMAP_MAYMOVE);
+    SHOW(mode_at(moved));
+    SHOW(mode_at(moved + 4096));
+    SHOW(mode_at(memory + 4096));
+    /* Ranges with holes. */
+    SHOW(binds(memory, 4 * 4096, MPOL_BIND, &first, 8, 0));
+    SHOW(mode_at(memory));
+    SHOW(binds(memory + 5 * 4096, 2 * 4096, MPOL_BIND, &first, 8, 0));
+    SHOW(binds(memory + 4096, 2 * 4096, MPOL_BIND, &first, 8, 0));
+    SHOW(binds(memory + 4096, 4096, MPOL_BIND, &first, 8, 0));
+    SHOW(binds(memory + 4096, 4096, MPOL_DEFAULT, NULL, 0, 0));
+    SHOW(binds(memory, 4 * 4096, MPOL_DEFAULT, NULL, 0, 0));
+    SHOW(mode_at(memory + 8192));
+    SHOW(binds(memory, -4096ul, MPOL_BIND, &first, 8, 0));
+    SHOW(binds(memory, 1ul << 50, MPOL_BIND, &first, 8, 0));
+    REAP(CHILD({ setuid(12345); SHOW(binds(memory, 4096, MPOL_BIND, &first, 8, MPOL_MF_MOVE_ALL)); }));
+}
+
 static void ignored(int number)
 {
     (void)number;
@@ -127,6 +210,7 @@ int main(void)
 {
     policies();
     ranges();
+    kept();
     moves_under_signals();
     clocks();
     SHOW(syscall(SYS_sysfs, 1, "no such kind"));

@@ -20,6 +20,7 @@ use vfs::{DeviceNumber, Error, Result};
 use super::process::Subject;
 use super::{mounts, places};
 use crate::exec::MappedFile;
+use crate::memory_policy::MemoryPolicy;
 
 /// How memory of huge pages without a file is shown.
 const HUGE_NAME: &[u8] = b"/anon_hugepage (deleted)";
@@ -282,7 +283,8 @@ fn write_details(space: &AddressSpace, region: &Region, landmarks: Landmarks, ou
 /// The line of a region in `numa_maps`.
 fn write_nodes(space: &AddressSpace, region: &Region, landmarks: Landmarks, out: &mut Text) {
     let range = (region.start(), region.end());
-    let _ = write!(out, "{:08x} default", region.start());
+    let _ = write!(out, "{:08x} ", region.start());
+    MemoryPolicy::of(region).write(out);
     let flags = region.flags();
     match region.backing() {
         MapBacking::File(file) if file.object().is_some() => {

@@ -67,7 +67,6 @@ const ABSENT: &[(usize, &str, &str)] = &[
     (445, "landlock_add_rule", LANDLOCK),
     (446, "landlock_restrict_self", LANDLOCK),
     (447, "memfd_secret", "Linux 6.1 answers the same unless it is started with secretmem.enable"),
-    (450, "set_mempolicy_home_node", "there is one node of memory, and ranges keep no policy"),
 ];
 
 /// Numbers that x86-64 skips.

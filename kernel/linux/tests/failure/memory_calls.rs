@@ -34,6 +34,20 @@ fn splitting_and_merging() {
 }
 
 #[test]
+fn policies_of_ranges() {
+    exhaust("policies of ranges", 10, |program| {
+        const BIND: u64 = 2;
+        let start = map(program, 200, PRIVATE);
+        let first_node = program.words(&[1]);
+        for page in (0..200).step_by(2) {
+            program.must(abi::__NR_mbind, &[start + page * PAGE, PAGE, BIND, first_node, 8, 0]);
+        }
+        program.must(abi::__NR_set_mempolicy_home_node, &[start, 200 * PAGE, 0, 0]);
+        program.must(abi::__NR_mbind, &[start, 200 * PAGE, 0, 0, 0, 0]);
+    });
+}
+
+#[test]
 fn huge_pages() {
     exhaust("huge pages", 5, |program| {
         const HUGE: u64 = 512 * PAGE;

@@ -46,6 +46,7 @@ mod map;
 mod nonlinear;
 mod pager;
 mod placement;
+mod policy;
 mod pooled;
 mod populate;
 mod protect;

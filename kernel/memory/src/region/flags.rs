@@ -59,13 +59,31 @@ bitflags! {
         const POOLED = 1 << 24;
         /// Of a private one: the pool has promised a page for each place of it that is empty.
         const PROMISED = 1 << 25;
+        /// From which nodes its pages shall come: a number, 0 for none of its own. See [`RegionFlags::policy`].
+        const POLICY = 0x3f << 26;
     }
 }
+
+const POLICY_SHIFT: u32 = 26;
 
 impl RegionFlags {
     /// The bits that say what is allowed now.
     pub const PROTECTION: RegionFlags =
         RegionFlags::READ.union(RegionFlags::WRITE).union(RegionFlags::EXECUTE);
+
+    /// The number of its memory policy, which the personality gives a meaning.
+    #[must_use]
+    pub fn policy(self) -> u8 {
+        (self.intersection(RegionFlags::POLICY).bits() >> POLICY_SHIFT) as u8
+    }
+
+    /// The same with another policy.
+    #[must_use]
+    pub fn with_policy(self, policy: u8) -> RegionFlags {
+        debug_assert!(u32::from(policy) <= u32::MAX >> POLICY_SHIFT, "a policy has six bits");
+        let policy = RegionFlags::from_bits_truncate(u32::from(policy) << POLICY_SHIFT);
+        self.difference(RegionFlags::POLICY) | policy
+    }
 
     /// What is allowed now.
     #[must_use]
@@ -89,5 +107,19 @@ impl RegionFlags {
     #[must_use]
     pub fn from_maximum(protection: Protection) -> RegionFlags {
         RegionFlags::from_bits_truncate(protection.bits() << 3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_stands_beside_all_other_properties() {
+        let others = RegionFlags::all().difference(RegionFlags::POLICY);
+        for policy in 0..64 {
+            let flags = others.with_policy(63).with_policy(policy);
+            assert_eq!((flags.policy(), flags.difference(RegionFlags::POLICY)), (policy, others));
+        }
     }
 }

@@ -217,6 +217,32 @@ fn residency_is_reported_page_by_page() {
 }
 
 #[test]
+fn a_policy_belongs_to_a_range() {
+    without_leaks(|| {
+        let space = space();
+        let start = space.map(anonymous(4)).unwrap().as_u64();
+        let policies = |space: &AddressSpace| {
+            let mut all = Vec::new();
+            space.for_each_region(|region| all.push((region.pages(), region.flags().policy())));
+            all
+        };
+        space.set_policies(at(start + PAGE), PAGE, |_| Ok(Some(2))).unwrap();
+        assert_eq!(policies(&space), [(1, 0), (1, 2), (2, 0)]);
+        space
+            .set_policies(at(start), 4 * PAGE, |region| Ok((region.flags().policy() == 0).then_some(63)))
+            .unwrap();
+        assert_eq!(policies(&space), [(1, 63), (1, 2), (2, 63)]);
+        let refuse = |_: &crate::region::Region| Err(MapError::NotPermitted);
+        assert_eq!(space.set_policies(at(start), 4 * PAGE, refuse), Err(MapError::NotPermitted));
+        space.set_policies(at(start), 4 * PAGE, |_| Ok(Some(0))).unwrap();
+        assert_eq!(policies(&space), [(4, 0)], "they are alike again");
+        space.unmap(at(start + PAGE), PAGE).unwrap();
+        assert_eq!(space.set_policies(at(start), 4 * PAGE, |_| Ok(Some(1))), Err(MapError::OutOfMemory));
+        assert_eq!(policies(&space), [(1, 1), (2, 1)]);
+    });
+}
+
+#[test]
 fn pages_do_not_count_as_used_once_that_is_forgotten() {
     without_leaks(|| {
         let space = space();
