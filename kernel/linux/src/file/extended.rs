@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use vfs::flags::LookupFlags;
 use vfs::inode::SetAttribute;
-use vfs::{Inode, Path};
+use vfs::{Inode, OpenFile, Path};
 
 use super::directory::place_of;
 use super::path::UserPath;
@@ -32,8 +32,11 @@ impl Target {
     }
 
     fn open(task: &Task, descriptor: i32) -> Result<Target, Errno> {
-        let file = task.lent_usable_file(descriptor)?;
-        Ok(Target { inode: file.inode().clone(), place: file.path().cloned() })
+        Ok(Target::of(&*task.lent_usable_file(descriptor)?))
+    }
+
+    fn of(file: &OpenFile) -> Target {
+        Target { inode: file.inode().clone(), place: file.path().cloned() }
     }
 
     fn check_writable(&self) -> Result<(), Errno> {
@@ -122,6 +125,11 @@ pub fn fgetxattr(task: &mut Task, descriptor: i32, name: u64, value: u64, size: 
     get(task, &Target::open(task, descriptor)?, name, value, size)
 }
 
+/// The same, of what is open without a descriptor.
+pub(crate) fn get_of_file(task: &Task, file: &OpenFile, name: u64, value: u64, size: usize) -> SysResult {
+    get(task, &Target::of(file), name, value, size)
+}
+
 /// Sets an extended attribute.
 pub fn setxattr(task: &mut Task, path: u64, name: u64, value: u64, size: usize, flags: u32) -> SysResult {
     set(task, &Target::at(task, path, true)?, name, value, size, flags)
@@ -142,6 +150,18 @@ pub fn fsetxattr(
     flags: u32,
 ) -> SysResult {
     set(task, &Target::open(task, descriptor)?, name, value, size, flags)
+}
+
+/// The same, of what is open without a descriptor.
+pub(crate) fn set_of_file(
+    task: &Task,
+    file: &OpenFile,
+    name: u64,
+    value: u64,
+    size: usize,
+    flags: u32,
+) -> SysResult {
+    set(task, &Target::of(file), name, value, size, flags)
 }
 
 /// Lists the names of the extended attributes.

@@ -2,11 +2,18 @@
 
 use alloc::sync::Arc;
 
+use machine::time::now_ns;
+use sched::WaitError;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 use super::execute::finish_and_hand_over;
-use super::operations;
+use super::operations::{self, cancels};
 use super::request::{Request, Stage};
 use super::ring::Ring;
-use crate::errno::Errno;
+use crate::abi::Timespec;
+use crate::errno::{Errno, SysResult};
+use crate::task::Task;
+use crate::user_pointer::UserPointer;
 
 /// What became of a request that is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +76,9 @@ pub(super) struct Criteria {
 
 impl Criteria {
     fn means(&self, request: &Request, but: Option<&Request>) -> bool {
-        if but.is_some_and(|but| core::ptr::eq(but, request)) || request.is_at(Stage::Held) {
+        // One that has ended may be there for a while: who ended it has told of its end, and not yet taken it away.
+        let is_under_way = !request.is_at(Stage::Held) && !request.is_at(Stage::Done);
+        if but.is_some_and(|but| core::ptr::eq(but, request)) || !is_under_way {
             return false;
         }
         let changing = request.changing.lock();
@@ -79,6 +88,11 @@ impl Criteria {
                 .file
                 .as_ref()
                 .is_none_or(|file| changing.file.as_ref().is_some_and(|own| Arc::ptr_eq(own, file)))
+    }
+
+    /// Whether something of it is under way.
+    fn mean_any(&self, ring: &Ring) -> bool {
+        ring.find(0, |request| self.means(request, None)).is_some()
     }
 
     /// Takes back what is meant: how many with `all`, else 0.
@@ -100,5 +114,58 @@ impl Criteria {
             }
         }
         if self.all { Ok(count) } else { Err(Errno::ENOENT) }
+    }
+}
+
+/// `struct io_uring_sync_cancel_reg`
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct TakeBack {
+    user_data: u64,
+    descriptor: i32,
+    flags: u32,
+    time: Timespec,
+    reserved: [u64; 4],
+}
+
+/// How long who waits for the end of a request sleeps without a look: one that tells nobody of its end wakes nobody.
+const LOOK_NS: u64 = 10_000_000;
+
+/// Takes requests back, and waits until what somebody is in the midst of has ended (IORING_REGISTER_SYNC_CANCEL).
+pub(super) fn take_back_now(task: &Task, ring: &Arc<Ring>, argument: u64, count: u32) -> SysResult {
+    const KNOWN: u32 = cancels::ALL | cancels::FILE | cancels::ANY | cancels::FIXED_FILE;
+    if argument == 0 || count != 1 {
+        return Err(Errno::EINVAL);
+    }
+    let wanted: TakeBack = UserPointer::new(argument).read()?;
+    if wanted.flags & !KNOWN != 0 || wanted.reserved != [0; 4] {
+        return Err(Errno::EINVAL);
+    }
+    let criteria = operations::criteria(task, ring, wanted.flags, wanted.user_data, wanted.descriptor)?;
+    let mut result = criteria.apply(ring, None);
+    if result != Err(Errno::EALREADY) {
+        return result;
+    }
+    let deadline_ns = match wanted.time {
+        Timespec { seconds: -1, nanoseconds: -1 } => None,
+        time => Some(now_ns().saturating_add(time.to_ns().unwrap_or(0))),
+    };
+    while result == Err(Errno::EALREADY) {
+        let now_ns = now_ns();
+        if deadline_ns.is_some_and(|deadline_ns| now_ns >= deadline_ns) {
+            return Err(Errno::ETIME);
+        }
+        let next_ns = deadline_ns.unwrap_or(u64::MAX).min(now_ns + LOOK_NS);
+        let has_ended = || !criteria.mean_any(ring);
+        if let Err(WaitError::Interrupted) =
+            ring.arrived.wait_interruptible_deadline(has_ended, Some(next_ns))
+        {
+            return Err(Errno::EINTR);
+        }
+        result = criteria.apply(ring, None);
+    }
+    match result {
+        Ok(_) | Err(Errno::ENOENT) => Ok(0),
+        Err(errno) => Err(errno),
     }
 }

@@ -8,6 +8,7 @@
 //! - `submitter`: what a thread that submits has: the list of its requests that may go on, the queue of those that have to wait
 //!   in a thread, and the workers that serve both. A worker is a thread of the process that never enters user mode.
 //! - `submit`: from entries to chains of requests. `execute`: from a request to its outcome. `operations`: what the operations do.
+//! - `resources`, `groups`: what is registered with a ring, and the buffers that a program provides.
 //! - `register`, `calls`: the three system calls.
 //!
 //! # A request's way
@@ -45,6 +46,7 @@ mod cancel;
 mod closing;
 mod completions;
 mod execute;
+mod groups;
 mod memory;
 mod operations;
 mod register;

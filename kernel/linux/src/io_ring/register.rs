@@ -12,6 +12,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::abi::{entry, operation, setup};
 use super::calls::{issuer, ring_file};
+use super::cancel;
+use super::groups::{self, RING_ENTRY_BYTES};
 use super::resources::{BUFFERS_MAX, FILES_MAX};
 use super::ring::{Restrictions, Ring, RingFile, is_ring};
 use super::submitter::{REGISTERED_MAX, Submitter};
@@ -41,6 +43,10 @@ mod kind {
     pub(super) const WORKERS_MAX: u32 = 19;
     pub(super) const RINGS: u32 = 20;
     pub(super) const NO_RINGS: u32 = 21;
+    pub(super) const BUFFER_RING: u32 = 22;
+    pub(super) const NO_BUFFER_RING: u32 = 23;
+    pub(super) const TAKE_BACK: u32 = 24;
+    pub(super) const GIVEN_OUT: u32 = 25;
     /// One more than the last.
     pub(super) const COUNT: u32 = 26;
     /// With this bit the ring is one that was registered.
@@ -104,6 +110,26 @@ struct Restriction {
     value: u8,
     reserved: u8,
     reserved2: [u32; 3],
+}
+
+/// `struct io_uring_buf_reg`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct BufferRing {
+    address: u64,
+    entries: u32,
+    group: u16,
+    reserved: u16,
+    reserved2: [u64; 3],
+}
+
+/// `struct io_uring_file_index_range`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Places {
+    first: u32,
+    count: u32,
+    reserved: u64,
 }
 
 /// Registers something with a ring.
@@ -204,6 +230,16 @@ fn register(task: &mut Task, ring: &Arc<Ring>, number: u32, argument: u64, count
         kind::WORKERS_MAX => limit_workers(task, argument, count),
         kind::RINGS => register_rings(task, argument, count),
         kind::NO_RINGS => unregister_rings(task, argument, count),
+        kind::BUFFER_RING => {
+            let ring_of_buffers = read_buffer_ring(argument, count)?;
+            add_buffer_ring(ring, &ring_of_buffers)
+        }
+        kind::NO_BUFFER_RING => {
+            let group = read_buffer_ring(argument, count)?.group;
+            ring.resources.groups.remove_ring(group).map(|()| 0)
+        }
+        kind::TAKE_BACK => cancel::take_back_now(task, ring, argument, count),
+        kind::GIVEN_OUT => give_out(ring, argument, count),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -233,13 +269,54 @@ fn checked_buffer(base: u64, length: u64) -> Result<UserRange, Errno> {
         return Err(Errno::EFAULT);
     }
     let (address, length) = crate::file::transfer::user_range(base, length as usize)?;
-    // Every page must be there.
+    check_there(base, length as u64)?;
+    Ok(UserRange { address, length })
+}
+
+/// Whether every page of a range is there.
+fn check_there(base: u64, length: u64) -> Result<(), Errno> {
     let mut at = base & !(machine::address::PAGE_SIZE as u64 - 1);
-    while at < base + length as u64 {
+    while at < base + length {
         UserPointer::<u8>::new(at.max(base)).read()?;
         at += machine::address::PAGE_SIZE as u64;
     }
-    Ok(UserRange { address, length })
+    Ok(())
+}
+
+fn read_buffer_ring(argument: u64, count: u32) -> Result<BufferRing, Errno> {
+    if argument == 0 || count != 1 {
+        return Err(Errno::EINVAL);
+    }
+    let ring: BufferRing = UserPointer::new(argument).read()?;
+    if ring.reserved != 0 || ring.reserved2 != [0; 3] { Err(Errno::EINVAL) } else { Ok(ring) }
+}
+
+/// Makes a ring of buffers in the program's memory a group. It is remembered, not pinned.
+fn add_buffer_ring(ring: &Ring, new: &BufferRing) -> SysResult {
+    if new.address == 0 {
+        return Err(Errno::EFAULT);
+    }
+    if !new.address.is_multiple_of(machine::address::PAGE_SIZE as u64) {
+        return Err(Errno::EINVAL);
+    }
+    groups::check_entries(new.entries)?;
+    let bytes = u64::from(new.entries) * RING_ENTRY_BYTES;
+    crate::file::transfer::user_range(new.address, bytes as usize)?;
+    check_there(new.address, bytes)?;
+    ring.resources.groups.add_ring(new.group, new.address, new.entries).map(|()| 0)
+}
+
+/// Says from which places of the table of files operations that open get theirs.
+fn give_out(ring: &Ring, argument: u64, count: u32) -> SysResult {
+    if argument == 0 || count != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let places: Places = UserPointer::new(argument).read()?;
+    places.first.checked_add(places.count).ok_or(Errno::EOVERFLOW)?;
+    if places.reserved != 0 {
+        return Err(Errno::EINVAL);
+    }
+    ring.resources.give_out(places.first, places.count).map(|()| 0)
 }
 
 /// The file of a descriptor that is to be registered; −1: none.
@@ -353,22 +430,11 @@ fn probe(argument: u64, count: u32) -> SysResult {
     answer[1] = listed as u8;
     let places = UserPointer::<ProbedOperation>::new(argument.wrapping_add(HEADER));
     for number in 0..listed {
-        let flags = if is_supported(number as u8) { SUPPORTED } else { 0 };
-        let one = ProbedOperation { operation: number as u8, reserved: 0, flags, reserved2: 0 };
+        let one = ProbedOperation { operation: number as u8, reserved: 0, flags: SUPPORTED, reserved2: 0 };
         places.add(number as usize).write(&one)?;
     }
     UserPointer::new(argument).write(&answer)?;
     Ok(0)
-}
-
-fn is_supported(number: u8) -> bool {
-    !matches!(
-        number,
-        operation::SET_XATTR
-            | operation::SET_XATTR_OF_FILE
-            | operation::GET_XATTR
-            | operation::GET_XATTR_OF_FILE
-    )
 }
 
 /// Says once what a ring that is not enabled yet may be used for.

@@ -1,14 +1,14 @@
 //! What is registered with a ring: files, buffers, personalities, and buffers that are provided in groups.
 
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use ::memory::buffer::UserRange;
-use ::memory::fallible;
 use sync::SpinLock;
 use vfs::OpenFile;
 
+use super::groups::Groups;
 use crate::credentials::identity::Credentials;
 use crate::errno::Errno;
 
@@ -18,35 +18,22 @@ pub(super) const FILES_MAX: usize = 1 << 15;
 pub(super) const BUFFERS_MAX: usize = 1 << 14;
 /// Personalities that a ring can have.
 const PERSONALITIES_MAX: usize = 1 << 10;
-/// Groups of provided buffers, and buffers of a group.
-const GROUPS_MAX: usize = 1 << 10;
-const PROVIDED_MAX: usize = 1 << 16;
-/// Buffers that all groups of a ring have room for: what the kernel keeps of them is nobody's memory.
-const ALL_PROVIDED_MAX: usize = 1 << 20;
 /// In a place for an operation that opens: the first that is free.
 pub(super) const ANY_PLACE: u32 = u32::MAX;
 
-/// A buffer of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Provided {
-    pub(super) address: u64,
-    pub(super) length: u32,
-    pub(super) number: u16,
+/// The table of files.
+struct Files {
+    places: Vec<Option<Arc<OpenFile>>>,
+    /// From where places are given out.
+    given_out: Range<usize>,
 }
-
-struct Group {
-    number: u16,
-    buffers: VecDeque<Provided>,
-}
-
-type Files = Option<Vec<Option<Arc<OpenFile>>>>;
 
 /// See the theory of this file. Each table has a lock of its own; nothing is dropped under one.
 pub(super) struct Resources {
-    files: SpinLock<Files>,
+    files: SpinLock<Option<Files>>,
     buffers: SpinLock<Option<Vec<UserRange>>>,
     personalities: SpinLock<Vec<(u16, Arc<Credentials>)>>,
-    groups: SpinLock<Vec<Group>>,
+    pub(super) groups: Groups,
 }
 
 impl Resources {
@@ -55,7 +42,7 @@ impl Resources {
             files: SpinLock::named("files of a ring", None),
             buffers: SpinLock::named("buffers of a ring", None),
             personalities: SpinLock::named("personalities of a ring", Vec::new()),
-            groups: SpinLock::named("provided buffers of a ring", Vec::new()),
+            groups: Groups::new(),
         }
     }
 
@@ -75,13 +62,14 @@ impl Resources {
             drop(files);
             return Err(Errno::EBUSY);
         }
-        *files = Some(new);
+        let given_out = 0..new.len();
+        *files = Some(Files { places: new, given_out });
         Ok(())
     }
 
     /// Places of the table of files, if there is one.
     pub(super) fn files(&self) -> Option<usize> {
-        self.files.lock().as_ref().map(Vec::len)
+        self.files.lock().as_ref().map(|files| files.places.len())
     }
 
     /// # Errors
@@ -93,7 +81,7 @@ impl Resources {
 
     /// The file that is registered in a place.
     pub(super) fn file(&self, place: u32) -> Option<Arc<OpenFile>> {
-        self.files.lock().as_ref()?.get(place as usize)?.clone()
+        self.files.lock().as_ref()?.places.get(place as usize)?.clone()
     }
 
     /// Replaces the file in a place, and returns the former one.
@@ -106,7 +94,7 @@ impl Resources {
         file: Option<Arc<OpenFile>>,
     ) -> Result<Option<Arc<OpenFile>>, Errno> {
         let mut files = self.files.lock();
-        let outcome = match files.as_mut().map(|files| files.get_mut(place as usize)) {
+        let outcome = match files.as_mut().map(|files| files.places.get_mut(place as usize)) {
             None => Err(Errno::ENXIO),
             Some(None) => Err(Errno::EINVAL),
             Some(Some(slot)) => {
@@ -131,9 +119,24 @@ impl Resources {
         }
         let mut files = self.files.lock();
         let Some(table) = files.as_mut() else { return Err(Errno::ENXIO) };
-        let Some(free) = table.iter().position(Option::is_none) else { return Err(Errno::ENFILE) };
-        table[free] = Some(file);
+        let Files { places, given_out } = table;
+        let free = given_out.clone().find(|place| places[*place].is_none()).ok_or(Errno::ENFILE)?;
+        places[free] = Some(file);
         Ok(free)
+    }
+
+    /// Says from where places are given out.
+    ///
+    /// # Errors
+    /// EINVAL for a part that the table has not, EOVERFLOW.
+    pub(super) fn give_out(&self, first: u32, count: u32) -> Result<(), Errno> {
+        let end = first.checked_add(count).ok_or(Errno::EOVERFLOW)? as usize;
+        match self.files.lock().as_mut() {
+            Some(files) if end <= files.places.len() => files.given_out = first as usize..end,
+            None if end == 0 => {}
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(())
     }
 
     /// Registers buffers.
@@ -201,89 +204,5 @@ impl Resources {
     pub(super) fn personality(&self, number: u16) -> Option<Arc<Credentials>> {
         let personalities = self.personalities.lock();
         personalities.iter().find(|(used, _)| *used == number).map(|(_, credentials)| credentials.clone())
-    }
-
-    /// Adds buffers to a group, which is made if it is not there.
-    ///
-    /// # Errors
-    /// ENOMEM, EOVERFLOW.
-    pub(super) fn provide(&self, group: u16, first: Provided, count: usize) -> Result<(), Errno> {
-        let mut room: VecDeque<Provided> = VecDeque::new();
-        loop {
-            let mut groups = vfs::allocation::lock_with_room(|| self.groups.lock(), 1, |list| list)?;
-            let known = groups.iter_mut().position(|known| known.number == group);
-            let at = match known {
-                Some(at) => at,
-                None if groups.len() >= GROUPS_MAX => {
-                    // One that is used up leaves its place.
-                    let empty = groups.iter().position(|known| known.buffers.is_empty());
-                    let at = empty.ok_or(Errno::ENOMEM)?;
-                    groups[at].number = group;
-                    at
-                }
-                None => {
-                    groups.push(Group { number: group, buffers: VecDeque::new() });
-                    groups.len() - 1
-                }
-            };
-            let all: usize = groups.iter().map(|known| known.buffers.capacity()).sum();
-            if all + count > ALL_PROVIDED_MAX {
-                return Err(Errno::ENOMEM);
-            }
-            let buffers = &mut groups[at].buffers;
-            let total = buffers.len() + count;
-            if total > PROVIDED_MAX {
-                return Err(Errno::EOVERFLOW);
-            }
-            if buffers.capacity() < total && room.capacity() >= total {
-                room.extend(buffers.drain(..));
-                core::mem::swap(buffers, &mut room);
-            }
-            if buffers.capacity() >= total {
-                for index in 0..count {
-                    buffers.push_back(Provided {
-                        address: first.address + index as u64 * u64::from(first.length),
-                        length: first.length,
-                        number: first.number + index as u16,
-                    });
-                }
-                return Ok(());
-            }
-            drop(groups);
-            fallible::fail_point().map_err(|_| Errno::ENOMEM)?;
-            room.try_reserve(2 * total).map_err(|_| Errno::ENOMEM)?;
-        }
-    }
-
-    /// Takes buffers of a group away; how many.
-    ///
-    /// # Errors
-    /// ENOENT.
-    pub(super) fn remove_provided(&self, group: u16, count: usize) -> Result<usize, Errno> {
-        let mut groups = self.groups.lock();
-        let group = groups.iter_mut().find(|known| known.number == group).ok_or(Errno::ENOENT)?;
-        let removed = count.min(group.buffers.len());
-        group.buffers.drain(..removed);
-        Ok(removed)
-    }
-
-    /// The next buffer of a group.
-    ///
-    /// # Errors
-    /// ENOBUFS.
-    pub(super) fn take_provided(&self, group: u16) -> Result<Provided, Errno> {
-        let mut groups = self.groups.lock();
-        let group = groups.iter_mut().find(|known| known.number == group).ok_or(Errno::ENOBUFS)?;
-        group.buffers.pop_front().ok_or(Errno::ENOBUFS)
-    }
-
-    /// A buffer that was taken was not used.
-    pub(super) fn give_back(&self, group: u16, buffer: Provided) {
-        let mut groups = self.groups.lock();
-        if let Some(group) = groups.iter_mut().find(|known| known.number == group)
-            && group.buffers.len() < group.buffers.capacity()
-        {
-            group.buffers.push_front(buffer);
-        }
     }
 }

@@ -157,5 +157,8 @@ fn what_is_registered() {
         let number = program.words(&[counter]);
         program.must(REGISTER, &[ring.descriptor, 4, number, 1]);
         program.must(REGISTER, &[ring.descriptor, 5, 0, 0]);
+        let four_of_group_7 = program.words(&[ARENA, 4 | 7 << 32, 0, 0, 0]);
+        program.must(REGISTER, &[ring.descriptor, 22, four_of_group_7, 1]);
+        program.must(REGISTER, &[ring.descriptor, 23, four_of_group_7, 1]);
     });
 }

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use vfs::OpenFile;
 
-use super::super::abi::{entry, operation};
+use super::super::abi::{Entry, entry, operation};
 use super::super::request::Request;
 use super::file_of;
 use crate::errno::{Errno, SysResult};
@@ -33,8 +33,21 @@ pub(super) fn of_file(task: &Task, request: &Request, file: &Arc<OpenFile>) -> S
         operation::ADVISE_FILE => {
             file::sync::advise(file, offset, i64::from(entry.length), entry.operation_flags)
         }
+        operation::SET_XATTR_OF_FILE => {
+            let (name, value, size) = attribute_of(entry);
+            file::extended::set_of_file(task, file, name, value, size, entry.operation_flags)
+        }
+        operation::GET_XATTR_OF_FILE => {
+            let (name, value, size) = attribute_of(entry);
+            file::extended::get_of_file(task, file, name, value, size)
+        }
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// Where the name of an extended attribute and its value are, and how long that is.
+fn attribute_of(entry: &Entry) -> (u64, u64, usize) {
+    (entry.address, entry.offset, entry.length as usize)
 }
 
 fn synchronize(file: &OpenFile, offset: u64, length: u32, data_only: bool) -> SysResult {
@@ -52,7 +65,7 @@ pub(super) fn splice(task: &Task, request: &Request, output: &Arc<OpenFile>) -> 
     let entry = &request.entry;
     let flags = entry.operation_flags & !INPUT_IS_FIXED;
     let is_fixed = entry.operation_flags & INPUT_IS_FIXED != 0;
-    let input = file_of(task, request, entry.other as i32, is_fixed)?;
+    let input = file_of(task, &request.ring, entry.other as i32, is_fixed)?;
     if entry.operation == operation::TEE {
         return file::splice::tee_files(task, &input, output, entry.length as usize, flags);
     }
@@ -99,6 +112,14 @@ pub(super) fn by_name(task: &mut Task, request: &Request) -> SysResult {
         operation::SYMBOLIC_LINK => file::names::symlinkat(task, entry.address, descriptor, entry.offset),
         operation::HARD_LINK => {
             file::names::linkat(task, descriptor, entry.address, length as i32, entry.offset, flags)
+        }
+        operation::SET_XATTR => {
+            let (name, value, size) = attribute_of(&entry);
+            file::extended::setxattr(task, entry.address3, name, value, size, flags)
+        }
+        operation::GET_XATTR => {
+            let (name, value, size) = attribute_of(&entry);
+            file::extended::getxattr(task, entry.address3, name, value, size)
         }
         _ => Err(Errno::EINVAL),
     }

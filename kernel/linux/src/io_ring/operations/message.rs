@@ -5,9 +5,9 @@ use alloc::sync::Arc;
 use vfs::OpenFile;
 
 use super::super::abi::{Completion, Entry};
+use super::super::groups::Provided;
 use super::super::register;
 use super::super::request::Request;
-use super::super::resources::Provided;
 use super::super::ring::RingFile;
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
@@ -42,7 +42,7 @@ pub(super) fn provided(entry: &Entry) -> Result<(Provided, usize), Errno> {
 /// Adds buffers to a group.
 pub(super) fn provide(request: &Request) -> SysResult {
     let (first, count) = provided(&request.entry)?;
-    request.ring.resources.provide(request.entry.buffer, first, count)?;
+    request.ring.resources.groups.provide(request.entry.buffer, first, count)?;
     Ok(0)
 }
 
@@ -57,7 +57,7 @@ pub(super) fn check_remove(entry: &Entry) -> Result<(), Errno> {
 
 /// Takes buffers of a group away.
 pub(super) fn remove(request: &Request) -> SysResult {
-    request.ring.resources.remove_provided(request.entry.buffer, request.entry.descriptor as usize)
+    request.ring.resources.groups.remove(request.entry.buffer, request.entry.descriptor as usize)
 }
 
 /// Changes the table of files.

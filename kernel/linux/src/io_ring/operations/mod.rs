@@ -15,11 +15,12 @@ use alloc::sync::Arc;
 
 use vfs::{OpenFile, PollEvents};
 
-pub(super) use poll::events_of as polled_events;
+pub(super) use poll::{cancels, criteria, events_of as polled_events};
 pub(super) use prepare::prepare;
 
 use super::abi::{Entry, entry, operation};
 use super::request::Request;
+use super::ring::Ring;
 use super::submitter::Class;
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
@@ -102,21 +103,14 @@ pub(super) fn needs_file(number: u8) -> bool {
             | op::TEE
             | op::SHUT_DOWN
             | op::MESSAGE_RING
+            | op::SET_XATTR_OF_FILE
+            | op::GET_XATTR_OF_FILE
     )
 }
 
 /// The file that a descriptor, or a place in the table of files, stands for.
-pub(super) fn file_of(
-    task: &Task,
-    request: &Request,
-    number: i32,
-    is_fixed: bool,
-) -> Result<Arc<OpenFile>, Errno> {
-    if is_fixed {
-        request.ring.resources.file(number as u32).ok_or(Errno::EBADF)
-    } else {
-        task.usable_file(number)
-    }
+pub(super) fn file_of(task: &Task, ring: &Ring, number: i32, is_fixed: bool) -> Result<Arc<OpenFile>, Errno> {
+    if is_fixed { ring.resources.file(number as u32).ok_or(Errno::EBADF) } else { task.usable_file(number) }
 }
 
 /// The request's own file, found on its first attempt.
@@ -124,7 +118,7 @@ fn own_file(task: &Task, request: &Request) -> Result<Arc<OpenFile>, Errno> {
     if let Some(file) = &request.changing.lock().file {
         return Ok(file.clone());
     }
-    let file = file_of(task, request, request.entry.descriptor, request.has(entry::FIXED_FILE))?;
+    let file = file_of(task, &request.ring, request.entry.descriptor, request.has(entry::FIXED_FILE))?;
     request.changing.lock().file = Some(file.clone());
     Ok(file)
 }
@@ -160,9 +154,12 @@ pub(super) fn perform(task: &mut Task, request: &Arc<Request>, waits: bool, told
             let forever = matches!(number, op::SPLICE | op::TEE);
             Step::Worker(if forever { Class::Unbounded } else { Class::Bounded })
         }
-        op::SYNC | op::SYNC_RANGE | op::ALLOCATE | op::ADVISE_FILE => {
-            file::of_file(task, request, &file).into()
-        }
+        op::SYNC
+        | op::SYNC_RANGE
+        | op::ALLOCATE
+        | op::ADVISE_FILE
+        | op::SET_XATTR_OF_FILE
+        | op::GET_XATTR_OF_FILE => file::of_file(task, request, &file).into(),
         op::SPLICE | op::TEE => file::splice(task, request, &file).into(),
         op::MESSAGE_RING => message::send_to_ring(task, request, &file).into(),
         _ => socket::perform(task, request, file, waits),

@@ -10,6 +10,7 @@ use super::super::abi::{Completion, Entry, completion, operation};
 use super::super::cancel::{self, Criteria, Taken};
 use super::super::execute;
 use super::super::request::{Request, Stage};
+use super::super::ring::Ring;
 use super::{Step, file_of};
 use crate::errno::{Errno, SysResult};
 use crate::task::Task;
@@ -22,11 +23,11 @@ const UPDATE_USER_DATA: u32 = 4;
 pub(super) const UPDATE_KNOWN: u32 = MULTIPLE | UPDATE_EVENTS | UPDATE_USER_DATA;
 
 /// Which requests are to be taken back (`IORING_ASYNC_CANCEL_*`).
-mod cancels {
-    pub(super) const ALL: u32 = 1;
-    pub(super) const FILE: u32 = 2;
-    pub(super) const ANY: u32 = 4;
-    pub(super) const FIXED_FILE: u32 = 8;
+pub(in super::super) mod cancels {
+    pub(crate) const ALL: u32 = 1;
+    pub(crate) const FILE: u32 = 2;
+    pub(crate) const ANY: u32 = 4;
+    pub(crate) const FIXED_FILE: u32 = 8;
     pub(super) const USER_DATA: u32 = 16;
     pub(super) const OPERATION: u32 = 32;
     pub(super) const KNOWN: u32 = ALL | FILE | ANY | FIXED_FILE | USER_DATA | OPERATION;
@@ -126,6 +127,7 @@ pub(super) fn remove(task: &mut Task, request: &Arc<Request>) -> SysResult {
     let meant = |other: &Request| {
         other.entry.operation == operation::POLL_ADD
             && !other.is_at(Stage::Held)
+            && !other.is_at(Stage::Done)
             && other.user_data() == entry.address
     };
     let (found, _) = request.ring.find(0, meant).ok_or(Errno::ENOENT)?;
@@ -176,13 +178,20 @@ pub(super) fn check_cancel(entry: &Entry) -> Result<(), Errno> {
 /// Takes requests back.
 pub(super) fn cancel(task: &Task, request: &Arc<Request>) -> SysResult {
     let entry = &request.entry;
-    let criteria = criteria(task, request, entry.operation_flags, entry.address, entry.descriptor)?;
+    let mut criteria = criteria(task, &request.ring, entry.operation_flags, entry.address, entry.descriptor)?;
+    if entry.operation_flags & cancels::OPERATION != 0 {
+        criteria.operation = Some(entry.length as u8);
+    }
     criteria.apply(&request.ring, Some(request))
 }
 
-fn criteria(
+/// Which requests are meant, operations apart.
+///
+/// # Errors
+/// EBADF.
+pub(in super::super) fn criteria(
     task: &Task,
-    request: &Request,
+    ring: &Ring,
     flags: u32,
     user_data: u64,
     descriptor: i32,
@@ -191,12 +200,12 @@ fn criteria(
     let by_user_data = flags & cancels::USER_DATA != 0 || flags & others == 0;
     let file = match flags & cancels::FILE {
         0 => None,
-        _ => Some(file_of(task, request, descriptor, flags & cancels::FIXED_FILE != 0)?),
+        _ => Some(file_of(task, ring, descriptor, flags & cancels::FIXED_FILE != 0)?),
     };
     Ok(Criteria {
         user_data: by_user_data.then_some(user_data),
         file,
-        operation: (flags & cancels::OPERATION != 0).then_some(request.entry.length as u8),
+        operation: None,
         all: flags & (cancels::ALL | cancels::ANY) != 0,
     })
 }

@@ -157,8 +157,7 @@ fn check(entry: &Entry) -> Result<(), Errno> {
         op::RENAME | op::UNLINK | op::MAKE_DIRECTORY | op::SYMBOLIC_LINK | op::HARD_LINK => {
             entry.buffer != 0 || entry.other != 0
         }
-        // Extended attributes are left to their calls.
-        op::SET_XATTR | op::SET_XATTR_OF_FILE | op::GET_XATTR | op::GET_XATTR_OF_FILE => true,
+        op::GET_XATTR | op::GET_XATTR_OF_FILE => entry.operation_flags != 0,
         _ => false,
     };
     if refused {
@@ -175,6 +174,8 @@ fn check(entry: &Entry) -> Result<(), Errno> {
             | op::MAKE_DIRECTORY
             | op::SYMBOLIC_LINK
             | op::HARD_LINK
+            | op::SET_XATTR
+            | op::GET_XATTR
     );
     if by_number && file::refuses_fixed(entry.flags) { Err(Errno::EBADF) } else { Ok(()) }
 }

@@ -61,7 +61,7 @@ fn send(task: &Task, request: &Request, file: Arc<OpenFile>) -> SysResult {
 fn receive(request: &Request, file: Arc<OpenFile>) -> Step {
     let entry = &request.entry;
     let (address, length, chosen) = if request.has(entry::SELECT_BUFFER) {
-        match request.ring.resources.take_provided(entry.buffer) {
+        match request.ring.resources.groups.take(entry.buffer) {
             Ok(chosen) => {
                 let length = if entry.length == 0 { chosen.length } else { entry.length.min(chosen.length) };
                 (chosen.address, length, Some(chosen))
@@ -99,7 +99,7 @@ fn receive_message(task: &Task, request: &Request, file: Arc<OpenFile>) -> Step 
         let more = result.is_ok() && submitted::has_more(&file);
         return with_more(Step::Done(result, 0), more);
     }
-    let chosen = match request.ring.resources.take_provided(entry.buffer) {
+    let chosen = match request.ring.resources.groups.take(entry.buffer) {
         Ok(chosen) => chosen,
         Err(errno) => return Step::Done(Err(errno), 0),
     };

@@ -11,8 +11,8 @@ use machine::address::PAGE_SIZE;
 use vfs::{FileKind, FileMappingKind, OpenFile, OpenFlags};
 
 use super::super::abi::{completion, entry, operation};
+use super::super::groups::Provided;
 use super::super::request::{Prepared, Request};
-use super::super::resources::Provided;
 use super::super::submitter::Class;
 use super::Step;
 use crate::errno::{Errno, SysResult};
@@ -34,7 +34,7 @@ fn ranges(request: &Request) -> Result<(Vec<UserRange>, Option<Provided>), Errno
     }
     let mut one = fallible::try_vec(1).map_err(|_| Errno::ENOMEM)?;
     let (address, length, chosen) = if request.has(entry::SELECT_BUFFER) {
-        let chosen = request.ring.resources.take_provided(entry.buffer)?;
+        let chosen = request.ring.resources.groups.take(entry.buffer)?;
         let wanted = match &request.prepared {
             Prepared::Ranges(list) => list.first().map_or(0, |range| range.length as u32),
             _ => entry.length,
@@ -59,7 +59,7 @@ fn ranges(request: &Request) -> Result<(Vec<UserRange>, Option<Provided>), Errno
 
 pub(super) fn give_back(request: &Request, chosen: Option<Provided>) {
     if let Some(chosen) = chosen {
-        request.ring.resources.give_back(request.entry.buffer, chosen);
+        request.ring.resources.groups.give_back(request.entry.buffer, chosen);
     }
 }
 
