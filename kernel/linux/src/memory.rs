@@ -6,7 +6,7 @@ use ::memory::address_space::{
     AddressSpace, Advice, Limits, LockAllFlags, MapBacking, MapError, MapFlags, MapRequest, Protection,
     RemapFlags, SyncMode,
 };
-use ::memory::region::FileMapping;
+use ::memory::region::{FileMapping, RegionFlags};
 use machine::address::{PAGE_SIZE, UserAddr};
 use vfs::file_flags::FileFlags;
 use vfs::{Capabilities, FileMappingKind};
@@ -60,10 +60,9 @@ pub fn peak_resident_kib(space: &AddressSpace) -> i64 {
 }
 
 fn protection(bits: u32) -> Result<Protection, Errno> {
-    // PROT_SEM has no meaning on x86; the GROWS bits are mprotect's.
+    // PROT_SEM has no meaning on x86.
     const SEM: u32 = 8;
-    const GROWS: u32 = 0x0300_0000;
-    Protection::from_bits(bits & !(SEM | GROWS)).ok_or(Errno::EINVAL)
+    Protection::from_bits(bits & !SEM).ok_or(Errno::EINVAL)
 }
 
 mod map_flag {
@@ -279,13 +278,42 @@ pub fn munmap(task: &mut Task, address: u64, length: u64) -> SysResult {
     task.address_space.unmap(UserAddr::new(address), length).map(|()| 0).map_err(errno_of)
 }
 
+/// `PROT_GROWSDOWN`: from the beginning of the region, which must be one that grows.
+const GROWS_DOWN: u32 = 0x0100_0000;
+/// `PROT_GROWSUP`: up to the end of one that grows upwards, of which there is none.
+const GROWS_UP: u32 = 0x0200_0000;
+
 /// Changes what is allowed.
 pub fn mprotect(task: &mut Task, address: u64, length: u64, bits: u32) -> SysResult {
-    let mut wanted = protection(bits)?;
+    let grows = bits & (GROWS_DOWN | GROWS_UP);
+    let (address, length) = match grows {
+        0 => (address, length),
+        _ if grows == GROWS_DOWN | GROWS_UP || !address.is_multiple_of(PAGE) => return Err(Errno::EINVAL),
+        _ if length == 0 => return Ok(0),
+        _ => {
+            protection(bits & !grows)?;
+            whole_stack(task, address, length, grows)?
+        }
+    };
+    let mut wanted = protection(bits & !grows)?;
     if reading_executes(task, wanted) {
         wanted |= Protection::EXECUTE;
     }
     task.address_space.protect(UserAddr::new(address), length, wanted).map(|()| 0).map_err(errno_of)
+}
+
+/// A range, extended to the beginning of the region that it is in or before.
+#[inline(never)]
+fn whole_stack(task: &Task, address: u64, length: u64, grows: u32) -> Result<(u64, u64), Errno> {
+    let end = length.checked_next_multiple_of(PAGE).and_then(|length| address.checked_add(length));
+    let end = end.ok_or(Errno::ENOMEM)?;
+    let region = task.address_space.region_at_or_after(UserAddr::new(address)).ok_or(Errno::ENOMEM)?;
+    let is_beyond = if grows == GROWS_DOWN { region.start() >= end } else { region.start() > address };
+    match region.flags().contains(RegionFlags::GROWS_DOWN) {
+        _ if is_beyond => Err(Errno::ENOMEM),
+        true if grows == GROWS_DOWN => Ok((region.start(), end - region.start())),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// Protection keys are not supported; key -1 makes this mprotect.

@@ -218,6 +218,34 @@ static void sharing(void)
     printf("parent %d %d %d %d\n", shared[0], own[0], shared[2000], own[2000]);
 }
 
+/* What may be done with memory, from the beginning of the region that it is in: for stacks. */
+static void growing(void)
+{
+    enum { DOWN = 0x01000000, UP = 0x02000000 };
+    static const char *const names[] = { "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth" };
+    char *area = mmap(NULL, 64 * PAGE, PROT_NONE, ANONYMOUS | MAP_NORESERVE, -1, 0);
+    munmap(area, 48 * PAGE);
+    char *stack = mmap(area + 48 * PAGE, 8 * PAGE, PROT_READ | PROT_WRITE, ANONYMOUS | MAP_GROWSDOWN | MAP_FIXED, -1, 0);
+    SHOW(stack == area + 48 * PAGE);
+    SHOW(mprotect(stack + 4 * PAGE, PAGE, PROT_READ | DOWN | UP));
+    SHOW(mprotect(stack + 4 * PAGE + 1, PAGE, PROT_READ | DOWN));
+    SHOW(mprotect(stack + 4 * PAGE, 0, PROT_READ | DOWN));
+    SHOW(mprotect(stack + 4 * PAGE, -1ul, PROT_READ | DOWN));
+    SHOW(mprotect(stack + 4 * PAGE, PAGE, 0x40 | DOWN));
+    SHOW(mprotect(stack + 4 * PAGE, PAGE, PROT_READ | UP));
+    SHOW(mprotect(stack + 8 * PAGE, PAGE, PROT_READ | DOWN));
+    SHOW(mprotect(stack + 8 * PAGE, PAGE, PROT_READ | UP));
+    SHOW(mprotect(stack - 30 * PAGE, PAGE, PROT_READ | DOWN));
+    SHOW(mprotect(stack - 30 * PAGE, PAGE, PROT_READ | UP));
+    SHOW(mprotect(stack + 4 * PAGE, PAGE, PROT_READ | DOWN));
+    for (int page = 0; page < 8; page++)
+        probe(names[page], stack + page * PAGE);
+    /* One that begins below a region goes up into it. */
+    SHOW(mprotect(stack - PAGE, 6 * PAGE + 1, PROT_READ | PROT_WRITE | DOWN));
+    for (int page = 0; page < 8; page++)
+        probe(names[page], stack + page * PAGE);
+}
+
 int main(void)
 {
     struct sigaction action = { .sa_flags = SA_SIGINFO | SA_NODEFER };
@@ -225,6 +253,7 @@ int main(void)
     sigaction(SIGSEGV, &action, NULL);
     sigaction(SIGBUS, &action, NULL);
     protections();
+    growing();
     placement();
     files();
     moves();
