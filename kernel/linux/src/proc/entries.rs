@@ -25,6 +25,8 @@ pub(crate) fn trimmed(name: &[u8]) -> &[u8] {
     &name[..name.iter().position(|&byte| byte == 0).unwrap_or(name.len())]
 }
 
+/// Copies what the program has in its own memory. What it has mapped there instead of its strings is not looked at: it could be a file whose server never answers,
+/// and who lists processes would wait for it.
 fn copy_memory(process: &Process, range: (u64, u64), out: &mut Text) -> Result<()> {
     let Some(space) = process.address_space() else { return Ok(()) };
     let mut at = range.0;
@@ -32,9 +34,9 @@ fn copy_memory(process: &Process, range: (u64, u64), out: &mut Text) -> Result<(
     let mut chunk: Vec<u8> = vfs::allocation::filled(0, 512)?;
     while at < end {
         let wanted = (end - at).min(chunk.len() as u64) as usize;
-        match space.read_remote(UserAddr::new(at), &mut chunk[..wanted]) {
-            Ok(0) | Err(_) => break,
-            Ok(count) => {
+        match space.read_own(UserAddr::new(at), &mut chunk[..wanted]) {
+            0 => break,
+            count => {
                 out.push_bytes(&chunk[..count]);
                 at += count as u64;
             }
@@ -52,7 +54,7 @@ pub(super) fn command_line(subject: &Subject, out: &mut Text) -> Result<()> {
         (executable.arguments, executable.environment)
     };
     copy_memory(&process, arguments, out)?;
-    if out.as_bytes().last().is_some_and(|&byte| byte != 0) {
+    if ends_beyond(&process, arguments) {
         let mut all = core::mem::take(out);
         if environment.0 == arguments.1 {
             copy_memory(&process, environment, &mut all)?;
@@ -62,6 +64,13 @@ pub(super) fn command_line(subject: &Subject, out: &mut Text) -> Result<()> {
         out.push_bytes(&bytes[..end]);
     }
     Ok(())
+}
+
+/// Whether a program has overwritten the NUL at the end of its strings.
+fn ends_beyond(process: &Process, strings: (u64, u64)) -> bool {
+    let (Some(space), true) = (process.address_space(), strings.0 < strings.1) else { return false };
+    let mut last = [0];
+    space.read_own(UserAddr::new(strings.1 - 1), &mut last) == 1 && last != [0]
 }
 
 /// `environ`

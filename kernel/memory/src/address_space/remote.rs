@@ -26,6 +26,45 @@ impl AddressSpace {
         })
     }
 
+    /// Reads bytes of private memory without a file, and brings nothing in for it; returns how many, which is fewer than asked for where other memory begins.
+    /// Whoever looks so waits for nobody, whatever the program has put in the place of what is looked for.
+    pub fn read_own(&self, address: UserAddr, buffer: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < buffer.len() {
+            let Some(position) = address.checked_add(done as u64) else { break };
+            let offset = position.page_offset();
+            let count = (PAGE_SIZE - offset).min(buffer.len() - done);
+            if !self.read_own_page(position.page_floor().as_u64(), offset, &mut buffer[done..done + count]) {
+                break;
+            }
+            done += count;
+        }
+        done
+    }
+
+    fn read_own_page(&self, page: u64, offset: usize, piece: &mut [u8]) -> bool {
+        for _ in 0..MAX_TRIES {
+            let regions = self.regions.read();
+            let Some(region) = regions.find(page) else { return false };
+            let is_own = matches!(region.backing(), MapBacking::Anonymous)
+                && !region.flags().intersects(RegionFlags::SHARED | RegionFlags::POOLED)
+                && region.flags().intersects(RegionFlags::PROTECTION);
+            if !is_own {
+                return false;
+            }
+            if let Some(frame) = self.present_frame(&regions, page, Access::Read) {
+                frame.read(offset, piece);
+                return true;
+            }
+            if self.entry_under_lock(page).is_empty() {
+                // It was never stored to.
+                piece.fill(0);
+                return true;
+            }
+        }
+        false
+    }
+
     /// Writes bytes as the program would; returns how many.
     ///
     /// # Errors

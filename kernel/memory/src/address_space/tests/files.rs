@@ -41,6 +41,31 @@ fn private_stores_stay_private_and_shared_ones_reach_the_file() {
 }
 
 #[test]
+fn who_reads_a_programs_own_memory_brings_nothing_in_and_meets_no_file() {
+    without_leaks(|| {
+        let (space, cache) = (space(), file(1));
+        let start = space.map(MapRequest::anonymous(4 * PAGE, READ_WRITE)).unwrap().as_u64();
+        let over = MapRequest::private_file(mapping(&cache), 0, PAGE, READ_WRITE).at(at(start + 3 * PAGE));
+        space.map(over.with(MapFlags::FIXED)).unwrap();
+        put(&space, start + PAGE - 1, 7).unwrap();
+        put(&space, start + 2 * PAGE, 8).unwrap();
+        let mut bytes = [0xee; 3 * PAGE as usize];
+        assert_eq!(space.read_own(at(start + PAGE - 2), &mut bytes), 2 * PAGE as usize + 2);
+        assert_eq!((bytes[..3].to_vec(), bytes[PAGE as usize + 2]), (vec![0, 7, 0], 8));
+        assert_eq!(space.usage().private_pages, 2, "nothing was brought in");
+        assert_eq!(space.read_own(at(start + 3 * PAGE), &mut bytes), 0);
+        put(&space, start + 3 * PAGE, 9).unwrap();
+        assert_eq!(
+            space.read_own(at(start + 3 * PAGE), &mut bytes),
+            0,
+            "a copy of a file's page counts as the file's"
+        );
+        assert_eq!(space.read_own(at(start - PAGE), &mut bytes), 0);
+        assert_eq!(space.read_own(at(u64::MAX), &mut bytes), 0);
+    });
+}
+
+#[test]
 fn one_fault_maps_the_cached_neighbours() {
     without_leaks(|| {
         let (space, cache) = (space(), file(64));
