@@ -1,5 +1,5 @@
 /* Instances of epoll that are made to hurt: in long chains, in chains of closed ones, reached by millions of ways, by a user who wants more interests than he may
- * have, and with very many ready ones.
+ * have, with very many ready ones, and very many of one file.
  *
  * abi: guest
  * abi: limit 120
@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 
 #define LIMIT "/proc/sys/fs/epoll/max_user_watches"
-enum { CHAIN = 400, ENDED = 30000, COPIES = 120, LEVELS = 4, READY = 100000, FIRST_COPY = 1000 };
+enum { CHAIN = 400, ENDED = 30000, COPIES = 120, LEVELS = 4, READY = 100000, FIRST_COPY = 1000, WATCHERS = 3000 };
 
 static int watch(int outer, int inner)
 {
@@ -160,6 +160,28 @@ static void many_ready(void)
     close_range(FIRST_COPY, ~0u, 0);
 }
 
+/* A file that very many watch tells all of them, though not all at once. */
+static void many_watch(void)
+{
+    static struct epoll_event events[WATCHERS + 1];
+    int set = epoll_create1(0), file = eventfd(0, 0);
+    for (int i = 0; i < WATCHERS; i++) {
+        int copy = dup2(file, FIRST_COPY + i);
+        EXPECT(watch(set, copy) == 0, "%d: %s", i, strerror(errno));
+    }
+    for (int round = 0; round < 20; round++) {
+        uint64_t count = 1;
+        EXPECT(epoll_wait(set, events, WATCHERS, 0) == 0, "ready before");
+        EXPECT(write(file, &count, 8) == 8, "%s", strerror(errno));
+        int told = epoll_wait(set, events, WATCHERS + 1, 0);
+        EXPECT(told == WATCHERS, "%d of %d", told, WATCHERS);
+        EXPECT(read(file, &count, 8) == 8, "%s", strerror(errno));
+    }
+    close(set);
+    close(file);
+    close_range(FIRST_COPY, ~0u, 0);
+}
+
 int main(void)
 {
     struct rlimit files = { 4096, 4096 };
@@ -172,6 +194,8 @@ int main(void)
     many_ways();
     progress("limited");
     limited();
+    progress("many watch");
+    many_watch();
     progress("many ready");
     many_ready();
     return verdict_failed;

@@ -21,7 +21,8 @@
 //!
 //! # Locking
 //! A list's lock is held while its watchers are told; watchers take only their own locks (a wait queue's, an epoll's
-//! ready list) in there. Interrupts are off: notification may come from an interrupt handler.
+//! ready list) in there. Interrupts are off: notification may come from an interrupt handler. Of very many watchers some are told at a time ([`AT_ONCE`]), with the
+//! lock free in between.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -136,60 +137,35 @@ impl PollList {
 
     #[inline(never)]
     fn notify_watchers(&self, events: PollEvents) {
+        let mut telling = Telling { events, taken: false };
+        // The first ones first: of those that are exclusive one of them is to be woken.
+        let number = self.tell(&mut telling, 0);
+        let mut end = if number > AT_ONCE { number } else { 0 };
+        // From the end then: who leaves between two parts moves others forward, hence none from where nobody was told to where all were.
+        while end > 0 {
+            end = end.saturating_sub(AT_ONCE);
+            self.tell(&mut telling, end);
+        }
+    }
+
+    /// Tells those from a place on, [`AT_ONCE`] of them. Returns the number of all.
+    fn tell(&self, telling: &mut Telling, from: usize) -> usize {
         let mut removed: [Option<Arc<dyn PollWatcher>>; 4] = [const { None }; 4];
         loop {
             let mut gone = 0;
-            let more = {
+            let (more, number) = {
                 // Watchers that are watched themselves tell theirs; epoll sees to it that there is no circle.
                 let mut entries = self.entries.lock_nested(IN_TREE);
-                let more = Self::tell(&mut entries, events, &mut removed, &mut gone);
+                let more = telling.tell(&mut entries, from, &mut removed, &mut gone);
                 self.number.store(entries.len() as u32, Ordering::Relaxed);
-                more
+                (more, entries.len())
             };
             // References are dropped outside of the lock: the last one frees memory.
             removed[..gone].fill(None);
             if !more {
-                return;
+                return number;
             }
         }
-    }
-
-    /// Tells every watcher; moves those that go to `removed`. True: `removed` was full, another round is needed
-    /// (telling somebody twice is harmless).
-    fn tell(
-        entries: &mut Vec<Entry>,
-        events: PollEvents,
-        removed: &mut [Option<Arc<dyn PollWatcher>>; 4],
-        gone: &mut usize,
-    ) -> bool {
-        let mut taken = false;
-        let mut index = 0;
-        while index < entries.len() {
-            let entry = &entries[index];
-            let concerned = entry.interest.intersects(events) && !(taken && entry.exclusive);
-            let outcome = if concerned {
-                entry.watcher.notify(entry.key, events)
-            } else if entry.watcher.is_stale(entry.key) {
-                Notified::Remove
-            } else {
-                Notified::Keep
-            };
-            match outcome {
-                Notified::Keep => index += 1,
-                Notified::Taken => {
-                    taken |= entry.exclusive;
-                    index += 1;
-                }
-                Notified::Remove => {
-                    if *gone == removed.len() {
-                        return true;
-                    }
-                    removed[*gone] = Some(entries.remove(index).watcher);
-                    *gone += 1;
-                }
-            }
-        }
-        false
     }
 
     fn register(
@@ -258,6 +234,56 @@ impl PollList {
     /// Whether nobody watches.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// Watchers of one list that are told without interrupts in between: some ten microseconds.
+const AT_ONCE: usize = 256;
+
+/// A notification on its way through a list.
+struct Telling {
+    events: PollEvents,
+    /// An exclusive watcher was woken.
+    taken: bool,
+}
+
+impl Telling {
+    /// Tells watchers from a place on; moves those that go to `removed`. True: `removed` was full, another round is needed
+    /// (telling somebody twice is harmless).
+    fn tell(
+        &mut self,
+        entries: &mut Vec<Entry>,
+        from: usize,
+        removed: &mut [Option<Arc<dyn PollWatcher>>; 4],
+        gone: &mut usize,
+    ) -> bool {
+        let mut index = from;
+        while index < entries.len().min(from + AT_ONCE) {
+            let entry = &entries[index];
+            let concerned = entry.interest.intersects(self.events) && !(self.taken && entry.exclusive);
+            let outcome = if concerned {
+                entry.watcher.notify(entry.key, self.events)
+            } else if entry.watcher.is_stale(entry.key) {
+                Notified::Remove
+            } else {
+                Notified::Keep
+            };
+            match outcome {
+                Notified::Keep => index += 1,
+                Notified::Taken => {
+                    self.taken |= entry.exclusive;
+                    index += 1;
+                }
+                Notified::Remove => {
+                    if *gone == removed.len() {
+                        return true;
+                    }
+                    removed[*gone] = Some(entries.remove(index).watcher);
+                    *gone += 1;
+                }
+            }
+        }
+        false
     }
 }
 
@@ -465,6 +491,70 @@ mod tests {
         }
         list.notify(PollEvents::INPUT);
         assert_eq!(recorders.iter().map(|recorder| recorder.told.load(Ordering::Relaxed)).sum::<u32>(), 1);
+    }
+
+    #[test]
+    fn very_many_are_all_told_and_one_exclusive_one() {
+        let list = PollList::new();
+        let number = 3 * AT_ONCE + 7;
+        let recorders: Vec<_> = (0..number).map(|_| Recorder::new(Notified::Keep)).collect();
+        let exclusive: Vec<_> = (0..number).map(|_| Recorder::new(Notified::Taken)).collect();
+        for (one, other) in recorders.iter().zip(&exclusive) {
+            register(&list, one, PollEvents::INPUT, false);
+            register(&list, other, PollEvents::INPUT, true);
+        }
+        list.notify(PollEvents::INPUT);
+        let told = |recorder: &Arc<Recorder>| recorder.told.load(Ordering::Relaxed);
+        assert!(recorders.iter().all(|recorder| told(recorder) >= 1));
+        assert_eq!(exclusive.iter().map(told).sum::<u32>(), 1);
+        assert_eq!(told(&exclusive[0]), 1);
+    }
+
+    /// Takes another watcher out of the list, from outside of its lock, when it is told of an event.
+    struct Leaver {
+        list: Arc<PollList>,
+        leaves: Arc<dyn PollWatcher>,
+        lock_is_free: std::sync::mpsc::SyncSender<(Arc<PollList>, Arc<dyn PollWatcher>)>,
+    }
+
+    impl PollWatcher for Leaver {
+        fn notify(&self, _key: u64, _events: PollEvents) -> Notified {
+            let _ = self.lock_is_free.try_send((self.list.clone(), self.leaves.clone()));
+            Notified::Keep
+        }
+
+        fn is_stale(&self, _key: u64) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn those_who_leave_meanwhile_hide_nobody() {
+        for _ in 0..50 {
+            let list = Arc::new(PollList::new());
+            let (send, receive) = std::sync::mpsc::sync_channel::<(Arc<PollList>, Arc<dyn PollWatcher>)>(64);
+            let remover = std::thread::spawn(move || {
+                while let Ok((list, watcher)) = receive.recv() {
+                    list.remove(&watcher);
+                }
+            });
+            let recorders: Vec<_> = (0..2000).map(|_| Recorder::new(Notified::Keep)).collect();
+            for (index, recorder) in recorders.iter().enumerate() {
+                register(&list, recorder, PollEvents::INPUT, false);
+                if index % 50 == 7 {
+                    let gone = Recorder::new(Notified::Keep);
+                    register(&list, &gone, PollEvents::INPUT, false);
+                    let leaver: Arc<dyn PollWatcher> =
+                        Arc::new(Leaver { list: list.clone(), leaves: gone, lock_is_free: send.clone() });
+                    PollTable::new(&leaver, 1, PollEvents::INPUT, false).register(&list);
+                }
+            }
+            drop(send);
+            list.notify(PollEvents::INPUT);
+            assert!(recorders.iter().all(|recorder| recorder.told.load(Ordering::Relaxed) >= 1));
+            list.clear();
+            remover.join().unwrap();
+        }
     }
 
     #[test]
