@@ -7,9 +7,12 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
+use vfs::Capabilities;
+
 use super::options::{Course, Event, Options};
 use super::scope;
 use super::tracee::Tracee;
+use crate::credentials::identity::Credentials;
 use crate::credentials::inspection::Inspector;
 use crate::errno::{Errno, SysResult};
 use crate::process::pid_space;
@@ -114,14 +117,22 @@ pub(super) fn trace_me(task: &mut Task) -> SysResult {
     let maker = task.process().maker.load(Ordering::Relaxed);
     // The kernel, which is the parent of orphans, traces nobody; nor does who is about to end.
     let Some(tracer) = parent.thread(maker).or_else(|| parent.representative()) else { return Ok(0) };
-    if !scope::lets_parent(&tracer.credentials(), &task.credentials) {
+    let credentials = tracer.credentials();
+    if !can_do_all_of(&credentials, &task.credentials) || !scope::lets_parent(&credentials, &task.credentials)
+    {
         return Err(Errno::EPERM);
     }
-    let tracee = Tracee::new(&task.thread, &tracer, tracer.credentials(), Options::default(), false)?;
+    let tracee = Tracee::new(&task.thread, &tracer, credentials, Options::default(), false)?;
     match link(&tracee, &tracer) {
         Err(Errno::ESRCH) => Ok(0),
         outcome => outcome.map(|()| 0),
     }
+}
+
+/// Whether a tracer gains nothing by a tracee that asks for him: he has its privileges, or may trace all in its name space of users.
+fn can_do_all_of(tracer: &Credentials, tracee: &Credentials) -> bool {
+    let has_its = tracer.space().is_same(tracee.space()) && tracer.permitted.contains(tracee.permitted);
+    has_its || tracer.has_in(tracee.space(), Capabilities::SYS_PTRACE)
 }
 
 /// `PTRACE_ATTACH` and `PTRACE_SEIZE`.
