@@ -813,18 +813,57 @@ fn unlist(process: &Process) {
 
 /// Lists a process among its parent's children; if the parent (not the caller, with CLONE_PARENT) has ended, its heir takes it.
 fn adopt(process: &Arc<Process>) -> Result<(), Errno> {
-    let mut kinship = process.kinship.lock();
-    let Some(mut parent) = kinship.parent.clone() else { return Ok(()) };
+    let Some(mut parent) = process.parent() else { return Ok(()) };
+    let mut is_heir = false;
     loop {
-        {
+        // While it is in no list nobody else gives it another parent. Heirs are looked for without its lock: that takes those of ancestors.
+        let former = {
+            let mut kinship = process.kinship.lock();
             let mut children = parent.children.lock();
-            if !children.closed {
-                return memory::fallible::try_push(&mut children.list, process.clone())
-                    .map_err(|_| Errno::ENOMEM);
+            match children.closed {
+                true => None,
+                false => {
+                    memory::fallible::try_push(&mut children.list, process.clone())
+                        .map_err(|_| Errno::ENOMEM)?;
+                    if is_heir {
+                        kinship.exit_signal = Signal::SIGCHLD.number();
+                    }
+                    Some(process.set_parent(&mut kinship, &parent))
+                }
             }
+        };
+        if let Some(former) = former {
+            drop(former);
+            return Ok(());
         }
-        let heir = crate::process::family::heir_of(&parent);
-        process.set_parent(&mut kinship, &heir);
-        parent = heir;
+        parent = crate::process::family::heir_of(&parent);
+        is_heir = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::exercise::Maker;
+
+    #[test]
+    fn the_child_of_a_parent_that_has_ended_goes_to_its_heir() {
+        let maker = Maker::new().expect("memory");
+        let [reaper, parent, child] = [950, 951, 952].map(|pid| maker.make(pid).expect("memory"));
+        let give = |process: &Arc<Process>, parent: &Arc<Process>| {
+            drop(process.set_parent(&mut process.kinship.lock(), parent));
+        };
+        give(&parent, &reaper);
+        give(&child, &parent);
+        child.kinship.lock().exit_signal = 0;
+        reaper.is_subreaper.store(true, Relaxed);
+        parent.children.lock().closed = true;
+        assert_eq!(adopt(&child), Ok(()));
+        assert!(child.parent().is_some_and(|parent| Arc::ptr_eq(&parent, &reaper)));
+        assert_eq!(child.kinship.lock().exit_signal, Signal::SIGCHLD.number());
+        assert_eq!(reaper.children.lock().list.len(), 1);
+        assert!(parent.children.lock().list.is_empty());
+        // They would keep each other.
+        reaper.children.lock().list.clear();
     }
 }
