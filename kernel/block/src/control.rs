@@ -16,7 +16,6 @@
 //! # What it costs
 //! A transfer that nobody pays for looks at one word. Others take a lock of the device for each account above.
 
-use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -26,6 +25,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use memory::charge::AccountNumber;
 use memory::fallible;
 use sched::timer::Timer;
+use sched::work::Work;
 use sync::{Once, SpinLock};
 
 use crate::bio::{Bio, BioFlags, Operation, SECTOR_BYTES};
@@ -266,6 +266,21 @@ impl Control {
     }
 }
 
+/// After so long it is tried again to have a worker let go what is due.
+const RETRY_NS: u64 = 10_000_000;
+
+/// Has a worker let go what is due.
+fn release_soon(queue: Arc<Queue>) {
+    match Work::prepare(|queue: Arc<Queue>| queue.release_held(machine::time::now_ns())) {
+        Ok(work) => work.queue(queue),
+        Err(_) => {
+            if let Some(timer) = queue.control.timer.get() {
+                timer.arm(machine::time::now_ns() + RETRY_NS);
+            }
+        }
+    }
+}
+
 impl Queue {
     /// Lets go what is due.
     pub(crate) fn release_held(self: &Arc<Self>, now_ns: u64) {
@@ -293,7 +308,7 @@ impl Queue {
             let queue = Arc::downgrade(self);
             let look = move || {
                 if let Some(queue) = queue.upgrade() {
-                    sched::work::queue(Box::new(move || queue.release_held(machine::time::now_ns())));
+                    release_soon(queue);
                 }
             };
             let timer = Timer::new(fallible::try_box(look)?)?;

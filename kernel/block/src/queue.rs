@@ -28,6 +28,7 @@ use memory::fallible;
 use memory::file_cache::ReadAheadLimit;
 use sched::Mutex;
 use sched::timer::Timer;
+use sched::work::Work;
 use sync::{CachePadded, Once};
 
 use crate::bio::{Bio, BioFlags, Operation, SECTOR_BYTES};
@@ -76,6 +77,10 @@ pub struct Queue {
     outstanding: Outstanding,
     /// Looks after time-outs, if the driver wants that.
     watch: Once<Arc<Timer>>,
+}
+
+fn look_for_timeouts(queue: Arc<Queue>) {
+    queue.check_timeouts(machine::time::now_ns());
 }
 
 impl Queue {
@@ -526,10 +531,10 @@ impl Queue {
             return timer.arm(due_ns);
         }
         timer.arm(now_ns + self.limits.timeout_ns);
-        let queue = self.clone();
-        sched::work::queue(Box::new(move || {
-            queue.check_timeouts(machine::time::now_ns());
-        }));
+        // Without memory it is looked for the next time.
+        if let Ok(work) = Work::prepare(look_for_timeouts) {
+            work.queue(self.clone());
+        }
     }
 
     /// Called now and then by a timer: tells the driver when nothing has moved for the device's limit.

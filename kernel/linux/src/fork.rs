@@ -820,20 +820,18 @@ fn adopt(process: &Arc<Process>) -> Result<(), Errno> {
         let former = {
             let mut kinship = process.kinship.lock();
             let mut children = parent.children.lock();
-            match children.closed {
-                true => None,
-                false => {
-                    memory::fallible::try_push(&mut children.list, process.clone())
-                        .map_err(|_| Errno::ENOMEM)?;
-                    if is_heir {
-                        kinship.exit_signal = Signal::SIGCHLD.number();
-                    }
-                    Some(process.set_parent(&mut kinship, &parent))
+            if children.closed {
+                None
+            } else {
+                memory::fallible::try_push(&mut children.list, process.clone()).map_err(|_| Errno::ENOMEM)?;
+                if !is_heir {
+                    return Ok(());
                 }
+                kinship.exit_signal = Signal::SIGCHLD.number();
+                Some(process.set_parent(&mut kinship, &parent))
             }
         };
-        if let Some(former) = former {
-            drop(former);
+        if former.is_some() {
             return Ok(());
         }
         parent = crate::process::family::heir_of(&parent);

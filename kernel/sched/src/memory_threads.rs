@@ -18,6 +18,7 @@ use crate::WaitQueue;
 use crate::policy::Nice;
 use crate::softirq::{self, Softirq};
 use crate::thread::Builder;
+use crate::work::Work;
 
 /// A thread that works when it is asked to.
 struct Servant {
@@ -138,12 +139,17 @@ fn trim_running() {
 fn serve_reclaim() {
     // A second after many objects were freed it is looked at what the heap keeps of them.
     let mut tidy_ns = None;
+    let mut ending = None;
     loop {
         RECLAIM.await_request(tidy_ns);
         reclaim::reclaim_until_high();
-        if reclaim::wants_spaces_ended() {
-            // Their files may wait for somebody who makes memory free.
-            crate::work::queue(Box::new(reclaim::end_spaces));
+        // Their files may wait for somebody who makes memory free. Without a place for this work it is asked again the next time.
+        ending = ending.or_else(|| Work::prepare(|()| reclaim::end_spaces()).ok());
+        if ending.is_some()
+            && reclaim::wants_spaces_ended()
+            && let Some(work) = ending.take()
+        {
+            work.queue(());
         }
         let now_ns = time::now_ns();
         if tidy_ns.is_some_and(|due_ns| due_ns <= now_ns) {

@@ -42,11 +42,12 @@ pub(crate) fn run(machine: &Machine<'_>, minutes: u32) -> Result<Vec<String>, St
 
 /// What is wrong with a run, from what it said and what the kernel reported meanwhile.
 fn judge(said: &str, log: &str) -> Vec<String> {
-    let mut has_panicked = false;
-    // Behind a panic stands where it was: such a run may not come again.
+    let (mut has_panicked, mut in_report) = (false, false);
+    // Behind a panic, and behind some reports, stands where it was: such a run may not come again.
     let reports = log.lines().filter(|line| {
         has_panicked |= line.contains("panicked");
-        has_panicked || is_report(line)
+        in_report = if line.starts_with('[') { is_report(line) } else { in_report };
+        has_panicked || in_report
     });
     let mut complaints: Vec<_> = reports.take(QUOTED).map(|line| format!("report: {line}")).collect();
     let of = |kind: &'static str| said.lines().filter_map(move |line| line.strip_prefix(kind));
@@ -135,6 +136,9 @@ mod tests {
             judge(GOOD, &(LOG.to_owned() + report)),
             ["report: [ 2340.233889] WARN  memory::frame: lost"]
         );
+        let report =
+            "[ 2839.111823] ERROR sched::rcu_driver: rcu: CPU 1 runs idle in the kernel\n  #1 a_function\n";
+        assert_eq!(judge(GOOD, &(LOG.to_owned() + report + LOG + "no report\n")).len(), 2);
         let report = "kernel panic on processor 3: panicked at a.rs:1:5:\n  #1 some_function\n";
         assert_eq!(judge(GOOD, &(LOG.to_owned() + report)).len(), 2);
         assert_eq!(judge("", LOG).len(), 2);

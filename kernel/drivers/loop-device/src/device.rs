@@ -3,7 +3,6 @@
 //! A device comes when its node is first opened or `/dev/loop-control` is asked for it, as a disk without sectors. Binding a file gives it the file's size;
 //! the end of the binding takes that away.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -13,6 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use block::disk::{self, Description, Disk};
 use block::registry::BlockDevice;
 use block::{Driver, Limits, Queue, Request, SECTOR_BYTES};
+use sched::work::Work;
 use sched::{Completion, Mutex, WaitQueue};
 use sync::SpinLock;
 use vfs::attributes::FileKind;
@@ -164,9 +164,11 @@ impl Driver for Side {
     fn unused(&self) {
         let clears = |binding: &Arc<Binding>| binding.settings.lock().flags & AUTOCLEAR != 0;
         if self.binding.lock().as_ref().is_some_and(clears) {
-            let index = self.index;
-            CLEARING.count.fetch_add(1, Ordering::Relaxed);
-            sched::work::queue(Box::new(move || clear_unused(index)));
+            // Without memory it stays bound until its next user has gone.
+            if let Ok(work) = Work::prepare(clear_unused) {
+                CLEARING.count.fetch_add(1, Ordering::Relaxed);
+                work.queue(self.index);
+            }
         }
     }
 

@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 
 use machine::address::UserAddr;
+use sched::work::Work;
+use sync::SpinLock;
 use vfs::file::FileFeatures;
 use vfs::inode::{Inode, InodeOperations};
 use vfs::mount::{MountNamespace, Path};
@@ -165,30 +167,43 @@ fn open(caller: &Thread, target: Target) -> Result<usize> {
     Ok(files.install(file, vfs::DescriptorFlags::CLOSE_ON_EXEC, 0, limit)? as usize)
 }
 
-struct NameSpaceInode(Target);
+struct NameSpaceInode {
+    target: Target,
+    /// Who ends the name space if this was its last user, where its end sleeps.
+    end: SpinLock<Option<Work<Target>>>,
+}
 
-impl Drop for NameSpaceInode {
-    /// The last user of a mounted file may be a callback; the end of a name space of mounts sleeps, and so does that of one of IPC, for its message queues.
-    fn drop(&mut self) {
-        let target = core::mem::replace(&mut self.0, Target::Times(Space::default()));
+impl NameSpaceInode {
+    /// The end of a name space of mounts sleeps, and so does that of one of IPC, for its message queues.
+    fn new(target: Target) -> Result<Self> {
         let sleeps = match &target {
             Target::Mounts(_) => true,
             Target::Ipc(space) => !space.is_first(),
             _ => false,
         };
-        if sleeps {
-            sched::work::queue(alloc::boxed::Box::new(move || drop(target)));
+        let end = if sleeps { Some(Work::prepare(drop)?) } else { None };
+        Ok(Self { target, end: SpinLock::new(end) })
+    }
+}
+
+impl Drop for NameSpaceInode {
+    /// The last user of a mounted file may be a callback.
+    fn drop(&mut self) {
+        let target = core::mem::replace(&mut self.target, Target::Times(Space::default()));
+        let end = self.end.lock().take();
+        if let Some(end) = end {
+            end.queue(target);
         }
     }
 }
 
 impl InodeOperations for NameSpaceInode {
     fn mount_namespace(&self) -> Option<&Arc<MountNamespace>> {
-        if let Target::Mounts(mounts) = &self.0 { Some(mounts) } else { None }
+        if let Target::Mounts(mounts) = &self.target { Some(mounts) } else { None }
     }
 
     fn open(&self, _inode: &Arc<Inode>, _flags: OpenFlags) -> Result<Option<Arc<dyn FileOperations>>> {
-        let file: Arc<dyn FileOperations> = vfs::allocation::arc(NameSpaceFile(self.0.clone()))?;
+        let file: Arc<dyn FileOperations> = vfs::allocation::arc(NameSpaceFile(self.target.clone()))?;
         Ok(Some(file))
     }
 }
@@ -205,7 +220,7 @@ fn name(target: &Target) -> Result<Vec<u8>> {
 
 fn place(target: Target) -> Result<Path> {
     let name = name(&target)?;
-    let inode = HOME.file(target.number(), 0o444, (0, 0), 0, NameSpaceInode(target))?;
+    let inode = HOME.file(target.number(), 0o444, (0, 0), 0, NameSpaceInode::new(target)?)?;
     HOME.place_of(inode, &name)
 }
 

@@ -7,9 +7,10 @@ use machine::hosted::advance;
 use machine::time::now_ns;
 
 use super::{eventually, spawn};
+use crate::Completion;
 use crate::softirq::{self, Softirq};
 use crate::timer::{self, Timer};
-use crate::{Completion, work};
+use crate::work::Work;
 
 #[test]
 fn sleep_takes_as_long_as_asked() {
@@ -102,6 +103,10 @@ fn endless_softirq_leaves_the_cpu_to_threads() {
     eventually(softirq::is_quiet);
 }
 
+fn do_soon(action: Box<dyn FnOnce() + Send>) {
+    Work::prepare(|action: Box<dyn FnOnce() + Send>| action()).expect("memory").queue(action);
+}
+
 #[test]
 fn work_that_sleeps_does_not_hold_up_other_work() {
     crate::current();
@@ -109,14 +114,14 @@ fn work_that_sleeps_does_not_hold_up_other_work() {
     let done = Arc::new(AtomicU32::new(0));
     {
         let (gate, done) = (gate.clone(), done.clone());
-        work::queue(Box::new(move || {
+        do_soon(Box::new(move || {
             gate.wait();
             done.fetch_add(1, Ordering::Relaxed);
         }));
     }
     for _ in 0..3 {
         let (gate, done) = (gate.clone(), done.clone());
-        work::queue(Box::new(move || {
+        do_soon(Box::new(move || {
             if done.fetch_add(1, Ordering::Relaxed) == 2 {
                 gate.complete();
             }
@@ -132,14 +137,14 @@ fn work_that_sleeps_does_not_hold_up_what_comes_later() {
     let (begun, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     {
         let (gate, begun, done) = (gate.clone(), begun.clone(), done.clone());
-        work::queue(Box::new(move || {
+        do_soon(Box::new(move || {
             begun.store(1, Ordering::Relaxed);
             gate.wait();
             done.fetch_add(1, Ordering::Relaxed);
         }));
     }
     eventually(|| begun.load(Ordering::Relaxed) == 1);
-    work::queue(Box::new(move || gate.complete()));
+    do_soon(Box::new(move || gate.complete()));
     eventually(|| done.load(Ordering::Relaxed) == 1);
 }
 
