@@ -21,7 +21,7 @@
 //!
 //! # Locking
 //! A list's lock is held while its watchers are told; watchers take only their own locks (a wait queue's, an epoll's
-//! ready list) in there. Interrupts are off: notification may come from an interrupt handler. Of very many watchers some are told at a time ([`AT_ONCE`]), with the
+//! ready list) in there. Interrupts are off: notification may come from an interrupt handler. Of very many watchers some are told at a time (`AT_ONCE`), with the
 //! lock free in between.
 
 use alloc::sync::Arc;
