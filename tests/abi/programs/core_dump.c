@@ -140,7 +140,7 @@ static void names(void)
         int process;
         int thread;
         if (sscanf(entry->d_name, "first.%d.%d", &process, &thread) == 2)
-            TRUE(process > 3 && thread > process);
+            TRUE(process != thread && (process != 2 || thread != 3));
     }
     closedir(here);
     PATTERN("");
